@@ -42,6 +42,7 @@ mod admission;
 pub mod batch;
 mod capacity;
 mod cli;
+mod environments;
 mod error;
 mod host;
 #[cfg(feature = "internals")]

@@ -230,7 +230,7 @@ def test_policies_are_sent_as_they_were_given(
     ("tables", "said"),
     [
         ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
-        ({3: {}}, "3: unknown key: a policy has assurance, description, env, extends, "),
+        ({3: {}}, "3: unknown key: a policy has assurance, description, env, environments, extends, "),
         ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
         ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
     ],

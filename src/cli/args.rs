@@ -12,6 +12,7 @@ use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
 use super::complete::{overrides, policies};
+use super::env::EnvArguments;
 use super::learn::Accept;
 use super::terminal::harmless;
 use sandfork_jail::control::MAX_WORKERS;
@@ -84,6 +85,8 @@ pub enum Command {
     Doctor(DoctorArguments),
     /// List, show and check policies
     Policy(PolicyArguments),
+    /// Install packages in environments for guests, and list, show and remove them
+    Env(EnvArguments),
     /// Serve sessions to the process that started this one, over a socket that it inherits
     #[command(hide = true)]
     Serve {

@@ -41,6 +41,12 @@ pub enum Failure {
     /// The command itself lacks a resource: a thread, a descriptor.
     #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
     Setup(io::Error),
+    /// An argument is not what it has to be.
+    #[error("{0}")]
+    Usage(String),
+    /// A command that this one started has said what failed.
+    #[error("the command that was started failed")]
+    Said(u8),
     /// `-t` without a terminal.
     #[error("`-t` connects the program to the terminal at stdin, which is none: leave out `-t`")]
     NoTerminal,
@@ -58,7 +64,7 @@ impl Failure {
 
     /// Prints one line on stderr and returns the exit code.
     pub fn say(&self) -> u8 {
-        if !self.is_broken_pipe() {
+        if !self.is_broken_pipe() && !matches!(self, Self::Said(_)) {
             say(&self.to_string());
         }
         self.exit_code()
@@ -69,7 +75,12 @@ impl Failure {
             // The reader stopped early, as `head` does; the exit code is the one of any other
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
-            Self::Script(_) | Self::Policy(_) | Self::Log(_) | Self::NoTerminal => exit_code::USAGE,
+            Self::Said(code) => *code,
+            Self::Usage(_)
+            | Self::Script(_)
+            | Self::Policy(_)
+            | Self::Log(_)
+            | Self::NoTerminal => exit_code::USAGE,
             Self::Learn(error) if error.is_usage() => exit_code::USAGE,
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) => error.exit_code(),

@@ -4,6 +4,7 @@ mod args;
 mod complete;
 mod denials;
 mod drawing;
+mod env;
 mod failure;
 mod hint;
 mod interrupt;
@@ -53,6 +54,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
         Command::Plan(arguments) => plan::plan(&arguments),
         Command::Doctor(arguments) => plan::doctor(&arguments),
         Command::Policy(arguments) => policy::policy(arguments.command),
+        Command::Env(arguments) => env::env(arguments.command),
         Command::Serve { control_fd } => serve(control_fd),
         Command::Completions { shell } => write(&complete::script(&shell.to_string())?),
     }

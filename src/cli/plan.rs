@@ -8,6 +8,7 @@ use crate::host::{
 };
 use crate::plan::{self, CacheFound, PreloadDiagnosis, PreloadPlan, Usability, diagnose, explain};
 use crate::policy;
+use crate::sandbox::ChosenInterpreter;
 use crate::supervisor::kept_in;
 use crate::{Error, Level, Policy, Sandbox};
 
@@ -34,7 +35,10 @@ pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
         variables: BTreeSet::new(),
         ..plan::needs(policy)
     };
-    let host = host::probe(&policy.python().interpreter.value, &needs)?;
+    let environment = CallerEnvironment::current();
+    // Nothing removes its environment of packages meanwhile.
+    let chosen = ChosenInterpreter::of(policy, &environment)?;
+    let host = host::probe(&chosen.executable.display().to_string(), &needs)?;
     Ok(plan::plan(policy, &host)?)
 }
 

@@ -11,6 +11,7 @@ use crate::{Cancel, Lifetime, Request, Sandbox};
 
 use super::args::{ExecArguments, GuestOptions, RunArguments};
 use super::denials::Shown;
+use super::env::provide;
 use super::failure::Failure;
 use super::hint::Surroundings;
 use super::interrupt::Interrupts;
@@ -82,6 +83,7 @@ fn launch(
     guest: &str,
     hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
 ) -> Result<u8, Failure> {
+    provide(policy)?;
     let cancel = Cancel::new().map_err(Failure::Setup)?;
     let to_end = cancel.clone();
     let interrupts = Interrupts::take(move || to_end.cancel()).map_err(Failure::Setup)?;

@@ -19,8 +19,10 @@ pub fn cache_directory() -> Option<PathBuf> {
 /// The path without symbolic links, as far as it exists.
 pub(super) fn resolved(path: &Path) -> PathBuf {
     let there = path.ancestors().find_map(|above| {
-        let real = fs::canonicalize(above).ok()?;
-        Some(real.join(path.strip_prefix(above).ok()?))
+        let mut real = fs::canonicalize(above).ok()?;
+        // Nothing would add a slash.
+        real.extend(path.strip_prefix(above).ok()?);
+        Some(real)
     });
     there.unwrap_or_else(|| path.to_owned())
 }

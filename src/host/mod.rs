@@ -6,6 +6,7 @@
 mod cache_directory;
 mod cgroup;
 mod environment;
+mod environments;
 mod errno;
 mod exhaustion_hint;
 mod headroom;
@@ -16,6 +17,7 @@ mod limits;
 mod lookup;
 mod mountinfo;
 mod namespaces;
+mod ownership;
 mod paths;
 mod probe;
 mod processors;
@@ -31,6 +33,9 @@ use serde::{Deserialize, Serialize};
 pub(crate) use cache_directory::cache_directory;
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use environment::CallerEnvironment;
+pub use environments::{
+    DESCRIPTION, EnvironmentStore, NamedEnvironment, Patience, Sharing, StoreError,
+};
 pub use errno::Errno;
 pub(crate) use exhaustion_hint::{exhaustion_hint, relief_of};
 pub use headroom::Headroom;
@@ -45,6 +50,7 @@ pub use limits::{HardLimits, HostLimits};
 pub use lookup::Lookup;
 pub(crate) use mountinfo::unescape;
 pub use namespaces::{NamespaceSupport, Refusal, RefusalCause, TimeNamespaces};
+pub(crate) use ownership::{Exposed, check_private, may_be_made};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
 pub use processors::Processors;
@@ -97,6 +103,9 @@ pub struct Host {
     pub caller_env: BTreeMap<String, String>,
     /// The directory of the files that later starts take code from, without symbolic links.
     pub cache: Option<PathBuf>,
+    /// The directory of environments of packages, without symbolic links: guests take code from there.
+    #[serde(default)]
+    pub environments: Option<PathBuf>,
     /// The file with the certificates that the host trusts, if the policy needs one and there is one.
     #[serde(default)]
     pub certificates: Option<PathBuf>,

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use sandfork_egress::rules::Rules;
 
 use super::effective::{
-    EnvPolicy, FilesystemPolicy, ImportPolicy, Policy, ProcVisibility, PythonPolicy, SessionPolicy,
-    Start, SyscallPolicy, WorkExec,
+    EnvPolicy, FilesystemPolicy, ImportPolicy, MissingPackages, Policy, ProcVisibility,
+    PythonPolicy, SessionPolicy, Start, SyscallPolicy, WorkExec,
 };
 use super::error::{PolicyError, Refused};
 use super::keyword::NetworkMode;
@@ -24,6 +24,8 @@ use crate::outcome::{CpuRule, LimitName, Limits};
 
 // Keys that more than one function names.
 const INTERPRETER: &str = "python.interpreter";
+const ENVIRONMENT: &str = "python.environment";
+const PACKAGES: &str = "python.packages";
 const PATH: &str = "python.path";
 const PROJECT: &str = "python.project";
 const IMPORTS: &str = "imports.allow";
@@ -65,6 +67,7 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write, &mut errors);
     let project = policy.python.project.as_slice();
     refuse_read_inside_write(PROJECT, project, &filesystem.write, &mut errors);
+    errors.extend(check_packages(&policy.python).err());
     check_syscalls(&policy.syscalls, &mut errors);
     check_network(&policy, &mut errors);
     if errors.is_empty() {
@@ -136,6 +139,13 @@ fn typed(
         sha256: render::sha256(&values),
         python: PythonPolicy {
             interpreter: given(values.text(INTERPRETER)),
+            environment: values.text(ENVIRONMENT),
+            packages: given(values.list(PACKAGES)),
+            missing_packages: of_flag(
+                &values,
+                "environments.create",
+                [MissingPackages::Refused, MissingPackages::Installed],
+            ),
             preload: given(values.list("python.preload")),
             path: given(values.list(PATH)),
             project: values
@@ -302,6 +312,19 @@ fn refuse_read_inside_write(
             errors.push(PolicyError::new(read.origin.clone(), key, problem));
         }
     }
+}
+
+/// An environment has the packages that it was made with.
+fn check_packages(python: &PythonPolicy) -> Result<(), PolicyError> {
+    let (Some(environment), Some(package)) = (&python.environment, python.packages.first()) else {
+        return Ok(());
+    };
+    let problem = format!(
+        "\"{}\" is a package here, and {} names the environment \"{}\", which has packages of its own: remove one of \
+         the two",
+        package.value, environment.origin, environment.value
+    );
+    Err(PolicyError::new(package.origin.clone(), PACKAGES, problem))
 }
 
 fn check_syscalls(syscalls: &SyscallPolicy, errors: &mut Vec<PolicyError>) {

@@ -79,9 +79,14 @@ enum Allows {
 fn direction(key: &str) -> Allows {
     match key {
         "syscalls.deny" | "assurance.require" | "python.fresh" => Allows::Less,
-        "python.interpreter" | "python.preload" | "env.set" | "extends" | "description" => {
-            Allows::Neither
-        }
+        "python.interpreter"
+        | "python.environment"
+        | "python.packages"
+        | "python.preload"
+        | "environments.create"
+        | "env.set"
+        | "extends"
+        | "description" => Allows::Neither,
         _ => Allows::More,
     }
 }

@@ -10,6 +10,7 @@ use super::keyword::{Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::network::NetworkPolicy;
 use super::origin::{Located, Origin};
+use super::packages::{EnvironmentName, Requirement};
 use super::values::{Values, given};
 use crate::outcome::{CpuRule, Level, LimitName, Limits};
 
@@ -43,6 +44,12 @@ pub struct PythonPolicy {
     /// A bare name to look up in PATH, or the absolute path of an interpreter or of a virtual
     /// environment. It is a path exactly when it contains a `/`.
     pub interpreter: Located<String>,
+    /// The environment of packages. It brings its interpreter.
+    pub environment: Option<Located<EnvironmentName>>,
+    /// The packages of an environment without a name.
+    pub packages: Vec<Located<Requirement>>,
+    /// Whether such an environment is made at its first use.
+    pub missing_packages: MissingPackages,
     /// Modules that the zygote imports once, in this order, without duplicates.
     pub preload: Vec<Located<Preload>>,
     /// Absolute directories added to `sys.path`, read-only, in this order.
@@ -54,6 +61,15 @@ pub struct PythonPolicy {
     pub script: Option<PathBuf>,
     /// Whether sessions share a zygote.
     pub start: Start,
+}
+
+/// What becomes of packages that are not installed.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum MissingPackages {
+    /// They are installed at the first use.
+    Installed,
+    /// They are an error.
+    Refused,
 }
 
 /// Where a session's interpreter comes from.

@@ -9,6 +9,7 @@ use std::str::FromStr;
 use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::network::{Proxy, Resolver};
+use super::packages::{EnvironmentName, Requirement};
 use super::paths::{PathError, host_path, resolve_visible};
 use crate::outcome::{Level, LimitName};
 
@@ -18,8 +19,9 @@ pub(super) const ABOUT: &str = "A Sandfork policy: what untrusted Python may do.
     values replace its values.";
 
 /// The sections and their descriptions, in the order in which a policy is written.
-pub(super) const SECTIONS: [(&str, &str); 10] = [
+pub(super) const SECTIONS: [(&str, &str); 11] = [
     ("python", "The interpreter and its preloaded modules."),
+    ("environments", "How environments of packages come about."),
     (
         "imports",
         "What guest code may import. An aid to good error messages, not a wall.",
@@ -63,6 +65,13 @@ keys! {
     /// this file.
     "python.interpreter": Kind::Text(ANY);
 
+    /// The environment of packages that the guest has, by its name (`sandfork env list`). It brings its interpreter.
+    /// Empty for none.
+    "python.environment": Kind::Text(ENVIRONMENT);
+
+    /// Packages that the guest has, as in a requirements file: `"pandas==2.2.*"`. Appends.
+    "python.packages": Kind::List(PACKAGE);
+
     /// Modules that the zygote imports once for all sessions. `"numpy?"` is preloaded if it is installed and
     /// skipped if not. Appends.
     "python.preload": Kind::List(MODULE);
@@ -76,6 +85,10 @@ keys! {
 
     /// true: a new interpreter for each session, with its own hash seed and address layout.
     "python.fresh": Kind::Flag;
+
+    /// true: packages that are not installed yet are, in a sandbox, at the first use. false: that is an error, which
+    /// names the command that installs them.
+    "environments.create": Kind::Flag;
 
     /// Modules that guest code may import: `"numpy"`, `"numpy.*"` or `"*"`. Without it, every module. Appends.
     "imports.allow": Kind::List(IMPORT);
@@ -210,6 +223,18 @@ const MODULE: Grammar = Grammar {
     expected: "a module name in quotes, such as \"numpy\"",
     pattern: Some(r"^[^\s.?*]+(\.[^\s.?*]+)*\??$"),
     read: canonical::<Preload>,
+};
+
+const ENVIRONMENT: Grammar = Grammar {
+    expected: "the name of an environment in quotes, or \"\" for none",
+    pattern: Some(r"^([a-z0-9][a-z0-9._-]{0,63})?$"),
+    read: or_empty::<EnvironmentName>,
+};
+
+const PACKAGE: Grammar = Grammar {
+    expected: "a package in quotes, such as \"pandas==2.2.*\"",
+    read: canonical::<Requirement>,
+    ..ANY
 };
 
 const IMPORT: Grammar = Grammar {

@@ -24,6 +24,7 @@ mod module_name;
 mod network;
 mod origin;
 mod overrides;
+mod packages;
 mod paths;
 mod read;
 mod render;
@@ -39,8 +40,8 @@ pub use builtin::builtin_names;
 pub use complete::overrides_beginning_with;
 pub use diff::{Difference, Effect};
 pub use effective::{
-    EnvPolicy, FilesystemPolicy, ImportPolicy, Policy, ProcVisibility, PythonPolicy, SessionPolicy,
-    Start, SyscallPolicy, WorkExec,
+    EnvPolicy, FilesystemPolicy, ImportPolicy, MissingPackages, Policy, ProcVisibility,
+    PythonPolicy, SessionPolicy, Start, SyscallPolicy, WorkExec,
 };
 pub use error::PolicyError;
 pub use keyword::{NetworkMode, Stdin, SystemFiles};
@@ -53,6 +54,7 @@ pub(crate) use network::ModeRule;
 pub use network::{NetworkPolicy, Proxy, Resolver};
 pub use origin::{Located, Origin};
 pub use overrides::Override;
+pub use packages::{EnvironmentName, Requirement};
 pub(crate) use paths::normalize;
 pub use schema::schema;
 pub use secret::{Reference, Template};

@@ -2,9 +2,9 @@
 //! jail.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::interpreter::ChosenInterpreter;
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
 use super::zygote_manager::{FirstZygote, Serving};
@@ -13,7 +13,7 @@ use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
     CallerEnvironment, CgroupSupport, HostError, HostWithoutInterpreter, Interpreter,
-    InterpreterError, probe_interpreter, processors, resolve_interpreter,
+    probe_interpreter, processors,
 };
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan, trust};
@@ -85,12 +85,12 @@ impl SandboxBuilder {
         self
     }
 
-    pub(super) fn for_policy(&self) -> Cow<'_, Policy> {
+    pub(crate) fn for_policy(&self) -> Cow<'_, Policy> {
         let given = self.policy.as_ref();
         given.map_or_else(|| Cow::Owned(Policy::default()), Cow::Borrowed)
     }
 
-    pub(super) fn caller_environment(&self) -> CallerEnvironment {
+    pub(crate) fn caller_environment(&self) -> CallerEnvironment {
         let given = self.environment.clone();
         given.unwrap_or_else(CallerEnvironment::current)
     }
@@ -102,21 +102,20 @@ impl SandboxBuilder {
         self
     }
 
-    /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and the
-    /// time that the preloaded packages take.
-    ///
-    /// # Errors
-    ///
-    /// When the host cannot enforce the policy ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
-    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
-    /// The message is one sentence with the cause and the remedy. Nothing is left behind.
-    pub fn build(self) -> Result<Sandbox, Error> {
+    /// Builds a sandbox whose packages are there.
+    pub(crate) fn build_as_it_is(self) -> Result<Sandbox, Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
-        let (launched, mut plan, start) =
-            launch(&policy, self.serving.lifetime, support, &environment)?;
+        let chosen = ChosenInterpreter::of(&policy, &environment)?;
+        let (launched, mut plan, start) = launch(
+            &policy,
+            &chosen,
+            self.serving.lifetime,
+            support,
+            &environment,
+        )?;
         let egress = plan.egress.as_ref();
         let egress = egress.map(|plan| Egress::launch(plan, &environment));
         let egress = egress.transpose()?.map(Arc::new);
@@ -146,6 +145,7 @@ impl SandboxBuilder {
             plan,
             policy,
             grants,
+            _environment: chosen.held,
             egress,
             cgroups: cgroups.map(Arc::new),
             sessions,
@@ -169,7 +169,9 @@ impl SandboxBuilder {
             ..Serving::default()
         };
         let support = CgroupSupport::probe();
-        let (launched, mut plan, start) = launch(&policy, serving.lifetime, support, &environment)?;
+        let chosen = ChosenInterpreter::of(&policy, &environment)?;
+        let (launched, mut plan, start) =
+            launch(&policy, &chosen, serving.lifetime, support, &environment)?;
         FirstZygote::begin(launched, &plan, serving, start)?.finish(&mut plan)?;
         Ok(plan.interpreter.preload)
     }
@@ -179,16 +181,17 @@ impl SandboxBuilder {
 /// done while it starts, which takes longer.
 fn launch(
     policy: &Policy,
+    chosen: &ChosenInterpreter,
     lifetime: Lifetime,
     cgroup: CgroupSupport,
     environment: &CallerEnvironment,
 ) -> Result<(Launched, Plan, StartCache), Error> {
-    let executable = executable(policy, environment)?;
-    let starting = Starting::begin(&executable)?;
+    let executable = &chosen.executable;
+    let starting = Starting::begin(executable)?;
     let host = HostWithoutInterpreter::probe(cgroup, &needs(policy), environment);
-    let start = StartCache::read(&executable, lifetime);
+    let start = StartCache::read(executable, lifetime);
     let plan_for = |facts: &str| -> Result<Plan, Error> {
-        let interpreter = Interpreter::from_facts(facts, &executable).map_err(HostError::from)?;
+        let interpreter = Interpreter::from_facts(facts, executable).map_err(HostError::from)?;
         Ok(plan(policy, &host.clone()?.with(interpreter))?)
     };
     // Most likely it reports what it reported the last time.
@@ -196,7 +199,7 @@ fn launch(
     let launched = match starting.launched() {
         // The probe of the interpreter knows what else may have that name.
         Err(error @ SupervisorError::ZygoteEnded { .. }) => {
-            probe_interpreter(&executable, environment).map_err(HostError::from)?;
+            probe_interpreter(executable, environment).map_err(HostError::from)?;
             return Err(error.into());
         }
         other => other?,
@@ -206,28 +209,4 @@ fn launch(
         _ => plan_for(launched.facts()),
     };
     Ok((launched, plan?, start))
-}
-
-/// The program behind the policy's `python.interpreter`.
-///
-/// A launcher script, such as pyenv puts on `PATH`, is asked which interpreter it would start: it
-/// needs the caller's environment, which a zygote must not have.
-fn executable(policy: &Policy, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
-    let find = || -> Result<PathBuf, InterpreterError> {
-        let path = resolve_interpreter(&policy.python().interpreter.value, environment)?;
-        if is_script(&path) {
-            return Ok(probe_interpreter(&path, environment)?.executable);
-        }
-        Ok(path)
-    };
-    Ok(find().map_err(HostError::from)?)
-}
-
-pub(super) fn is_script(path: &Path) -> bool {
-    use std::io::Read;
-    let mut start = [0; 2];
-    std::fs::File::open(path)
-        .and_then(|mut file| file.read_exact(&mut start))
-        .is_ok()
-        && start == *b"#!"
 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-use super::builder::is_script;
+use super::interpreter::{ChosenInterpreter, is_script};
 use crate::error::Error;
 use crate::host::{CallerEnvironment, HostError, resolve_interpreter};
 use crate::plan::needs;
@@ -43,8 +43,15 @@ impl SandboxKey {
         lifetime: Lifetime,
         environment: &CallerEnvironment,
     ) -> Result<Self, Error> {
-        let named = &policy.python().interpreter.value;
-        let interpreter = resolve_interpreter(named, environment).map_err(HostError::from)?;
+        let python = policy.python();
+        // Those with packages are found by what is asked for, which takes no longer for an interpreter that is no
+        // launcher script.
+        let interpreter = if python.environment.is_some() || !python.packages.is_empty() {
+            ChosenInterpreter::of(policy, environment)?.executable
+        } else {
+            let found = resolve_interpreter(&python.interpreter.value, environment);
+            found.map_err(HostError::from)?
+        };
         let needs = needs(policy);
 
         let mut parts = Parts(Sha256::new());

@@ -4,6 +4,7 @@
 mod attend;
 mod builder;
 mod demand;
+mod interpreter;
 mod key;
 mod pool;
 mod stats;
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub use self::builder::SandboxBuilder;
 
 pub(crate) use self::attend::SessionRequest;
+pub(crate) use self::interpreter::ChosenInterpreter;
 pub(crate) use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
@@ -63,6 +65,8 @@ struct Inner {
     plan: Plan,
     policy: PolicyIdentity,
     grants: Grants,
+    /// Keeps the environment of packages from being removed.
+    _environment: Option<File>,
     admission: Option<Admission>,
     runs: AtomicUsize,
     counts: Counts,

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::policies::Policies;
+use crate::environments::provide;
 use crate::error::Error;
 use crate::host::CallerEnvironment;
 use crate::policy::Policy;
@@ -73,6 +74,7 @@ impl Sandboxes {
     pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
         let policy = self.policies.get(wanted)?;
         let environment = self.environment_of(wanted);
+        provide(&policy, &environment)?;
         let slot = self.slot(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
         let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sandbox) = &*made {

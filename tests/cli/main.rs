@@ -6,6 +6,7 @@
 
 mod behaviour;
 mod complete;
+mod environments;
 mod killed_map;
 mod learn;
 mod map;
@@ -27,6 +28,7 @@ fn main() {
     let with_jail = std::iter::once(transcripts("runs", "tests/cli/jail/*.trycmd"))
         .chain(behaviour::trials())
         .chain(complete::trials())
+        .chain(environments::trials())
         .chain(map::trials())
         .chain(map_input::trials())
         .chain(killed_map::trials())

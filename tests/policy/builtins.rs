@@ -53,10 +53,15 @@ fn standard_says_every_key() {
 
     [python]
     interpreter = "python3"
+    environment = ""
+    packages = []
     preload = []
     path = []
     project = ""
     fresh = false
+
+    [environments]
+    create = false
 
     [imports]
     allow = ["*"]

@@ -33,18 +33,18 @@ fn an_item_can_be_removed_and_added_anew() {
 
 #[test]
 fn each_list_can_be_changed() {
-    let base = "[python]\npreload = ['a']\npath = ['/srv/lib']\n[imports]\nallow = ['a']\n\
+    let base = "[python]\npackages = ['a']\npreload = ['a']\npath = ['/srv/lib']\n[imports]\nallow = ['a']\n\
         [filesystem]\nread = ['/srv/a']\nwrite = ['/srv/b']\n[env]\npass = ['A']\n\
         [syscalls]\nallow = ['ptrace']\ndeny = ['bpf']\n\
         [network]\nallow = [{ host = 'a.example', ports = [443] }]\n";
-    let change = "extends = 'base.toml'\n[python]\npreload.remove = ['a']\npath.remove = ['/srv/lib']\n\
+    let change = "extends = 'base.toml'\n[python]\npackages.remove = ['a']\npreload.remove = ['a']\npath.remove = ['/srv/lib']\n\
         [imports]\nallow.remove = ['a']\n[filesystem]\nread.remove = ['/srv/a']\nwrite.remove = ['/srv/b']\n\
         [env]\npass.remove = ['A']\n[syscalls]\nallow.remove = ['ptrace']\ndeny.remove = ['bpf']\n\
         [network]\nallow.remove = ['a.example']\n";
     let files = Files::new([("base.toml", base), ("own.toml", change)]);
     let text = |name| Policy::load(name, &[], &files).unwrap().to_toml();
     assert_eq!(text("base.toml").matches(" = []").count(), 0);
-    assert_eq!(text("own.toml").matches(" = []").count(), 9);
+    assert_eq!(text("own.toml").matches(" = []").count(), 10);
 }
 
 #[test]

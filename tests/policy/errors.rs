@@ -11,14 +11,14 @@ fn unknown_keys_come_with_the_nearest_known_one() {
     assert_snapshot!(refusal("wall = '2s'"), @"tenant.toml:1: wall: unknown key: did you mean `limits.wall`?");
     assert_snapshot!(refusal("limits.work_size = '2MiB'"), @"tenant.toml:1: limits.work_size: unknown key: it is not a key of [limits]: write `filesystem.work_size`");
     assert_snapshot!(refusal("limits.timeout = '2s'"), @"tenant.toml:1: limits.timeout: unknown key: [limits] has cores, cpu, file_size, memory, open_files, output, pids, wall");
-    assert_snapshot!(refusal("timeout = '2s'"), @"tenant.toml:1: timeout: unknown key: a policy has assurance, description, env, extends, filesystem, imports, limits, network, python, session, stdio, syscalls");
+    assert_snapshot!(refusal("timeout = '2s'"), @"tenant.toml:1: timeout: unknown key: a policy has assurance, description, env, environments, extends, filesystem, imports, limits, network, python, session, stdio, syscalls");
     assert_snapshot!(refusal("limits = { pids = 4, 'open files' = 5 }"), @"tenant.toml:1: limits.open files: unknown key: did you mean `limits.open_files`?");
 }
 
 #[test]
 fn the_first_unknown_key_of_the_text_is_reported() {
     assert_snapshot!(refusal("[env]\nzap = 2\n[python]\nzip = 1"), @"tenant.toml:2: env.zap: unknown key: [env] has pass, set");
-    assert_snapshot!(refusal("[python]\nzip = 1\n[env]\nzap = 2"), @"tenant.toml:2: python.zip: unknown key: [python] has fresh, interpreter, path, preload, project");
+    assert_snapshot!(refusal("[python]\nzip = 1\n[env]\nzap = 2"), @"tenant.toml:2: python.zip: unknown key: [python] has environment, fresh, interpreter, packages, path, preload, project");
 }
 
 #[test]

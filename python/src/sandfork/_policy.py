@@ -63,10 +63,18 @@ class PythonTable(TypedDict, total=False):
     """`[python]`: the guest's interpreter."""
 
     interpreter: _Path
+    environment: str
+    packages: _Texts
     preload: _Texts
     path: _Paths
     project: _Path
     fresh: bool
+
+
+class EnvironmentsTable(TypedDict, total=False):
+    """`[environments]`: whether packages that are missing are installed at the first use."""
+
+    create: bool
 
 
 class ImportsTable(TypedDict, total=False):
@@ -145,6 +153,7 @@ class SessionTable(TypedDict, total=False):
 
 _TABLES = {
     "python": PythonTable,
+    "environments": EnvironmentsTable,
     "imports": ImportsTable,
     "filesystem": FilesystemTable,
     "network": NetworkTable,
@@ -209,6 +218,7 @@ class Policy:
         extends: _Path | None = None,
         description: str | None = None,
         python: PythonTable | None = None,
+        environments: EnvironmentsTable | None = None,
         imports: ImportsTable | None = None,
         filesystem: FilesystemTable | None = None,
         network: NetworkTable | None = None,
@@ -226,6 +236,7 @@ class Policy:
             document["description"] = _checked("description", "text", description)
         tables: dict[str, Mapping[str, Any] | None] = {
             "python": python,
+            "environments": environments,
             "imports": imports,
             "filesystem": filesystem,
             "network": network,

@@ -29,6 +29,7 @@ use self::results::{Form, Results, ResultsError};
 use self::source::{Source, SourceError};
 use self::tasks::{InputError, Policies, Reach, Tasks};
 use super::args::MapArguments;
+use super::env::provide;
 use super::failure::{Failure, say};
 use super::interrupt::Interrupts;
 use super::policy::chosen;
@@ -79,6 +80,7 @@ impl MapError {
 /// Runs the tasks.
 pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
+    provide(&policy)?;
     // Past the file size limit, the write then fails instead of a signal ending the process
     // (setrlimit(2)).
     let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();

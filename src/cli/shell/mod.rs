@@ -14,6 +14,7 @@ use std::sync::{Arc, OnceLock};
 use nix::sys::signal::Signal;
 
 use super::args::ShellArguments;
+use super::env::provide;
 use super::failure::{Failure, say};
 use super::interrupt::{Interrupts, Modes};
 use super::policy::chosen;
@@ -32,6 +33,7 @@ use statements::split;
 /// Runs the shell.
 pub fn shell(arguments: &ShellArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
+    provide(&policy)?;
     let modes = Modes::of_stdin();
     let interrupter: Arc<OnceLock<Interrupter>> = Arc::default();
     let for_signals = Arc::clone(&interrupter);

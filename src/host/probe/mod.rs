@@ -8,9 +8,10 @@ use nix::errno::Errno as NixErrno;
 
 use super::cache_directory::{cache_directory, resolved};
 use super::{
-    Arch, CallerEnvironment, CgroupSupport, ChainStep, Errno, Host, HostLimits, HostUser,
-    Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine, NamespaceSupport,
-    PathFact, Processors, SeccompSupport, SystemPath, TimeNamespaces, exhaustion_hint, interpreter,
+    Arch, CallerEnvironment, CgroupSupport, ChainStep, EnvironmentStore, Errno, Host, HostLimits,
+    HostUser, Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine,
+    NamespaceSupport, PathFact, Processors, SeccompSupport, SystemPath, TimeNamespaces,
+    exhaustion_hint, interpreter,
 };
 
 /// What a policy requires the probe to find out.
@@ -80,6 +81,7 @@ pub struct HostWithoutInterpreter {
     paths: BTreeMap<PathBuf, PathFact>,
     caller_env: BTreeMap<String, String>,
     cache: Option<PathBuf>,
+    environments: Option<PathBuf>,
     certificates: Option<PathBuf>,
 }
 
@@ -99,6 +101,9 @@ impl HostWithoutInterpreter {
                 .collect(),
             caller_env: caller_env(&needs.variables, environment),
             cache: cache_directory().map(|path| resolved(&path)),
+            environments: EnvironmentStore::of(environment)
+                .ok()
+                .map(|store| resolved(store.directory())),
             certificates: certificates(&needs.certificates, environment),
         })
     }
@@ -112,6 +117,7 @@ impl HostWithoutInterpreter {
             paths: self.paths,
             caller_env: self.caller_env,
             cache: self.cache,
+            environments: self.environments,
             certificates: self.certificates,
         }
     }

@@ -147,8 +147,11 @@ fn a_writable_directory_with_the_cache() {
     }
     // Its guests are another user.
     host.machine.user = ROOT;
-    let host = host.with_directory("/srv");
+    let mut host = host.with_directory("/srv");
     super::planned("filesystem.write = [\"/srv\"]", &host);
+    // They would own environments there.
+    host.environments = Some("/srv/data/sandfork/environments".into());
+    refusal("filesystem.write = [\"/srv\"]", &host);
 }
 
 #[test]

@@ -223,6 +223,7 @@ pub fn host(machine: Machine) -> Host {
         paths: BTreeMap::new(),
         caller_env: BTreeMap::new(),
         cache: None,
+        environments: None,
         certificates: None,
     }
 }

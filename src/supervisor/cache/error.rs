@@ -3,6 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::host::Exposed;
+
 /// Why a file is not read or not written. Each text names the path and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Unused {
@@ -55,6 +57,16 @@ pub enum Unused {
         /// The kernel's error.
         cause: io::Error,
     },
+}
+
+impl From<Exposed> for Unused {
+    fn from(exposed: Exposed) -> Self {
+        match exposed {
+            Exposed::Foreign(path) => Self::Foreign { path },
+            Exposed::Writable(path) => Self::Writable { path },
+            Exposed::Io(path, cause) => Self::Io { path, cause },
+        }
+    }
 }
 
 impl Unused {

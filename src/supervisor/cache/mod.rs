@@ -22,7 +22,7 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use sha2::{Digest, Sha256};
 
-use crate::host::cache_directory;
+use crate::host::{cache_directory, check_private, may_be_made};
 use sandfork_jail::sys::sealed;
 
 pub use self::error::Unused;
@@ -148,53 +148,8 @@ fn open_directory(path: &Path) -> Result<File, Unused> {
     let directory = nix::fcntl::open(path, flags, Mode::empty());
     let directory = File::from(directory.map_err(|errno| io(errno.into()))?);
     let metadata = directory.metadata().map_err(io)?;
-    if metadata.uid() != geteuid().as_raw() {
-        return Err(Unused::Foreign { path: path.into() });
-    }
-    check_writers(path, &metadata)?;
-    // Another user who may write to a directory above may put another directory of this user there.
-    let parent = path.parent().unwrap_or(path);
-    let parent = fs::canonicalize(parent).map_err(|error| Unused::io(parent, error))?;
-    parent.ancestors().try_for_each(check_above)?;
+    check_private(path, &metadata)?;
     Ok(directory)
-}
-
-/// Whether only root and this user can rename what is in a directory.
-fn check_above(path: &Path) -> Result<(), Unused> {
-    let metadata = fs::metadata(path).map_err(|error| Unused::io(path, error))?;
-    check_owner(path, &metadata)?;
-    // In a sticky directory, such as /tmp, only its owner renames a file.
-    if metadata.mode() & Mode::S_ISVTX.bits() != 0 {
-        return Ok(());
-    }
-    check_writers(path, &metadata)
-}
-
-fn check_writers(path: &Path, metadata: &fs::Metadata) -> Result<(), Unused> {
-    let mode = Mode::from_bits_truncate(metadata.mode());
-    if mode.intersects(Mode::S_IWGRP | Mode::S_IWOTH) {
-        return Err(Unused::Writable { path: path.into() });
-    }
-    Ok(())
-}
-
-fn check_owner(path: &Path, metadata: &fs::Metadata) -> Result<(), Unused> {
-    let owner = metadata.uid();
-    if owner == 0 || owner == geteuid().as_raw() {
-        Ok(())
-    } else {
-        Err(Unused::Foreign { path: path.into() })
-    }
-}
-
-/// A directory that another user's directory is to hold is not made: with `sudo`, `HOME` may be another
-/// user's, who could then keep nothing there.
-fn may_be_made(directory: &Path) -> Result<(), Unused> {
-    let there = directory.ancestors().find_map(|path| {
-        let metadata = fs::metadata(path).ok()?;
-        Some((path, metadata))
-    });
-    there.map_or(Ok(()), |(path, metadata)| check_owner(path, &metadata))
 }
 
 /// Whether it is a file as this module makes them.

@@ -1,0 +1,336 @@
+//! `sandfork env`: makes, lists, shows and removes environments of packages.
+
+mod args;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde_json::json;
+
+use crate::Error;
+use crate::environments::{
+    Creation, Description, EnvironmentError, Extent, Found, Step, Stop, Wanted, create,
+    description, is_missing, names_of, prune, remove,
+};
+use crate::host::{CallerEnvironment, EnvironmentStore, NamedEnvironment};
+use crate::outcome::exit_code;
+use crate::plan::bytes;
+use crate::policy::{EnvironmentName, Policy, Requirement};
+
+pub use self::args::EnvArguments;
+use self::args::{EnvCommand, EnvCreateArguments};
+use super::failure::{Failure, say};
+use super::interrupt::Interrupts;
+use super::terminal::harmless_line;
+use super::{print, print_json};
+
+/// Executes a `sandfork env` command.
+pub fn env(command: EnvCommand) -> Result<u8, Failure> {
+    let environment = CallerEnvironment::current();
+    if let EnvCommand::Create(arguments) = command {
+        return create_one(arguments, &environment);
+    }
+    let store = EnvironmentStore::of(&environment).map_err(Error::from)?;
+    let done = match command {
+        EnvCommand::Create(_) => return Ok(exit_code::OK),
+        EnvCommand::List { json } => return list(&store, json),
+        EnvCommand::Show { name, json } => return show(&store, &name, json),
+        EnvCommand::Export { name, output } => return export(&store, &name, output.as_deref()),
+        EnvCommand::Remove { names } => names.iter().try_for_each(|name| remove(&store, name)),
+        EnvCommand::Prune { packages } => {
+            let extent = if packages {
+                Extent::OfPackages
+            } else {
+                Extent::Unnamed
+            };
+            let pruned = prune(&store, extent).map_err(Error::from)?;
+            let plural = if pruned.environments == 1 { "" } else { "s" };
+            return print(format!(
+                "removed {} environment{plural}, {}\n",
+                pruned.environments,
+                bytes(pruned.bytes)
+            ));
+        }
+    };
+    done.map_err(Error::from)?;
+    Ok(exit_code::OK)
+}
+
+fn create_one(
+    arguments: EnvCreateArguments,
+    environment: &CallerEnvironment,
+) -> Result<u8, Failure> {
+    let EnvCreateArguments {
+        packages,
+        requirements,
+        lock,
+        python,
+        index_url,
+        allow_hosts,
+        of_policies,
+        json,
+        quiet,
+    } = arguments;
+    let mut packages = packages.into_iter();
+    let name = if of_policies { None } else { packages.next() };
+    let name: Option<EnvironmentName> = name
+        .map(|name| name.parse())
+        .transpose()
+        .map_err(Failure::Usage)?;
+    let packages: Result<Vec<Requirement>, String> =
+        packages.map(|package| package.parse()).collect();
+    let packages = packages.map_err(Failure::Usage)?;
+    let mut wanted = match &lock {
+        Some(lock) => Wanted::of_lock(lock)
+            .map_err(EnvironmentError::from)
+            .map_err(Error::from)?,
+        None => Wanted::packages(&packages),
+    };
+    for file in &requirements {
+        wanted
+            .add_file(file)
+            .map_err(EnvironmentError::from)
+            .map_err(Error::from)?;
+    }
+    let creation = Creation {
+        name,
+        packages,
+        wanted,
+        interpreter: python.unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
+        index: index_url,
+        allowed: allow_hosts,
+    };
+    let stop = Stop::new().map_err(Failure::Setup)?;
+    let bar = Bar::new(quiet);
+    let made = interruptible(&stop, || {
+        create(&creation, environment, &stop, &mut |step| bar.show(step))
+    })?;
+    bar.end();
+    let made = made.map_err(Error::from)?;
+    if json {
+        let found = match made.found {
+            Found::Nothing => "created",
+            Found::Wheels => "named",
+            Found::Whole => "there",
+        };
+        return print_json(
+            &json!({ "name": made.name.as_str(), "path": made.path, "result": found }),
+        );
+    }
+    let text = match made.found {
+        Found::Nothing => "is ready",
+        Found::Wheels => "is ready: its wheels were installed under another name",
+        Found::Whole => "is there already",
+    };
+    print(format!(
+        "{}: {text}, in {}\n",
+        made.name,
+        made.path.display()
+    ))
+}
+
+/// Runs what a signal stops.
+fn interruptible<T>(stop: &Stop, run: impl FnOnce() -> T) -> Result<T, Failure> {
+    let to_stop = stop.clone();
+    let interrupts = Interrupts::take(move || to_stop.stop()).map_err(Failure::Setup)?;
+    interrupts.end_what_runs();
+    let ran = run();
+    interrupts.end_the_command();
+    Ok(ran)
+}
+
+/// Progress on a terminal.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    /// A bar on stderr, which shows nothing if stderr is no terminal.
+    pub fn new(quiet: bool) -> Self {
+        let target = if quiet {
+            ProgressDrawTarget::hidden()
+        } else {
+            ProgressDrawTarget::stderr()
+        };
+        let style = ProgressStyle::with_template("[{bar:16}] {msg}");
+        let style = style.unwrap_or_else(|_| ProgressStyle::default_bar());
+        Self(ProgressBar::with_draw_target(Some(1), target).with_style(style.progress_chars("##-")))
+    }
+
+    /// Shows a step.
+    pub fn show(&self, step: Step) {
+        match step {
+            Step::Waiting => self.0.set_message("another process makes it"),
+            Step::Resolving => self.0.set_message("asking the index"),
+            Step::Installing {
+                file,
+                number,
+                count,
+            } => {
+                self.0.set_length(count as u64);
+                self.0.set_position(number as u64);
+                // An index chose the name; it has been checked.
+                self.0
+                    .set_message(format!("{}/{count} {}", number + 1, harmless_line(file)));
+            }
+        }
+    }
+
+    /// Removes it.
+    pub fn end(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+fn list(store: &EnvironmentStore, json: bool) -> Result<u8, Failure> {
+    let all = names_of(store).map_err(Error::from)?;
+    if json {
+        let mut listed = Vec::new();
+        for (name, named) in all {
+            let description = description(store, &named.environment).map_err(Error::from)?;
+            listed.push(as_json(store, &name, &named, &description));
+        }
+        return print_json(&listed);
+    }
+    let width = all
+        .iter()
+        .map(|(name, _)| name.as_str().len())
+        .max()
+        .unwrap_or(0);
+    let mut text = String::new();
+    for (name, named) in &all {
+        let what = match description(store, &named.environment) {
+            Ok(it) => format!(
+                "CPython {:8} {:>9}  {}",
+                it.version,
+                bytes(it.bytes),
+                named.requirements.join(", ")
+            ),
+            Err(error) => error.to_string(),
+        };
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{name:width$}  {}", harmless_line(&what));
+    }
+    print(text)
+}
+
+fn as_json(
+    store: &EnvironmentStore,
+    name: &EnvironmentName,
+    named: &NamedEnvironment,
+    description: &Description,
+) -> serde_json::Value {
+    let packages: BTreeMap<&str, &str> = description
+        .lock
+        .wheels()
+        .iter()
+        .map(|wheel| (&*wheel.name, &*wheel.version))
+        .collect();
+    json!({
+        "name": name.as_str(),
+        "path": store.path_of(&named.environment),
+        "requirements": named.requirements,
+        "packages": packages,
+        "interpreter": description.interpreter,
+        "version": description.version,
+        "bytes": description.bytes,
+        "created": description.created,
+    })
+}
+
+fn one(
+    store: &EnvironmentStore,
+    name: &EnvironmentName,
+) -> Result<(NamedEnvironment, Description), Failure> {
+    // Says what there is if it is not there.
+    let (_, _held) = store.find(name).map_err(Error::from)?;
+    let named = store.read_name(name).map_err(Error::from)?;
+    let named = named.ok_or_else(|| {
+        store
+            .find(name)
+            .err()
+            .map_or(Failure::Usage(String::new()), |error| {
+                Error::from(error).into()
+            })
+    })?;
+    let description = description(store, &named.environment).map_err(Error::from)?;
+    Ok((named, description))
+}
+
+fn show(store: &EnvironmentStore, name: &EnvironmentName, json: bool) -> Result<u8, Failure> {
+    let (named, description) = one(store, name)?;
+    if json {
+        return print_json(&as_json(store, name, &named, &description));
+    }
+    let mut text = format!(
+        "name          {name}\npath          {}\ninterpreter   {}, CPython {}\nsize          {}\nrequirements  {}\npackages\n",
+        store.path_of(&named.environment).display(),
+        description.interpreter.display(),
+        description.version,
+        bytes(description.bytes),
+        named.requirements.join(", "),
+    );
+    for wheel in description.lock.wheels() {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "  {} {}", wheel.name, wheel.version);
+    }
+    print(text)
+}
+
+fn export(
+    store: &EnvironmentStore,
+    name: &EnvironmentName,
+    output: Option<&Path>,
+) -> Result<u8, Failure> {
+    let (_, description) = one(store, name)?;
+    let text = description.lock.to_pylock();
+    match output {
+        None => print(text),
+        Some(path) => {
+            fs::write(path, text)?;
+            Ok(exit_code::OK)
+        }
+    }
+}
+
+/// Makes the environment that a policy's packages need, if the policy has that done at the first use: by a command of
+/// its own, which a signal ends well, and which shows how far it is.
+pub fn provide(policy: &Policy) -> Result<(), Failure> {
+    if !is_missing(policy, &CallerEnvironment::current()) {
+        return Ok(());
+    }
+    let python = policy.python();
+    let packages = python
+        .packages
+        .iter()
+        .map(|package| package.value.to_string());
+    let packages: Vec<String> = packages.collect();
+    say(&format!(
+        "installing {} at the first use",
+        packages.join(", ")
+    ));
+    let program = std::env::current_exe().map_err(Failure::Setup)?;
+    let mut command = Command::new(program);
+    command.args([
+        "env",
+        "create",
+        "--packages",
+        "--python",
+        &python.interpreter.value,
+    ]);
+    command
+        .arg("--")
+        .args(packages)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let status = command.status().map_err(Failure::Setup)?;
+    if status.success() {
+        return Ok(());
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    Err(Failure::Said(
+        code.unwrap_or(exit_code::SANDBOX_UNAVAILABLE),
+    ))
+}

@@ -1,0 +1,369 @@
+//! Makes an environment: resolves, installs, and moves it into its place at one moment.
+
+use std::fs::{self, DirBuilder, File, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::error::EnvironmentError;
+use super::index::Access;
+use super::jail::InstallJail;
+use super::keep::{Description, sweep};
+use super::lock::{InterpreterBuild, Lock};
+use super::pip_config::PipConfig;
+use super::requirements::Wanted;
+use super::staging::{Staging, write_name};
+use super::stop::Stop;
+use super::tree::{Tree, set_directories};
+use crate::host::{
+    CallerEnvironment, DESCRIPTION, EnvironmentStore, HostError, Interpreter, NamedEnvironment,
+    Patience, Sharing, StoreError, may_be_made, probe_interpreter, resolve_interpreter,
+};
+use crate::policy::{EnvironmentName, Requirement};
+
+/// An environment to make.
+#[derive(Clone, Debug)]
+pub struct Creation {
+    /// Its name; without one it is that of the packages.
+    pub name: Option<EnvironmentName>,
+    /// The packages that a policy could name, if it has no files.
+    pub packages: Vec<Requirement>,
+    /// What it is to have.
+    pub wanted: Wanted,
+    /// The interpreter, as `python.interpreter` names one.
+    pub interpreter: String,
+    /// The index in place of the configured one.
+    pub index: Option<String>,
+    /// Hosts that the index sends to.
+    pub allowed: Vec<String>,
+}
+
+/// An environment that there is now.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Made {
+    /// Its name.
+    pub name: EnvironmentName,
+    /// Where it is.
+    pub path: PathBuf,
+    /// Whether it was there.
+    pub found: Found,
+}
+
+/// Whether an environment was there.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Found {
+    /// It was, under this name.
+    Whole,
+    /// The same wheels were, under another one.
+    Wheels,
+    /// It was not.
+    Nothing,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Step<'a> {
+    /// Another process makes the same.
+    Waiting,
+    /// The index is asked.
+    Resolving,
+    /// A wheel is installed.
+    Installing {
+        /// Its name.
+        file: &'a str,
+        /// Its number, from 0.
+        number: usize,
+        /// How many there are.
+        count: usize,
+    },
+}
+
+/// Makes an environment, or finds that there is one.
+///
+/// Two at once make one: the second waits for the first. What fails, or is ended, leaves nothing behind.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create(
+    creation: &Creation,
+    environment: &CallerEnvironment,
+    stop: &Stop,
+    progress: &mut dyn FnMut(Step),
+) -> Result<Made, EnvironmentError> {
+    if creation.wanted.lines.is_empty() {
+        return Err(EnvironmentError::Nothing);
+    }
+    let path = resolve_interpreter(&creation.interpreter, environment).map_err(HostError::from)?;
+    let interpreter = probe_interpreter(&path, environment).map_err(HostError::from)?;
+    let binary =
+        fs::canonicalize(&interpreter.binary).map_err(EnvironmentError::io(&interpreter.binary))?;
+    let name = match &creation.name {
+        Some(name) if name.is_of_packages() => return Err(EnvironmentError::Reserved),
+        Some(name) => name.clone(),
+        None => EnvironmentName::of_packages(&creation.packages, &binary),
+    };
+    let store = EnvironmentStore::of(environment)?;
+    make_store(&store)?;
+    let subject = format!("name {name}");
+    let mut lock = store.lock(&subject, Sharing::Alone, Patience::GivesUp)?;
+    if lock.is_none() {
+        progress(Step::Waiting);
+        lock = store.lock(&subject, Sharing::Alone, Patience::Waits)?;
+    }
+    let making = Making {
+        store: &store,
+        binary: &binary,
+        interpreter: &interpreter,
+        named: NamedEnvironment {
+            environment: String::new(),
+            requirements: creation.wanted.as_lines(),
+            interpreter: binary.clone(),
+        },
+        name,
+    };
+    if let Some(made) = making.existing()? {
+        return Ok(made);
+    }
+    sweep(&store)?;
+    let access = access(creation, environment, &interpreter)?;
+    let jail = InstallJail::new(&interpreter, access, environment, stop)?;
+    progress(Step::Resolving);
+    let resolved = jail.resolve(&creation.wanted, &interpreter)?;
+    let made = making.install(&jail, &resolved, progress);
+    drop(lock);
+    made
+}
+
+/// How packages are reached: pip's configuration, the files' own settings, then the command's.
+fn access(
+    creation: &Creation,
+    environment: &CallerEnvironment,
+    interpreter: &Interpreter,
+) -> Result<Access, EnvironmentError> {
+    let files = configuration_files(environment, interpreter);
+    let texts: Vec<String> = files
+        .iter()
+        .filter_map(|path| fs::read_to_string(path).ok())
+        .collect();
+    let mut config = PipConfig::read(texts.iter().map(String::as_str), |name| {
+        environment.text(name)
+    });
+    creation.wanted.configure(&mut config);
+    if let Some(index) = &creation.index {
+        config.set("index-url", index);
+    }
+    Ok(Access::new(
+        &config,
+        |name| environment.text(name),
+        &creation.allowed,
+    )?)
+}
+
+/// pip's files, the weakest first.
+fn configuration_files(environment: &CallerEnvironment, interpreter: &Interpreter) -> Vec<PathBuf> {
+    let named = environment
+        .text("PIP_CONFIG_FILE")
+        .filter(|file| !file.is_empty());
+    if named == Some("/dev/null") {
+        return Vec::new();
+    }
+    let home = environment.text("HOME").map(PathBuf::from);
+    let config = environment
+        .text("XDG_CONFIG_HOME")
+        .filter(|path| path.starts_with('/'));
+    let config = config
+        .map(PathBuf::from)
+        .or_else(|| Some(home.as_ref()?.join(".config")));
+    let system = ["/etc/xdg/pip/pip.conf", "/etc/pip.conf"]
+        .map(PathBuf::from)
+        .into_iter();
+    let user = home.map(|home| home.join(".pip/pip.conf"));
+    let user = user
+        .into_iter()
+        .chain(config.map(|config| config.join("pip/pip.conf")));
+    let site = [interpreter.prefix.join("pip.conf")];
+    system
+        .chain(user)
+        .chain(site)
+        .chain(named.map(PathBuf::from))
+        .collect()
+}
+
+/// The directories of a store. Root's guests are another user, who must be able to read in them.
+fn make_store(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
+    may_be_made(store.directory()).map_err(StoreError::from)?;
+    for directory in [store.environments(), store.names(), store.staging()] {
+        let made = DirBuilder::new()
+            .recursive(true)
+            .mode(0o755)
+            .create(&directory);
+        made.map_err(EnvironmentError::io(&directory))?;
+    }
+    Ok(store.check()?)
+}
+
+/// An environment that is being made.
+struct Making<'a> {
+    store: &'a EnvironmentStore,
+    binary: &'a Path,
+    interpreter: &'a Interpreter,
+    named: NamedEnvironment,
+    name: EnvironmentName,
+}
+
+impl Making<'_> {
+    /// The environment, if there is one that was asked for in the same way.
+    fn existing(&self) -> Result<Option<Made>, EnvironmentError> {
+        let Some(named) = self.store.read_name(&self.name)? else {
+            return Ok(None);
+        };
+        let path = self.store.path_of(&named.environment);
+        if !path.is_dir() {
+            return Ok(None);
+        }
+        let is_same = named.requirements == self.named.requirements
+            && named.interpreter == self.named.interpreter;
+        if !is_same {
+            return Err(EnvironmentError::Taken {
+                name: self.name.clone(),
+                packages: format!(
+                    "{} for {}",
+                    named.requirements.join(", "),
+                    named.interpreter.display()
+                ),
+            });
+        }
+        Ok(Some(self.made(&named.environment, Found::Whole)))
+    }
+
+    fn made(&self, key: &str, found: Found) -> Made {
+        Made {
+            name: self.name.clone(),
+            path: self.store.path_of(key),
+            found,
+        }
+    }
+
+    fn install(
+        self,
+        jail: &InstallJail,
+        lock: &Lock,
+        progress: &mut dyn FnMut(Step),
+    ) -> Result<Made, EnvironmentError> {
+        let size = fs::metadata(self.binary)
+            .map_err(EnvironmentError::io(self.binary))?
+            .len();
+        let version = version_text(self.interpreter);
+        let key = lock.key(&InterpreterBuild {
+            binary: self.binary,
+            version: &version,
+            size,
+        });
+        // The same wheels under another name: one process makes them.
+        let _alone = self
+            .store
+            .lock(&format!("making {key}"), Sharing::Alone, Patience::Waits)?;
+        let path = self.store.path_of(&key);
+        let found = if path.is_dir() {
+            Found::Wheels
+        } else {
+            self.make(jail, lock, &key, progress)?;
+            Found::Nothing
+        };
+        // Nothing removes it before it has a name.
+        let held = self.store.lock(&key, Sharing::Shared, Patience::Waits)?;
+        let made = self.made(&key, found);
+        write_name(
+            self.store,
+            &self.name,
+            &NamedEnvironment {
+                environment: key,
+                ..self.named
+            },
+        )?;
+        drop(held);
+        Ok(made)
+    }
+
+    fn make(
+        &self,
+        jail: &InstallJail,
+        lock: &Lock,
+        key: &str,
+        progress: &mut dyn FnMut(Step),
+    ) -> Result<(), EnvironmentError> {
+        let staging = Staging::begin(self.store, key)?;
+        let path = self.store.path_of(key);
+        let count = lock.wheels().len();
+        let prefix = path.display().to_string();
+        let mut begun = |number: usize| {
+            let file = &lock.wheels()[number].file;
+            progress(Step::Installing {
+                file,
+                number,
+                count,
+            });
+        };
+        let bytes = jail.install(
+            lock,
+            &prefix,
+            self.interpreter,
+            Tree::new(staging.path.clone()),
+            &mut begun,
+        )?;
+        let finished = self.finish(&staging.path, lock, bytes);
+        finished.map_err(EnvironmentError::io(&staging.path))?;
+        let moved = fs::rename(&staging.path, &path).and_then(|()| {
+            // A directory that is moved must be writable. Guests see it read-only in any case.
+            fs::set_permissions(&path, Permissions::from_mode(0o555))
+        });
+        moved.map_err(EnvironmentError::io(&path))
+    }
+
+    /// Adds what makes a virtual environment of the files, and closes them.
+    fn finish(&self, root: &Path, lock: &Lock, bytes: u64) -> io::Result<()> {
+        let (major, minor, _) = self.interpreter.version;
+        let version = version_text(self.interpreter);
+        let home = self.binary.parent().unwrap_or(Path::new("/"));
+        let config = format!(
+            "home = {}\ninclude-system-site-packages = false\nversion = {version}\n",
+            home.display()
+        );
+        fs::create_dir_all(root.join(format!("lib/python{major}.{minor}/site-packages")))?;
+        fs::create_dir_all(root.join("bin"))?;
+        let links = [
+            ("bin/python", self.binary),
+            ("bin/python3", Path::new("python")),
+            (&*format!("bin/python{major}.{minor}"), Path::new("python")),
+            ("lib64", Path::new("lib")),
+        ];
+        for (link, target) in links {
+            symlink(target, root.join(link))?;
+        }
+        fs::write(root.join("pyvenv.cfg"), config)?;
+        let created = SystemTime::now().duration_since(UNIX_EPOCH);
+        let description = Description {
+            interpreter: self.binary.to_owned(),
+            version,
+            bytes,
+            created: created.map_or(0, |time| time.as_secs()),
+            lock: lock.clone(),
+        };
+        let description = serde_json::to_string_pretty(&description).map_err(io::Error::from)?;
+        fs::write(root.join(DESCRIPTION), description)?;
+        for own in ["pyvenv.cfg", DESCRIPTION] {
+            fs::set_permissions(root.join(own), Permissions::from_mode(0o444))?;
+        }
+        set_directories(root, 0o555)?;
+        fs::set_permissions(root, Permissions::from_mode(0o755))?;
+        // Under its name it is complete, also after a power failure.
+        nix::unistd::syncfs(File::open(root)?)?;
+        Ok(())
+    }
+}
+
+fn version_text(interpreter: &Interpreter) -> String {
+    let (major, minor, patch) = interpreter.version;
+    format!("{major}.{minor}.{patch}")
+}

@@ -1,0 +1,66 @@
+//! Why packages could not be installed, in words. Pure.
+
+use crate::outcome::Connection;
+
+/// A text of the guest in one line, without what acts on a terminal.
+pub fn plain(text: &str) -> String {
+    let line: String = text
+        .chars()
+        .map(|c| if c.is_control() { ' ' } else { c })
+        .take(600)
+        .collect();
+    line.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Why pip found no wheels: what it says at its end, and why it passed over pages or files.
+pub fn cause(said: &str, passed_over: &str) -> String {
+    let lines = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("ERROR: "));
+    let causes: Vec<String> = lines.map(plain).filter(|line| !line.is_empty()).collect();
+    let last = causes.last().map_or("nothing", String::as_str);
+    if last.contains("DO NOT MATCH THE HASHES") {
+        return "a wheel has not the hash that the index or the lock says, so it was changed on its way, or the lock is of \
+                other files"
+            .to_owned();
+    }
+    let Some(missing) = last.strip_prefix("No matching distribution found for ") else {
+        return format!("pip says: {last}");
+    };
+    // Behind it stands the file that asks for it.
+    let missing = missing.split(" (from ").next().unwrap_or(missing);
+    let why = if passed_over.starts_with("No sources permitted") {
+        "it has no wheel for this interpreter, and building a source distribution would run its code".to_owned()
+    } else if passed_over.starts_with("none of the wheel")
+        || passed_over.ends_with("not compatible")
+    {
+        "its wheels are for other interpreters or machines".to_owned()
+    } else if passed_over.is_empty() {
+        "the index has no such version".to_owned()
+    } else {
+        format!("the index does not answer as one: {}", plain(passed_over))
+    };
+    format!("`{missing}` is not found: {why}")
+}
+
+/// Hosts that the sandbox was refused, for the end of a sentence.
+pub fn refused_hosts(connections: &[Connection]) -> String {
+    let refused = connections
+        .iter()
+        .filter(|it| it.verdict != "allowed" && !it.host.is_empty());
+    let mut hosts: Vec<String> = refused
+        .map(|it| match (it.verdict, it.reason) {
+            ("refused", Some("host" | "port")) => {
+                format!("`--allow-host {}` lets it reach that host", plain(&it.host))
+            }
+            (_, reason) => format!("{}: {}", plain(&it.host), reason.unwrap_or("failed")),
+        })
+        .collect();
+    hosts.sort();
+    hosts.dedup();
+    hosts.truncate(3);
+    match &hosts[..] {
+        [] => String::new(),
+        some => format!(" ({})", some.join("; ")),
+    }
+}

@@ -1,0 +1,350 @@
+//! Where packages come from, and what a sandbox needs to reach it. Pure.
+
+use std::path::PathBuf;
+
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD;
+use sandfork_egress::host::{Authority, Host};
+
+use super::pip_config::PipConfig;
+use super::place::Place;
+
+/// The index of those who configure none.
+const PYPI: &str = "https://pypi.org/simple";
+
+/// The host of PyPI, and the one that has its files.
+const PYPI_HOSTS: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
+
+/// How the variables begin through which secrets reach the egress process.
+const SECRET: &str = "SANDFORK_INDEX_SECRET_";
+
+/// Why an index cannot be used.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum IndexError {
+    /// Not a URL of an index. Its text may have a password.
+    #[error(
+        "pip's `{option}` names `{shown}`, which is no URL of http or https and no directory: correct it in pip's configuration \
+             or with `--index-url`"
+    )]
+    NotAUrl {
+        /// pip's option.
+        option: &'static str,
+        /// The text behind the user.
+        shown: String,
+    },
+    /// A setting that cannot be followed.
+    #[error("pip's `{option}` is set, which Sandfork does not have: {remedy}")]
+    Unsupported {
+        /// pip's option.
+        option: &'static str,
+        /// What to do.
+        remedy: &'static str,
+    },
+    /// Not a host.
+    #[error("`--allow-host {shown}`: {cause}")]
+    NotAHost {
+        /// What was given.
+        shown: String,
+        /// Why it is none.
+        cause: String,
+    },
+}
+
+/// How a sandbox reaches the places that packages come from.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Access {
+    /// Options of pip.
+    pub options: Vec<String>,
+    /// Overrides of the sandbox's policy.
+    pub overrides: Vec<String>,
+    /// Directories of packages.
+    pub directories: Vec<PathBuf>,
+    /// Variables of the sandbox's caller: secrets, which the guest never has.
+    pub variables: Vec<(String, String)>,
+    /// Hosts whose certificates are not checked, because pip's configuration says so.
+    pub unchecked: Vec<String>,
+}
+
+impl Access {
+    /// What pip's configuration and variables say, and the hosts that the caller allows besides.
+    ///
+    /// # Errors
+    /// If a setting is none, or none that can be followed.
+    pub fn new<'a>(
+        config: &PipConfig,
+        variable: impl Fn(&str) -> Option<&'a str>,
+        allowed: &[String],
+    ) -> Result<Self, IndexError> {
+        if config.value("client-cert").is_some() {
+            return Err(IndexError::Unsupported {
+                option: "client-cert",
+                remedy: "use an index that asks for a user instead, or `--find-links` with a directory of wheels",
+            });
+        }
+        let mut access = Self::default();
+        let mut places = Vec::new();
+        if config.flag("no-index") {
+            access.options.push("--no-index".to_owned());
+        } else {
+            let main = config.value("index-url").unwrap_or(PYPI);
+            places.push(access.index("--index-url", "index-url", main)?);
+            for url in config.values("extra-index-url") {
+                places.push(access.index("--extra-index-url", "extra-index-url", url)?);
+            }
+        }
+        for links in config.values("find-links") {
+            let path = links.strip_prefix("file://").unwrap_or(links);
+            if path.starts_with('/') {
+                // pip passes over a directory that is not there.
+                access
+                    .options
+                    .extend(["--find-links".to_owned(), path.to_owned()]);
+                access.directories.push(path.into());
+            } else {
+                places.push(access.index("--find-links", "find-links", links)?);
+            }
+        }
+        for host in config.values("trusted-host") {
+            access
+                .options
+                .extend(["--trusted-host".to_owned(), host.clone()]);
+            access.unchecked.push(host.clone());
+        }
+        if config.flag("pre") {
+            access.options.push("--pre".to_owned());
+        }
+        if let Some(certificates) = config.value("cert") {
+            access
+                .variables
+                .push(("SSL_CERT_FILE".to_owned(), certificates.to_owned()));
+        }
+        let proxy = access.proxy(config, &variable)?;
+        access.allow(&places, proxy, allowed)?;
+        Ok(access)
+    }
+
+    fn index(&mut self, flag: &str, option: &'static str, url: &str) -> Result<Place, IndexError> {
+        let place = Place::read(option, url)?;
+        self.options.extend([flag.to_owned(), place.url.clone()]);
+        Ok(place)
+    }
+
+    /// The proxy that pip would take, as a key of the policy.
+    fn proxy<'a>(
+        &mut self,
+        config: &PipConfig,
+        variable: &impl Fn(&str) -> Option<&'a str>,
+    ) -> Result<Proxied<'a>, IndexError> {
+        let names = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
+        let set = names
+            .into_iter()
+            .find_map(variable)
+            .filter(|url| !url.is_empty());
+        let Some(url) = config.value("proxy").or(set) else {
+            return Ok(Proxied::Nothing);
+        };
+        let url = if url.contains("://") {
+            url.to_owned()
+        } else {
+            format!("http://{url}")
+        };
+        if !url.starts_with("http://") {
+            return Err(IndexError::Unsupported {
+                option: "proxy",
+                remedy: "name a proxy whose URL begins with http://",
+            });
+        }
+        let place = Place::read("proxy", &url)?;
+        let user = place.user.map(|user| self.secret(user));
+        let user = user.map_or(String::new(), |user| format!("{user}@"));
+        self.overrides.push(format!(
+            "network.proxy=http://{user}{}:{}",
+            place.host, place.port
+        ));
+        let without = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable);
+        Ok(Proxied::But(without.unwrap_or_default()))
+    }
+
+    /// A reference to a secret, which the egress process alone resolves.
+    fn secret(&mut self, value: String) -> String {
+        let name = format!("{SECRET}{}", self.variables.len());
+        self.variables.push((name.clone(), value));
+        format!("${{{name}}}")
+    }
+
+    fn allow(
+        &mut self,
+        places: &[Place],
+        proxied: Proxied,
+        allowed: &[String],
+    ) -> Result<(), IndexError> {
+        let mut entries = Vec::new();
+        let mut seen: Vec<(&Host, u16)> = Vec::new();
+        for place in places {
+            let is_new = !seen.contains(&(&place.host, place.port));
+            seen.push((&place.host, place.port));
+            if !is_new {
+                continue;
+            }
+            let host = place.host.to_string();
+            if PYPI_HOSTS.contains(&&*host) {
+                continue;
+            }
+            // Who configures an index on a private network means it.
+            let private = !proxied.applies_to(&host);
+            let mut same = places
+                .iter()
+                .filter(|it| it.host == place.host && it.port == place.port);
+            let user = same.find_map(|it| it.user.clone());
+            let credential = user.map(|user| {
+                let reference = self.secret(BASE64_STANDARD.encode(user));
+                format!(
+                    ", credential = {{ header = 'Authorization', value = 'Basic {reference}' }}"
+                )
+            });
+            let credential = credential.unwrap_or_default();
+            entries.push(format!(
+                "{{ host = '{host}', ports = [{}], private = {private}{credential} }}",
+                place.port
+            ));
+        }
+        if places
+            .iter()
+            .any(|place| PYPI_HOSTS.contains(&&*place.host.to_string()))
+        {
+            entries.extend(PYPI_HOSTS.map(|host| format!("{{ host = '{host}', ports = [443] }}")));
+        }
+        for text in allowed {
+            let read: Result<Authority, _> = text.parse();
+            let authority = read.map_err(|error| IndexError::NotAHost {
+                shown: text.clone(),
+                cause: error.to_string(),
+            })?;
+            let host = authority.host.to_string();
+            let private = !proxied.applies_to(&host);
+            let ports = authority
+                .port
+                .map_or("80, 443".to_owned(), |port| port.to_string());
+            entries.push(format!(
+                "{{ host = '{host}', ports = [{ports}], private = {private} }}"
+            ));
+        }
+        if entries.is_empty() {
+            return Ok(());
+        }
+        self.overrides.push("network.mode=allow".to_owned());
+        self.overrides
+            .push(format!("network.allow=[{}]", entries.join(", ")));
+        Ok(())
+    }
+}
+
+/// The hosts that a proxy leads to.
+#[derive(Clone, Copy, Debug)]
+enum Proxied<'a> {
+    /// There is none.
+    Nothing,
+    /// All but these, as `NO_PROXY` has them.
+    But(&'a str),
+}
+
+impl Proxied<'_> {
+    fn applies_to(self, host: &str) -> bool {
+        let Self::But(others) = self else {
+            return false;
+        };
+        !others.split(',').map(str::trim).any(|other| {
+            let domain = other.trim_start_matches('.');
+            let is_beneath = host
+                .strip_suffix(domain)
+                .is_some_and(|rest| rest.ends_with('.'));
+            other == "*" || (!domain.is_empty() && (host == domain || is_beneath))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn access(
+        settings: &[(&str, &str)],
+        variables: &[(&str, &'static str)],
+    ) -> Result<Access, IndexError> {
+        let mut config = PipConfig::default();
+        for (option, value) in settings {
+            config.set(option, value);
+        }
+        let variable = |name: &str| {
+            let found = variables.iter().find(|(known, _)| *known == name);
+            found.map(|(_, value)| *value)
+        };
+        Access::new(&config, variable, &[])
+    }
+
+    #[test]
+    fn without_a_configuration_it_is_pypi() {
+        let access = access(&[], &[]).expect("access");
+        assert_eq!(access.options, ["--index-url", "https://pypi.org/simple"]);
+        assert_eq!(
+            access.overrides,
+            [
+                "network.mode=allow",
+                "network.allow=[{ host = 'pypi.org', ports = [443] }, { host = 'files.pythonhosted.org', ports = [443] }]"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_password_is_a_secret_of_the_egress_process() {
+        let url = "https://me:p%40ss@index.example:8443/simple/";
+        let access = access(&[("index-url", url)], &[]).expect("access");
+        assert_eq!(
+            access.options,
+            ["--index-url", "https://index.example:8443/simple/"]
+        );
+        assert_eq!(
+            access.overrides[1],
+            "network.allow=[{ host = 'index.example', ports = [8443], private = true, credential = \
+             { header = 'Authorization', value = 'Basic ${SANDFORK_INDEX_SECRET_0}' } }]"
+        );
+        let secret = BASE64_STANDARD.encode("me:p@ss");
+        assert_eq!(
+            access.variables,
+            [("SANDFORK_INDEX_SECRET_0".to_owned(), secret)]
+        );
+        let told = Place::read("index-url", "ftp://me:p@index.example").expect_err("refused");
+        assert!(!told.to_string().contains("me:p"), "{told}");
+    }
+
+    #[test]
+    fn a_proxy_leads_to_all_but_some_hosts() {
+        let set = [("index-url", "https://index.corp.example/simple")];
+        let proxy = ("HTTPS_PROXY", "http://u:p@proxy.example:3128");
+        let through = access(&set, &[proxy]).expect("access");
+        assert_eq!(
+            through.overrides[0],
+            "network.proxy=http://${SANDFORK_INDEX_SECRET_0}@proxy.example:3128"
+        );
+        assert!(
+            through.overrides[2].contains("private = false"),
+            "{through:?}"
+        );
+        let around =
+            access(&set, &[proxy, ("NO_PROXY", "localhost, .corp.example")]).expect("access");
+        assert!(around.overrides[2].contains("private = true"), "{around:?}");
+        assert!(access(&set, &[("HTTPS_PROXY", "socks5://proxy.example")]).is_err());
+    }
+
+    #[test]
+    fn a_directory_needs_no_network() {
+        let access =
+            access(&[("no-index", "true"), ("find-links", "/srv/wheels")], &[]).expect("access");
+        assert_eq!(
+            access.options,
+            ["--no-index", "--find-links", "/srv/wheels"]
+        );
+        assert_eq!(access.directories, [PathBuf::from("/srv/wheels")]);
+        assert_eq!(access.overrides, Vec::<String>::new());
+    }
+}

@@ -1,0 +1,326 @@
+//! The sandbox in which packages are resolved and installed: its only network is the index.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use serde::Deserialize;
+
+use super::error::EnvironmentError;
+use super::explain::{cause, plain, refused_hosts};
+use super::index::Access;
+use super::lock::{Lock, LockedWheel};
+use super::requirements::Wanted;
+use super::stop::Stop;
+use super::tree::{FileError, FileMode, MOST_BYTES, Tree};
+use crate::error::Error;
+use crate::host::{CallerEnvironment, Interpreter, Machine};
+use crate::outcome::Outcome;
+use crate::policy::{Override, Policy};
+use crate::policy_source::FileSystem;
+use crate::sandbox::Sandbox;
+use crate::session::{Cell, OutgoingValue, ToolArguments};
+use crate::supervisor::Request;
+use crate::supervisor::files::GuestPath;
+
+/// Finds wheels.
+const RESOLVE: &str = include_str!("guest/resolve.py");
+
+/// Fetches and unpacks them.
+const INSTALL: &str = include_str!("guest/install.py");
+
+/// The longest answer: some kilobytes for each package.
+const LONGEST_ANSWER: usize = 16 << 20;
+
+/// A sandbox that reaches the index, and nothing else.
+#[derive(Debug)]
+pub struct InstallJail {
+    sandbox: Arc<Sandbox>,
+    access: Access,
+    stop: Stop,
+}
+
+/// What the resolver answers.
+#[derive(Deserialize)]
+struct Resolved {
+    pip: String,
+    said: Option<String>,
+    passed_over: Option<String>,
+    packages: Option<Vec<Found>>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    name: String,
+    version: String,
+    url: String,
+    sha256: String,
+    requested: bool,
+}
+
+impl InstallJail {
+    /// Makes the sandbox.
+    ///
+    /// # Errors
+    /// If the host cannot provide one.
+    pub fn new(
+        interpreter: &Interpreter,
+        access: Access,
+        environment: &CallerEnvironment,
+        stop: &Stop,
+    ) -> Result<Self, EnvironmentError> {
+        let policy = policy(interpreter, &access).map_err(EnvironmentError::Sandbox)?;
+        let variables = access
+            .variables
+            .iter()
+            .map(|(name, value)| (name, Some(value)));
+        let environment = environment.clone().changed_by(variables);
+        let sandbox = Sandbox::builder()
+            .policy(policy)
+            .environment(environment)
+            .ready(0)
+            .build_as_it_is();
+        Ok(Self {
+            sandbox: Arc::new(sandbox.map_err(EnvironmentError::Sandbox)?),
+            access,
+            stop: stop.clone(),
+        })
+    }
+
+    /// Finds the wheels for what is wanted.
+    ///
+    /// # Errors
+    /// If pip finds none, or the index describes what cannot be installed.
+    pub fn resolve(
+        &self,
+        wanted: &Wanted,
+        interpreter: &Interpreter,
+    ) -> Result<Lock, EnvironmentError> {
+        let mut options = self.access.options.clone();
+        options.extend(wanted.options.iter().cloned());
+        options.extend(["-r".to_owned(), "requirements.txt".to_owned()]);
+        let mut request_files = vec![("requirements.txt", &wanted.lines)];
+        if !wanted.constraints.is_empty() {
+            options.extend(["-c".to_owned(), "constraints.txt".to_owned()]);
+            request_files.push(("constraints.txt", &wanted.constraints));
+        }
+        let source = format!(
+            "{RESOLVE}\nimport json\njson.dumps(_resolve({}))\n",
+            literal(&options)
+        );
+        let mut request = Request::python(source).cancel(&self.stop.cancel);
+        for (name, lines) in request_files {
+            let path = GuestPath::of_file(name).map_err(EnvironmentError::Sandbox)?;
+            request = request.file(path, lines.join("\n") + "\n");
+        }
+        let outcome = self
+            .sandbox
+            .run(request)
+            .map_err(EnvironmentError::Sandbox)?;
+        let resolved: Resolved = self.answer(&outcome, "resolved")?;
+        if resolved.pip.is_empty() {
+            let interpreter = interpreter.executable.clone();
+            return Err(EnvironmentError::NoPip { interpreter });
+        }
+        let Some(found) = resolved.packages else {
+            return Err(match resolved.said {
+                Some(said) => EnvironmentError::Unresolved {
+                    said: cause(&said, &resolved.passed_over.unwrap_or_default()),
+                    hosts: refused_hosts(outcome.network()),
+                },
+                None => EnvironmentError::OldPip {
+                    interpreter: interpreter.executable.clone(),
+                    version: plain(&resolved.pip),
+                },
+            });
+        };
+        let wheels = found.into_iter().map(|found| LockedWheel {
+            name: found.name,
+            version: found.version,
+            file: String::new(),
+            url: found.url,
+            sha256: found.sha256,
+            requested: found.requested,
+        });
+        Ok(Lock::new(wheels.collect())?)
+    }
+
+    /// What the resolver answers, if it came to its end.
+    fn answer(&self, outcome: &Outcome, doing: &'static str) -> Result<Resolved, EnvironmentError> {
+        let buffers = outcome.buffers();
+        let text = outcome.value().and_then(|value| value.text(&buffers));
+        let text = text.filter(|text| outcome.is_ok() && text.len() <= LONGEST_ANSWER);
+        let answer = text.and_then(|text| serde_json::from_str(&text).ok());
+        answer.ok_or_else(|| self.ended(outcome, doing))
+    }
+
+    fn ended(&self, outcome: &Outcome, doing: &'static str) -> EnvironmentError {
+        if self.stop.is_stopped() {
+            return EnvironmentError::Interrupted;
+        }
+        let error = outcome
+            .error()
+            .map(|error| format!(" ({}: {})", plain(&error.name), plain(&error.message)));
+        let limit = outcome.limit().map(|hit| format!(" ({})", hit.name.key()));
+        EnvironmentError::Ended {
+            doing,
+            status: outcome.status().to_string(),
+            detail: limit.or(error).unwrap_or_default(),
+        }
+    }
+
+    /// Fetches the wheels of a lock and writes their files into an empty directory. `prefix` is where it will be, and
+    /// `begun` is called with each wheel.
+    ///
+    /// A fresh worker does it: what resolved the lock has no part in it.
+    ///
+    /// # Errors
+    /// If a wheel cannot be fetched, has another hash, or has files that no environment can have.
+    pub fn install(
+        &self,
+        lock: &Lock,
+        prefix: &str,
+        interpreter: &Interpreter,
+        tree: Tree,
+        begun: &mut dyn FnMut(usize),
+    ) -> Result<u64, EnvironmentError> {
+        let mut session = self.sandbox.session().map_err(EnvironmentError::Sandbox)?;
+        self.stop.reaches(session.interrupter());
+        let writer = Arc::new(Mutex::new(Writer { tree, failed: None }));
+        let put = Arc::clone(&writer);
+        let declared = session.tool("put", move |arguments| {
+            let mut writer = put.lock().unwrap_or_else(PoisonError::into_inner);
+            writer.put(&arguments);
+            match writer.failed {
+                None => Ok(OutgoingValue::default()),
+                // The text is for the caller, and not for what chose the names.
+                Some(_) => Err(crate::session::NamedError::new("RuntimeError", "refused")),
+            }
+        });
+        declared.map_err(EnvironmentError::Sandbox)?;
+        let (major, minor, _) = interpreter.version;
+        let define = session.run(Cell::new(INSTALL));
+        define.map_err(EnvironmentError::Sandbox)?;
+        for (number, wheel) in lock.wheels().iter().enumerate() {
+            begun(number);
+            let described = serde_json::json!({
+                "file": wheel.file,
+                "url": wheel.url,
+                "sha256": wheel.sha256,
+                "requested": wheel.requested,
+                "unchecked": self.access.unchecked.iter().any(|host| is_of_host(&wheel.url, host)),
+            });
+            let described = literal(&described);
+            let source = format!(
+                "import json\njson.dumps(_install({}, '{major}.{minor}', [{described}], {MOST_BYTES}, put))",
+                literal(&prefix),
+            );
+            let report = session
+                .run(Cell::new(source))
+                .map_err(EnvironmentError::Sandbox)?;
+            let outcome = report.outcome();
+            let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+            if let Some(error) = writer.failed.take() {
+                return Err(error.into());
+            }
+            let buffers = report.buffers();
+            let said = outcome.value().and_then(|value| value.text(&buffers));
+            let said = said.filter(|_| outcome.is_ok() && !self.stop.is_stopped());
+            let said: Option<Option<(String, String)>> =
+                said.and_then(|said| serde_json::from_str(&said).ok());
+            match said {
+                None => return Err(self.ended(outcome, "installed")),
+                Some(Some((_, reason))) => {
+                    return Err(EnvironmentError::Wheel {
+                        file: wheel.file.clone(),
+                        reason: plain(&reason),
+                        hosts: refused_hosts(outcome.network()),
+                    });
+                }
+                Some(None) => {}
+            }
+        }
+        let writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(writer.tree.bytes())
+    }
+}
+
+/// What the installer's calls write.
+#[derive(Debug)]
+struct Writer {
+    tree: Tree,
+    failed: Option<FileError>,
+}
+
+/// A part of a file: its path, whether it is a program, where the part begins, and how long it is.
+type Piece = (String, bool, u64, usize);
+
+impl Writer {
+    fn put(&mut self, arguments: &ToolArguments) {
+        if self.failed.is_none() {
+            self.failed = self.write(arguments).err();
+        }
+    }
+
+    fn write(&mut self, arguments: &ToolArguments) -> Result<(), FileError> {
+        let buffers = arguments.buffers();
+        let wrong = || FileError::Order("a call".to_owned());
+        let [pieces, data] = &arguments.args[..] else {
+            return Err(wrong());
+        };
+        let pieces = pieces.text(&buffers).ok_or_else(wrong)?;
+        let mut data = data.bytes(&buffers).ok_or_else(wrong)?;
+        let pieces: Vec<Piece> = serde_json::from_str(&pieces).map_err(|_| wrong())?;
+        for (path, is_program, offset, length) in pieces {
+            let (part, rest) = data.split_at_checked(length).ok_or_else(wrong)?;
+            let mode = if is_program {
+                FileMode::Program
+            } else {
+                FileMode::Plain
+            };
+            self.tree.write(&path, mode, offset, part)?;
+            data = rest;
+        }
+        Ok(())
+    }
+}
+
+fn policy(interpreter: &Interpreter, access: &Access) -> Result<Policy, Error> {
+    /// As much as a large wheel and what reads it take.
+    const ENOUGH: u64 = 8 << 30;
+    const MIB: u64 = 1 << 20;
+    let host = Machine::probe().map_err(Error::from)?.limits.memory;
+    let memory = (host / 4 * 3).min(ENOUGH) / MIB;
+    let work = memory / 2;
+    let mut sets = vec![
+        format!("python.interpreter={}", interpreter.executable.display()),
+        format!("limits.memory={memory}MiB"),
+        format!("filesystem.work_size={work}MiB"),
+        format!("limits.file_size={work}MiB"),
+        "filesystem.work_inodes=65536".to_owned(),
+        "limits.wall=4h".to_owned(),
+        "network.bytes=64GiB".to_owned(),
+        // pip keeps wheels there while it resolves.
+        "env.set={ TMPDIR = '/work' }".to_owned(),
+    ];
+    let directories = access.directories.iter().filter(|path| path.is_dir());
+    sets.extend(directories.map(|path| format!("filesystem.read={}", path.display())));
+    sets.extend(access.overrides.iter().cloned());
+    let sets: Result<Vec<Override>, _> = sets.iter().map(|set| set.parse()).collect();
+    Ok(Policy::load("standard", &sets?, &FileSystem)?)
+}
+
+/// A value as a literal of Python: JSON's texts, numbers and lists are some of its own.
+fn literal(value: &impl serde::Serialize) -> String {
+    let text = serde_json::to_string(value).unwrap_or_default();
+    // A text in a text: `true` and `null` are none of Python's.
+    let quoted = serde_json::to_string(&text).unwrap_or_default();
+    format!("__import__('json').loads({quoted})")
+}
+
+fn is_of_host(url: &str, host: &str) -> bool {
+    let authority = url
+        .split("://")
+        .nth(1)
+        .and_then(|rest| rest.split('/').next());
+    authority
+        .is_some_and(|it| it == host || it.rsplit_once(':').is_some_and(|(name, _)| name == host))
+}

@@ -1,0 +1,193 @@
+//! What is kept: described, named, and removed.
+
+use std::fs::{self, Permissions};
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::error::EnvironmentError;
+use super::lock::Lock;
+use super::tree::set_directories;
+use crate::host::{EnvironmentStore, NamedEnvironment, Patience, Sharing, StoreError};
+use crate::policy::EnvironmentName;
+
+/// What an environment says of itself.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Description {
+    /// The binary of its interpreter.
+    pub interpreter: PathBuf,
+    /// The interpreter's version.
+    pub version: String,
+    /// The bytes of its files.
+    pub bytes: u64,
+    /// When it was made, in seconds since 1970.
+    pub created: u64,
+    /// Its wheels.
+    pub lock: Lock,
+}
+
+/// What was removed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Pruned {
+    /// How many environments.
+    pub environments: usize,
+    /// The bytes of their files.
+    pub bytes: u64,
+}
+
+/// Whose environments are removed without a name.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Extent {
+    /// Those that no name leads to.
+    Unnamed,
+    /// Those of the packages of policies too.
+    OfPackages,
+}
+
+/// What an environment says of itself.
+///
+/// # Errors
+/// If it is not there, or is torn.
+pub fn description(store: &EnvironmentStore, key: &str) -> Result<Description, EnvironmentError> {
+    let text = store.describe(key)?;
+    let read = serde_json::from_str(&text);
+    read.map_err(|error: serde_json::Error| {
+        let (path, problem) = (store.path_of(key), error.to_string());
+        StoreError::Torn { path, problem }.into()
+    })
+}
+
+/// All names, with what each stands for.
+///
+/// # Errors
+/// If the store cannot be read.
+pub fn names_of(
+    store: &EnvironmentStore,
+) -> Result<Vec<(EnvironmentName, NamedEnvironment)>, EnvironmentError> {
+    let mut names = Vec::new();
+    for name in store.all_names()? {
+        // It may have been removed meanwhile.
+        names.extend(store.read_name(&name)?.map(|named| (name, named)));
+    }
+    Ok(names)
+}
+
+/// Removes a name, and its environment if no other name leads there.
+///
+/// # Errors
+/// If there is none, or a sandbox uses it.
+pub fn remove(store: &EnvironmentStore, name: &EnvironmentName) -> Result<(), EnvironmentError> {
+    // Says that there is none.
+    let Some(named) = store.read_name(name)? else {
+        return Err(store
+            .find(name)
+            .err()
+            .map_or(EnvironmentError::Nothing, EnvironmentError::from));
+    };
+    let key = &named.environment;
+    let others = names_of(store)?
+        .into_iter()
+        .any(|(other, of)| other != *name && of.environment == *key);
+    let alone = store.lock(key, Sharing::Alone, Patience::GivesUp)?;
+    if alone.is_none() && !others {
+        return Err(EnvironmentError::InUse(name.clone()));
+    }
+    let path = store.name_file(name);
+    fs::remove_file(&path).map_err(EnvironmentError::io(&path))?;
+    if !others {
+        discard(store, key)?;
+    }
+    Ok(())
+}
+
+/// Removes what no name leads to, and what processes left that were ended. Environments that sandboxes use stay.
+///
+/// # Errors
+/// If the store cannot be changed.
+pub fn prune(store: &EnvironmentStore, extent: Extent) -> Result<Pruned, EnvironmentError> {
+    if !store.directory().exists() {
+        return Ok(Pruned::default());
+    }
+    store.check()?;
+    sweep(store)?;
+    if extent == Extent::OfPackages {
+        for (name, named) in names_of(store)? {
+            let is_free = || store.lock(&named.environment, Sharing::Alone, Patience::GivesUp);
+            if name.is_of_packages() && is_free()?.is_some() {
+                let path = store.name_file(&name);
+                fs::remove_file(&path).map_err(EnvironmentError::io(&path))?;
+            }
+        }
+    }
+    let mut pruned = Pruned::default();
+    for key in store.all_environments()? {
+        let Some(_alone) = store.lock(&key, Sharing::Alone, Patience::GivesUp)? else {
+            continue;
+        };
+        // Asked under the lock: a name is given under it.
+        if names_of(store)?
+            .iter()
+            .any(|(_, named)| named.environment == key)
+        {
+            continue;
+        }
+        let bytes = description(store, &key).map_or(0, |it| it.bytes);
+        discard(store, &key)?;
+        pruned.environments += 1;
+        pruned.bytes += bytes;
+    }
+    Ok(pruned)
+}
+
+/// Removes an environment: first from its place, so that it is whole or not there.
+fn discard(store: &EnvironmentStore, key: &str) -> Result<(), EnvironmentError> {
+    let path = store.path_of(key);
+    let aside = store.staging().join(format!("{key}.removed"));
+    let removed = fs::set_permissions(&path, Permissions::from_mode(0o755))
+        .and_then(|()| fs::rename(&path, &aside))
+        .and_then(|()| remove_tree(&aside));
+    match removed {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(EnvironmentError::io(&path)(error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes what is left of environments whose making, or removal, was ended.
+pub(super) fn sweep(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
+    let directory = store.staging();
+    let entries = match fs::read_dir(&directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        entries => entries.map_err(EnvironmentError::io(&directory))?,
+    };
+    for entry in entries {
+        let entry = entry.map_err(EnvironmentError::io(&directory))?;
+        let Ok(name) = entry.file_name().into_string() else {
+            continue;
+        };
+        // Who makes it holds its lock.
+        let Some(_alone) = store.lock(&name, Sharing::Alone, Patience::GivesUp)? else {
+            continue;
+        };
+        let path = entry.path();
+        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let removed = if is_directory {
+            remove_tree(&path)
+        } else {
+            fs::remove_file(&path)
+        };
+        removed.map_err(EnvironmentError::io(&path))?;
+    }
+    Ok(())
+}
+
+/// Removes a tree whose directories are closed.
+pub(super) fn remove_tree(path: &Path) -> io::Result<()> {
+    match set_directories(path, 0o755).and_then(|()| fs::remove_dir_all(path)) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,337 @@
+//! What an environment is made of: each wheel with its hash. Pure.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// The most packages of an environment. The largest that people make have some hundreds.
+pub const MOST_PACKAGES: usize = 4096;
+
+/// The version of the format in which environments are kept. Another one makes other environments of the same lock.
+const FORMAT: u32 = 1;
+
+/// The wheels of an environment, in the order of their names.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Lock(Vec<LockedWheel>);
+
+/// A wheel, and the hash that it must have.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct LockedWheel {
+    /// The package's name, in its canonical form.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// The file's name, which says for which interpreters and machines it is.
+    pub file: String,
+    /// Where it is.
+    pub url: String,
+    /// Its SHA-256, in hexadecimal digits.
+    pub sha256: String,
+    /// Whether it was asked for, and not only needed by another one.
+    pub requested: bool,
+}
+
+/// Why a wheel cannot be locked.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum LockError {
+    /// There are too many.
+    #[error("it has more than {MOST_PACKAGES} packages")]
+    TooMany,
+    /// A package is there twice.
+    #[error("it has `{0}` twice")]
+    Twice(String),
+    /// A name, version, file or URL is none.
+    #[error("its package `{name}` has {what}")]
+    Wheel {
+        /// The package.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
+}
+
+impl Lock {
+    /// The lock of these wheels.
+    ///
+    /// # Errors
+    /// If one is not described as wheels are: all of it was chosen by an index.
+    pub fn new(mut wheels: Vec<LockedWheel>) -> Result<Self, LockError> {
+        if wheels.len() > MOST_PACKAGES {
+            return Err(LockError::TooMany);
+        }
+        for wheel in &mut wheels {
+            wheel.check()?;
+        }
+        wheels.sort_by(|one, other| one.name.cmp(&other.name));
+        if let Some(twice) = wheels.windows(2).find(|pair| pair[0].name == pair[1].name) {
+            return Err(LockError::Twice(twice[0].name.clone()));
+        }
+        Ok(Self(wheels))
+    }
+
+    /// The wheels.
+    pub fn wheels(&self) -> &[LockedWheel] {
+        &self.0
+    }
+
+    /// The name of the directory of an environment with these wheels, for this interpreter: the same wheels for the same
+    /// build of an interpreter are the same environment. It does not depend on where the wheels come from.
+    pub fn key(&self, build: &InterpreterBuild) -> String {
+        let mut text = format!(
+            "{FORMAT}\n{}\n{}\n{}\n{}\n",
+            build.binary.display(),
+            build.version,
+            build.size,
+            std::env::consts::ARCH,
+        );
+        for wheel in &self.0 {
+            // Writing to a string does not fail.
+            let _ = writeln!(
+                text,
+                "{} {} {} {}",
+                wheel.name, wheel.file, wheel.sha256, wheel.requested
+            );
+        }
+        let mut key = String::new();
+        for byte in &Sha256::digest(text)[..16] {
+            let _ = write!(key, "{byte:02x}");
+        }
+        key
+    }
+
+    /// The lock as a file that other installers read: `pylock.toml` (PEP 751).
+    pub fn to_pylock(&self) -> String {
+        let mut text = "lock-version = \"1.0\"\ncreated-by = \"sandfork\"\n".to_owned();
+        for wheel in &self.0 {
+            let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+            let _ = write!(
+                text,
+                "\n[[packages]]\nname = {}\nversion = {}\n\n[[packages.wheels]]\nname = {}\nurl = {}\nhashes = {{ sha256 = {} }}\n",
+                quoted(&wheel.name),
+                quoted(&wheel.version),
+                quoted(&wheel.file),
+                quoted(&wheel.url),
+                quoted(&wheel.sha256),
+            );
+        }
+        text
+    }
+}
+
+/// What of an interpreter decides whether an environment fits it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct InterpreterBuild<'a> {
+    /// Its binary.
+    pub binary: &'a Path,
+    /// Its version.
+    pub version: &'a str,
+    /// The size of the binary.
+    pub size: u64,
+}
+
+impl LockedWheel {
+    fn check(&mut self) -> Result<(), LockError> {
+        let name = canonical(&self.name);
+        let shown: String = self
+            .name
+            .chars()
+            .filter(char::is_ascii_graphic)
+            .take(64)
+            .collect();
+        let wrong = |what: &str| {
+            let (name, what) = (shown.clone(), what.to_owned());
+            Err(LockError::Wheel { name, what })
+        };
+        let is_outer = |c: char| c.is_ascii_alphanumeric();
+        if !name.starts_with(is_outer)
+            || !name.chars().all(|c| is_outer(c) || c == '-')
+            || name.len() > 128
+        {
+            return wrong("a name that no package can have");
+        }
+        let of_version = |c: char| c.is_ascii_alphanumeric() || ".!+_-".contains(c);
+        if self.version.is_empty()
+            || self.version.len() > 128
+            || !self.version.chars().all(of_version)
+        {
+            return wrong("a version that no package can have");
+        }
+        let is_hash = |text: &str| {
+            text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+        };
+        if !is_hash(&self.sha256) {
+            return wrong("no SHA-256 at the index");
+        }
+        let has_scheme = ["https://", "http://", "file:///"]
+            .iter()
+            .any(|it| self.url.starts_with(it));
+        let is_plain = self.url.len() < 4096 && self.url.chars().all(|c| c.is_ascii_graphic());
+        if !has_scheme || !is_plain {
+            return wrong("a URL that is none of http, https or file");
+        }
+        // What stands behind a `#` is for the installer that made it.
+        self.url
+            .truncate(self.url.find('#').unwrap_or(self.url.len()));
+        self.file = file_of(&self.url);
+        let of_file = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
+        let parts: Vec<&str> = self
+            .file
+            .strip_suffix(".whl")
+            .unwrap_or_default()
+            .split('-')
+            .collect();
+        let is_wheel = matches!(parts.len(), 5 | 6)
+            && self.file.chars().all(of_file)
+            && self.file.len() <= 255;
+        if !is_wheel {
+            return wrong("no wheel, but another kind of file");
+        }
+        if canonical(parts[0]) != name {
+            return wrong("a wheel of another name");
+        }
+        self.name = name;
+        Ok(())
+    }
+}
+
+/// The one form of a package's name (PEP 503).
+pub fn canonical(name: &str) -> String {
+    let mut form = String::new();
+    for c in name.chars().map(|c| c.to_ascii_lowercase()) {
+        match c {
+            '-' | '_' | '.' if form.ends_with('-') => {}
+            '-' | '_' | '.' => form.push('-'),
+            other => form.push(other),
+        }
+    }
+    form
+}
+
+/// The last name of a URL's path, as a wheel's name has it: `%2B` is the `+` of a local version.
+fn file_of(url: &str) -> String {
+    let path = url.split(['?', '#']).next().unwrap_or_default();
+    let last = path.rsplit('/').next().unwrap_or_default();
+    last.replace("%2B", "+")
+        .replace("%2b", "+")
+        .replace("%21", "!")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wheel(name: &str, url: &str) -> LockedWheel {
+        LockedWheel {
+            name: name.to_owned(),
+            version: "1.0".to_owned(),
+            file: String::new(),
+            url: url.to_owned(),
+            sha256: "0".repeat(64),
+            requested: true,
+        }
+    }
+
+    fn build(binary: &str) -> InterpreterBuild<'_> {
+        let binary = Path::new(binary);
+        InterpreterBuild {
+            binary,
+            version: "3.11.2",
+            size: 7,
+        }
+    }
+
+    #[test]
+    fn the_key_is_that_of_the_wheels_and_the_interpreter() {
+        let lock = |urls: &[(&str, &str)]| {
+            Lock::new(urls.iter().map(|(name, url)| wheel(name, url)).collect()).expect("a lock")
+        };
+        let a = (
+            "A_b",
+            "https://one.example/A_b-1.0-py3-none-any.whl#sha256=0",
+        );
+        let c = ("c", "https://one.example/c-1.0-py3-none-any.whl");
+        let elsewhere = ("a.b", "https://two.example/x/A_b-1.0-py3-none-any.whl");
+        let key = lock(&[a, c]).key(&build("/usr/bin/python3.11"));
+        assert_eq!(
+            key,
+            lock(&[c, elsewhere]).key(&build("/usr/bin/python3.11"))
+        );
+        assert_ne!(key, lock(&[a, c]).key(&build("/opt/python3.11")));
+        assert_ne!(key, lock(&[a]).key(&build("/usr/bin/python3.11")));
+        let mut other = wheel(a.0, a.1);
+        other.sha256 = "1".repeat(64);
+        let other = Lock::new(vec![other, wheel(c.0, c.1)]).expect("a lock");
+        assert_ne!(key, other.key(&build("/usr/bin/python3.11")));
+        assert_eq!(key.len(), 32);
+    }
+
+    #[test]
+    fn what_an_index_says_is_checked() {
+        let good = "https://i.example/a-1.0-py3-none-any.whl";
+        let refused = |wheel: LockedWheel| Lock::new(vec![wheel]).expect_err("refused").to_string();
+        for (name, url, why) in [
+            (
+                "a/../b",
+                good,
+                "its package `a/../b` has a name that no package can have",
+            ),
+            (
+                "a",
+                "ftp://i.example/a-1.0-py3-none-any.whl",
+                "its package `a` has a URL that is none of http, https or file",
+            ),
+            (
+                "a",
+                "https://i.example/a b-1.0-py3-none-any.whl",
+                "its package `a` has a URL that is none of http, https or file",
+            ),
+            (
+                "a",
+                "https://i.example/a-1.0.tar.gz",
+                "its package `a` has no wheel, but another kind of file",
+            ),
+            (
+                "a",
+                "https://i.example/..%2Fa-1.0-py3-none-any.whl",
+                "its package `a` has no wheel, but another kind of file",
+            ),
+            (
+                "a",
+                "https://i.example/b-1.0-py3-none-any.whl",
+                "its package `a` has a wheel of another name",
+            ),
+        ] {
+            assert_eq!(refused(wheel(name, url)), why);
+        }
+        let mut unhashed = wheel("a", good);
+        unhashed.sha256.clear();
+        assert_eq!(
+            refused(unhashed),
+            "its package `a` has no SHA-256 at the index"
+        );
+        let twice = Lock::new(vec![wheel("a", good), wheel("A", good)]);
+        assert_eq!(twice, Err(LockError::Twice("a".to_owned())));
+    }
+
+    #[test]
+    fn a_lock_is_a_file_of_the_standard() {
+        let url = "https://i.example/torch-2.0%2Bcpu-cp311-cp311-linux_x86_64.whl";
+        let lock = Lock::new(vec![wheel("torch", url)]).expect("a lock");
+        insta::assert_snapshot!(lock.to_pylock(), @r#"
+        lock-version = "1.0"
+        created-by = "sandfork"
+
+        [[packages]]
+        name = "torch"
+        version = "1.0"
+
+        [[packages.wheels]]
+        name = "torch-2.0+cpu-cp311-cp311-linux_x86_64.whl"
+        url = "https://i.example/torch-2.0%2Bcpu-cp311-cp311-linux_x86_64.whl"
+        hashes = { sha256 = "0000000000000000000000000000000000000000000000000000000000000000" }
+        "#);
+    }
+}

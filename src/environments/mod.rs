@@ -1,0 +1,29 @@
+//! Environments of packages: made in a sandbox, kept read-only, found by name or by packages.
+//!
+//! What is in one is decided by a [`Lock`], a list of wheels with their hashes, and by the interpreter. Two sandboxes
+//! take part: one asks the index which wheels there are, and one fetches them, checks their hashes, and hands their
+//! files to this process, which writes them. No code of a package runs in either. [`lock`], [`index`], [`pip_config`]
+//! and [`requirements`] are data; [`jail`], [`tree`] and [`create`] have effects.
+
+mod create;
+mod error;
+mod explain;
+mod index;
+mod jail;
+mod keep;
+mod lock;
+mod pip_config;
+mod place;
+mod provide;
+mod pylock;
+mod requirements;
+mod staging;
+mod stop;
+mod tree;
+
+pub use create::{Creation, Found, Step, create};
+pub use error::EnvironmentError;
+pub use keep::{Description, Extent, description, names_of, prune, remove};
+pub use provide::{is_missing, provide};
+pub use requirements::Wanted;
+pub use stop::Stop;

@@ -1,0 +1,81 @@
+//! Places of packages, as URLs name them. Pure.
+
+use sandfork_egress::host::{Authority, Host};
+
+use super::index::IndexError;
+
+/// A place of packages on the network, without its user.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// Its URL.
+    pub url: String,
+    /// Its host.
+    pub host: Host,
+    /// Its port.
+    pub port: u16,
+    /// User and password, as in the header of a request.
+    pub user: Option<String>,
+}
+
+impl Place {
+    /// Reads the URL that an option of pip has.
+    ///
+    /// # Errors
+    /// If it is none of http or https.
+    pub fn read(option: &'static str, url: &str) -> Result<Self, IndexError> {
+        let refused = || IndexError::NotAUrl {
+            option,
+            // Behind an `@` there is no password.
+            shown: url.rsplit('@').next().unwrap_or_default().to_owned(),
+        };
+        let (scheme, rest) = url.split_once("://").ok_or_else(refused)?;
+        let usual = match scheme {
+            "http" => 80,
+            "https" => 443,
+            _ => return Err(refused()),
+        };
+        let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+        let (authority, path) = rest.split_at(end);
+        let (user, place) = match authority.rsplit_once('@') {
+            Some((user, place)) => (Some(user), place),
+            None => (None, authority),
+        };
+        let place: Authority = place.parse().map_err(|_| refused())?;
+        if !path.chars().all(|c| c.is_ascii_graphic()) {
+            return Err(refused());
+        }
+        let port = place.port.map_or(String::new(), |port| format!(":{port}"));
+        let host = match &place.host {
+            Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
+            host => host.to_string(),
+        };
+        let user = user.map(|user| match user.split_once(':') {
+            Some((name, password)) => format!("{}:{}", decoded(name), decoded(password)),
+            // A token alone stands for the user.
+            None => format!("{}:", decoded(user)),
+        });
+        Ok(Self {
+            url: format!("{scheme}://{host}{port}{path}"),
+            host: place.host,
+            port: place.port.unwrap_or(usual),
+            user,
+        })
+    }
+}
+
+/// A part of a URL without its escapes.
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&first, behind)) = rest.split_first() {
+        let escaped = behind
+            .get(..2)
+            .and_then(|digits| std::str::from_utf8(digits).ok());
+        let byte = escaped
+            .filter(|_| first == b'%')
+            .and_then(|digits| u8::from_str_radix(digits, 16).ok());
+        bytes.push(byte.unwrap_or(first));
+        rest = if byte.is_some() { &behind[2..] } else { behind };
+    }
+    String::from_utf8_lossy(&bytes).into_owned()
+}

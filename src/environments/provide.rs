@@ -1,0 +1,59 @@
+//! Installs what a policy needs before a sandbox is made.
+
+use std::path::Path;
+
+use super::create::{Creation, create};
+use super::error::EnvironmentError;
+use super::requirements::Wanted;
+use super::stop::Stop;
+use crate::error::Error;
+use crate::host::CallerEnvironment;
+use crate::policy::{MissingPackages, Policy, Requirement};
+use crate::sandbox::{ChosenInterpreter, Sandbox, SandboxBuilder};
+
+/// Makes the environment that a policy's `python.packages` need, if they are to be installed at the first use and are
+/// not yet.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn provide(policy: &Policy, environment: &CallerEnvironment) -> Result<(), EnvironmentError> {
+    if !is_missing(policy, environment) {
+        return Ok(());
+    }
+    let python = policy.python();
+    let packages: Vec<Requirement> = python.packages.iter().map(|it| it.value.clone()).collect();
+    let creation = Creation {
+        name: None,
+        wanted: Wanted::packages(&packages),
+        packages,
+        interpreter: python.interpreter.value.clone(),
+        index: None,
+        allowed: Vec::new(),
+    };
+    let stop = Stop::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
+    create(&creation, environment, &stop, &mut |_| ()).map(drop)
+}
+
+impl SandboxBuilder {
+    /// Starts the interpreter, enters its jail and preloads: some tens of milliseconds, and the
+    /// time that the preloaded packages take. Packages of the policy that are not installed yet are
+    /// installed first, if its `environments.create` says so.
+    ///
+    /// # Errors
+    ///
+    /// When the host cannot enforce the policy ([`ErrorKind::Host`](crate::ErrorKind::Host)), or
+    /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
+    /// The message is one sentence with the cause and the remedy. Nothing is left behind.
+    pub fn build(self) -> Result<Sandbox, Error> {
+        provide(&self.for_policy(), &self.caller_environment())?;
+        self.build_as_it_is()
+    }
+}
+
+/// Whether a policy has packages that are to be installed at the first use, and are not yet.
+pub fn is_missing(policy: &Policy, environment: &CallerEnvironment) -> bool {
+    let python = policy.python();
+    python.missing_packages == MissingPackages::Installed
+        && !python.packages.is_empty()
+        && ChosenInterpreter::of(policy, environment).is_err()
+}

@@ -1,0 +1,78 @@
+//! Locks of other installers. Pure.
+
+use super::requirements::requirement;
+
+/// The packages of a lock as lines of a requirements file.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn locked_lines(text: &str) -> Result<Vec<String>, String> {
+    let lock: toml::Table = text
+        .parse()
+        .map_err(|error: toml::de::Error| error.message().to_owned())?;
+    let version = lock.get("lock-version").and_then(toml::Value::as_str);
+    if !version.is_some_and(|version| version.starts_with("1.")) {
+        return Err("its `lock-version` is not 1.0".to_owned());
+    }
+    let empty = Vec::new();
+    let packages = lock
+        .get("packages")
+        .and_then(toml::Value::as_array)
+        .unwrap_or(&empty);
+    packages.iter().map(locked_line).collect()
+}
+
+fn locked_line(package: &toml::Value) -> Result<String, String> {
+    let text = |key: &str| package.get(key).and_then(toml::Value::as_str);
+    let name = text("name").ok_or("a package has no name")?;
+    let version = text("version").ok_or_else(|| format!("`{name}` has no version"))?;
+    let marker = text("marker").map_or(String::new(), |marker| format!("; {marker}"));
+    let wheels = package.get("wheels").and_then(toml::Value::as_array);
+    let hashes = wheels
+        .into_iter()
+        .flatten()
+        .filter_map(|wheel| wheel.get("hashes")?.get("sha256")?.as_str());
+    let hashes: Vec<String> = hashes
+        .map(|hash| format!(" --hash=sha256:{hash}"))
+        .collect();
+    if hashes.is_empty() {
+        return Err(format!(
+            "`{name}` has no wheel with a SHA-256, and only wheels are installed"
+        ));
+    }
+    requirement(&format!("{name}=={version}{marker}{}", hashes.concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_names_each_wheel_by_its_hash() {
+        let text = "lock-version = \"1.0\"\n[[packages]]\nname = \"six\"\nversion = \"1.16.0\"\n\
+            [[packages.wheels]]\nurl = \"https://x/six.whl\"\nhashes = { sha256 = \"00\" }\n\
+            [[packages.wheels]]\nurl = \"https://x/other.whl\"\nhashes = { sha256 = \"11\" }\n";
+        assert_eq!(
+            locked_lines(text),
+            Ok(vec![
+                "six==1.16.0 --hash=sha256:00 --hash=sha256:11".to_owned()
+            ])
+        );
+        for (text, told) in [
+            ("lock-version = 1", "its `lock-version` is not 1.0"),
+            (
+                "lock-version = \"1.0\"\n[[packages]]\nversion = \"1\"",
+                "a package has no name",
+            ),
+            (
+                "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\"\nsdist = {}",
+                "`a` has no wheel with a SHA-256, and only wheels are installed",
+            ),
+        ] {
+            assert_eq!(locked_lines(text), Err(told.to_owned()));
+        }
+        let hostile = "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\\n-r x\"\n\
+            [[packages.wheels]]\nhashes = { sha256 = \"00\" }\n";
+        assert!(locked_lines(hostile).is_err());
+    }
+}

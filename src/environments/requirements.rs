@@ -1,0 +1,349 @@
+//! What an environment is to have: packages, the lines of a requirements file, or a lock.
+
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use super::pip_config::PipConfig;
+use super::pylock::locked_lines;
+use crate::policy::Requirement;
+
+/// The most files that one file includes, and the most bytes of each: far more than any project has.
+const MOST_FILES: usize = 64;
+const LONGEST: u64 = 4 << 20;
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Wanted {
+    /// Lines of a requirements file, without includes and options of an index.
+    pub lines: Vec<String>,
+    /// Lines that only bound versions.
+    pub constraints: Vec<String>,
+    /// Options of pip.
+    pub options: Vec<String>,
+    /// Settings of the index that the files have.
+    pub settings: Vec<(&'static str, String)>,
+}
+
+/// Why a file is not followed.
+#[derive(Debug, thiserror::Error)]
+pub enum RequirementsError {
+    /// It cannot be read.
+    #[error("{path}: {cause}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// It includes too many files, or itself.
+    #[error("{path} includes more than {MOST_FILES} files: it may include itself", path = path.display())]
+    TooMany {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A line that cannot be followed.
+    #[error("{path}:{line}: {problem}", path = path.display())]
+    Line {
+        /// The file.
+        path: PathBuf,
+        /// The line's number.
+        line: usize,
+        /// What is wrong, and the remedy.
+        problem: String,
+    },
+    /// It is no lock.
+    #[error("{path} is no pylock.toml ({problem}): lock with `sandfork env export NAME`, `pip lock` or `uv export --format pylock.toml`",
+            path = path.display())]
+    NoLock {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+impl Wanted {
+    /// These packages.
+    pub fn packages(packages: &[Requirement]) -> Self {
+        Self {
+            lines: packages.iter().map(ToString::to_string).collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Adds a requirements file, and those that it includes.
+    ///
+    /// # Errors
+    /// If a file cannot be read, or asks for what is not installed in a sandbox.
+    pub fn add_file(&mut self, path: &Path) -> Result<(), RequirementsError> {
+        let mut files = 0;
+        self.follow(path, Purpose::Require, &mut files)
+    }
+
+    fn follow(
+        &mut self,
+        path: &Path,
+        purpose: Purpose,
+        files: &mut usize,
+    ) -> Result<(), RequirementsError> {
+        *files += 1;
+        if *files > MOST_FILES {
+            let path = path.to_owned();
+            return Err(RequirementsError::TooMany { path });
+        }
+        for (number, line) in logical_lines(&read(path)?) {
+            let refused = |problem: String| RequirementsError::Line {
+                path: path.to_owned(),
+                line: number,
+                problem,
+            };
+            if let Some((purpose, other)) = include(&line, purpose) {
+                let beside = path.parent().unwrap_or(Path::new("."));
+                self.follow(&beside.join(other), purpose, files)?;
+                continue;
+            }
+            if line.starts_with('-') {
+                self.option(&line).map_err(refused)?;
+                continue;
+            }
+            let line = requirement(&line).map_err(refused)?;
+            match purpose {
+                Purpose::Require => self.lines.push(line),
+                Purpose::Constrain => self.constraints.push(line),
+            }
+        }
+        Ok(())
+    }
+
+    fn option(&mut self, line: &str) -> Result<(), String> {
+        let (name, value) = match line.find(['=', ' ', '\t']) {
+            Some(end) => (&line[..end], line[end + 1..].trim()),
+            None => (line, ""),
+        };
+        let setting = match name {
+            "-i" | "--index-url" => "index-url",
+            "--extra-index-url" => "extra-index-url",
+            "-f" | "--find-links" => "find-links",
+            "--trusted-host" => "trusted-host",
+            "--no-index" => "no-index",
+            "--pre" => "pre",
+            "--prefer-binary" | "--only-binary" | "--require-hashes" => return Ok(()),
+            "-e" | "--editable" => {
+                return Err("an editable project cannot be installed in a sandbox: show it to guests with `python.path`".to_owned());
+            }
+            "--no-binary" => return Err("source distributions run code when they are built, so only wheels are installed: remove `--no-binary`".to_owned()),
+            other => return Err(format!("the option `{other}` is not followed: remove it")),
+        };
+        let value = if value.is_empty() { "true" } else { value };
+        self.settings.push((setting, value.to_owned()));
+        Ok(())
+    }
+
+    /// The packages of a `pylock.toml` (PEP 751), with their hashes.
+    ///
+    /// # Errors
+    /// If it is none, or has a package without a wheel.
+    pub fn of_lock(path: &Path) -> Result<Self, RequirementsError> {
+        let lines = locked_lines(&read(path)?).map_err(|problem| RequirementsError::NoLock {
+            path: path.to_owned(),
+            problem,
+        })?;
+        Ok(Self {
+            lines,
+            options: vec!["--no-deps".to_owned(), "--require-hashes".to_owned()],
+            ..Self::default()
+        })
+    }
+
+    /// All of it, a line each, to compare.
+    pub fn as_lines(&self) -> Vec<String> {
+        let bounds = self.constraints.iter().map(|line| format!("-c {line}"));
+        let mut lines: Vec<String> = self.lines.iter().cloned().chain(bounds).collect();
+        lines.sort();
+        lines.dedup();
+        lines
+    }
+
+    /// Adds the settings that the files have to those of pip's configuration.
+    pub fn configure(&self, config: &mut PipConfig) {
+        for (option, value) in &self.settings {
+            match *option {
+                "index-url" => config.set(option, value),
+                option => config.add(option, value),
+            }
+        }
+    }
+}
+
+/// What the lines of a file are for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Purpose {
+    Require,
+    Constrain,
+}
+
+/// The file that a line includes.
+fn include(line: &str, purpose: Purpose) -> Option<(Purpose, &str)> {
+    let behind = |flags: [&str; 2]| {
+        flags.iter().find_map(|flag| {
+            let rest = line.strip_prefix(flag)?;
+            rest.starts_with([' ', '\t', '=']).then(|| rest[1..].trim())
+        })
+    };
+    let required = behind(["-r", "--requirement"]).map(|file| (purpose, file));
+    required.or_else(|| behind(["-c", "--constraint"]).map(|file| (Purpose::Constrain, file)))
+}
+
+/// A line with a package: its requirement, and the hashes that its file may have.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn requirement(line: &str) -> Result<String, String> {
+    let mut parts = line.split(" --");
+    let requirement: Requirement = parts.next().unwrap_or_default().parse()?;
+    let mut text = requirement.to_string();
+    for option in parts {
+        let digest = option
+            .trim()
+            .strip_prefix("hash")
+            .map(|rest| rest.trim_start_matches([' ', '=']));
+        let is_hash = |digest: &str| {
+            digest.split_once(':').is_some_and(|(kind, digits)| {
+                matches!(kind, "sha256" | "sha384" | "sha512")
+                    && digits.chars().all(|c| c.is_ascii_hexdigit())
+            })
+        };
+        match digest.map(str::trim).filter(|digest| is_hash(digest)) {
+            Some(digest) => {
+                text.push_str(" --hash=");
+                text.push_str(digest);
+            }
+            None => {
+                return Err(format!(
+                    "`--{}` is no hash (`--hash=sha256:...`): remove it",
+                    option.trim()
+                ));
+            }
+        }
+    }
+    Ok(text)
+}
+
+/// The lines without comments, those that go on joined, with the number of their first.
+fn logical_lines(text: &str) -> Vec<(usize, String)> {
+    let mut lines: Vec<(usize, String)> = Vec::new();
+    let mut goes_on = false;
+    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
+        let line = line.trim();
+        let comment = line.find(" #").or_else(|| line.find("\t#"));
+        let line = if line.starts_with('#') {
+            ""
+        } else {
+            &line[..comment.unwrap_or(line.len())]
+        };
+        let (line, more) = match line.strip_suffix('\\') {
+            Some(line) => (line, true),
+            None => (line, false),
+        };
+        match lines.last_mut().filter(|_| goes_on) {
+            Some((_, begun)) => {
+                begun.push(' ');
+                begun.push_str(line.trim());
+            }
+            None => lines.push((index + 1, line.trim().to_owned())),
+        }
+        goes_on = more;
+    }
+    lines.retain(|(_, line)| !line.is_empty());
+    lines
+}
+
+fn read(path: &Path) -> Result<String, RequirementsError> {
+    let unreadable = |cause| RequirementsError::Unreadable {
+        path: path.to_owned(),
+        cause,
+    };
+    let mut text = String::new();
+    let file = fs::File::open(path).map_err(unreadable)?;
+    file.take(LONGEST)
+        .read_to_string(&mut text)
+        .map_err(unreadable)?;
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(files: &[(&str, &str)]) -> Result<Wanted, String> {
+        let dir = tempfile::tempdir().expect("a directory");
+        for (name, text) in files {
+            fs::write(dir.path().join(name), text).expect("it is written");
+        }
+        let mut wanted = Wanted::default();
+        let told = |error: RequirementsError| {
+            error
+                .to_string()
+                .replace(&format!("{}/", dir.path().display()), "")
+        };
+        wanted
+            .add_file(&dir.path().join(files[0].0))
+            .map_err(told)?;
+        Ok(wanted)
+    }
+
+    #[test]
+    fn files_include_others_and_name_an_index() {
+        let wanted = of(&[
+            ("all.txt", "# all\n-r more.txt\n-c bounds.txt\n--index-url https://i.example/simple\npandas == 2.* # new\n\n"),
+            ("more.txt", "six==1.16.0 \\\n    --hash=sha256:00 \\\n    --hash=sha256:11\n"),
+            ("bounds.txt", "numpy<2\n"),
+        ])
+        .expect("they are read");
+        assert_eq!(
+            wanted.lines,
+            [
+                "six==1.16.0 --hash=sha256:00 --hash=sha256:11",
+                "pandas==2.*"
+            ]
+        );
+        assert_eq!(wanted.constraints, ["numpy<2"]);
+        assert_eq!(
+            wanted.settings,
+            [("index-url", "https://i.example/simple".to_owned())]
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_installed_in_a_sandbox_is_refused_with_its_line() {
+        for (text, told) in [
+            (
+                "\n-e .\n",
+                "a.txt:2: an editable project cannot be installed in a sandbox: show it to guests with `python.path`",
+            ),
+            (
+                "./x.whl\n",
+                "a.txt:1: \"./x.whl\" is not a package: write its name, and versions if need be, such as \"pandas==2.2.*\"",
+            ),
+            (
+                "--config-settings=x\n",
+                "a.txt:1: the option `--config-settings` is not followed: remove it",
+            ),
+            (
+                "six --global-option=x\n",
+                "a.txt:1: `--global-option=x` is no hash (`--hash=sha256:...`): remove it",
+            ),
+            (
+                "-r a.txt\n",
+                "a.txt includes more than 64 files: it may include itself",
+            ),
+            (
+                "-r b.txt\n",
+                "b.txt: No such file or directory (os error 2)",
+            ),
+        ] {
+            assert_eq!(of(&[("a.txt", text)]), Err(told.to_owned()), "{text}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Where environments of packages are kept, and what there is.
+//!
+//! An environment is a virtual environment in a directory whose name says what is in it. A name leads to one. Nothing
+//! here changes anything: `environments` makes and removes them.
+
+mod error;
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::unistd::geteuid;
+use serde::{Deserialize, Serialize};
+
+pub use self::error::StoreError;
+use super::CallerEnvironment;
+use super::ownership::check_private;
+use crate::policy::{EnvironmentName, Requirement};
+
+/// The file in an environment that describes it.
+pub const DESCRIPTION: &str = "environment.json";
+
+/// A description is at most this long: a lock of thousands of packages.
+const LONGEST: u64 = 4 << 20;
+
+/// The directory of this user's environments. It may not exist.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct EnvironmentStore {
+    directory: PathBuf,
+}
+
+/// What a name stands for.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct NamedEnvironment {
+    /// The directory's name, beneath those of all environments.
+    pub environment: String,
+    /// What was asked for, a line each.
+    pub requirements: Vec<String>,
+    /// The interpreter that it was asked for.
+    pub interpreter: PathBuf,
+}
+
+/// Whether a lock of the store is for one alone.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Sharing {
+    /// With others that share it.
+    Shared,
+    /// With nobody.
+    Alone,
+}
+
+/// Whether a taken lock is waited for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Patience {
+    /// Until it is free.
+    Waits,
+    /// Not at all.
+    GivesUp,
+}
+
+impl EnvironmentStore {
+    /// The store that this environment names: in `XDG_DATA_HOME`, without it `/var/lib` for root, and `.local/share` in
+    /// `HOME` for others.
+    pub fn of(environment: &CallerEnvironment) -> Result<Self, StoreError> {
+        let set = |name| {
+            let value = environment.text(name).map(PathBuf::from);
+            value.filter(|path| path.is_absolute())
+        };
+        let data = match set("XDG_DATA_HOME") {
+            Some(data) => data,
+            None if geteuid().is_root() => "/var/lib".into(),
+            None => set("HOME").ok_or(StoreError::NoHome)?.join(".local/share"),
+        };
+        Ok(Self {
+            directory: data.join("sandfork/environments"),
+        })
+    }
+
+    /// The whole store.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Where the environments are.
+    pub fn environments(&self) -> PathBuf {
+        self.directory.join("store")
+    }
+
+    /// Where an environment is.
+    pub fn path_of(&self, key: &str) -> PathBuf {
+        self.environments().join(key)
+    }
+
+    /// Where the names are.
+    pub fn names(&self) -> PathBuf {
+        self.directory.join("names")
+    }
+
+    /// Where environments are made and taken apart.
+    pub fn staging(&self) -> PathBuf {
+        self.directory.join("staging")
+    }
+
+    /// The file of a name.
+    pub fn name_file(&self, name: &EnvironmentName) -> PathBuf {
+        self.names().join(name.as_str())
+    }
+
+    /// Checks that this user alone can have made what is in it.
+    ///
+    /// # Errors
+    /// If another user can have, or it is not there.
+    pub fn check(&self) -> Result<(), StoreError> {
+        let found = fs::symlink_metadata(&self.directory);
+        let metadata = found.map_err(|cause| StoreError::io(&self.directory, cause))?;
+        Ok(check_private(&self.directory, &metadata)?)
+    }
+
+    /// What a name stands for, if it stands for anything.
+    ///
+    /// # Errors
+    /// If the store is not this user's alone, or the file is not one that Sandfork wrote.
+    pub fn read_name(
+        &self,
+        name: &EnvironmentName,
+    ) -> Result<Option<NamedEnvironment>, StoreError> {
+        let path = self.name_file(name);
+        let text = match read(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|cause| StoreError::io(&path, cause))?,
+        };
+        self.check()?;
+        let torn = |problem: String| {
+            let path = path.clone();
+            StoreError::Torn { path, problem }
+        };
+        let named: NamedEnvironment =
+            serde_json::from_str(&text).map_err(|error| torn(error.to_string()))?;
+        if !is_key(&named.environment) {
+            return Err(torn("it names no environment".to_owned()));
+        }
+        Ok(Some(named))
+    }
+
+    /// All names, in their order.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn all_names(&self) -> Result<Vec<EnvironmentName>, StoreError> {
+        let names = Self::entries(&self.names())?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// All environments, by the names of their directories.
+    ///
+    /// # Errors
+    /// If the directory cannot be read.
+    pub fn all_environments(&self) -> Result<Vec<String>, StoreError> {
+        let mut found = Self::entries(&self.environments())?;
+        found.retain(|key| is_key(key));
+        Ok(found)
+    }
+
+    fn entries(directory: &Path) -> Result<Vec<String>, StoreError> {
+        let entries = match fs::read_dir(directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|cause| StoreError::io(directory, cause))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|cause| StoreError::io(directory, cause))?;
+            names.extend(entry.file_name().into_string().ok());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// The description of an environment.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn describe(&self, key: &str) -> Result<String, StoreError> {
+        let path = self.path_of(key).join(DESCRIPTION);
+        read(&path).map_err(|cause| StoreError::io(&path, cause))
+    }
+
+    /// The environment of a name, which nothing removes while the lock is held.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find(&self, name: &EnvironmentName) -> Result<(PathBuf, File), StoreError> {
+        let Some(named) = self.read_name(name)? else {
+            return Err(self.unknown(name));
+        };
+        let lock = self.lock(&named.environment, Sharing::Shared, Patience::Waits)?;
+        let path = self.path_of(&named.environment);
+        // It may have been removed before it was locked.
+        if !path.is_dir() {
+            let name = name.clone();
+            return Err(StoreError::Gone { name, path });
+        }
+        Ok((path, lock.unwrap_or_else(|| unreachable!("waited for"))))
+    }
+
+    fn unknown(&self, name: &EnvironmentName) -> StoreError {
+        let others = self.all_names().unwrap_or_default();
+        let others = others.iter().filter(|it| !it.is_of_packages());
+        let others: Vec<&str> = others.map(EnvironmentName::as_str).take(8).collect();
+        let near = match &others[..] {
+            [] => String::new(),
+            some => format!(" (there is {})", some.join(", ")),
+        };
+        let name = name.clone();
+        StoreError::Unknown { name, near }
+    }
+
+    /// The environment with these packages for the interpreter at this path, which nothing removes while the lock is held.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find_packages(
+        &self,
+        packages: &[Requirement],
+        interpreter: &Path,
+    ) -> Result<(PathBuf, File), StoreError> {
+        let name = EnvironmentName::of_packages(packages, interpreter);
+        let quoted: Vec<String> = packages.iter().map(|it| format!("'{it}'")).collect();
+        let interpreter = interpreter.display();
+        let missing = || StoreError::NotInstalled {
+            list: packages
+                .iter()
+                .map(ToString::to_string)
+                .collect::<Vec<_>>()
+                .join(", "),
+            interpreter: interpreter.to_string().into(),
+            command: format!(
+                "sandfork env create --packages --python {interpreter} {}",
+                quoted.join(" ")
+            ),
+        };
+        match self.find(&name) {
+            Err(StoreError::Unknown { .. } | StoreError::Gone { .. }) => Err(missing()),
+            found => found,
+        }
+    }
+
+    /// Takes the lock of this subject. `None` if it is taken and not waited for.
+    ///
+    /// All locks are bytes of one file, so that none is left behind. Closing the file gives it back.
+    ///
+    /// # Errors
+    /// If the file cannot be opened, or the file system has no locks.
+    pub fn lock(
+        &self,
+        subject: &str,
+        sharing: Sharing,
+        patience: Patience,
+    ) -> Result<Option<File>, StoreError> {
+        let path = self.directory.join("locks");
+        let io = |cause| StoreError::io(&path, cause);
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(OFlag::O_NOFOLLOW.bits())
+            .open(&path);
+        let file = file.map_err(io)?;
+        let kind = match sharing {
+            Sharing::Shared => libc::F_RDLCK,
+            Sharing::Alone => libc::F_WRLCK,
+        };
+        let byte = libc::flock {
+            l_type: libc::c_short::try_from(kind).unwrap_or_default(),
+            l_whence: libc::c_short::try_from(libc::SEEK_SET).unwrap_or_default(),
+            l_start: place_of(subject),
+            l_len: 1,
+            l_pid: 0,
+        };
+        loop {
+            let request = match patience {
+                Patience::Waits => FcntlArg::F_OFD_SETLKW(&byte),
+                Patience::GivesUp => FcntlArg::F_OFD_SETLK(&byte),
+            };
+            match fcntl(&file, request) {
+                Ok(_) => return Ok(Some(file)),
+                Err(Errno::EAGAIN | Errno::EACCES) => return Ok(None),
+                Err(Errno::EINTR) => {}
+                Err(errno) => return Err(io(errno.into())),
+            }
+        }
+    }
+}
+
+/// The byte that stands for a subject.
+fn place_of(subject: &str) -> i64 {
+    use sha2::{Digest, Sha256};
+    let mut first = [0; 8];
+    first.copy_from_slice(&Sha256::digest(subject)[..8]);
+    // A file has offsets of 63 bits.
+    i64::from_le_bytes(first) & (i64::MAX >> 1)
+}
+
+/// Whether a text names the directory of an environment.
+fn is_key(text: &str) -> bool {
+    text.len() == 32 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
+}
+
+fn read(path: &Path) -> io::Result<String> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
+        .open(path)?;
+    let mut text = String::new();
+    file.take(LONGEST).read_to_string(&mut text)?;
+    Ok(text)
+}

@@ -1,0 +1,663 @@
+//! `sandfork env`, and policies with packages. The index is the test's own, on loopback (`index.py`).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use libtest_mimic::Failed;
+use nix::sys::signal::Signal;
+
+use super::behaviour::{sandfork, signal};
+use super::trials;
+
+trials! {
+    packages_are_installed_and_imported,
+    the_same_wheels_are_one_environment,
+    a_hostile_or_broken_index_leaves_nothing,
+    a_lock_is_followed_to_the_hash,
+    a_requirements_file_is_followed,
+    a_password_of_the_index_stays_outside,
+    two_at_once_make_one,
+    what_is_ended_leaves_nothing,
+    a_policy_has_packages,
+    an_environment_in_use_is_not_removed,
+    nothing_of_a_guest_changes_an_environment,
+    a_store_of_others_is_refused,
+    bad_input_is_told,
+}
+
+/// An index, and a place for environments.
+struct Scene {
+    index: Child,
+    stdin: Option<ChildStdin>,
+    port: u16,
+    data: tempfile::TempDir,
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        // It ends with its standard input.
+        drop(self.stdin.take());
+        _ = self.index.wait();
+        // Its directories are closed.
+        _ = Command::new("chmod")
+            .args(["-R", "u+w"])
+            .arg(self.data.path())
+            .status();
+    }
+}
+
+impl Scene {
+    fn new() -> Result<Self, Failed> {
+        let mut index = Command::new("python3")
+            .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/index.py"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let stdin = index.stdin.take();
+        let mut line = String::new();
+        BufReader::new(index.stdout.take().ok_or("no pipe")?).read_line(&mut line)?;
+        Ok(Self {
+            index,
+            stdin,
+            port: line.trim().parse()?,
+            data: tempfile::tempdir_in("/var/tmp")?,
+        })
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = sandfork(arguments);
+        for (name, _) in std::env::vars_os() {
+            let name = name.to_string_lossy().to_ascii_uppercase();
+            if name.starts_with("PIP_") || name.starts_with("UV_") || name.ends_with("_PROXY") {
+                command.env_remove(name.to_lowercase()).env_remove(name);
+            }
+        }
+        command
+            .env("XDG_DATA_HOME", self.data.path())
+            .env("PIP_CONFIG_FILE", "/dev/null")
+            .env(
+                "PIP_INDEX_URL",
+                format!("http://127.0.0.1:{}/simple", self.port),
+            );
+        command
+    }
+
+    fn run(&self, arguments: &[&str]) -> Result<Output, Failed> {
+        Ok(self.command(arguments).output()?)
+    }
+
+    /// What a command that succeeds prints.
+    fn printed(&self, arguments: &[&str]) -> Result<String, Failed> {
+        let output = self.run(arguments)?;
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        Ok(String::from_utf8_lossy(&output.stdout)
+            .trim_end()
+            .to_owned())
+    }
+
+    /// What a command that fails says.
+    fn refused(&self, arguments: &[&str]) -> Result<String, Failed> {
+        let output = self.run(arguments)?;
+        assert!(!output.status.success(), "{arguments:?}: {output:?}");
+        let said = String::from_utf8_lossy(&output.stderr)
+            .trim_end()
+            .to_owned();
+        Ok(said.strip_prefix("sandfork: ").unwrap_or(&said).to_owned())
+    }
+
+    fn store(&self) -> PathBuf {
+        self.data.path().join("sandfork/environments")
+    }
+
+    /// What there is of environments: whole, named, and half made.
+    fn kept(&self) -> [usize; 3] {
+        ["store", "names", "staging"].map(|name| {
+            let entries = fs::read_dir(self.store().join(name));
+            entries.map_or(0, Iterator::count)
+        })
+    }
+}
+
+const IN_SHAPES: &str = "import shapes, subprocess, sys, importlib.metadata as metadata
+bin = sys.prefix + '/bin/'
+said = [subprocess.run([bin + name], capture_output=True, text=True).stdout for name in ('colour', 'colour-script')]
+print(shapes.sides, shapes.red, metadata.version('colours'), said, shapes.__cached__.startswith(sys.prefix))
+print(sorted(str(file) for file in metadata.files('colours') if not (open(file.locate()).read or 0)))";
+
+fn packages_are_installed_and_imported() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    scene.printed(&["env", "create", "shapes", "shapes"])?;
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    let run = ["run", "--set", "python.environment=shapes", "-c", IN_SHAPES];
+    let printed = scene.printed(&run)?;
+    assert_eq!(printed, "4 ff0000 1.5 ['ff0000\\n', 'ff0000\\n'] True\n[]");
+    // Compiled in advance, though one file is for another Python.
+    let shown: serde_json::Value =
+        serde_json::from_str(&scene.printed(&["env", "show", "shapes", "--json"])?)?;
+    assert_eq!(
+        shown["packages"],
+        serde_json::json!({ "colours": "1.5", "shapes": "2.0" })
+    );
+    let path = PathBuf::from(shown["path"].as_str().ok_or("a path")?);
+    assert!(path.join("share/colours/list.txt").exists());
+    let files = Command::new("find").arg(&path).output()?;
+    let files = String::from_utf8(files.stdout)?;
+    assert!(files.contains("/include/site/python"), "{files}");
+    assert!(files.contains("/__pycache__/colours.cpython-"), "{files}");
+    assert!(!files.contains("/__pycache__/colours_py2"), "{files}");
+    // Nothing in it can be written.
+    let open = Command::new("find")
+        .arg(&path)
+        .args(["-perm", "/222", "!", "-type", "l"])
+        .output()?;
+    assert_eq!(String::from_utf8(open.stdout)?, "");
+    let listed = scene.printed(&["env", "list"])?;
+    assert!(listed.starts_with("shapes  CPython 3."), "{listed}");
+    Ok(())
+}
+
+fn the_same_wheels_are_one_environment() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    for arguments in [
+        &["one", "shapes"][..],
+        &["one", "shapes"],
+        &["two", "shapes==2.0", "colours"],
+        &["three", "colours", "shapes==2.0"],
+    ] {
+        scene.printed(&[&["env", "create"], arguments].concat())?;
+    }
+    // What was asked for is on record, so that there are two.
+    assert_eq!(scene.kept(), [2, 3, 0]);
+    scene.printed(&["env", "remove", "two"])?;
+    assert_eq!(scene.kept(), [2, 2, 0]);
+    scene.printed(&["env", "remove", "three"])?;
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    let said = scene.refused(&["env", "create", "one", "colours"])?;
+    assert!(
+        said.starts_with("the environment `one` has other packages (shapes for /"),
+        "{said}"
+    );
+    Ok(())
+}
+
+fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let marks = ["/tmp/climbed", "/etc/rooted", "/tmp/sandfork-test-built"].map(Path::new);
+    for (package, told) in [
+        (
+            "tampered",
+            "a wheel has not the hash that the index or the lock says",
+        ),
+        (
+            "late",
+            "late-1.0-py3-none-any.whl has not the locked hash: sha256 is ",
+        ),
+        ("torn", "packages cannot be installed"),
+        ("halfway", "halfway-1.0-py3-none-any.whl "),
+        (
+            "climber",
+            "../../../../../../tmp/climbed`, which leads out of its environment",
+        ),
+        (
+            "rooted",
+            "a wheel has the file `/etc/rooted`, which leads out of its environment",
+        ),
+        (
+            "usurper",
+            "a wheel has the file `pyvenv.cfg`, which every environment has of its own",
+        ),
+        (
+            "impostor",
+            "a wheel has the file `bin/python`, which every environment has of its own",
+        ),
+        (
+            "pointer",
+            "a wheel has the file `bin/../../pointer`, which leads out of its environment",
+        ),
+        ("twofold", "dist-info"),
+        (
+            "elsewhere",
+            "`--allow-host elsewhere.example` lets it reach that host",
+        ),
+        (
+            "other-platform",
+            "`other-platform` is not found: its wheels are for other interpreters or machines",
+        ),
+        (
+            "source",
+            "`source` is not found: it has no wheel for this interpreter, and building a source distribution would run its code",
+        ),
+        (
+            "absent",
+            "`absent` is not found: the index has no such version",
+        ),
+        (
+            "shapes==9",
+            "`shapes==9` is not found: the index has no such version",
+        ),
+    ] {
+        let said = scene.refused(&["env", "create", "hostile", "colours", package])?;
+        assert!(said.contains(told), "{package}: {said}");
+        assert_eq!(scene.kept(), [0, 0, 0], "{package}");
+    }
+    for mark in marks {
+        assert!(!mark.exists(), "{}", mark.display());
+    }
+    for (path, told) in [
+        ("nonsense/simple", "the index does not answer as one"),
+        ("halved/simple", "the index does not answer as one"),
+        ("secret/simple", "401 Client Error"),
+    ] {
+        let url = format!("http://127.0.0.1:{}/{path}", scene.port);
+        let said = scene.refused(&["env", "create", "broken", "shapes", "--index-url", &url])?;
+        assert!(said.contains(told), "{path}: {said}");
+    }
+    let said = scene.refused(&[
+        "env",
+        "create",
+        "broken",
+        "shapes",
+        "--index-url",
+        "http://127.0.0.1:9/simple",
+    ])?;
+    assert!(said.contains("127.0.0.1: unreachable"), "{said}");
+    assert_eq!(scene.kept(), [0, 0, 0]);
+    // A link in a wheel is a file with the path that it leads to.
+    scene.printed(&["env", "create", "linked", "linked"])?;
+    let code = "import linked, os; path = os.path.dirname(linked.__file__) + '/linked_link.py'; print(os.path.islink(path), open(path).read())";
+    assert_eq!(
+        scene.printed(&["run", "--set", "python.environment=linked", "-c", code])?,
+        "False /etc/passwd"
+    );
+    Ok(())
+}
+
+fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    scene.printed(&["env", "create", "one", "shapes==1.0"])?;
+    let lock = scene.data.path().join("pylock.toml");
+    let file = lock.display().to_string();
+    scene.printed(&["env", "export", "one", "-o", &file])?;
+    assert_eq!(
+        scene.printed(&["env", "export", "one"])?,
+        fs::read_to_string(&lock)?.trim_end()
+    );
+    scene.printed(&["env", "create", "two", "--lock", &file])?;
+    let run = |name: &str| {
+        scene.printed(&[
+            "run",
+            "--set",
+            &format!("python.environment={name}"),
+            "-c",
+            "import shapes; print(shapes.sides)",
+        ])
+    };
+    assert_eq!((run("one")?, run("two")?), ("3".to_owned(), "3".to_owned()));
+    let text = fs::read_to_string(&lock)?;
+    let at = text.find("sha256 = \"").ok_or("a hash")? + 10;
+    let other = format!("{}{}{}", &text[..at], "0".repeat(64), &text[at + 64..]);
+    fs::write(&lock, other)?;
+    let before = scene.kept();
+    let said = scene.refused(&["env", "create", "three", "--lock", &file])?;
+    assert!(said.contains("a wheel has not the hash"), "{said}");
+    fs::write(&lock, "[tool]\n")?;
+    let said = scene.refused(&["env", "create", "three", "--lock", &file])?;
+    assert!(
+        said.contains("is no pylock.toml (its `lock-version` is not 1.0)"),
+        "{said}"
+    );
+    assert_eq!(scene.kept(), before);
+    Ok(())
+}
+
+fn a_requirements_file_is_followed() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let file = scene.data.path().join("requirements.txt");
+    fs::write(
+        &file,
+        "--index-url http://127.0.0.1:9/\nshapes\n-c bounds.txt\n",
+    )?;
+    fs::write(scene.data.path().join("bounds.txt"), "shapes < 2\n")?;
+    let path = file.display().to_string();
+    let index = format!("http://127.0.0.1:{}/simple", scene.port);
+    scene.printed(&["env", "create", "bound", "-r", &path, "--index-url", &index])?;
+    let code = "import shapes; print(shapes.sides)";
+    assert_eq!(
+        scene.printed(&["run", "--set", "python.environment=bound", "-c", code])?,
+        "3"
+    );
+    fs::write(&file, "shapes\n-e .\n")?;
+    let said = scene.refused(&["env", "create", "other", "-r", &path])?;
+    assert!(
+        said.contains("requirements.txt:2: an editable project cannot"),
+        "{said}"
+    );
+    Ok(())
+}
+
+fn a_password_of_the_index_stays_outside() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let url = format!("http://me:p%40ss@127.0.0.1:{}/secret/simple", scene.port);
+    scene.printed(&["env", "create", "private", "colours", "--index-url", &url])?;
+    let kept = Command::new("grep")
+        .args(["-rl", "p@ss\\|p%40ss"])
+        .arg(scene.data.path())
+        .output()?;
+    assert_eq!(String::from_utf8(kept.stdout)?, "");
+    let wrong = url.replace("p%40ss", "wrong");
+    let said = scene.refused(&["env", "create", "other", "shapes", "--index-url", &wrong])?;
+    assert!(said.contains("401") && !said.contains("wrong"), "{said}");
+    Ok(())
+}
+
+fn two_at_once_make_one() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let begin = || {
+        scene
+            .command(&["env", "create", "shared", "shapes", "--json"])
+            .spawn()
+    };
+    let children: Vec<Child> = (0..3).map(|_| begin()).collect::<Result<_, _>>()?;
+    let mut results = Vec::new();
+    for child in children {
+        let output = child.wait_with_output()?;
+        assert!(output.status.success(), "{output:?}");
+        let made: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        results.push(made["result"].as_str().unwrap_or_default().to_owned());
+    }
+    results.sort();
+    assert_eq!(results, ["created", "there", "there"]);
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    Ok(())
+}
+
+fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    for (ended_by, left) in [
+        (Signal::SIGINT, 0),
+        (Signal::SIGTERM, 0),
+        (Signal::SIGKILL, 1),
+    ] {
+        let child = scene
+            .command(&["env", "create", "slow", "colours", "slow"])
+            .spawn()?;
+        let deadline = Instant::now() + Duration::from_secs(60);
+        // It has begun to install, and waits for a wheel that does not come.
+        while scene.kept()[2] == 0 {
+            assert!(Instant::now() < deadline, "it has not begun");
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        signal(&child, ended_by);
+        let output = child.wait_with_output()?;
+        assert!(!output.status.success(), "{output:?}");
+        if left == 0 {
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                said.contains("interrupted; nothing was installed"),
+                "{said}"
+            );
+        }
+        assert_eq!(scene.kept(), [0, 0, left], "{ended_by}");
+    }
+    // What a killed one left goes with the next.
+    scene.printed(&["env", "create", "shapes", "shapes"])?;
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    Ok(())
+}
+
+fn a_policy_has_packages() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let policy = scene.data.path().join("tenant.toml");
+    fs::write(
+        &policy,
+        "[python]\npackages = [\"shapes==1.*\", \"colours\"]\n",
+    )?;
+    let policy = policy.display().to_string();
+    let code = "import shapes; print(shapes.sides)";
+    let said = scene.refused(&["run", "--policy", &policy, "-c", code])?;
+    assert!(
+        said.starts_with("the packages shapes==1.*, colours are not installed for /"),
+        "{said}"
+    );
+    let quoted: Vec<&str> = said.split('`').collect();
+    assert_eq!(said, scene.refused(&["plan", "--policy", &policy])?);
+    assert_eq!(scene.kept(), [0, 0, 0]);
+    // The command of the sentence makes it.
+    let line = quoted[1].replacen("sandfork", env!("CARGO_BIN_EXE_sandfork"), 1);
+    let mut shell = scene.command(&[]);
+    let environment: Vec<_> = shell
+        .get_envs()
+        .map(|(name, value)| (name.to_owned(), value.map(ToOwned::to_owned)))
+        .collect();
+    shell = Command::new("sh");
+    for (name, value) in environment {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    let output = shell.args(["-c", &line]).output()?;
+    assert!(output.status.success(), "{line}: {output:?}");
+    assert_eq!(
+        scene.printed(&["run", "--policy", &policy, "-c", code])?,
+        "3"
+    );
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    scene.printed(&["env", "prune"])?;
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    let pruned = scene.printed(&["env", "prune", "--packages"])?;
+    assert!(pruned.starts_with("removed 1 environment, "), "{pruned}");
+    assert_eq!(scene.kept(), [0, 0, 0]);
+    // At its first use, where the policy says so.
+    let created = [
+        "run",
+        "--policy",
+        &policy,
+        "--set",
+        "environments.create=true",
+        "-c",
+        code,
+    ];
+    assert_eq!(scene.printed(&created)?, "3");
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    let plan = scene.printed(&["plan", "--policy", &policy, "--json"])?;
+    let plan: serde_json::Value = serde_json::from_str(&plan)?;
+    let environment = plan["interpreter"]["environment"]
+        .as_str()
+        .unwrap_or_default();
+    assert!(
+        environment.starts_with(&scene.store().display().to_string()),
+        "{plan}"
+    );
+    Ok(())
+}
+
+fn an_environment_in_use_is_not_removed() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    scene.printed(&["env", "create", "used", "colours"])?;
+    let code = "import sys; print('runs', flush=True); sys.stdin.read(); import colours; print(colours.red)";
+    let mut child = scene
+        .command(&[
+            "run",
+            "-i",
+            "--set",
+            "limits.wall=1h",
+            "--set",
+            "python.environment=used",
+            "-c",
+            code,
+        ])
+        .stdin(Stdio::piped())
+        .spawn()?;
+    let mut stdout = BufReader::new(child.stdout.take().ok_or("no pipe")?);
+    let mut line = String::new();
+    stdout.read_line(&mut line)?;
+    assert_eq!(line, "runs\n");
+    let said = scene.refused(&["env", "remove", "used"])?;
+    assert_eq!(
+        said,
+        "the environment `used` is used by a sandbox: end it first"
+    );
+    drop(child.stdin.take());
+    stdout.read_line(&mut line)?;
+    assert_eq!(line, "runs\nff0000\n");
+    child.wait()?;
+    scene.printed(&["env", "remove", "used"])?;
+    assert_eq!(scene.kept(), [0, 0, 0]);
+    Ok(())
+}
+
+fn nothing_of_a_guest_changes_an_environment() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    scene.printed(&["env", "create", "kept", "colours"])?;
+    // The directory belongs to the user who runs the guest: outside, the same code changes the file.
+    let code = "import colours, os, sys
+for act in (lambda: open(colours.__file__, 'a'), lambda: os.chmod(colours.__file__, 0o666),
+            lambda: os.unlink(colours.__file__), lambda: os.mkdir(sys.prefix + '/new')):
+    try:
+        act()
+        print('changed')
+    except OSError:
+        pass";
+    assert_eq!(
+        scene.printed(&["run", "--set", "python.environment=kept", "-c", code])?,
+        ""
+    );
+    let place = scene.data.path().display().to_string();
+    for path in [
+        place.clone(),
+        format!("{place}/sandfork/environments/store"),
+    ] {
+        let said = scene.refused(&[
+            "run",
+            "--set",
+            &format!("filesystem.write={path}"),
+            "-c",
+            "pass",
+        ])?;
+        assert!(
+            said.contains("is where code is run from, and cannot be writable"),
+            "{said}"
+        );
+    }
+    Ok(())
+}
+
+fn a_store_of_others_is_refused() -> Result<(), Failed> {
+    use std::os::unix::fs::PermissionsExt;
+    let scene = Scene::new()?;
+    scene.printed(&["env", "create", "kept", "colours"])?;
+    fs::set_permissions(scene.store(), fs::Permissions::from_mode(0o777))?;
+    for arguments in [
+        &["run", "--set", "python.environment=kept", "-c", "pass"][..],
+        &["env", "create", "new", "shapes"],
+        &["env", "show", "kept"],
+    ] {
+        let said = scene.refused(arguments)?;
+        assert!(
+            said.contains("can be written by others, who could change environments in it"),
+            "{said}"
+        );
+    }
+    Ok(())
+}
+
+fn bad_input_is_told() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let refusals = [
+        (
+            &["env", "create", "a b", "six"][..],
+            "\"a b\" is not the name of an environment: use at most 64",
+        ),
+        (
+            &["env", "create", "x", "six @ https://x/y.whl"],
+            "\"six @ https://x/y.whl\" is not a package: write its name",
+        ),
+        (
+            &["env", "create", "x"],
+            "an environment needs a package: name one, or a file with `-r` or `--lock`",
+        ),
+        (
+            &["env", "create", "packages-0", "six"],
+            "names that begin with `packages-` belong to the packages of policies",
+        ),
+        (
+            &["env", "create", "x", "six", "--python", "/nowhere"],
+            "the interpreter /nowhere cannot be found",
+        ),
+        (
+            &[
+                "env",
+                "create",
+                "x",
+                "six",
+                "--index-url",
+                "ftp://me:secret@x/",
+            ],
+            "pip's `index-url` names `x/`, which is no URL",
+        ),
+        (
+            &["env", "create", "x", "-r", "/nowhere.txt"],
+            "/nowhere.txt: No such file or directory",
+        ),
+        (
+            &["env", "show", "x"],
+            "there is no environment `x`: make it with `sandfork env create x PACKAGE...`",
+        ),
+        (&["env", "remove", "x"], "there is no environment `x`"),
+        (
+            &["run", "--set", "python.environment=x", "-c", ""],
+            "there is no environment `x`",
+        ),
+        (
+            &["run", "--set", "python.environment=X", "-c", ""],
+            "--set: python.environment: \"X\" is not the name of an environment",
+        ),
+        (
+            &[
+                "run",
+                "--set",
+                "python.environment=x",
+                "--set",
+                "python.packages=six",
+                "-c",
+                "",
+            ],
+            "--set: python.packages: \"six\" is a package here, and --set names the environment \"x\", which has packages of its own",
+        ),
+    ];
+    let codes: BTreeSet<Option<i32>> = refusals
+        .iter()
+        .map(|(arguments, told)| {
+            let output = scene.run(arguments)?;
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert!(
+                said.starts_with(&format!("sandfork: {told}")),
+                "{arguments:?}: {said}"
+            );
+            assert_eq!(said.lines().count(), 1, "{said}");
+            Ok::<_, Failed>(output.status.code())
+        })
+        .collect::<Result<_, _>>()?;
+    assert_eq!(codes, BTreeSet::from([Some(2), Some(125)]));
+    // A file in place of a name is an error, and no other environment.
+    scene.printed(&["env", "create", "kept", "colours"])?;
+    let name = scene.store().join("names/kept");
+    for (text, told) in [
+        ("nonsense", "is not what Sandfork wrote there"),
+        (
+            "{\"environment\":\"../../etc\",\"requirements\":[],\"interpreter\":\"/\"}",
+            "it names no environment",
+        ),
+    ] {
+        fs::remove_file(&name)?;
+        fs::write(&name, text)?;
+        let said = scene.refused(&["run", "--set", "python.environment=kept", "-c", "pass"])?;
+        assert!(said.contains(told), "{said}");
+    }
+    Ok(())
+}

@@ -1,0 +1,187 @@
+"""An index of packages on loopback (PEP 503), with wheels that it builds itself. Prints its port."""
+
+import base64
+import hashlib
+import http.server
+import io
+import json
+import sys
+import threading
+import time
+import zipfile
+
+
+def digest(data):
+    return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+
+
+def wheel(name, version, files, requires=(), entry_points="", scripts=None, tag="py3-none-any"):
+    """The name and the bytes of a wheel."""
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    metadata += "".join(f"Requires-Dist: {other}\n" for other in requires)
+    members = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
+    for path, data in (scripts or {}).items():
+        members[f"{name}-{version}.data/scripts/{path}"] = data.encode()
+    members[f"{info}/METADATA"] = metadata.encode()
+    members[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n".encode()
+    if entry_points:
+        members[f"{info}/entry_points.txt"] = entry_points.encode()
+    lines = [f"{path},sha256={digest(data)},{len(data)}" for path, data in members.items()]
+    members[f"{info}/RECORD"] = "\n".join([*lines, f"{info}/RECORD,,", ""]).encode()
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path, data in members.items():
+            archive.writestr(path, data)
+    return f"{name}-{version}-{tag}.whl", buffer.getvalue()
+
+
+def linked(name, version):
+    """A wheel with a symbolic link to a file of the host, as some archives have them."""
+    file, data = wheel(name, version, {f"{name}.py": "x = 1\n"})
+    buffer = io.BytesIO(data)
+    with zipfile.ZipFile(buffer, "a") as archive:
+        link = zipfile.ZipInfo(f"{name}_link.py")
+        link.external_attr = 0o120777 << 16
+        archive.writestr(link, "/etc/passwd")
+    return file, buffer.getvalue()
+
+
+def bomb(name, version, size):
+    """A wheel whose file is much larger than the wheel."""
+    return wheel(name, version, {f"{name}.py": "x = 1\n", f"{name}.bin": bytes(size)})
+
+
+def sdist(name, version, marker):
+    """A source distribution that writes a file when it is built."""
+    import tarfile
+
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
+        for path, text in {
+            "setup.py": f"open({marker!r}, 'w').write('built')\nfrom setuptools import setup\nsetup(name={name!r}, version={version!r})\n",
+            "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+        }.items():
+            member = tarfile.TarInfo(f"{name}-{version}/{path}")
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+    return f"{name}-{version}.tar.gz", buffer.getvalue()
+
+
+FILES = dict(
+    [
+        wheel("shapes", "1.0", {"shapes/__init__.py": "from colours import red\nsides = 3\n", "shapes/data.txt": "a"}, ["colours>=1"]),
+        wheel("shapes", "2.0", {"shapes/__init__.py": "from colours import red\nsides = 4\n"}, ["colours>=1"]),
+        wheel(
+            "colours",
+            "1.5",
+            {
+                "colours.py": "red = 'ff0000'\ndef main():\n    print(red)\n",
+                "colours_py2.py": "print 'another Python'\n",
+                "colours-1.5.data/data/share/colours/list.txt": "red\n",
+                "colours-1.5.data/headers/colours.h": "/* red */\n",
+                "colours-1.5.data/platlib/colours_lib.py": "x = 1\n",
+            },
+            entry_points="[console_scripts]\ncolour = colours:main\n",
+            scripts={"colour-script": "#!python\nimport colours\nprint(colours.red)\n"},
+        ),
+        wheel("tampered", "1.0", {"tampered.py": "x = 1\n"}),
+        wheel("late", "1.0", {"late.py": "x = 1\n"}),
+        wheel("torn", "1.0", {"torn.py": "x = 1\n"}),
+        wheel("halfway", "1.0", {"halfway.py": "x = 1\n"}),
+        wheel("slow", "1.0", {"slow.py": "x = 1\n"}),
+        wheel("climber", "1.0", {"climber.py": "x = 1\n", "../../../../../../tmp/climbed": "x"}),
+        wheel("rooted", "1.0", {"rooted.py": "x = 1\n", "rooted-1.0.data/data//etc/rooted": "x"}),
+        wheel("usurper", "1.0", {"usurper.py": "x = 1\n", "usurper-1.0.data/data/pyvenv.cfg": "home = /tmp\n"}),
+        wheel("impostor", "1.0", {"impostor.py": "x = 1\n"}, scripts={"python": "#!/bin/sh\n"}),
+        wheel("twofold", "1.0", {"twofold.py": "x = 1\n", "other-1.0.dist-info/METADATA": "Name: other\n"}),
+        wheel("hook", "1.0", {"hook.pth": "import os; os.environ['HOOKED'] = '1'\n", "hook.py": "x = 1\n"}),
+        wheel("pointer", "1.0", {"pointer.py": "x = 1\n"}, entry_points="[console_scripts]\n../../pointer = pointer:main\n"),
+        linked("linked", "1.0"),
+        bomb("bomb", "1.0", 300 << 20),
+        wheel("elsewhere", "1.0", {"elsewhere.py": "x = 1\n"}),
+        wheel("other_platform", "1.0", {"other.py": "x = 1\n"}, tag="cp311-cp311-win_amd64"),
+        sdist("source", "1.0", "/tmp/sandfork-test-built"),
+    ]
+)
+
+
+def name_of(file):
+    return file.split("-")[0].replace("_", "-")
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self):
+        path = self.path.split("?")[0].strip("/")
+        with lock:
+            requests.append((self.path, self.headers.get("Authorization")))
+        if path == "log":
+            return self.reply(json.dumps(requests).encode())
+        if path.startswith("secret/") and self.headers.get("Authorization") != SECRET:
+            self.send_response(401)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return None
+        path = path.removeprefix("secret/")
+        if path.startswith("nonsense/"):
+            return self.reply(b"\x00\xff<a href=" * 1000)
+        if path.startswith("halved/"):
+            self.send_response(200)
+            self.send_header("Content-Length", "100000")
+            self.end_headers()
+            self.wfile.write(b"<html><a href='")
+            self.close_connection = True
+            return None
+        if path.startswith("simple/"):
+            return self.project(path.removeprefix("simple/"))
+        file = path.removeprefix("files/")
+        if file not in FILES:
+            return self.send_error(404)
+        data = FILES[file]
+        # The index tells the installer from the resolver, and has another file for it.
+        installs = not self.headers.get("User-Agent", "").startswith("pip/")
+        if file.startswith("tampered") or (file.startswith("late") and installs):
+            data = data[:-1] + b"\x01"
+        if file.startswith("torn") or (file.startswith("halfway") and installs):
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data[: len(data) // 2])
+            self.close_connection = True
+            return None
+        if file.startswith("slow") and installs:
+            time.sleep(600)
+        return self.reply(data)
+
+    def project(self, name):
+        files = [file for file in FILES if name_of(file) == name]
+        if not files:
+            return self.send_error(404)
+        prefix = "http://elsewhere.example/files" if name == "elsewhere" else "/files"
+        links = "".join(
+            f"<a href='{prefix}/{file}#sha256={hashlib.sha256(FILES[file]).hexdigest()}'>{file}</a>\n"
+            for file in files
+        )
+        return self.reply(f"<!DOCTYPE html><html><body>{links}</body></html>".encode(), "text/html")
+
+    def reply(self, data, kind="application/octet-stream"):
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *_):
+        pass
+
+
+SECRET = "Basic " + base64.b64encode(b"me:p@ss").decode()
+requests = []
+lock = threading.Lock()
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.daemon_threads = True
+print(server.server_address[1], flush=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+sys.stdin.read()
