@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
+import pathlib
+import shutil
 import signal
 import socket
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -15,6 +20,9 @@ from sandfork import _supervisor
 from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor
 from .support.fake_batch import FakeBatches, Script, Serve
+
+# An index of packages.
+INDEX = pathlib.Path(__file__).parents[2] / "tests" / "cli" / "index.py"
 
 
 def pytest_configure() -> None:
@@ -66,3 +74,30 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Serve]:
 
     yield start
     assert_closed_since(before)
+
+
+@pytest.fixture
+def index(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The port of an index, from which environments are made in a directory of the test's own."""
+    for name in list(os.environ):
+        if name.upper().startswith(("PIP_", "UV_")) or name.upper().endswith("_PROXY"):
+            monkeypatch.delenv(name)
+    data = tmp_path / "data"
+    data.mkdir()
+    with subprocess.Popen([sys.executable, INDEX], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        port = int(server.stdout.readline())
+        monkeypatch.setenv("XDG_DATA_HOME", str(data))
+        monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+        monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")
+        yield port
+        assert server.stdin is not None
+        server.stdin.close()
+    if _supervisor._shared is not None:
+        # Its sandboxes hold the environments.
+        _supervisor._shared.end()
+        _supervisor._shared = None
+    for directory in data.rglob("*"):
+        if directory.is_dir() and not directory.is_symlink():
+            directory.chmod(0o755)
+    shutil.rmtree(data)

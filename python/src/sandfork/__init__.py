@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ._charts import display
+from ._environment import Environment
 from ._events import Stats, stats
 from ._exceptions import (
     BinaryNotFound,
@@ -65,6 +66,7 @@ __all__ = [
     "Connection",
     "Denial",
     "Enforced",
+    "Environment",
     "Execution",
     "ExecutionError",
     "FileEntry",

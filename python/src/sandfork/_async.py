@@ -9,18 +9,19 @@ import inspect
 import select
 import time
 import types
-from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Callable, TypeVar
 
 from . import _threads
 from ._batch import END, PENDING, Batch, OnProgress, Source
 from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
+from ._environment import Environment
 from ._execution import Execution
 from ._files import BaseFiles, Files
 from ._link import Link
 from ._map import BaseMapped, batch_of
-from ._options import PolicyLike, Stdin
+from ._options import PolicyLike, Stdin, package_overrides
 from ._sandbox import BaseSandbox, Sandbox, one_run
 from ._session import Session
 from ._tasks import TaskLike, TaskResult
@@ -186,6 +187,8 @@ async def async_run(
     code: str,
     *,
     policy: PolicyLike = "standard",
+    packages: Sequence[str] | None = None,
+    environment: str | Environment | None = None,
     timeout: float | None = None,
     argv: Iterable[str] = (),
     stdin: Stdin | None = None,
@@ -194,7 +197,9 @@ async def async_run(
 ) -> Execution:
     """The asyncio version of `run`."""
     callbacks = Callbacks(on_stdout, on_stderr)
-    return await AsyncDriver.complete(one_run(AsyncDriver, code, policy, timeout, argv, stdin, callbacks))
+    sets = package_overrides(packages, environment)
+    work = one_run(AsyncDriver, code, policy, sets, timeout, argv, stdin, callbacks)
+    return await AsyncDriver.complete(work)
 
 
 class _AsyncSource(Source):
@@ -262,6 +267,8 @@ def async_map(
     tasks: Iterable[TaskLike] | AsyncIterable[TaskLike],
     *,
     policy: PolicyLike = "standard",
+    packages: Sequence[str] | None = None,
+    environment: str | Environment | None = None,
     timeout: float | None = None,
     jobs: int | None = None,
     ordered: bool = False,
@@ -276,4 +283,5 @@ def async_map(
     Cancelling the task that waits for a result ends the batch.
     """
     source = _AsyncSource(tasks.__aiter__()) if isinstance(tasks, AsyncIterable) else None
-    return AsyncMapped(batch_of(tasks, policy, timeout, jobs, ordered, on_progress, source))
+    sets = package_overrides(packages, environment)
+    return AsyncMapped(batch_of(tasks, policy, sets, timeout, jobs, ordered, on_progress, source))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from typing import Any
 
 from ._batch import Batch, OnProgress, Source
 from ._driver import Driver, SyncDriver, Work
+from ._environment import Environment
 from ._exceptions import RequestError, SessionBusy, SessionClosed, SessionForked
-from ._options import PolicyLike, policy_choice
+from ._options import PolicyLike, package_overrides, policy_choice
 from ._tasks import TaskLike, TaskResult, checked_tasks
 from ._tools import check_seconds
 
@@ -80,6 +81,8 @@ def map(
     tasks: Iterable[TaskLike],
     *,
     policy: PolicyLike = "standard",
+    packages: Sequence[str] | None = None,
+    environment: str | Environment | None = None,
     timeout: float | None = None,
     jobs: int | None = None,
     ordered: bool = False,
@@ -94,6 +97,7 @@ def map(
     requests results, and at most four for each job ahead of the yielded results. The iterable may therefore
     have millions of tasks.
 
+    - `packages`, `environment`: as those of `Sandbox`.
     - `timeout`: wall-clock seconds for each task, instead of the policy's `limits.wall`.
     - `jobs`: number of tasks that run at once, from 1 to 4096. The default is the number of processors. The
       host's resources may reduce it.
@@ -107,12 +111,14 @@ def map(
 
     The batch and its running tasks end when the returned object is closed or garbage-collected.
     """
-    return Mapped(batch_of(tasks, policy, timeout, jobs, ordered, on_progress))
+    sets = package_overrides(packages, environment)
+    return Mapped(batch_of(tasks, policy, sets, timeout, jobs, ordered, on_progress))
 
 
 def batch_of(
     tasks: object,
     policy: PolicyLike,
+    sets: list[str],
     timeout: float | None,
     jobs: int | None,
     ordered: bool,
@@ -123,7 +129,7 @@ def batch_of(
     if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= _MOST_JOBS):
         raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {_MOST_JOBS}, or None")
     # The caller's input takes precedence over the policy's `stdio.stdin`.
-    overrides = ["stdio.stdin=pass"]
+    overrides = [*sets, "stdio.stdin=pass"]
     wall = check_seconds(timeout, "timeout")
     if wall is not None:
         overrides.append(f"limits.wall={max(1, round(wall * 1000))}ms")

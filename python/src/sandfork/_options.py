@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, Union
 
 from ._blobs import sealed_file
+from ._environment import Environment
 from ._exceptions import RequestError, ValueTooLarge
 from ._frames import MAX_PAYLOAD
 from ._policy import Policy, policy_of
@@ -37,6 +39,22 @@ def policy_choice(policy: PolicyLike) -> dict[str, Any]:
         name = os.path.join(os.curdir, name)
     # The current directory is sent, because the supervisor may have started in another one.
     return {"name": name, "directory": directory, **ours}
+
+
+def package_overrides(packages: Sequence[str] | None, environment: str | Environment | None) -> list[str]:
+    """The overrides of a policy that give the guest these packages, or the packages of this environment."""
+    if packages is not None and environment is not None:
+        raise RequestError("an environment has packages of its own: give `packages` or `environment`")
+    if environment is not None:
+        name = environment.name if isinstance(environment, Environment) else environment
+        if not isinstance(name, str):
+            raise RequestError(f"environment is of type {type(name).__name__}: give a name or an Environment")
+        return [f"python.environment={name}"]
+    if packages is None:
+        return []
+    # A text of JSON is one of TOML.
+    listed = json.dumps(list(checked_argv(packages, "packages")))
+    return [f"python.packages={listed}", "environments.create=true"]
 
 
 def own_interpreter() -> str | None:

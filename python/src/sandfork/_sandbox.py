@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Callable
 
 from ._calls import Approve, Calls
 from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
+from ._environment import Environment
 from ._exceptions import RequestError
 from ._execution import Execution
 from ._files import Files
@@ -18,6 +19,7 @@ from ._options import (
     Stdin,
     checked_argv,
     checked_variables,
+    package_overrides,
     policy_choice,
     read_source,
     source_of,
@@ -37,6 +39,8 @@ class BaseSandbox:
         self,
         policy: PolicyLike = "standard",
         *,
+        packages: Sequence[str] | None = None,
+        environment: str | Environment | None = None,
         tools: Tools | None = None,
         timeout: float | None = None,
         variables: Mapping[str, Any] | None = None,
@@ -60,7 +64,7 @@ class BaseSandbox:
         opening: dict[str, Any] = {
             "kind": "open",
             "policy": policy_choice(policy),
-            "set": [],
+            "set": package_overrides(packages, environment),
             "tool_time": allowed,
         }
         if ask_host:
@@ -106,6 +110,11 @@ class Sandbox(BaseSandbox):
 
     - `policy`: a built-in name (`standard`, `strict`, `data-science`), the path of a policy file, a
       `Policy`, or a dict of its tables, such as `{"limits": {"memory": "1GiB"}}`.
+    - `packages`: what the guest has besides the standard library, as in a requirements file:
+      `"pandas==2.2.*"`. They are installed at the first use, in a sandbox whose only network is the index
+      that pip is configured with, and kept for all later sandboxes. Without them, the guest has the
+      interpreter's packages.
+    - `environment`: an `Environment` that was made before, or its name.
     - `tools`: functions of this process that guest code may call by name. A tool runs in the thread that
       called `run`. A tool with a timeout runs in a helper thread, and an async tool in the sandbox's own
       event loop.
@@ -230,6 +239,8 @@ def run(
     code: str,
     *,
     policy: PolicyLike = "standard",
+    packages: Sequence[str] | None = None,
+    environment: str | Environment | None = None,
     timeout: float | None = None,
     argv: Iterable[str] = (),
     stdin: Stdin | None = None,
@@ -238,17 +249,20 @@ def run(
 ) -> Execution:
     """Runs a program in a fresh sandbox, which is removed afterwards.
 
+    - `packages`, `environment`: as those of `Sandbox`.
     - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
     - `stdin`: the program's standard input: text, bytes or an open file.
     """
     callbacks = Callbacks(on_stdout, on_stderr)
-    return SyncDriver.complete(one_run(SyncDriver, code, policy, timeout, argv, stdin, callbacks))
+    sets = package_overrides(packages, environment)
+    return SyncDriver.complete(one_run(SyncDriver, code, policy, sets, timeout, argv, stdin, callbacks))
 
 
 def one_run(
     driver_of: Callable[[Session], Driver[Session]],
     code: str,
     policy: PolicyLike,
+    sets: list[str],
     timeout: float | None,
     argv: Iterable[str],
     stdin: Stdin | None,
@@ -257,11 +271,11 @@ def one_run(
     """Runs a program in a session of its own."""
     source, argv, wall = source_of(code), checked_argv(argv), check_seconds(timeout, "timeout")
     cell = Cell(source, "<string>", argv, then="end", wall=wall, callbacks=callbacks)
-    opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": []}
+    opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": sets}
     descriptor = None if stdin is None else stdin_descriptor(stdin)
     if descriptor is not None:
         # The caller's input takes precedence over the policy's `stdio.stdin`.
-        opening.update(set=["stdio.stdin=pass"], stdin=True)
+        opening.update(set=[*sets, "stdio.stdin=pass"], stdin=True)
     session = Session(opening, Calls(), stdin=descriptor)
     driver = driver_of(session)
     try:

@@ -144,11 +144,28 @@ def test_an_agent_takes_distributions() -> None:
     ],
 )
 def test_what_is_not_installed_is_named_with_the_environment(name: str, told: str) -> None:
+    # A policy that says what code has.
+    policy = {"python": {"packages": []}}
     with pytest.raises(InterpreterError) as refused:
-        NativeExecutor(additional_imports=["json", name])
+        NativeExecutor(additional_imports=["json", name], policy=policy)
     message = str(refused.value)
     assert message.startswith(f"Non-installed additional imports: {told}. Please install these modules into ")
     assert sys.prefix in message
+
+
+@pytest.mark.parametrize("name", ["no-such-package", "pillow>=9999", "no_such_package[extra]>=2"])
+def test_what_cannot_be_installed_is_said(index: int, name: str) -> None:
+    with pytest.raises(
+        InterpreterError, match="^The additional imports .* cannot be installed: the packages"
+    ) as refused:
+        NativeExecutor(additional_imports=["json", name])
+    assert "the index has no such version" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["a b", "*.x"])
+def test_what_is_no_name_is_not_installed(name: str) -> None:
+    with pytest.raises(InterpreterError, match="Non-installed additional imports: "):
+        NativeExecutor(additional_imports=["json", name, "-r x"])
 
 
 def test_a_policys_own_list_holds() -> None:
@@ -195,3 +212,43 @@ def test_imports_that_cannot_be_looked_up_are_an_error() -> None:
     # The session may use up its processor time before the first request.
     with pytest.raises((InterpreterError, SessionEnded), match=r"limits\.cpu"):
         NativeExecutor(additional_imports=[f"no-such-package-{n}" for n in range(2000)], policy=policy)
+
+
+def test_what_is_missing_is_installed(index: int) -> None:
+    code = "import shapes, colours\nfinal_answer([shapes.sides, colours.red])"
+    assert output(code, additional_imports=["shapes>=2", "json"]) == [4, "ff0000"]
+    # By the name of a module of the environment too, and listed for the code.
+    listed = {
+        "additional_imports": ["shapes"],
+        "additional_authorized_imports": ["colours"],
+        "imports": "authorized",
+    }
+    assert output(code, **listed) == [4, "ff0000"]
+    with pytest.raises(
+        InterpreterError,
+        match="additional imports shapes, absent cannot be installed: .*`absent` is not found",
+    ):
+        NativeExecutor(additional_imports=["shapes", "absent"])
+    # What the local executor is asked for is only looked up.
+    with pytest.raises(ValueError, match="Non-installed authorized modules: shapes"):
+        NativeExecutor(["shapes"])
+
+
+def test_a_policy_with_packages_decides_itself(index: int) -> None:
+    policy = {"python": {"packages": ["colours"]}, "environments": {"create": True}}
+    assert output("import colours\nfinal_answer(colours.red)", policy=policy) == "ff0000"
+    with pytest.raises(InterpreterError, match="Non-installed additional imports: shapes"):
+        NativeExecutor(additional_imports=["shapes"], policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("asked", "packages"),
+    [
+        (["PIL", "pillow", "PIL>=9"], ["pillow", "pillow>=9"]),
+        (["numpy.linalg", "numpy>=2"], ["numpy", "numpy>=2"]),
+        (["sklearn", "yaml", "bs4.element"], ["scikit-learn", "PyYAML", "beautifulsoup4"]),
+        (["json", "os.path", "*", "xml.*"], []),
+    ],
+)
+def test_names_of_modules_stand_for_their_distributions(asked: list[str], packages: list[str]) -> None:
+    assert Imports(asked, None, None).packages() == packages

@@ -42,8 +42,9 @@ class NativeExecutor(PythonExecutor):
     the agent's `executor_kwargs`:
 
     - `additional_imports`: what the code needs, as the remote executors take it: names of distributions, with
-      or without a version (`"pillow"`, `"numpy>=2"`), or of modules. Nothing is installed: a name that the
-      interpreter lacks raises an error here.
+      with or without a version (`"pillow"`, `"numpy>=2"`), or of modules. If the interpreter lacks one, all
+      are installed in an environment of their own, which is kept. Code then has these packages and not the
+      interpreter's. What cannot be installed raises an error here.
     - `imports`: `"installed"` lets code import all that the interpreter has, also of the standard library.
       `"authorized"` refuses what neither smolagents' base modules nor the two lists name, in the words of the
       local executor. The default is `"authorized"` if only `additional_authorized_imports` is given, as an

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 
 from packaging.requirements import InvalidRequirement, Requirement
@@ -48,6 +49,7 @@ class Imports:
         ]
         if mode is None:
             mode = INSTALLED if authorized is None or additional is not None else AUTHORIZED
+        self.can_be_installed = additional is not None
         self.are_listed = mode == AUTHORIZED
         self.authorized = (
             authorized_imports(_plain(name) for name in self.required) if self.are_listed else ["*"]
@@ -55,9 +57,24 @@ class Imports:
 
     def require(self, sandbox: Sandbox) -> None:
         """Raises `InterpreterError` if one of them is not installed for the code."""
+        missing = self.missing(sandbox)
+        if missing:
+            kind, remedy = _WORDS[self.are_listed]
+            raise InterpreterError(
+                f"Non-installed {kind}: {', '.join(missing)}. Please install these modules into "
+                f"{sandbox.info.python.environment} or remove them from the {remedy}."
+            )
+
+    def packages(self) -> list[str]:
+        """What to install so that the code has all of them."""
+        named = dict.fromkeys(_distribution(name) for name in self.required)
+        return [name for name in named if name is not None]
+
+    def missing(self, sandbox: Sandbox) -> list[str]:
+        """Those that are not installed for the code."""
         names = [name for name in dict.fromkeys(self.required) if name.split(".")[0] != "*"]
         if not names:
-            return
+            return []
         wanted = [(_plain(name), _specifier(name) is not None) for name in names]
         space = {"__name__": "sandfork_imports", "names": wanted}
         code = f"(lambda x: exec({_LOOK_UP!r}, {{**{space!r}, 'found': x}}) or x)([])"
@@ -67,13 +84,36 @@ class Imports:
             error = looked_up.error
             raise InterpreterError(f"the imports could not be looked up: {error and error.value}")
         checked = [_missing(name, *found) for name, found in zip(names, looked_up.value)]
-        missing = [name for name in checked if name is not None]
-        if missing:
-            kind, remedy = _WORDS[self.are_listed]
-            raise InterpreterError(
-                f"Non-installed {kind}: {', '.join(missing)}. Please install these modules into "
-                f"{sandbox.info.python.environment} or remove them from the {remedy}."
-            )
+        return [name for name in checked if name is not None]
+
+
+# Modules whose distribution has another name. Others of that name would be installed, or none.
+_DISTRIBUTIONS = {
+    "attr": "attrs",
+    "bs4": "beautifulsoup4",
+    "Crypto": "pycryptodome",
+    "cv2": "opencv-python-headless",
+    "dateutil": "python-dateutil",
+    "docx": "python-docx",
+    "dotenv": "python-dotenv",
+    "fitz": "PyMuPDF",
+    "PIL": "pillow",
+    "pptx": "python-pptx",
+    "skimage": "scikit-image",
+    "sklearn": "scikit-learn",
+    "yaml": "PyYAML",
+}
+
+
+def _distribution(name: str) -> str | None:
+    """The requirement that brings a module or a distribution; `None` for what the standard library has, and
+    for what is no name of either."""
+    plain = _plain(name)
+    module, dot, _ = plain.partition(".")
+    if module in sys.stdlib_module_names or _requirement(module) is None:
+        return None
+    versions = "" if dot else name[len(plain) :]
+    return _DISTRIBUTIONS.get(module, module) + versions
 
 
 # Of the local executor, where its list is used.

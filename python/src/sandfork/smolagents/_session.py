@@ -8,7 +8,16 @@ from typing import Any, Callable
 from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS, InterpreterError
 from smolagents.utils import is_valid_name
 
-from sandfork import Execution, Policy, Sandbox, SessionClosed, SessionEnded, SessionForked, SupervisorError
+from sandfork import (
+    Execution,
+    Policy,
+    Sandbox,
+    SandboxUnavailable,
+    SessionClosed,
+    SessionEnded,
+    SessionForked,
+    SupervisorError,
+)
 
 from ._imports import Imports
 from ._tools import HostTools
@@ -67,12 +76,33 @@ class AgentSession:
         return sandbox
 
     def require(self, imports: Imports) -> None:
-        """Raises `InterpreterError` if one of these imports is not installed for the code."""
+        """Installs what the code needs, if it may be installed. Raises `InterpreterError` if an import is
+        still missing."""
         try:
+            packages = imports.packages() if imports.can_be_installed else []
+            if packages and imports.missing(self.live()):
+                self._install(packages)
             imports.require(self.live())
         except InterpreterError:
             self.close()
             raise
+
+    def _install(self, packages: list[str]) -> None:
+        """Replaces the session with one that has these packages."""
+        tables = self._policy.tables()
+        python = tables.get("python", {})
+        if "packages" in python or "environment" in python:
+            # The caller has decided what code has.
+            return
+        self.close()
+        tables["python"] = {**python, "packages": packages}
+        tables["environments"] = {"create": True}
+        self._policy = Policy(**tables)
+        try:
+            self.live()
+        except SandboxUnavailable as error:
+            listed = ", ".join(packages)
+            raise InterpreterError(f"The additional imports {listed} cannot be installed: {error}") from error
 
     def close(self) -> None:
         """Ends the session on its owner's request, so the loss is not reported to the model."""

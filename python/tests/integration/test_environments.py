@@ -1,0 +1,83 @@
+"""Packages for guests, from an index on loopback (`tests/cli/index.py`)."""
+
+from __future__ import annotations
+
+import pathlib
+import platform
+import threading
+
+import pytest
+
+import sandfork
+from sandfork import Environment, PolicyError, RequestError, Sandbox, SystemFailure
+
+CODE = "import shapes; shapes.sides"
+
+
+def test_packages_are_installed_at_the_first_use(index: int) -> None:
+    assert sandfork.run(CODE, packages=["shapes==1.*"]).value == 3
+    with Sandbox(packages=["shapes==1.*"]) as one, Sandbox(packages=["shapes"]) as other:
+        assert (one.run(CODE).value, other.run(CODE).value) == (3, 4)
+        assert one.info.python.environment != other.info.python.environment
+    results = sandfork.map([CODE, CODE], packages=["shapes"])
+    assert [result.value for result in results] == [4, 4]
+    assert len(Environment.list()) == 2
+
+
+def test_sessions_that_begin_together_share_one_environment(index: int) -> None:
+    values = []
+
+    def begin() -> None:
+        with Sandbox(packages=["shapes"]) as sandbox:
+            values.append(sandbox.run(CODE).value)
+
+    threads = [threading.Thread(target=begin) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert values == [4, 4, 4]
+    assert len(Environment.list()) == 1
+
+
+async def test_packages_of_a_task(index: int) -> None:
+    assert (await sandfork.async_run(CODE, packages=["shapes"])).value == 4
+    async with sandfork.AsyncSandbox(packages=["shapes"]) as sandbox:
+        assert (await sandbox.run(CODE)).value == 4
+
+
+def test_an_environment_is_made_used_and_removed(index: int, tmp_path: pathlib.Path) -> None:
+    made = Environment.create("forms", ["shapes==1.0"])
+    assert made == Environment.create("forms", ["shapes==1.0"]) == Environment.get("forms")
+    assert made.packages == {"shapes": "1.0", "colours": "1.5"}
+    assert (made.requirements, made.version) == (("shapes==1.0",), platform.python_version())
+    lock = tmp_path / "pylock.toml"
+    lock.write_text(made.export(), encoding="utf-8")
+    same = Environment.create("locked", lock=lock)
+    assert same.packages == made.packages
+    same.remove()
+    with Sandbox(environment=made) as sandbox:
+        assert sandbox.run(CODE).value == 3
+        with pytest.raises(RequestError, match="`forms` is used by a sandbox: end it first"):
+            made.remove()
+    assert sandfork.run(CODE, environment="forms").value == 3
+
+
+def test_what_cannot_be_installed_is_said(index: int) -> None:
+    with pytest.raises(SystemFailure, match="`absent` is not found: the index has no such version"):
+        Sandbox(packages=["absent"])
+    with pytest.raises(SystemFailure, match="which leads out of its environment; nothing was installed"):
+        Environment.create("climber", ["climber"])
+    with pytest.raises(PolicyError, match="there is no environment `absent`: make it with"):
+        Sandbox(environment="absent")
+    with pytest.raises(PolicyError, match="are not installed for .*: `sandfork env create --packages"):
+        Sandbox({"python": {"packages": ["shapes"]}})
+    with pytest.raises(PolicyError, match="is not a package: write its name"):
+        Sandbox(packages=["shapes @ https://example.org/shapes.whl"])
+    with pytest.raises(RequestError, match="give `packages` or `environment`"):
+        Sandbox(packages=["shapes"], environment="forms")
+    with pytest.raises(RequestError, match="packages is a str: give a list of strings"):
+        Sandbox(packages="shapes")
+    with pytest.raises(RequestError, match="not the name of an environment"):
+        Environment.create("a b", ["shapes"])
+    assert Environment.list() == []
