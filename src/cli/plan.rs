@@ -4,9 +4,12 @@ use crate::outcome::exit_code;
 use std::collections::BTreeSet;
 
 use crate::host::{
-    self, CallerEnvironment, Machine, Needs, probe_interpreter, resolve_interpreter,
+    self, CallerEnvironment, EnvironmentStore, Machine, Needs, probe_interpreter,
+    resolve_interpreter,
 };
-use crate::plan::{self, CacheFound, PreloadDiagnosis, PreloadPlan, Usability, diagnose, explain};
+use crate::plan::{
+    self, DirectoryFound, PreloadDiagnosis, PreloadPlan, Usability, diagnose, explain,
+};
 use crate::policy;
 use crate::sandbox::ChosenInterpreter;
 use crate::supervisor::kept_in;
@@ -80,8 +83,14 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let interpreter = resolve_interpreter(&policy.python().interpreter.value, &environment)
         .and_then(|path| probe_interpreter(&path, &environment));
     let mut diagnosis = diagnose(&machine, interpreter.as_ref());
-    diagnosis.cache = Some(Usability::of(kept_in().map(|directory| CacheFound {
+    diagnosis.cache = Some(Usability::of(kept_in().map(|directory| DirectoryFound {
         directory: directory.display().to_string(),
+    })));
+    let environments = EnvironmentStore::usable(&environment);
+    diagnosis.environments = Some(Usability::of(environments.map(|directory| {
+        DirectoryFound {
+            directory: directory.display().to_string(),
+        }
     })));
     if diagnosis.is_usable() {
         diagnosis.preloads = diagnose_preloads(diagnosis.level);

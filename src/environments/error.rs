@@ -71,7 +71,7 @@ pub enum EnvironmentError {
     },
     /// A wheel has a file that cannot be kept.
     #[error("{0}; nothing was installed")]
-    File(#[from] FileError),
+    File(FileError),
     /// The sandbox ended before it was done.
     #[error("the packages could not be {doing}: the installer ended with status {status}{detail}")]
     Ended {
@@ -124,6 +124,15 @@ fn full(cause: &io::Error) -> &'static str {
     }
 }
 
+impl From<FileError> for EnvironmentError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Io { path, cause } => Self::Io { path, cause },
+            error => Self::File(error),
+        }
+    }
+}
+
 impl EnvironmentError {
     /// An error of the kernel about a path.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -153,5 +162,23 @@ impl Cause for EnvironmentError {
             | Self::Interrupted
             | Self::Io { .. } => ErrorKind::System,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_has_a_remedy() {
+        let full = FileError::Io {
+            path: "/data/a.py".into(),
+            cause: io::Error::from_raw_os_error(libc::ENOSPC),
+        };
+        assert_eq!(
+            EnvironmentError::from(full).to_string(),
+            "/data/a.py: No space left on device (os error 28); free space there, `sandfork env prune` removes what no name \
+             leads to, or set XDG_DATA_HOME"
+        );
     }
 }

@@ -296,7 +296,7 @@ fn policy(interpreter: &Interpreter, access: &Access) -> Result<Policy, Error> {
         format!("filesystem.work_size={work}MiB"),
         format!("limits.file_size={work}MiB"),
         "filesystem.work_inodes=65536".to_owned(),
-        "limits.wall=4h".to_owned(),
+        "limits.wall=1h".to_owned(),
         "network.bytes=64GiB".to_owned(),
         // pip keeps wheels there while it resolves.
         "env.set={ TMPDIR = '/work' }".to_owned(),

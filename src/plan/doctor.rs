@@ -26,7 +26,10 @@ pub struct Diagnosis {
     pub interpreter: Usability<InterpreterFound>,
     /// The directory in which a start finds what earlier ones left, where it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache: Option<Usability<CacheFound>>,
+    pub cache: Option<Usability<DirectoryFound>>,
+    /// The directory of environments of packages, where it was looked at.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub environments: Option<Usability<DirectoryFound>>,
     /// What the built-in policies preload, where it was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloads: Vec<PreloadDiagnosis>,
@@ -57,9 +60,9 @@ impl<T> Usability<T> {
     }
 }
 
-/// Where starts are kept for later ones.
+/// Where something is kept for later runs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct CacheFound {
+pub struct DirectoryFound {
     /// The directory.
     pub directory: String,
 }
@@ -103,6 +106,7 @@ pub fn diagnose(
             }
         })),
         cache: None,
+        environments: None,
         preloads: Vec::new(),
     }
 }
@@ -163,6 +167,9 @@ impl fmt::Display for Diagnosis {
         })?;
         if let Some(cache) = &self.cache {
             cache.row(f, "cache", |found| found.directory.clone())?;
+        }
+        if let Some(environments) = &self.environments {
+            environments.row(f, "environments", |found| found.directory.clone())?;
         }
         for tried in &self.preloads {
             let answer = if tried.error.is_none() { "yes" } else { "no" };

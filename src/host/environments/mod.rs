@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::error::StoreError;
 use super::CallerEnvironment;
-use super::ownership::check_private;
+use super::ownership::{check_private, may_be_made};
 use crate::policy::{EnvironmentName, Requirement};
 
 /// The file in an environment that describes it.
@@ -107,6 +107,20 @@ impl EnvironmentStore {
     /// The file of a name.
     pub fn name_file(&self, name: &EnvironmentName) -> PathBuf {
         self.names().join(name.as_str())
+    }
+
+    /// The directory of the environments, or why none can be used. It may not be there yet.
+    ///
+    /// # Errors
+    /// If the environment names none, or another user can have made what is in it.
+    pub fn usable(environment: &CallerEnvironment) -> Result<PathBuf, StoreError> {
+        let store = Self::of(environment)?;
+        if store.directory.exists() {
+            store.check()?;
+        } else {
+            may_be_made(&store.directory)?;
+        }
+        Ok(store.directory)
     }
 
     /// Checks that this user alone can have made what is in it.

@@ -9,7 +9,7 @@ use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Controller, Host, InterpreterError, LandlockSupport,
     Machine, NamespaceSupport, RefusalCause,
 };
-use crate::plan::{CacheFound, Plan, Usability, diagnose, explain};
+use crate::plan::{DirectoryFound, Plan, Usability, diagnose, explain};
 
 /// A plan as JSON, with each filter's program as its number of instructions.
 fn as_data(plan: &Plan) -> serde_json::Value {
@@ -129,8 +129,11 @@ fn diagnosed() {
         ..machine()
     };
     let mut with_cache = diagnose(&container, Ok(&fine.interpreter));
-    with_cache.cache = Some(Usability::Usable(CacheFound {
+    with_cache.cache = Some(Usability::Usable(DirectoryFound {
         directory: "/root/.cache/sandfork".into(),
+    }));
+    with_cache.environments = Some(Usability::Usable(DirectoryFound {
+        directory: "/var/lib/sandfork/environments".into(),
     }));
     insta::assert_snapshot!("doctor_container", with_cache);
 
