@@ -6,9 +6,10 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::build::build_sources;
 use super::error::EnvironmentError;
 use super::index::Access;
-use super::jail::InstallJail;
+use super::jail::{Builds, InstallJail};
 use super::keep::{Description, sweep};
 use super::lock::{InterpreterBuild, Lock};
 use super::pip_config::PipConfig;
@@ -37,6 +38,8 @@ pub struct Creation {
     pub index: Option<String>,
     /// Hosts that the index sends to.
     pub allowed: Vec<String>,
+    /// Whether source distributions are built.
+    pub builds: Builds,
 }
 
 /// An environment that there is now.
@@ -120,18 +123,30 @@ pub fn create(
             requirements: creation.wanted.as_lines(),
             interpreter: binary.clone(),
         },
-        name,
+        name: name.clone(),
     };
     if let Some(made) = making.existing()? {
         return Ok(made);
     }
     sweep(&store)?;
-    let access = access(creation, environment, &interpreter)?;
-    let jail = InstallJail::new(&interpreter, access, environment, stop)?;
+    let mut access = access(creation, environment, &interpreter)?;
+    let jail_for = |builds, access: &Access| {
+        InstallJail::new(&interpreter, builds, access.clone(), environment, stop)
+    };
+    let mut jail = jail_for(creation.builds, &access)?;
     progress(Step::Resolving);
-    let resolved = jail.resolve(&creation.wanted, &interpreter)?;
-    let made = making.install(&jail, &resolved, progress);
-    drop(lock);
+    let mut found = jail.resolve(&creation.wanted)?;
+    let mut built = None;
+    if creation.builds == Builds::Allowed {
+        let directory = Staging::begin(&store, &format!("{name}.built"))?;
+        found = build_sources(&jail, found, &directory.path)?;
+        // Code of packages had to do with this sandbox. Another one installs.
+        access.directories.push(directory.path.clone());
+        jail = jail_for(Builds::Refused, &access)?;
+        built = Some(directory);
+    }
+    let made = making.install(&jail, &Lock::new(found)?, progress);
+    drop((built, lock));
     made
 }
 

@@ -18,7 +18,17 @@ pub fn cause(said: &str, passed_over: &str) -> String {
         .lines()
         .filter_map(|line| line.trim().strip_prefix("ERROR: "));
     let causes: Vec<String> = lines.map(plain).filter(|line| !line.is_empty()).collect();
-    let last = causes.last().map_or("nothing", String::as_str);
+    // Some lines only repeat that something failed.
+    let says_more = |line: &&String| !line.starts_with("Failed to build one or more wheels");
+    let last = causes.iter().rev().find(says_more);
+    // How pip says which step of a build failed.
+    let mut steps = said
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix('×'));
+    let step = steps.next().map(plain);
+    let last = last
+        .or(step.as_ref())
+        .map_or("a wheel cannot be built", String::as_str);
     if last.contains("DO NOT MATCH THE HASHES") {
         return "a wheel has not the hash that the index or the lock says, so it was changed on its way, or the lock is of \
                 other files"
@@ -30,7 +40,9 @@ pub fn cause(said: &str, passed_over: &str) -> String {
     // Behind it stands the file that asks for it.
     let missing = missing.split(" (from ").next().unwrap_or(missing);
     let why = if passed_over.starts_with("No sources permitted") {
-        "it has no wheel for this interpreter, and building a source distribution would run its code".to_owned()
+        "it has no wheel for this interpreter, and building a source distribution runs its code; `--allow-build` does so in \
+         a sandbox"
+            .to_owned()
     } else if passed_over.starts_with("none of the wheel")
         || passed_over.ends_with("not compatible")
     {

@@ -1,5 +1,6 @@
 //! The sandbox in which packages are resolved and installed: its only network is the index.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
@@ -19,7 +20,7 @@ use crate::policy_source::FileSystem;
 use crate::sandbox::Sandbox;
 use crate::session::{Cell, OutgoingValue, ToolArguments};
 use crate::supervisor::Request;
-use crate::supervisor::files::GuestPath;
+use crate::supervisor::files::{GuestPath, WorkDir};
 
 /// Finds wheels.
 const RESOLVE: &str = include_str!("guest/resolve.py");
@@ -30,21 +31,33 @@ const INSTALL: &str = include_str!("guest/install.py");
 /// The longest answer: some kilobytes for each package.
 const LONGEST_ANSWER: usize = 16 << 20;
 
+/// Whether source distributions are built, which runs their code.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Builds {
+    /// They are.
+    Allowed,
+    /// There are wheels only.
+    Refused,
+}
+
 /// A sandbox that reaches the index, and nothing else.
 #[derive(Debug)]
 pub struct InstallJail {
     sandbox: Arc<Sandbox>,
+    interpreter: PathBuf,
+    builds: Builds,
     access: Access,
     stop: Stop,
 }
 
-/// What the resolver answers.
+/// What pip's side answers.
 #[derive(Deserialize)]
-struct Resolved {
+struct Answer {
     pip: String,
     said: Option<String>,
     passed_over: Option<String>,
     packages: Option<Vec<Found>>,
+    built: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -63,11 +76,12 @@ impl InstallJail {
     /// If the host cannot provide one.
     pub fn new(
         interpreter: &Interpreter,
+        builds: Builds,
         access: Access,
         environment: &CallerEnvironment,
         stop: &Stop,
     ) -> Result<Self, EnvironmentError> {
-        let policy = policy(interpreter, &access).map_err(EnvironmentError::Sandbox)?;
+        let policy = policy(interpreter, builds, &access).map_err(EnvironmentError::Sandbox)?;
         let variables = access
             .variables
             .iter()
@@ -80,76 +94,103 @@ impl InstallJail {
             .build_as_it_is();
         Ok(Self {
             sandbox: Arc::new(sandbox.map_err(EnvironmentError::Sandbox)?),
+            interpreter: interpreter.executable.clone(),
+            builds,
             access,
             stop: stop.clone(),
         })
     }
 
-    /// Finds the wheels for what is wanted.
+    /// Finds the wheels for what is wanted, and source distributions if these may be built.
     ///
     /// # Errors
-    /// If pip finds none, or the index describes what cannot be installed.
-    pub fn resolve(
-        &self,
-        wanted: &Wanted,
-        interpreter: &Interpreter,
-    ) -> Result<Lock, EnvironmentError> {
+    /// If pip finds none.
+    pub fn resolve(&self, wanted: &Wanted) -> Result<Vec<LockedWheel>, EnvironmentError> {
         let mut options = self.access.options.clone();
+        if self.builds == Builds::Refused {
+            options.extend(["--only-binary".to_owned(), ":all:".to_owned()]);
+        }
         options.extend(wanted.options.iter().cloned());
         options.extend(["-r".to_owned(), "requirements.txt".to_owned()]);
-        let mut request_files = vec![("requirements.txt", &wanted.lines)];
+        let mut files = vec![("requirements.txt", &wanted.lines)];
         if !wanted.constraints.is_empty() {
             options.extend(["-c".to_owned(), "constraints.txt".to_owned()]);
-            request_files.push(("constraints.txt", &wanted.constraints));
+            files.push(("constraints.txt", &wanted.constraints));
         }
-        let source = format!(
-            "{RESOLVE}\nimport json\njson.dumps(_resolve({}))\n",
-            literal(&options)
-        );
-        let mut request = Request::python(source).cancel(&self.stop.cancel);
-        for (name, lines) in request_files {
+        let mut request = self.request(&format!("_resolve({})", literal(&options)));
+        for (name, lines) in files {
             let path = GuestPath::of_file(name).map_err(EnvironmentError::Sandbox)?;
             request = request.file(path, lines.join("\n") + "\n");
         }
-        let outcome = self
-            .sandbox
-            .run(request)
-            .map_err(EnvironmentError::Sandbox)?;
-        let resolved: Resolved = self.answer(&outcome, "resolved")?;
-        if resolved.pip.is_empty() {
-            let interpreter = interpreter.executable.clone();
-            return Err(EnvironmentError::NoPip { interpreter });
-        }
-        let Some(found) = resolved.packages else {
-            return Err(match resolved.said {
-                Some(said) => EnvironmentError::Unresolved {
-                    said: cause(&said, &resolved.passed_over.unwrap_or_default()),
-                    hosts: refused_hosts(outcome.network()),
-                },
-                None => EnvironmentError::OldPip {
-                    interpreter: interpreter.executable.clone(),
-                    version: plain(&resolved.pip),
-                },
-            });
-        };
-        let wheels = found.into_iter().map(|found| LockedWheel {
+        let answer = self.ask(request, "resolved")?;
+        let found = answer.packages.unwrap_or_default().into_iter();
+        let found = found.map(|found| LockedWheel {
             name: found.name,
             version: found.version,
             file: String::new(),
             url: found.url,
             sha256: found.sha256,
             requested: found.requested,
+            source: None,
         });
-        Ok(Lock::new(wheels.collect())?)
+        Ok(found.collect())
     }
 
-    /// What the resolver answers, if it came to its end.
-    fn answer(&self, outcome: &Outcome, doing: &'static str) -> Result<Resolved, EnvironmentError> {
+    /// Builds a wheel of a source distribution, and has it taken out. Returns the name that it says it has.
+    ///
+    /// # Errors
+    /// If it cannot be built.
+    pub fn build(
+        &self,
+        requirement: &str,
+        take_out: impl Fn(&WorkDir) + Send + Sync + 'static,
+    ) -> Result<String, EnvironmentError> {
+        let options = literal(&self.access.options);
+        let request = self.request(&format!("_build({options}, {})", literal(&requirement)));
+        let request = request.collect(move |work, outcome| {
+            if outcome.is_ok() {
+                take_out(work);
+            }
+        });
+        Ok(self.ask(request, "built")?.built.unwrap_or_default())
+    }
+
+    fn request(&self, call: &str) -> Request {
+        let source = format!("{RESOLVE}\nimport json\njson.dumps({call})\n");
+        Request::python(source).cancel(&self.stop.cancel)
+    }
+
+    /// Runs pip, and returns what it answers if it came to its end.
+    fn ask(&self, request: Request, doing: &'static str) -> Result<Answer, EnvironmentError> {
+        let outcome = self
+            .sandbox
+            .run(request)
+            .map_err(EnvironmentError::Sandbox)?;
         let buffers = outcome.buffers();
         let text = outcome.value().and_then(|value| value.text(&buffers));
         let text = text.filter(|text| outcome.is_ok() && text.len() <= LONGEST_ANSWER);
-        let answer = text.and_then(|text| serde_json::from_str(&text).ok());
-        answer.ok_or_else(|| self.ended(outcome, doing))
+        let answer: Option<Answer> = text.and_then(|text| serde_json::from_str(&text).ok());
+        let Some(answer) = answer else {
+            return Err(self.ended(&outcome, doing));
+        };
+        let interpreter = self.interpreter.clone();
+        if answer.pip.is_empty() {
+            return Err(EnvironmentError::NoPip { interpreter });
+        }
+        if let Some(said) = &answer.said {
+            return Err(EnvironmentError::Unresolved {
+                said: cause(said, answer.passed_over.as_deref().unwrap_or_default()),
+                hosts: refused_hosts(outcome.network()),
+            });
+        }
+        if answer.packages.is_none() && answer.built.is_none() {
+            let version = plain(&answer.pip);
+            return Err(EnvironmentError::OldPip {
+                interpreter,
+                version,
+            });
+        }
+        Ok(answer)
     }
 
     fn ended(&self, outcome: &Outcome, doing: &'static str) -> EnvironmentError {
@@ -283,7 +324,7 @@ impl Writer {
     }
 }
 
-fn policy(interpreter: &Interpreter, access: &Access) -> Result<Policy, Error> {
+fn policy(interpreter: &Interpreter, builds: Builds, access: &Access) -> Result<Policy, Error> {
     /// As much as a large wheel and what reads it take.
     const ENOUGH: u64 = 8 << 30;
     const MIB: u64 = 1 << 20;
@@ -298,6 +339,8 @@ fn policy(interpreter: &Interpreter, access: &Access) -> Result<Policy, Error> {
         "filesystem.work_inodes=65536".to_owned(),
         "limits.wall=1h".to_owned(),
         "network.bytes=64GiB".to_owned(),
+        // Tools that build are programs that pip fetches.
+        format!("filesystem.work_exec={}", builds == Builds::Allowed),
         // pip keeps wheels there while it resolves.
         "env.set={ TMPDIR = '/work' }".to_owned(),
     ];

@@ -32,6 +32,18 @@ pub struct LockedWheel {
     pub sha256: String,
     /// Whether it was asked for, and not only needed by another one.
     pub requested: bool,
+    /// What it was built from, if the index has no wheel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<Source>,
+}
+
+/// A source distribution.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Source {
+    /// Where it is.
+    pub url: String,
+    /// Its SHA-256, in hexadecimal digits.
+    pub sha256: String,
 }
 
 /// Why a wheel cannot be locked.
@@ -95,11 +107,7 @@ impl Lock {
                 wheel.name, wheel.file, wheel.sha256, wheel.requested
             );
         }
-        let mut key = String::new();
-        for byte in &Sha256::digest(text)[..16] {
-            let _ = write!(key, "{byte:02x}");
-        }
-        key
+        hexadecimal(&Sha256::digest(text)[..16])
     }
 
     /// The lock as a file that other installers read: `pylock.toml` (PEP 751).
@@ -107,14 +115,28 @@ impl Lock {
         let mut text = "lock-version = \"1.0\"\ncreated-by = \"sandfork\"\n".to_owned();
         for wheel in &self.0 {
             let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+            let (table, file, url, sha256) = match &wheel.source {
+                None => (
+                    "[packages.wheels]",
+                    wheel.file.clone(),
+                    &wheel.url,
+                    &wheel.sha256,
+                ),
+                Some(source) => (
+                    "packages.sdist",
+                    file_of(&source.url),
+                    &source.url,
+                    &source.sha256,
+                ),
+            };
             let _ = write!(
                 text,
-                "\n[[packages]]\nname = {}\nversion = {}\n\n[[packages.wheels]]\nname = {}\nurl = {}\nhashes = {{ sha256 = {} }}\n",
+                "\n[[packages]]\nname = {}\nversion = {}\n\n[{table}]\nname = {}\nurl = {}\nhashes = {{ sha256 = {} }}\n",
                 quoted(&wheel.name),
                 quoted(&wheel.version),
-                quoted(&wheel.file),
-                quoted(&wheel.url),
-                quoted(&wheel.sha256),
+                quoted(&file),
+                quoted(url),
+                quoted(sha256),
             );
         }
         text
@@ -133,68 +155,86 @@ pub struct InterpreterBuild<'a> {
 }
 
 impl LockedWheel {
-    fn check(&mut self) -> Result<(), LockError> {
+    /// Whether it is a wheel by its URL, and not something to build one from.
+    pub fn is_wheel(&self) -> bool {
+        file_of(&self.url).strip_suffix(".whl").is_some()
+    }
+
+    /// Checks what an index says of a package, wheel or not, and brings it into its form.
+    ///
+    /// # Errors
+    /// If no package is described so.
+    pub fn check_package(&mut self) -> Result<(), LockError> {
         let name = canonical(&self.name);
-        let shown: String = self
-            .name
-            .chars()
-            .filter(char::is_ascii_graphic)
-            .take(64)
-            .collect();
-        let wrong = |what: &str| {
-            let (name, what) = (shown.clone(), what.to_owned());
-            Err(LockError::Wheel { name, what })
-        };
         let is_outer = |c: char| c.is_ascii_alphanumeric();
         if !name.starts_with(is_outer)
             || !name.chars().all(|c| is_outer(c) || c == '-')
             || name.len() > 128
         {
-            return wrong("a name that no package can have");
+            return Err(self.wrong("a name that no package can have"));
         }
         let of_version = |c: char| c.is_ascii_alphanumeric() || ".!+_-".contains(c);
         if self.version.is_empty()
             || self.version.len() > 128
             || !self.version.chars().all(of_version)
         {
-            return wrong("a version that no package can have");
+            return Err(self.wrong("a version that no package can have"));
         }
         let is_hash = |text: &str| {
             text.len() == 64 && text.chars().all(|c| matches!(c, '0'..='9' | 'a'..='f'))
         };
         if !is_hash(&self.sha256) {
-            return wrong("no SHA-256 at the index");
+            return Err(self.wrong("no SHA-256 at the index"));
         }
         let has_scheme = ["https://", "http://", "file:///"]
             .iter()
             .any(|it| self.url.starts_with(it));
         let is_plain = self.url.len() < 4096 && self.url.chars().all(|c| c.is_ascii_graphic());
         if !has_scheme || !is_plain {
-            return wrong("a URL that is none of http, https or file");
+            return Err(self.wrong("a URL that is none of http, https or file"));
         }
         // What stands behind a `#` is for the installer that made it.
         self.url
             .truncate(self.url.find('#').unwrap_or(self.url.len()));
+        self.name = name;
+        Ok(())
+    }
+
+    fn check(&mut self) -> Result<(), LockError> {
+        self.check_package()?;
         self.file = file_of(&self.url);
         let of_file = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
-        let parts: Vec<&str> = self
-            .file
-            .strip_suffix(".whl")
-            .unwrap_or_default()
-            .split('-')
-            .collect();
+        let parts = self.file.strip_suffix(".whl").unwrap_or_default();
+        let parts: Vec<&str> = parts.split('-').collect();
         let is_wheel = matches!(parts.len(), 5 | 6)
             && self.file.chars().all(of_file)
             && self.file.len() <= 255;
         if !is_wheel {
-            return wrong("no wheel, but another kind of file");
+            return Err(self.wrong("no wheel, but another kind of file"));
         }
-        if canonical(parts[0]) != name {
-            return wrong("a wheel of another name");
+        if canonical(parts[0]) != self.name {
+            return Err(self.wrong("a wheel of another name"));
         }
-        self.name = name;
         Ok(())
     }
+
+    fn wrong(&self, what: &str) -> LockError {
+        let name = self.name.chars().filter(char::is_ascii_graphic);
+        LockError::Wheel {
+            name: name.take(64).collect(),
+            what: what.to_owned(),
+        }
+    }
+}
+
+/// Bytes as text.
+pub fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// The one form of a package's name (PEP 503).
@@ -231,6 +271,7 @@ mod tests {
             url: url.to_owned(),
             sha256: "0".repeat(64),
             requested: true,
+            source: None,
         }
     }
 

@@ -5,6 +5,7 @@
 //! files to this process, which writes them. No code of a package runs in either. [`lock`], [`index`], [`pip_config`]
 //! and [`requirements`] are data; [`jail`], [`tree`] and [`create`] have effects.
 
+mod build;
 mod create;
 mod error;
 mod explain;
@@ -23,6 +24,7 @@ mod tree;
 
 pub use create::{Creation, Found, Step, create};
 pub use error::EnvironmentError;
+pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};
 pub use provide::{is_missing, provide};
 pub use requirements::Wanted;

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::create::{Creation, create};
 use super::error::EnvironmentError;
+use super::jail::Builds;
 use super::requirements::Wanted;
 use super::stop::Stop;
 use crate::error::Error;
@@ -29,6 +30,7 @@ pub fn provide(policy: &Policy, environment: &CallerEnvironment) -> Result<(), E
         interpreter: python.interpreter.value.clone(),
         index: None,
         allowed: Vec::new(),
+        builds: Builds::Refused,
     };
     let stop = Stop::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
     create(&creation, environment, &stop, &mut |_| ()).map(drop)

@@ -23,6 +23,7 @@ trials! {
     two_at_once_make_one,
     what_is_ended_leaves_nothing,
     a_policy_has_packages,
+    a_source_distribution_is_built_in_a_sandbox,
     an_environment_in_use_is_not_removed,
     nothing_of_a_guest_changes_an_environment,
     a_store_of_others_is_refused,
@@ -229,7 +230,7 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
         ),
         (
             "source",
-            "`source` is not found: it has no wheel for this interpreter, and building a source distribution would run its code",
+            "`source` is not found: it has no wheel for this interpreter, and building a source distribution runs its code; `--allow-build` does so in a sandbox",
         ),
         (
             "absent",
@@ -473,6 +474,47 @@ fn a_policy_has_packages() -> Result<(), Failed> {
         environment.starts_with(&scene.store().display().to_string()),
         "{plan}"
     );
+    Ok(())
+}
+
+fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let secret = tempfile::Builder::new()
+        .prefix("sandfork-test-secret")
+        .rand_bytes(0)
+        .tempfile_in("/tmp")?;
+    scene.printed(&[
+        "env",
+        "create",
+        "built",
+        "source",
+        "colours",
+        "--allow-build",
+    ])?;
+    // Its code has run, and has found none of it. `/tmp` is the sandbox's own.
+    let code = "import source, colours; print(source.found)";
+    let run = ["run", "--set", "python.environment=built", "-c", code];
+    assert_eq!(scene.printed(&run)?, "['wrote']");
+    assert!(!Path::new("/tmp/sandfork-test-built").exists());
+    drop(secret);
+    let lock = scene.printed(&["env", "export", "built"])?;
+    assert!(
+        lock.contains("[packages.sdist]\nname = \"source-1.0.tar.gz\"\n"),
+        "{lock}"
+    );
+    assert_eq!(scene.kept(), [1, 1, 0]);
+    for (package, told) in [
+        (
+            "failing",
+            "the packages cannot be installed: pip says: Failed building wheel for failing",
+        ),
+        // It would take the place of another package.
+        ("renamed", "the packages cannot be installed: pip says: "),
+    ] {
+        let said = scene.refused(&["env", "create", "other", package, "--allow-build"])?;
+        assert!(said.contains(told), "{said}");
+        assert_eq!(scene.kept(), [1, 1, 0], "{package}");
+    }
     Ok(())
 }
 

@@ -6,6 +6,7 @@ import http.server
 import io
 import json
 import sys
+import tarfile
 import threading
 import time
 import zipfile
@@ -52,20 +53,72 @@ def bomb(name, version, size):
     return wheel(name, version, {f"{name}.py": "x = 1\n", f"{name}.bin": bytes(size)})
 
 
-def sdist(name, version, marker):
-    """A source distribution that writes a file when it is built."""
-    import tarfile
+BACKEND = """
+import os, zipfile
 
+def get_requires_for_build_wheel(config_settings=None):
+    return []
+
+def prepare_metadata_for_build_wheel(directory, config_settings=None):
+    info = os.path.join(directory, "NAME-VERSION.dist-info")
+    os.mkdir(info)
+    with open(os.path.join(info, "METADATA"), "w") as file:
+        file.write(METADATA)
+    with open(os.path.join(info, "WHEEL"), "w") as file:
+        file.write(WHEEL)
+    return "NAME-VERSION.dist-info"
+
+def build_wheel(directory, config_settings=None, metadata_directory=None):
+    CODE
+    with zipfile.ZipFile(os.path.join(directory, FILE), "w") as archive:
+        archive.writestr("NAME.py", f"found = {found!r}")
+        archive.writestr("NAME-VERSION.dist-info/METADATA", METADATA)
+        archive.writestr("NAME-VERSION.dist-info/WHEEL", WHEEL)
+        archive.writestr("NAME-VERSION.dist-info/RECORD", "")
+    return FILE
+"""
+
+
+def sdist(name, version, code="found = None", file=None):
+    """A source distribution, and the code that runs when it is built."""
+    file = file or f"{name}-{version}-py3-none-any.whl"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    backend = f"METADATA, WHEEL, FILE = {metadata!r}, {tags!r}, {file!r}\n{BACKEND}"
+    backend = backend.replace("NAME", name).replace("VERSION", version).replace("CODE", code.replace("\n", "\n    "))
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path, text in {
-            "setup.py": f"open({marker!r}, 'w').write('built')\nfrom setuptools import setup\nsetup(name={name!r}, version={version!r})\n",
-            "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n",
+            "backend.py": backend,
+            "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
+            "PKG-INFO": metadata,
         }.items():
             member = tarfile.TarInfo(f"{name}-{version}/{path}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text.encode()))
     return f"{name}-{version}.tar.gz", buffer.getvalue()
+
+
+# What a build can reach: the file of the test's own, other hosts, and the guest's own work directory.
+THIEF = """
+found = []
+for path in ("/tmp/sandfork-test-secret", "/etc/shadow"):
+    if os.path.exists(path):
+        found.append(path)
+import socket
+try:
+    socket.create_connection(("192.0.2.1", 80), 2)
+    found.append("network")
+except OSError:
+    pass
+try:
+    with open("/tmp/sandfork-test-built", "w") as file:
+        file.write("built")
+    found.append("wrote")
+except OSError:
+    pass
+found += [name for name in os.environ if "SECRET" in name]
+"""
 
 
 FILES = dict(
@@ -101,7 +154,9 @@ FILES = dict(
         bomb("bomb", "1.0", 300 << 20),
         wheel("elsewhere", "1.0", {"elsewhere.py": "x = 1\n"}),
         wheel("other_platform", "1.0", {"other.py": "x = 1\n"}, tag="cp311-cp311-win_amd64"),
-        sdist("source", "1.0", "/tmp/sandfork-test-built"),
+        sdist("source", "1.0", THIEF),
+        sdist("failing", "1.0", "raise SystemExit('no compiler')"),
+        sdist("renamed", "1.0", file="colours-1.5-py3-none-any.whl"),
     ]
 )
 

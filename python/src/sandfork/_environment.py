@@ -50,6 +50,7 @@ class Environment:
         python: str | os.PathLike[str] | None = None,
         index_url: str | None = None,
         allow_hosts: Sequence[str] = (),
+        allow_build: bool = False,
     ) -> Environment:
         """Makes an environment, or finds the one that was made in the same way.
 
@@ -58,6 +59,7 @@ class Environment:
         - `python`: the interpreter; the default is the one that runs this process.
         - `index_url`: the index, in place of the one that pip is configured with.
         - `allow_hosts`: hosts to which the index sends for its files.
+        - `allow_build`: builds source distributions where there is no wheel, in a sandbox. Their code runs there.
 
         Raises `RequestError` for what the caller can correct, and `SystemFailure` if the packages cannot be
         installed. Nothing is left then.
@@ -68,6 +70,7 @@ class Environment:
         options += [] if lock is None else ["--lock", os.fspath(lock)]
         options += ["--python", os.fspath(python or sys.executable)]
         options += [] if index_url is None else ["--index-url", index_url]
+        options += ["--allow-build"] if allow_build else []
         for host in allow_hosts:
             options += ["--allow-host", host]
         _command("create", "--json", *options, "--", name, *packages)

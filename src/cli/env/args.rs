@@ -56,6 +56,7 @@ pub enum EnvCommand {
 
 /// `sandfork env create`.
 #[derive(Args, Debug)]
+#[allow(clippy::struct_excessive_bools)] // one for each flag
 #[command(
     override_usage = "sandfork env create [OPTIONS] <NAME> [PACKAGE...]\n       sandfork env create [OPTIONS] --packages <PACKAGE...>"
 )]
@@ -78,6 +79,9 @@ pub struct EnvCreateArguments {
     /// A host that the index sends to for its files
     #[arg(long = "allow-host", value_name = "HOST")]
     pub allow_hosts: Vec<String>,
+    /// Build source distributions where there is no wheel: in a sandbox, but their code has the index to reach
+    #[arg(long)]
+    pub allow_build: bool,
     /// Make the environment of policies whose `python.packages` are these, which has no other name
     #[arg(long = "packages", conflicts_with_all = ["requirements", "lock"])]
     pub of_policies: bool,

@@ -13,7 +13,7 @@ use serde_json::json;
 
 use crate::Error;
 use crate::environments::{
-    Creation, Description, EnvironmentError, Extent, Found, Step, Stop, Wanted, create,
+    Builds, Creation, Description, EnvironmentError, Extent, Found, Step, Stop, Wanted, create,
     description, is_missing, names_of, prune, remove,
 };
 use crate::host::{CallerEnvironment, EnvironmentStore, NamedEnvironment};
@@ -71,6 +71,7 @@ fn create_one(
         python,
         index_url,
         allow_hosts,
+        allow_build,
         of_policies,
         json,
         quiet,
@@ -103,6 +104,11 @@ fn create_one(
         interpreter: python.unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
         index: index_url,
         allowed: allow_hosts,
+        builds: if allow_build {
+            Builds::Allowed
+        } else {
+            Builds::Refused
+        },
     };
     let stop = Stop::new().map_err(Failure::Setup)?;
     let bar = Bar::new(quiet);

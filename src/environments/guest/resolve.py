@@ -1,18 +1,17 @@
-"""Resolves requirements to wheels and their hashes, by pip. Runs in a sandbox whose network is the index."""
+"""Chooses wheels and builds others, by pip. Runs in a sandbox whose network is the index."""
 
 
-def _resolve(options):
+def _pip():
+    """pip's version and its command; with an empty version there is none, and without a command it is too old."""
     import contextlib
     import glob
-    import io
-    import json
     import os
     import re
     import sys
 
     OLDEST = (22, 2)  # the first with `--report`
 
-    def add_bundled_pip():
+    def add_bundled():
         places = []
         with contextlib.suppress(ImportError):
             import ensurepip
@@ -26,8 +25,36 @@ def _resolve(options):
                 sys.path.insert(0, max(wheels))
                 return
 
-    def version_of(pip):
-        return tuple(int(number) for number in re.findall(r"\d+", pip.__version__)[:2])
+    try:
+        import pip
+    except ImportError:
+        add_bundled()
+        try:
+            import pip
+        except ImportError:
+            return "", None
+    version = pip.__version__
+    if tuple(int(number) for number in re.findall(r"\d+", version)[:2]) < OLDEST:
+        return version, None
+    # The proxy leads to the host's loopback too, which these would leave out.
+    for name in ("NO_PROXY", "no_proxy"):
+        os.environ.pop(name, None)
+    from pip._internal.cli.main import main
+
+    def command(name, *arguments):
+        import io
+
+        common = (
+            *("--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir", "--quiet"),
+            *("--progress-bar", "off", "--no-color", "--log", "pip.log", "--cert", os.environ["SSL_CERT_FILE"]),
+        )
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
+            code = main([name, *common, *arguments])
+        if code:
+            # pip says the cause last, and some of it in its log alone.
+            return {"pip": version, "said": said.getvalue()[-4000:], "passed_over": passed_over()}
+        return None
 
     def passed_over():
         """Why pip passed over pages and files, in the order of what says most."""
@@ -45,35 +72,18 @@ def _resolve(options):
                 return found[-1][:1000]
         return ""
 
-    try:
-        import pip
-    except ImportError:
-        add_bundled_pip()
-        try:
-            import pip
-        except ImportError:
-            return {"pip": ""}
-    if version_of(pip) < OLDEST:
-        return {"pip": pip.__version__}
+    return version, command
 
-    # The proxy leads to the host's loopback too, which these would leave out.
-    for name in ("NO_PROXY", "no_proxy"):
-        os.environ.pop(name, None)
-    from pip._internal.cli.main import main
 
-    arguments = [
-        *("install", "--dry-run", "--ignore-installed", "--only-binary", ":all:"),
-        *("--isolated", "--no-input", "--disable-pip-version-check", "--no-cache-dir"),
-        *("--quiet", "--progress-bar", "off", "--no-color", "--report", "report.json", "--log", "pip.log"),
-        *("--cert", os.environ["SSL_CERT_FILE"]),
-        *options,
-    ]
-    said = io.StringIO()
-    with contextlib.redirect_stderr(said), contextlib.redirect_stdout(said):
-        code = main(arguments)
-    if code:
-        # pip says the cause last, and some of it in its log alone.
-        return {"pip": pip.__version__, "said": said.getvalue()[-4000:], "passed_over": passed_over()}
+def _resolve(options):
+    import json
+
+    version, command = _pip()
+    if command is None:
+        return {"pip": version}
+    failed = command("install", "--dry-run", "--ignore-installed", "--report", "report.json", *options)
+    if failed:
+        return failed
     with open("report.json", encoding="utf-8") as file:
         report = json.load(file)
     packages = []
@@ -89,4 +99,19 @@ def _resolve(options):
                 "requested": bool(item.get("requested")),
             }
         )
-    return {"pip": pip.__version__, "packages": packages}
+    return {"pip": version, "packages": packages}
+
+
+def _build(options, requirement):
+    """Builds a wheel of a source distribution, whose code does what it likes."""
+    import os
+
+    version, command = _pip()
+    if command is None:
+        return {"pip": version}
+    failed = command("wheel", "--no-deps", "--wheel-dir", "built", *options, requirement)
+    if failed:
+        return failed
+    (name,) = os.listdir("built")
+    os.rename(f"built/{name}", "built.whl")
+    return {"pip": version, "built": name}

@@ -1,0 +1,93 @@
+//! Builds wheels of source distributions, in a sandbox of their own: their code runs.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+use super::error::EnvironmentError;
+use super::explain::plain;
+use super::jail::InstallJail;
+use super::lock::{LockError, LockedWheel, Source, hexadecimal};
+use crate::supervisor::files::{GuestPath, WorkDir};
+
+/// The name that a built wheel has in its sandbox.
+const BUILT: &str = "built.whl";
+
+/// The largest wheel that is taken out.
+const MOST_BYTES: u64 = 2 << 30;
+
+/// What was taken out of a sandbox: the SHA-256.
+type Taken = Arc<Mutex<Option<io::Result<String>>>>;
+
+/// Builds a wheel in place of each source distribution, into this directory.
+///
+/// Each is built in a fresh worker. What its code does to its wheel is in the hash of that wheel, and so in the name of
+/// the environment.
+///
+/// # Errors
+/// If one cannot be built.
+pub fn build_sources(
+    jail: &InstallJail,
+    mut found: Vec<LockedWheel>,
+    directory: &Path,
+) -> Result<Vec<LockedWheel>, EnvironmentError> {
+    for package in found.iter_mut().filter(|package| !package.is_wheel()) {
+        package.check_package()?;
+        let taken = Taken::default();
+        let into = directory.join(BUILT);
+        let (slot, place) = (Arc::clone(&taken), into.clone());
+        let requirement = format!(
+            "{} @ {}#sha256={}",
+            package.name, package.url, package.sha256
+        );
+        let name = jail.build(&requirement, move |work| {
+            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            *slot = Some(take_out(work, &place));
+        })?;
+        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let sha256 = match taken {
+            Some(taken) => taken.map_err(EnvironmentError::io(&into))?,
+            None => return Err(unnamed(package)),
+        };
+        // It becomes the name of a file.
+        let is_file_name = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
+        if !name.chars().all(is_file_name) || name.strip_suffix(".whl").is_none() {
+            return Err(unnamed(package));
+        }
+        let file = directory.join(&name);
+        fs::rename(&into, &file).map_err(EnvironmentError::io(&file))?;
+        let url = std::mem::replace(&mut package.url, format!("file://{}", file.display()));
+        package.source = Some(Source {
+            url,
+            sha256: std::mem::replace(&mut package.sha256, sha256),
+        });
+    }
+    Ok(found)
+}
+
+fn unnamed(package: &LockedWheel) -> EnvironmentError {
+    let (name, what) = (plain(&package.name), "built no wheel".to_owned());
+    LockError::Wheel { name, what }.into()
+}
+
+/// Copies the built wheel, and returns its hash.
+fn take_out(work: &WorkDir, into: &Path) -> io::Result<String> {
+    let path = GuestPath::of_file(BUILT).map_err(io::Error::other)?;
+    let (file, _) = work.open_read(&path).map_err(io::Error::other)?;
+    let mut digest = Sha256::new();
+    let mut copy = File::create_new(into)?;
+    let mut file = file.take(MOST_BYTES);
+    let mut chunk = vec![0; 1 << 16];
+    loop {
+        let read = file.read(&mut chunk)?;
+        if read == 0 {
+            break;
+        }
+        digest.update(&chunk[..read]);
+        copy.write_all(&chunk[..read])?;
+    }
+    Ok(hexadecimal(&digest.finalize()))
+}
