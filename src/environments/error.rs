@@ -83,7 +83,9 @@ pub enum EnvironmentError {
         detail: String,
     },
     /// The environment is used.
-    #[error("the environment `{0}` is used by a sandbox: end it first")]
+    #[error(
+        "the environment `{0}` is used by a sandbox, or kept by a process for its next one: end it first"
+    )]
     InUse(EnvironmentName),
     /// The name stands for others.
     #[error(

@@ -47,15 +47,20 @@ impl SandboxBuilder {
     /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
     /// The message is one sentence with the cause and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
-        provide(&self.for_policy(), &self.caller_environment())?;
+        if let Some(policy) = self.given_policy().filter(|policy| installs(policy)) {
+            provide(policy, &self.caller_environment())?;
+        }
         self.build_as_it_is()
     }
 }
 
+/// Whether a policy has packages that are to be installed at the first use.
+fn installs(policy: &Policy) -> bool {
+    let python = policy.python();
+    python.missing_packages == MissingPackages::Installed && !python.packages.is_empty()
+}
+
 /// Whether a policy has packages that are to be installed at the first use, and are not yet.
 pub fn is_missing(policy: &Policy, environment: &CallerEnvironment) -> bool {
-    let python = policy.python();
-    python.missing_packages == MissingPackages::Installed
-        && !python.packages.is_empty()
-        && ChosenInterpreter::of(policy, environment).is_err()
+    installs(policy) && ChosenInterpreter::of(policy, environment).is_err()
 }

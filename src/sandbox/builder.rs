@@ -85,7 +85,12 @@ impl SandboxBuilder {
         self
     }
 
-    pub(crate) fn for_policy(&self) -> Cow<'_, Policy> {
+    /// The policy, if it is not the default.
+    pub(crate) fn given_policy(&self) -> Option<&Policy> {
+        self.policy.as_ref()
+    }
+
+    fn for_policy(&self) -> Cow<'_, Policy> {
         let given = self.policy.as_ref();
         given.map_or_else(|| Cow::Owned(Policy::default()), Cow::Borrowed)
     }

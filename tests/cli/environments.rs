@@ -19,6 +19,7 @@ trials! {
     a_hostile_or_broken_index_leaves_nothing,
     a_lock_is_followed_to_the_hash,
     a_requirements_file_is_followed,
+    a_directory_of_wheels_needs_no_network,
     a_password_of_the_index_stays_outside,
     two_at_once_make_one,
     what_is_ended_leaves_nothing,
@@ -340,6 +341,42 @@ fn a_requirements_file_is_followed() -> Result<(), Failed> {
     Ok(())
 }
 
+fn a_directory_of_wheels_needs_no_network() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let wheels = tempfile::tempdir_in("/var/tmp")?;
+    let fetch = "import sys, urllib.request as r
+for name in ('shapes-1.0', 'colours-1.5'):
+    name += '-py3-none-any.whl'
+    r.urlretrieve(f'http://127.0.0.1:{sys.argv[1]}/files/{name}', f'{sys.argv[2]}/{name}')";
+    let fetched = Command::new("python3")
+        .args(["-c", fetch, &scene.port.to_string()])
+        .arg(wheels.path())
+        .env("NO_PROXY", "*")
+        .status()?;
+    assert!(fetched.success());
+    let create = |name: &str, package: &str| -> Result<Output, Failed> {
+        let mut command = scene.command(&["env", "create", name, package]);
+        command
+            .env("PIP_NO_INDEX", "1")
+            .env("PIP_FIND_LINKS", wheels.path());
+        Ok(command.output()?)
+    };
+    let made = create("offline", "shapes")?;
+    assert!(made.status.success(), "{made:?}");
+    let code = "import shapes; print(shapes.sides)";
+    assert_eq!(
+        scene.printed(&["run", "--set", "python.environment=offline", "-c", code])?,
+        "3"
+    );
+    let said = create("other", "shapes==2.0")?;
+    let said = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        said.contains("`shapes==2.0` is not found: the index has no such version"),
+        "{said}"
+    );
+    Ok(())
+}
+
 fn a_password_of_the_index_stays_outside() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let url = format!("http://me:p%40ss@127.0.0.1:{}/secret/simple", scene.port);
@@ -542,7 +579,7 @@ fn an_environment_in_use_is_not_removed() -> Result<(), Failed> {
     let said = scene.refused(&["env", "remove", "used"])?;
     assert_eq!(
         said,
-        "the environment `used` is used by a sandbox: end it first"
+        "the environment `used` is used by a sandbox, or kept by a process for its next one: end it first"
     );
     drop(child.stdin.take());
     stdout.read_line(&mut line)?;

@@ -58,7 +58,7 @@ def test_an_environment_is_made_used_and_removed(index: int, tmp_path: pathlib.P
     same.remove()
     with Sandbox(environment=made) as sandbox:
         assert sandbox.run(CODE).value == 3
-        with pytest.raises(RequestError, match="`forms` is used by a sandbox: end it first"):
+        with pytest.raises(RequestError, match="`forms` is used by a sandbox, or kept by a process for its next one: end it first"):
             made.remove()
     assert sandfork.run(CODE, environment="forms").value == 3
 
