@@ -28,6 +28,10 @@ pub mod capacity {
     pub use crate::capacity::DESCRIPTORS_OF_A_RUN;
 }
 
+pub mod environments {
+    pub use crate::environments::readers::*;
+}
+
 pub mod host {
     pub use crate::host::*;
 }

@@ -22,6 +22,17 @@ mod staging;
 mod stop;
 mod tree;
 
+/// What reads bytes of others.
+#[cfg(feature = "internals")]
+pub mod readers {
+    pub use super::index::Access;
+    pub use super::lock::{Lock, LockedWheel};
+    pub use super::pip_config::PipConfig;
+    pub use super::pylock::locked_lines;
+    pub use super::requirements::requirement;
+    pub use super::tree::check as check_path;
+}
+
 pub use create::{Creation, Found, Step, create};
 pub use error::EnvironmentError;
 pub use jail::Builds;

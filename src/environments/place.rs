@@ -41,7 +41,8 @@ impl Place {
             None => (None, authority),
         };
         let place: Authority = place.parse().map_err(|_| refused())?;
-        if !path.chars().all(|c| c.is_ascii_graphic()) {
+        // A password with a `/` or a `#` that is not escaped would be a part of the path.
+        if !path.chars().all(|c| c.is_ascii_graphic() && c != '@') {
             return Err(refused());
         }
         let port = place.port.map_or(String::new(), |port| format!(":{port}"));

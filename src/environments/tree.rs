@@ -148,7 +148,10 @@ impl Tree {
 }
 
 /// Whether a file of a wheel may have this path in an environment.
-fn check(path: &str) -> Result<(), FileError> {
+///
+/// # Errors
+/// Why it may not.
+pub fn check(path: &str) -> Result<(), FileError> {
     let refused = |problem| {
         let shown = shown(path);
         Err(FileError::Path { shown, problem })

@@ -25,7 +25,9 @@ def wheel(name, version, files, requires=(), entry_points="", scripts=None, tag=
     for path, data in (scripts or {}).items():
         members[f"{name}-{version}.data/scripts/{path}"] = data.encode()
     members[f"{info}/METADATA"] = metadata.encode()
-    members[f"{info}/WHEEL"] = f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n".encode()
+    members[f"{info}/WHEEL"] = (
+        f"Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: {tag}\n".encode()
+    )
     if entry_points:
         members[f"{info}/entry_points.txt"] = entry_points.encode()
     lines = [f"{path},sha256={digest(data)},{len(data)}" for path, data in members.items()]
@@ -85,12 +87,16 @@ def sdist(name, version, code="found = None", file=None):
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     backend = f"METADATA, WHEEL, FILE = {metadata!r}, {tags!r}, {file!r}\n{BACKEND}"
-    backend = backend.replace("NAME", name).replace("VERSION", version).replace("CODE", code.replace("\n", "\n    "))
+    backend = (
+        backend.replace("NAME", name)
+        .replace("VERSION", version)
+        .replace("CODE", code.replace("\n", "\n    "))
+    )
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path, text in {
             "backend.py": backend,
-            "pyproject.toml": "[build-system]\nrequires = []\nbuild-backend = 'backend'\nbackend-path = ['.']\n",
+            "pyproject.toml": "build-system = {requires = [], build-backend = 'backend', backend-path = ['.']}\n",
             "PKG-INFO": metadata,
         }.items():
             member = tarfile.TarInfo(f"{name}-{version}/{path}")
@@ -123,8 +129,15 @@ found += [name for name in os.environ if "SECRET" in name]
 
 FILES = dict(
     [
-        wheel("shapes", "1.0", {"shapes/__init__.py": "from colours import red\nsides = 3\n", "shapes/data.txt": "a"}, ["colours>=1"]),
-        wheel("shapes", "2.0", {"shapes/__init__.py": "from colours import red\nsides = 4\n"}, ["colours>=1"]),
+        wheel(
+            "shapes",
+            "1.0",
+            {"shapes/__init__.py": "from colours import red\nsides = 3\n", "shapes/data.txt": "a"},
+            ["colours>=1"],
+        ),
+        wheel(
+            "shapes", "2.0", {"shapes/__init__.py": "from colours import red\nsides = 4\n"}, ["colours>=1"]
+        ),
         wheel(
             "colours",
             "1.5",
@@ -145,11 +158,18 @@ FILES = dict(
         wheel("slow", "1.0", {"slow.py": "x = 1\n"}),
         wheel("climber", "1.0", {"climber.py": "x = 1\n", "../../../../../../tmp/climbed": "x"}),
         wheel("rooted", "1.0", {"rooted.py": "x = 1\n", "rooted-1.0.data/data//etc/rooted": "x"}),
-        wheel("usurper", "1.0", {"usurper.py": "x = 1\n", "usurper-1.0.data/data/pyvenv.cfg": "home = /tmp\n"}),
+        wheel(
+            "usurper", "1.0", {"usurper.py": "x = 1\n", "usurper-1.0.data/data/pyvenv.cfg": "home = /tmp\n"}
+        ),
         wheel("impostor", "1.0", {"impostor.py": "x = 1\n"}, scripts={"python": "#!/bin/sh\n"}),
         wheel("twofold", "1.0", {"twofold.py": "x = 1\n", "other-1.0.dist-info/METADATA": "Name: other\n"}),
         wheel("hook", "1.0", {"hook.pth": "import os; os.environ['HOOKED'] = '1'\n", "hook.py": "x = 1\n"}),
-        wheel("pointer", "1.0", {"pointer.py": "x = 1\n"}, entry_points="[console_scripts]\n../../pointer = pointer:main\n"),
+        wheel(
+            "pointer",
+            "1.0",
+            {"pointer.py": "x = 1\n"},
+            entry_points="[console_scripts]\n../../pointer = pointer:main\n",
+        ),
         linked("linked", "1.0"),
         bomb("bomb", "1.0", 300 << 20),
         wheel("elsewhere", "1.0", {"elsewhere.py": "x = 1\n"}),

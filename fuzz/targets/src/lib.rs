@@ -8,6 +8,7 @@ mod asks;
 mod blobs;
 mod frames;
 mod network;
+mod packages;
 mod policies;
 mod replies;
 mod seccomp;
@@ -37,6 +38,7 @@ pub const TARGETS: &[Target] = &[
     asks::TARGET,
     values::TARGET,
     blobs::TARGET,
+    packages::TARGET,
     policies::TARGET,
     tasks::TARGET,
     seccomp::TARGET,

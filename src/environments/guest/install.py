@@ -1,6 +1,7 @@
 """Fetches wheels and hands their files out. Runs in a sandbox whose network is the index.
 
-A wheel is a file of others, so nothing of it runs here: it is read, and its Python is compiled. `put` is the host's.
+A wheel is a file of others, so nothing of it runs here: it is read, and its Python is compiled. `put` is the
+host's.
 """
 
 
@@ -61,7 +62,9 @@ def _install(prefix, version, wheels, limit, put):
 
         def flush(self):
             if self.files:
-                pieces = [[path, executable, offset, len(data)] for path, executable, offset, data in self.files]
+                pieces = [
+                    [path, executable, offset, len(data)] for path, executable, offset, data in self.files
+                ]
                 put(json.dumps(pieces), b"".join(data for *_, data in self.files))
             self.files, self.size = [], 0
 
@@ -74,9 +77,10 @@ def _install(prefix, version, wheels, limit, put):
         if wheel["unchecked"]:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
-        with urllib.request.urlopen(wheel["url"], timeout=60, context=context) as reply, open(
-            "wheel.zip", "wb"
-        ) as file:
+        with (
+            urllib.request.urlopen(wheel["url"], timeout=60, context=context) as reply,
+            open("wheel.zip", "wb") as file,
+        ):
             while data := reply.read(CHUNK):
                 size += len(data)
                 if size > limit:
@@ -133,7 +137,9 @@ def _install(prefix, version, wheels, limit, put):
         try:
             # Never compared with the source again: neither can change.
             mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
-            py_compile.compile("source.py", "code.pyc", f"{prefix}/{path}", doraise=True, invalidation_mode=mode)
+            py_compile.compile(
+                "source.py", "code.pyc", f"{prefix}/{path}", doraise=True, invalidation_mode=mode
+            )
         except (py_compile.PyCompileError, SyntaxError, ValueError, RecursionError, MemoryError):
             return  # a template, or another Python's
         import sys
@@ -153,7 +159,9 @@ def _install(prefix, version, wheels, limit, put):
                 raise Refused(f"has {len(infos)} directories that describe it, and should have one")
             (info,) = infos
             data = f"{info[: -len('.dist-info')]}.data"
-            ours = {f"{info}/{name}" for name in ("RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER", "REQUESTED")}
+            ours = {
+                f"{info}/{name}" for name in ("RECORD", "RECORD.jws", "RECORD.p7s", "INSTALLER", "REQUESTED")
+            }
             for member in members:
                 if member.filename in ours:
                     continue

@@ -2,7 +2,10 @@
 
 
 def _pip():
-    """pip's version and its command; with an empty version there is none, and without a command it is too old."""
+    """pip's version and its command.
+
+    With an empty version there is no pip, and without a command it is too old.
+    """
     import contextlib
     import glob
     import os
