@@ -81,6 +81,9 @@ def build_wheel(directory, config_settings=None, metadata_directory=None):
 """
 
 
+PROJECT = "build-system = {requires = [], build-backend = 'backend', backend-path = ['.']}\n"
+
+
 def sdist(name, version, code="found = None", file=None):
     """A source distribution, and the code that runs when it is built."""
     file = file or f"{name}-{version}-py3-none-any.whl"
@@ -96,7 +99,7 @@ def sdist(name, version, code="found = None", file=None):
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path, text in {
             "backend.py": backend,
-            "pyproject.toml": "build-system = {requires = [], build-backend = 'backend', backend-path = ['.']}\n",
+            "pyproject.toml": PROJECT,
             "PKG-INFO": metadata,
         }.items():
             member = tarfile.TarInfo(f"{name}-{version}/{path}")
