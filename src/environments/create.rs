@@ -279,6 +279,8 @@ impl Making<'_> {
         let _alone = self
             .store
             .lock(&format!("making {key}"), Sharing::Alone, Patience::Waits)?;
+        // Nothing removes it before it has a name.
+        let held = self.store.lock(&key, Sharing::Shared, Patience::Waits)?;
         let path = self.store.path_of(&key);
         let found = if path.is_dir() {
             Found::Wheels
@@ -286,8 +288,6 @@ impl Making<'_> {
             self.make(jail, lock, &key, progress)?;
             Found::Nothing
         };
-        // Nothing removes it before it has a name.
-        let held = self.store.lock(&key, Sharing::Shared, Patience::Waits)?;
         let made = self.made(&key, found);
         write_name(
             self.store,
