@@ -7,12 +7,12 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::build::build_sources;
+use super::configuration::access;
 use super::error::EnvironmentError;
 use super::index::Access;
 use super::jail::{Builds, InstallJail};
 use super::keep::{Description, sweep};
 use super::lock::{InterpreterBuild, Lock};
-use super::pip_config::PipConfig;
 use super::requirements::Wanted;
 use super::staging::{Staging, write_name};
 use super::stop::Stop;
@@ -40,6 +40,17 @@ pub struct Creation {
     pub allowed: Vec<String>,
     /// Whether source distributions are built.
     pub builds: Builds,
+    /// What it has of what it needs.
+    pub layer: Layer,
+}
+
+/// What an environment has of what it needs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Layer {
+    /// All of it.
+    Whole,
+    /// What the environment of its interpreter lacks, for sessions that run there.
+    Added,
 }
 
 /// An environment that there is now.
@@ -104,9 +115,17 @@ pub fn create(
     let name = match &creation.name {
         Some(name) if name.is_of_packages() => return Err(EnvironmentError::Reserved),
         Some(name) => name.clone(),
+        // What is added depends on what there is.
+        None if creation.layer == Layer::Added => {
+            EnvironmentName::of_packages(&creation.packages, &interpreter.executable)
+        }
         None => EnvironmentName::of_packages(&creation.packages, &binary),
     };
     let store = EnvironmentStore::of(environment)?;
+    let store = match creation.layer {
+        Layer::Whole => store,
+        Layer::Added => store.added(),
+    };
     make_store(&store)?;
     let subject = format!("name {name}");
     let mut lock = store.lock(&subject, Sharing::Alone, Patience::GivesUp)?;
@@ -135,7 +154,7 @@ pub fn create(
     };
     let mut jail = jail_for(creation.builds, &access)?;
     progress(Step::Resolving);
-    let mut found = jail.resolve(&creation.wanted)?;
+    let mut found = jail.resolve(&creation.wanted, creation.layer)?;
     let mut built = None;
     if creation.builds == Builds::Allowed {
         let directory = Staging::begin(&store, &format!("{name}.built"))?;
@@ -150,63 +169,11 @@ pub fn create(
     made
 }
 
-/// How packages are reached: pip's configuration, the files' own settings, then the command's.
-fn access(
-    creation: &Creation,
-    environment: &CallerEnvironment,
-    interpreter: &Interpreter,
-) -> Result<Access, EnvironmentError> {
-    let files = configuration_files(environment, interpreter);
-    let texts: Vec<String> = files
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .collect();
-    let mut config = PipConfig::read(texts.iter().map(String::as_str), |name| {
-        environment.text(name)
-    });
-    creation.wanted.configure(&mut config);
-    if let Some(index) = &creation.index {
-        config.set("index-url", index);
-    }
-    Ok(Access::new(
-        &config,
-        |name| environment.text(name),
-        &creation.allowed,
-    )?)
-}
-
-/// pip's files, the weakest first.
-fn configuration_files(environment: &CallerEnvironment, interpreter: &Interpreter) -> Vec<PathBuf> {
-    let named = environment
-        .text("PIP_CONFIG_FILE")
-        .filter(|file| !file.is_empty());
-    if named == Some("/dev/null") {
-        return Vec::new();
-    }
-    let home = environment.text("HOME").map(PathBuf::from);
-    let config = environment
-        .text("XDG_CONFIG_HOME")
-        .filter(|path| path.starts_with('/'));
-    let config = config
-        .map(PathBuf::from)
-        .or_else(|| Some(home.as_ref()?.join(".config")));
-    let system = ["/etc/xdg/pip/pip.conf", "/etc/pip.conf"]
-        .map(PathBuf::from)
-        .into_iter();
-    let user = home.map(|home| home.join(".pip/pip.conf"));
-    let user = user
-        .into_iter()
-        .chain(config.map(|config| config.join("pip/pip.conf")));
-    let site = [interpreter.prefix.join("pip.conf")];
-    system
-        .chain(user)
-        .chain(site)
-        .chain(named.map(PathBuf::from))
-        .collect()
-}
-
 /// The directories of a store. Root's guests are another user, who must be able to read in them.
-fn make_store(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
+///
+/// # Errors
+/// If they cannot be made, or another user can change what is in them.
+pub fn make_store(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
     may_be_made(store.directory()).map_err(StoreError::from)?;
     for directory in [store.environments(), store.names(), store.staging()] {
         let made = DirBuilder::new()

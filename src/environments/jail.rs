@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
 
+use super::create::Layer;
 use super::error::EnvironmentError;
 use super::explain::{cause, plain, refused_hosts};
 use super::index::Access;
@@ -105,7 +106,11 @@ impl InstallJail {
     ///
     /// # Errors
     /// If pip finds none.
-    pub fn resolve(&self, wanted: &Wanted) -> Result<Vec<LockedWheel>, EnvironmentError> {
+    pub fn resolve(
+        &self,
+        wanted: &Wanted,
+        layer: Layer,
+    ) -> Result<Vec<LockedWheel>, EnvironmentError> {
         let mut options = self.access.options.clone();
         if self.builds == Builds::Refused {
             options.extend(["--only-binary".to_owned(), ":all:".to_owned()]);
@@ -117,7 +122,14 @@ impl InstallJail {
             options.extend(["-c".to_owned(), "constraints.txt".to_owned()]);
             files.push(("constraints.txt", &wanted.constraints));
         }
-        let mut request = self.request(&format!("_resolve({})", literal(&options)));
+        let mut request = self.request(&format!(
+            "_resolve({}, {})",
+            literal(&options),
+            match layer {
+                Layer::Whole => "False",
+                Layer::Added => "True",
+            }
+        ));
         for (name, lines) in files {
             let path = GuestPath::of_file(name).map_err(EnvironmentError::Sandbox)?;
             request = request.file(path, lines.join("\n") + "\n");

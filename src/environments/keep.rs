@@ -112,6 +112,10 @@ pub fn prune(store: &EnvironmentStore, extent: Extent) -> Result<Pruned, Environ
     }
     store.check()?;
     sweep(store)?;
+    // Sessions to which packages can be added may use any that were.
+    let Some(_all) = store.own_all()? else {
+        return Ok(Pruned::default());
+    };
     if extent == Extent::OfPackages {
         for (name, named) in names_of(store)? {
             let is_free = || store.lock(&named.environment, Sharing::Alone, Patience::GivesUp);

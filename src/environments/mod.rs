@@ -6,6 +6,7 @@
 //! and [`requirements`] are data; [`jail`], [`tree`] and [`create`] have effects.
 
 mod build;
+mod configuration;
 mod create;
 mod error;
 mod explain;
@@ -33,7 +34,7 @@ pub mod readers {
     pub use super::tree::check as check_path;
 }
 
-pub use create::{Creation, Found, Step, create};
+pub use create::{Creation, Found, Layer, Step, create};
 pub use error::EnvironmentError;
 pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};

@@ -2,14 +2,14 @@
 
 use std::path::Path;
 
-use super::create::{Creation, create};
+use super::create::{Creation, Layer, create, make_store};
 use super::error::EnvironmentError;
 use super::jail::Builds;
 use super::requirements::Wanted;
 use super::stop::Stop;
 use crate::error::Error;
-use crate::host::CallerEnvironment;
-use crate::policy::{MissingPackages, Policy, Requirement};
+use crate::host::{CallerEnvironment, EnvironmentStore};
+use crate::policy::{AddedPackages, MissingPackages, Policy, Requirement};
 use crate::sandbox::{ChosenInterpreter, Sandbox, SandboxBuilder};
 
 /// Makes the environment that a policy's `python.packages` need, if they are to be installed at the first use and are
@@ -31,6 +31,7 @@ pub fn provide(policy: &Policy, environment: &CallerEnvironment) -> Result<(), E
         index: None,
         allowed: Vec::new(),
         builds: Builds::Refused,
+        layer: Layer::Whole,
     };
     let stop = Stop::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
     create(&creation, environment, &stop, &mut |_| ()).map(drop)
@@ -47,6 +48,11 @@ impl SandboxBuilder {
     /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
     /// The message is one sentence with the cause and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
+        let adds = |policy: &&Policy| policy.python().added_packages == AddedPackages::Shown;
+        if self.given_policy().as_ref().is_some_and(adds) {
+            let store = EnvironmentStore::of(&self.caller_environment())?;
+            make_store(&store.added())?;
+        }
         if let Some(policy) = self.given_policy().filter(|policy| installs(policy)) {
             provide(policy, &self.caller_environment())?;
         }

@@ -6,14 +6,23 @@ use super::error::{Place, PlanError};
 use super::places::{ETC, Use, clash, named_by};
 use super::view::Tree;
 use crate::host::{Host, Link, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
-use crate::policy::{Level, Located, Origin, Policy, SystemFiles};
+use crate::policy::{AddedPackages, Level, Located, Origin, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
+
+/// Where the packages are that were added to running sessions, beneath the environments.
+const ADDED: &str = "added/store";
 
 /// All requested trees, in no particular order.
 pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError> {
     let system = policy.filesystem().system;
     let mut wanted = system_trees(host, system);
     wanted.extend(interpreter_trees(host, system));
+    if policy.python().added_packages == AddedPackages::Shown
+        && let Some(environments) = &host.environments
+    {
+        let added = environments.join(ADDED);
+        wanted.push(tree(added, run_or_read(system), Place::Interpreter));
+    }
     for (purpose, located) in named_by(policy) {
         wanted.push(named_tree(host, purpose, located, system)?);
     }

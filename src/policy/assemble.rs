@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use sandfork_egress::rules::Rules;
 
 use super::effective::{
-    EnvPolicy, FilesystemPolicy, ImportPolicy, MissingPackages, Policy, ProcVisibility,
-    PythonPolicy, SessionPolicy, Start, SyscallPolicy, WorkExec,
+    AddedPackages, EnvPolicy, FilesystemPolicy, ImportPolicy, MissingPackages, Policy,
+    ProcVisibility, PythonPolicy, SessionPolicy, Start, SyscallPolicy, WorkExec,
 };
 use super::error::{PolicyError, Refused};
 use super::keyword::NetworkMode;
@@ -145,6 +145,11 @@ fn typed(
                 &values,
                 "environments.create",
                 [MissingPackages::Refused, MissingPackages::Installed],
+            ),
+            added_packages: of_flag(
+                &values,
+                "environments.add",
+                [AddedPackages::Refused, AddedPackages::Shown],
             ),
             preload: given(values.list("python.preload")),
             path: given(values.list(PATH)),

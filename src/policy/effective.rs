@@ -50,6 +50,8 @@ pub struct PythonPolicy {
     pub packages: Vec<Located<Requirement>>,
     /// Whether such an environment is made at its first use.
     pub missing_packages: MissingPackages,
+    /// Whether packages can be added to running sessions.
+    pub added_packages: AddedPackages,
     /// Modules that the zygote imports once, in this order, without duplicates.
     pub preload: Vec<Located<Preload>>,
     /// Absolute directories added to `sys.path`, read-only, in this order.
@@ -69,6 +71,15 @@ pub enum MissingPackages {
     /// They are installed at the first use.
     Installed,
     /// They are an error.
+    Refused,
+}
+
+/// Whether packages can be added to running sessions.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum AddedPackages {
+    /// Guests see all that were added under this user.
+    Shown,
+    /// They cannot.
     Refused,
 }
 

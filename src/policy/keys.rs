@@ -90,6 +90,10 @@ keys! {
     /// names the command that installs them.
     "environments.create": Kind::Flag;
 
+    /// true: packages can be added to running sessions, for which guests see all that were added under this user.
+    /// false: sessions keep the packages with which they began.
+    "environments.add": Kind::Flag;
+
     /// Modules that guest code may import: `"numpy"`, `"numpy.*"` or `"*"`. Without it, every module. Appends.
     "imports.allow": Kind::List(IMPORT);
 

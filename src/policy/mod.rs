@@ -40,8 +40,8 @@ pub use builtin::builtin_names;
 pub use complete::overrides_beginning_with;
 pub use diff::{Difference, Effect};
 pub use effective::{
-    EnvPolicy, FilesystemPolicy, ImportPolicy, MissingPackages, Policy, ProcVisibility,
-    PythonPolicy, SessionPolicy, Start, SyscallPolicy, WorkExec,
+    AddedPackages, EnvPolicy, FilesystemPolicy, ImportPolicy, MissingPackages, Policy,
+    ProcVisibility, PythonPolicy, SessionPolicy, Start, SyscallPolicy, WorkExec,
 };
 pub use error::PolicyError;
 pub use keyword::{NetworkMode, Stdin, SystemFiles};

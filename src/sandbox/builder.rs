@@ -12,12 +12,12 @@ use super::{AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, CgroupSupport, HostError, HostWithoutInterpreter, Interpreter,
-    probe_interpreter, processors,
+    CallerEnvironment, CgroupSupport, EnvironmentStore, HostError, HostWithoutInterpreter,
+    Interpreter, probe_interpreter, processors,
 };
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan, trust};
-use crate::policy::Policy;
+use crate::policy::{AddedPackages, Policy};
 use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::egress::Egress;
 use crate::supervisor::session::SessionRoot;
@@ -114,6 +114,10 @@ impl SandboxBuilder {
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
+        let added = match policy.python().added_packages {
+            AddedPackages::Shown => EnvironmentStore::of(&environment)?.added().hold_all()?,
+            AddedPackages::Refused => None,
+        };
         let (launched, mut plan, start) = launch(
             &policy,
             &chosen,
@@ -150,7 +154,7 @@ impl SandboxBuilder {
             plan,
             policy,
             grants,
-            _environment: chosen.held,
+            _environment: [chosen.held, added],
             egress,
             cgroups: cgroups.map(Arc::new),
             sessions,

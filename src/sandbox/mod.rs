@@ -65,8 +65,8 @@ struct Inner {
     plan: Plan,
     policy: PolicyIdentity,
     grants: Grants,
-    /// Keeps the environment of packages from being removed.
-    _environment: Option<File>,
+    /// Keep the environment of packages, and packages that are added, from being removed.
+    _environment: [Option<File>; 2],
     admission: Option<Admission>,
     runs: AtomicUsize,
     counts: Counts,

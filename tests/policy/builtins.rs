@@ -62,6 +62,7 @@ fn standard_says_every_key() {
 
     [environments]
     create = false
+    add = false
 
     [imports]
     allow = ["*"]

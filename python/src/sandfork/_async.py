@@ -165,6 +165,7 @@ class AsyncSandbox(BaseSandbox):
     set_variables = _awaiting(Sandbox.set_variables)
     get = _awaiting(Sandbox.get)
     add_tools = _awaiting(Sandbox.add_tools)
+    install = _awaiting(Sandbox.install)
     restart = _awaiting(Sandbox.restart)
 
     async def set(self, **variables: Any) -> None:

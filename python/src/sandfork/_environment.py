@@ -59,7 +59,7 @@ class Environment:
         - `python`: the interpreter; the default is the one that runs this process.
         - `index_url`: the index, in place of the one that pip is configured with.
         - `allow_hosts`: hosts to which the index sends for its files.
-        - `allow_build`: builds source distributions where there is no wheel, in a sandbox. Their code runs there.
+        - `allow_build`: builds source distributions where there is no wheel. Their code runs in a sandbox.
 
         Raises `RequestError` for what the caller can correct, and `SystemFailure` if the packages cannot be
         installed. Nothing is left then.
@@ -104,6 +104,13 @@ class Environment:
     def remove(self) -> None:
         """Removes it. Raises `RequestError` if a sandbox uses it."""
         _command("remove", "--", self.name)
+
+
+def added(executable: str, packages: Sequence[str]) -> str:
+    """Installs what the environment of this interpreter lacks of packages. Returns where it is."""
+    made = _command("create", "--json", "--packages", "--add", "--python", executable, "--", *packages)
+    path: str = json.loads(made)["path"]
+    return path
 
 
 def _command(*arguments: str) -> str:

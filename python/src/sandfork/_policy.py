@@ -72,9 +72,11 @@ class PythonTable(TypedDict, total=False):
 
 
 class EnvironmentsTable(TypedDict, total=False):
-    """`[environments]`: whether packages that are missing are installed at the first use."""
+    """`[environments]`: whether missing packages are installed at the first use, and others can be added to
+    running sessions."""
 
     create: bool
+    add: bool
 
 
 class ImportsTable(TypedDict, total=False):

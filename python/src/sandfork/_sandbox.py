@@ -10,7 +10,7 @@ from typing import Any, Callable
 from ._calls import Approve, Calls
 from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
-from ._environment import Environment
+from ._environment import Environment, added
 from ._exceptions import RequestError
 from ._execution import Execution
 from ._files import Files
@@ -29,6 +29,19 @@ from ._reports import SessionInfo
 from ._session import Cell, Session
 from ._tools import Tools, check_name, check_seconds, collect
 
+# Run by `install` in the session.
+_ADD = """\
+import importlib, os, site, sys
+version = "python%d.%d" % sys.version_info[:2]
+site_packages = os.path.join(path, "lib", version, "site-packages")
+done.append(os.path.isdir(site_packages))
+if done[0] and site_packages not in sys.path:
+    site.addsitedir(site_packages)
+    importlib.invalidate_caches()
+"""
+# Seconds that it may take.
+_ADDING = 30.0
+
 
 class BaseSandbox:
     """The part of `Sandbox` and `AsyncSandbox` that does not wait for the supervisor."""
@@ -41,6 +54,7 @@ class BaseSandbox:
         *,
         packages: Sequence[str] | None = None,
         environment: str | Environment | None = None,
+        can_install: bool = False,
         tools: Tools | None = None,
         timeout: float | None = None,
         variables: Mapping[str, Any] | None = None,
@@ -61,10 +75,13 @@ class BaseSandbox:
         self._callbacks = Callbacks(on_stdout, on_stderr, on_result)
         calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
         allowed = calls.time_allowed(tool_time, counted=count_tool_time)
+        sets = package_overrides(packages, environment)
+        if can_install:
+            sets.append("environments.add=true")
         opening: dict[str, Any] = {
             "kind": "open",
             "policy": policy_choice(policy),
-            "set": package_overrides(packages, environment),
+            "set": sets,
             "tool_time": allowed,
         }
         if ask_host:
@@ -80,6 +97,27 @@ class BaseSandbox:
     def _wall(self, timeout: float | None) -> float | None:
         """The timeout of a cell."""
         return self._timeout if timeout is None else check_seconds(timeout, "timeout")
+
+    def _install(self, packages: tuple[str, ...]) -> Work[None]:
+        """Adds packages to the session's."""
+        listed = checked_argv(packages, "packages")
+        if not listed:
+            raise RequestError("no package is named")
+        yield from self._driver.conduct(self._session.opened())
+        executable = self.info.python.executable
+        path = yield from self._driver.in_thread(lambda: added(executable, listed))
+        # Not in the guest's globals, and not by its list of imports.
+        code = f"(lambda done: exec({_ADD!r}, {{'path': {path!r}, 'done': done}}) or done)([])"
+        cell = Cell(source_of(code), wall=_ADDING)
+        execution = yield from self._driver.conduct(self._session.run(cell))
+        if execution.value == [False]:
+            raise RequestError(
+                "this sandbox was opened without `can_install=True` (`environments.add` of its policy), so "
+                "it does not have what was installed"
+            )
+        if execution.value != [True]:
+            error = execution.error
+            raise RequestError(f"the session cannot use the packages: {error and error.value}")
 
     def interrupt(self) -> None:
         """Raises `KeyboardInterrupt` in the running cell, if there is one. May be called from any thread."""
@@ -115,6 +153,7 @@ class Sandbox(BaseSandbox):
       that pip is configured with, and kept for all later sandboxes. Without them, the guest has the
       interpreter's packages.
     - `environment`: an `Environment` that was made before, or its name.
+    - `can_install`: whether `install` can add packages while the session runs.
     - `tools`: functions of this process that guest code may call by name. A tool runs in the thread that
       called `run`. A tool with a timeout runs in a helper thread, and an async tool in the sandbox's own
       event loop.
@@ -217,6 +256,15 @@ class Sandbox(BaseSandbox):
     def add_tools(self, tools: Tools) -> None:
         """Adds host tools. A tool replaces an existing one of the same name."""
         return self._driver.perform(self._session.add_tools(collect(tools)))
+
+    def install(self, *packages: str) -> None:
+        """Adds packages to those of the running session: `sbx.install("pillow")`. It can import them at once.
+
+        The sandbox must have been opened with `can_install=True`. Packages that the session has keep their
+        version: if that does not do, `SystemFailure` is raised and nothing is added. After `restart` they are
+        there once they are installed again, which finds them.
+        """
+        return self._driver.complete(self._install(packages))
 
     def restart(self) -> None:
         """Replaces the session with a fresh one. The policy, the tools and the initial variables are kept,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pathlib
 import platform
+import subprocess
 import threading
 
 import pytest
 
 import sandfork
-from sandfork import Environment, PolicyError, RequestError, Sandbox, SystemFailure
+from sandfork import Environment, PolicyError, RequestError, Sandbox, SystemFailure, _binary
 
 CODE = "import shapes; shapes.sides"
 
@@ -58,7 +59,10 @@ def test_an_environment_is_made_used_and_removed(index: int, tmp_path: pathlib.P
     same.remove()
     with Sandbox(environment=made) as sandbox:
         assert sandbox.run(CODE).value == 3
-        with pytest.raises(RequestError, match="`forms` is used by a sandbox, or kept by a process for its next one: end it first"):
+        with pytest.raises(
+            RequestError,
+            match="`forms` is used by a sandbox, or kept by a process for its next one: end it first",
+        ):
             made.remove()
     assert sandfork.run(CODE, environment="forms").value == 3
 
@@ -81,3 +85,46 @@ def test_what_cannot_be_installed_is_said(index: int) -> None:
     with pytest.raises(RequestError, match="not the name of an environment"):
         Environment.create("a b", ["shapes"])
     assert Environment.list() == []
+
+
+def test_packages_are_added_to_a_running_session(index: int) -> None:
+    with Sandbox(packages=["colours"], can_install=True) as sandbox:
+        sandbox.run("import colours; before = colours")
+        assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"
+        sandbox.install("shapes==1.0")
+        assert sandbox.run("import shapes; shapes.sides").value == 3
+        # What was there is what it was, and is not there twice.
+        assert sandbox.run("import colours, sys; colours is before").value is True
+        assert sandbox.run("len([path for path in sys.path if 'site-packages' in path])").value == 2
+        assert sandbox.run("'path' in globals()").value is False
+        with pytest.raises(SystemFailure, match="`colours<1` is not found|conflict"):
+            sandbox.install("colours<1")
+        sandbox.install("shapes==1.0")
+        sandbox.restart()
+        assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"
+        sandbox.install("shapes==1.0")
+        assert sandbox.run("import shapes; shapes.sides").value == 3
+        # Nothing removes them meanwhile, and it is no environment of its own.
+        subprocess.run([_binary.find(), "env", "prune", "--packages"], check=True)
+        assert sandbox.run("import shapes.later", timeout=5).error.name == "ModuleNotFoundError"
+        assert sandbox.run("import importlib; importlib.reload(shapes).sides").value == 3
+        assert [one.requirements for one in Environment.list()] == [("colours",)]
+
+
+async def test_packages_are_added_to_a_task_session(index: int) -> None:
+    async with sandfork.AsyncSandbox(can_install=True) as sandbox:
+        await sandbox.install("shapes", "colours")
+        assert (await sandbox.run(CODE)).value == 4
+
+
+def test_only_a_session_that_may_gets_packages(index: int) -> None:
+    with Sandbox() as sandbox:
+        with pytest.raises(RequestError, match="was opened without `can_install=True`"):
+            sandbox.install("shapes")
+        assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"
+        with pytest.raises(RequestError, match="no package is named"):
+            sandbox.install()
+    # What one session added is not imported by another one.
+    with Sandbox(can_install=True) as one, Sandbox(can_install=True) as other:
+        one.install("shapes")
+        assert other.run("import shapes").error.name == "ModuleNotFoundError"

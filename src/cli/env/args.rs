@@ -85,6 +85,9 @@ pub struct EnvCreateArguments {
     /// Make the environment of policies whose `python.packages` are these, which has no other name
     #[arg(long = "packages", conflicts_with_all = ["requirements", "lock"])]
     pub of_policies: bool,
+    /// Install only what the environment of `--python` lacks, for running sessions of policies with `environments.add`
+    #[arg(long, requires_all = ["of_policies", "python"], conflicts_with = "allow_build")]
+    pub add: bool,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

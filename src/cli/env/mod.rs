@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::Error;
 use crate::environments::{
-    Builds, Creation, Description, EnvironmentError, Extent, Found, Step, Stop, Wanted, create,
-    description, is_missing, names_of, prune, remove,
+    Builds, Creation, Description, EnvironmentError, Extent, Found, Layer, Step, Stop, Wanted,
+    create, description, is_missing, names_of, prune, remove,
 };
 use crate::host::{CallerEnvironment, EnvironmentStore, NamedEnvironment};
 use crate::outcome::exit_code;
@@ -47,7 +47,11 @@ pub fn env(command: EnvCommand) -> Result<u8, Failure> {
             } else {
                 Extent::Unnamed
             };
-            let pruned = prune(&store, extent).map_err(Error::from)?;
+            let mut pruned = prune(&store, extent).map_err(Error::from)?;
+            // Added packages have names of packages, and none else.
+            let added = prune(&store.added(), extent).map_err(Error::from)?;
+            pruned.environments += added.environments;
+            pruned.bytes += added.bytes;
             let plural = if pruned.environments == 1 { "" } else { "s" };
             return print(format!(
                 "removed {} environment{plural}, {}\n",
@@ -73,6 +77,7 @@ fn create_one(
         allow_hosts,
         allow_build,
         of_policies,
+        add,
         json,
         quiet,
     } = arguments;
@@ -104,6 +109,7 @@ fn create_one(
         interpreter: python.unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
         index: index_url,
         allowed: allow_hosts,
+        layer: if add { Layer::Added } else { Layer::Whole },
         builds: if allow_build {
             Builds::Allowed
         } else {

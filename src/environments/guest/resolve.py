@@ -82,13 +82,27 @@ def _pip():
     return version, command
 
 
-def _resolve(options):
+def _resolve(options, is_added):
     import json
 
     version, command = _pip()
     if command is None:
         return {"pip": version}
-    failed = command("install", "--dry-run", "--ignore-installed", "--report", "report.json", *options)
+    if is_added:
+        # What a session has imported cannot be replaced.
+        from importlib import metadata
+
+        there = {
+            f"{one.metadata['Name']}=={one.version}"
+            for one in metadata.distributions()
+            if one.metadata["Name"]
+        }
+        with open("there.txt", "w", encoding="utf-8") as file:
+            file.write("\n".join(sorted(there)))
+        options = ["-c", "there.txt", *options]
+    else:
+        options = ["--ignore-installed", *options]
+    failed = command("install", "--dry-run", "--report", "report.json", *options)
     if failed:
         return failed
     with open("report.json", encoding="utf-8") as file:

@@ -23,6 +23,9 @@ use crate::policy::{EnvironmentName, Requirement};
 /// The file in an environment that describes it.
 pub const DESCRIPTION: &str = "environment.json";
 
+/// The subject of a lock that stands for all environments.
+const ALL: &str = "all";
+
 /// A description is at most this long: a lock of thousands of packages.
 const LONGEST: u64 = 4 << 20;
 
@@ -77,6 +80,30 @@ impl EnvironmentStore {
         Ok(Self {
             directory: data.join("sandfork/environments"),
         })
+    }
+
+    /// The store of the packages that were added to running sessions.
+    #[must_use]
+    pub fn added(&self) -> Self {
+        Self {
+            directory: self.directory.join("added"),
+        }
+    }
+
+    /// Keeps all environments of the store from being removed.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn hold_all(&self) -> Result<Option<File>, StoreError> {
+        self.lock(ALL, Sharing::Shared, Patience::Waits)
+    }
+
+    /// Whether nothing holds all environments of the store. Nothing does while the lock is held.
+    ///
+    /// # Errors
+    /// As [`lock`](Self::lock).
+    pub fn own_all(&self) -> Result<Option<File>, StoreError> {
+        self.lock(ALL, Sharing::Alone, Patience::GivesUp)
     }
 
     /// The whole store.

@@ -52,6 +52,22 @@ fn plain() -> Host {
 }
 
 #[test]
+fn packages_that_were_added_are_shown_by_permission_and_environments_are_not() {
+    let mut host = plain();
+    host.environments = Some("/srv/data/sandfork/environments".into());
+    let shown = |toml: &str| {
+        let mut mounts = mounts(&planned(toml, &host));
+        mounts.retain(|path| path.starts_with("/srv"));
+        mounts
+    };
+    assert!(shown("").is_empty());
+    assert_eq!(
+        shown("environments.add = true"),
+        ["/srv/data/sandfork/environments/added/store"]
+    );
+}
+
+#[test]
 fn the_system_is_shown_once() {
     let plan = planned("", &plain());
     assert_eq!(
