@@ -212,7 +212,11 @@ impl Access {
             .iter()
             .any(|place| PYPI_HOSTS.contains(&&*place.host.to_string()))
         {
-            entries.extend(PYPI_HOSTS.map(|host| format!("{{ host = '{host}', ports = [443] }}")));
+            // A network may answer for it with a mirror of its own.
+            entries.extend(PYPI_HOSTS.map(|host| {
+                let private = !proxied.applies_to(host);
+                format!("{{ host = '{host}', ports = [443], private = {private} }}")
+            }));
         }
         for text in allowed {
             let read: Result<Authority, _> = text.parse();
@@ -290,7 +294,8 @@ mod tests {
             access.overrides,
             [
                 "network.mode=allow",
-                "network.allow=[{ host = 'pypi.org', ports = [443] }, { host = 'files.pythonhosted.org', ports = [443] }]"
+                "network.allow=[{ host = 'pypi.org', ports = [443], private = true }, \
+                 { host = 'files.pythonhosted.org', ports = [443], private = true }]"
             ]
         );
     }
