@@ -64,18 +64,18 @@ pub struct Made {
     pub found: Found,
 }
 
-/// Whether an environment was there.
+/// What was there before an environment was made.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Found {
-    /// It was, under this name.
+    /// The environment, under this name.
     Whole,
-    /// The same wheels were, under another one.
+    /// The same wheels, under another name.
     Wheels,
-    /// It was not.
+    /// Neither.
     Nothing,
 }
 
-/// How far it is.
+/// How far the making of an environment has come.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Step<'a> {
     /// Another process makes the same.

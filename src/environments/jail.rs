@@ -23,21 +23,21 @@ use crate::session::{Cell, OutgoingValue, ToolArguments};
 use crate::supervisor::Request;
 use crate::supervisor::files::{GuestPath, WorkDir};
 
-/// Finds wheels.
+/// The program that finds wheels.
 const RESOLVE: &str = include_str!("guest/resolve.py");
 
-/// Fetches and unpacks them.
+/// The program that fetches and unpacks them.
 const INSTALL: &str = include_str!("guest/install.py");
 
 /// The longest answer: some kilobytes for each package.
 const LONGEST_ANSWER: usize = 16 << 20;
 
-/// Whether source distributions are built, which runs their code.
+/// Whether source distributions may be built, which runs their code.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Builds {
-    /// They are.
+    /// They are built where there is no wheel.
     Allowed,
-    /// There are wheels only.
+    /// Only wheels are installed.
     Refused,
 }
 

@@ -1,4 +1,4 @@
-//! Ends the making of an environment.
+//! A handle that ends the making of an environment, from another thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -56,7 +56,7 @@ pub enum FileMode {
     Program,
 }
 
-/// A directory that is filled with files. Nobody else writes to it, and there is no link in it yet.
+/// A directory that is filled with files. No other process writes to it, and there is no link in it yet.
 #[derive(Debug)]
 pub struct Tree {
     root: PathBuf,

@@ -46,21 +46,21 @@ pub struct NamedEnvironment {
     pub interpreter: PathBuf,
 }
 
-/// Whether a lock of the store is for one alone.
+/// Whether a lock of the store can be shared.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Sharing {
-    /// With others that share it.
+    /// Others may hold it too.
     Shared,
-    /// With nobody.
+    /// Only one process holds it.
     Alone,
 }
 
-/// Whether a taken lock is waited for.
+/// Whether a process waits for a lock that another one holds.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Patience {
-    /// Until it is free.
+    /// It waits until the lock is free.
     Waits,
-    /// Not at all.
+    /// It does not wait.
     GivesUp,
 }
 
