@@ -87,6 +87,17 @@ pub enum Command {
     Policy(PolicyArguments),
     /// Install packages in environments for guests, and list, show and remove them
     Env(EnvArguments),
+    /// Serve sandboxes over HTTP: `sandfork server --help`
+    #[command(disable_help_flag = true)]
+    Server {
+        /// What the program `sandfork-server` is given
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENT"
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Serve sessions to the process that started this one, over a socket that it inherits
     #[command(hide = true)]
     Serve {

@@ -17,6 +17,7 @@ mod regular_file;
 mod report;
 mod run;
 mod script;
+mod server;
 mod shell;
 mod shell_word;
 mod streams;
@@ -55,6 +56,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
         Command::Doctor(arguments) => plan::doctor(&arguments),
         Command::Policy(arguments) => policy::policy(arguments.command),
         Command::Env(arguments) => env::env(arguments.command),
+        Command::Server { arguments } => server::server(&arguments),
         Command::Serve { control_fd } => serve(control_fd),
         Command::Completions { shell } => write(&complete::script(&shell.to_string())?),
     }

@@ -183,6 +183,11 @@ impl Policy {
         &self.sha256
     }
 
+    /// The amount of a limit: milliseconds of times, bytes of sizes, thousandths of cores, or a number.
+    pub fn limit(&self, name: LimitName) -> u64 {
+        self.limits.amount(name)
+    }
+
     /// The interpreter and its preloaded modules.
     pub(crate) fn python(&self) -> &PythonPolicy {
         &self.python

@@ -17,7 +17,8 @@ pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     cmd!(
         sh,
         "cargo package --quiet --locked --allow-dirty --no-verify --target-dir {target}
-         --package sandfork-jail --package sandfork-egress --package sandfork-worker --package sandfork"
+         --package sandfork-jail --package sandfork-egress --package sandfork-worker --package sandfork
+         --package sandfork-server"
     )
     .quiet()
     .run()?;
@@ -48,7 +49,7 @@ pub fn test_install() -> Result<Tally> {
     // The environment of this process is that of a cargo command in the checkout.
     let install = cmd!(
         sh,
-        "cargo install --quiet --locked --debug sandfork --root installed"
+        "cargo install --quiet --locked --debug sandfork sandfork-server --root installed"
     )
     .env("CARGO_HOME", &home)
     .env("CARGO_TARGET_DIR", place.join("target"))

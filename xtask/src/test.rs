@@ -71,6 +71,11 @@ fn test_all(versions: Versions) -> Result<Tally> {
 }
 
 fn test_python(envs: &TestEnvs, versions: Versions) -> Result<Tally> {
+    // The command finds it beside itself.
+    built(
+        "sandfork-server",
+        &["build", "--package", "sandfork-server"],
+    )?;
     python::test(envs, &binary("dev")?, versions)
 }
 

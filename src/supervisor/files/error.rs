@@ -5,6 +5,7 @@ use thiserror::Error;
 
 use super::list::EntryKind;
 use super::path::{GuestPath, PathError};
+use crate::error::{Cause, ErrorKind};
 
 /// An operation on a session's file failed. Nothing was changed, except where a tree was being
 /// removed.
@@ -50,6 +51,16 @@ pub enum FileError {
         /// The errno of the call.
         errno: Errno,
     },
+}
+
+impl Cause for FileError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Request
+    }
+
+    fn errno(&self) -> Option<i32> {
+        Some(self.errno() as i32)
+    }
 }
 
 /// An operation on a file.

@@ -1,0 +1,248 @@
+//! What a tenant has running, and may still begin. Pure: the caller brings the clock.
+
+use std::time::{Duration, Instant};
+
+/// What a tenant may use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Quota {
+    /// Runs and cells at once, those that wait for their turn included.
+    pub runs: usize,
+    /// Open sessions.
+    pub sessions: usize,
+    /// Runs and cells that begin in a second. Twice as many may begin at once after a pause.
+    pub rate: Option<f64>,
+    /// Processor time of each hour.
+    pub cpu: Option<Duration>,
+    /// Bytes of memory that all runs and open sessions together may come to use.
+    pub memory: Option<u64>,
+}
+
+impl Default for Quota {
+    fn default() -> Self {
+        Self {
+            runs: 256,
+            sessions: 64,
+            rate: None,
+            cpu: None,
+            memory: None,
+        }
+    }
+}
+
+/// Why nothing more begins now.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum Refusal {
+    /// Too many runs.
+    #[error(
+        "{0} runs of this tenant are active or wait, the most that it may have: try again later"
+    )]
+    Runs(usize),
+    /// Too many sessions.
+    #[error("{0} sessions of this tenant are open, the most that it may have: close one")]
+    Sessions(usize),
+    /// Too many in a second.
+    #[error("this tenant may begin {0} runs in a second: try again later")]
+    Rate(f64),
+    /// The hour's processor time is used up.
+    #[error("this tenant has used up its processor time of {} s in an hour: try again later", .0.as_secs())]
+    Cpu(Duration),
+    /// The sum of the memory limits.
+    #[error(
+        "the runs and sessions of this tenant may use its {0} bytes of memory already: close a session or try again later"
+    )]
+    Memory(u64),
+}
+
+/// The count of one tenant.
+#[derive(Debug)]
+pub struct Account {
+    quota: Quota,
+    runs: usize,
+    sessions: usize,
+    memory: u64,
+    rate: Option<Bucket>,
+    cpu: Option<Bucket>,
+}
+
+/// An amount that is used up and comes back with time.
+#[derive(Debug)]
+struct Bucket {
+    level: f64,
+    most: f64,
+    in_a_second: f64,
+    at: Instant,
+}
+
+impl Bucket {
+    fn full(most: f64, in_a_second: f64, at: Instant) -> Self {
+        Self {
+            level: most,
+            most,
+            in_a_second,
+            at,
+        }
+    }
+
+    fn level(&mut self, now: Instant) -> f64 {
+        let passed = now.saturating_duration_since(self.at).as_secs_f64();
+        self.level = (self.level + passed * self.in_a_second).min(self.most);
+        self.at = now;
+        self.level
+    }
+}
+
+impl Account {
+    /// An account of which nothing is used.
+    pub fn new(quota: Quota, now: Instant) -> Self {
+        const HOUR: f64 = 3600.0;
+        let rate = quota
+            .rate
+            .map(|rate| Bucket::full((rate * 2.0).max(1.0), rate, now));
+        let cpu = quota.cpu.map(|cpu| cpu.as_secs_f64());
+        let cpu = cpu.map(|cpu| Bucket::full(cpu, cpu / HOUR, now));
+        Self {
+            quota,
+            runs: 0,
+            sessions: 0,
+            memory: 0,
+            rate,
+            cpu,
+        }
+    }
+
+    /// Counts a run, or a cell, that begins. One of a session has its memory already.
+    ///
+    /// # Errors
+    /// If none may begin. Nothing is counted then.
+    pub fn begin_run(&mut self, memory: u64, now: Instant) -> Result<(), Refusal> {
+        if self.runs >= self.quota.runs {
+            return Err(Refusal::Runs(self.quota.runs));
+        }
+        self.check_memory(memory)?;
+        if let (Some(cpu), Some(quota)) = (&mut self.cpu, self.quota.cpu)
+            && cpu.level(now) <= 0.0
+        {
+            return Err(Refusal::Cpu(quota));
+        }
+        if let (Some(rate), Some(quota)) = (&mut self.rate, self.quota.rate) {
+            if rate.level(now) < 1.0 {
+                return Err(Refusal::Rate(quota));
+            }
+            rate.level -= 1.0;
+        }
+        self.runs += 1;
+        self.memory += memory;
+        Ok(())
+    }
+
+    /// Counts its end. What it used of the processor may be more than was left.
+    pub fn end_run(&mut self, memory: u64, used: Duration) {
+        self.runs -= 1;
+        self.memory -= memory;
+        if let Some(cpu) = &mut self.cpu {
+            cpu.level -= used.as_secs_f64();
+        }
+    }
+
+    /// Counts a session that opens.
+    ///
+    /// # Errors
+    /// If none may open. Nothing is counted then.
+    pub fn open_session(&mut self, memory: u64) -> Result<(), Refusal> {
+        if self.sessions >= self.quota.sessions {
+            return Err(Refusal::Sessions(self.quota.sessions));
+        }
+        self.check_memory(memory)?;
+        self.sessions += 1;
+        self.memory += memory;
+        Ok(())
+    }
+
+    /// Counts its end.
+    pub fn close_session(&mut self, memory: u64) {
+        self.sessions -= 1;
+        self.memory -= memory;
+    }
+
+    fn check_memory(&self, more: u64) -> Result<(), Refusal> {
+        match self.quota.memory {
+            Some(most) if self.memory.saturating_add(more) > most => Err(Refusal::Memory(most)),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn account(quota: Quota) -> (Account, Instant) {
+        let now = Instant::now();
+        (Account::new(quota, now), now)
+    }
+
+    #[test]
+    fn runs_and_sessions_are_counted_until_they_end() {
+        let (mut account, now) = account(Quota {
+            runs: 1,
+            sessions: 1,
+            ..Quota::default()
+        });
+        assert_eq!(account.begin_run(0, now), Ok(()));
+        assert_eq!(account.begin_run(0, now), Err(Refusal::Runs(1)));
+        account.end_run(0, Duration::ZERO);
+        assert_eq!(account.begin_run(0, now), Ok(()));
+        assert_eq!(account.open_session(0), Ok(()));
+        assert_eq!(account.open_session(0), Err(Refusal::Sessions(1)));
+        account.close_session(0);
+        assert_eq!(account.open_session(0), Ok(()));
+    }
+
+    #[test]
+    fn memory_is_that_of_runs_and_sessions_together() {
+        let (mut account, now) = account(Quota {
+            memory: Some(10),
+            ..Quota::default()
+        });
+        assert_eq!(account.open_session(6), Ok(()));
+        assert_eq!(account.begin_run(5, now), Err(Refusal::Memory(10)));
+        assert_eq!(account.begin_run(4, now), Ok(()));
+        assert_eq!(account.open_session(u64::MAX), Err(Refusal::Memory(10)));
+        account.end_run(4, Duration::ZERO);
+        account.close_session(6);
+        assert_eq!(account.begin_run(10, now), Ok(()));
+    }
+
+    #[test]
+    fn a_rate_allows_twice_as_many_after_a_pause() {
+        let (mut account, now) = account(Quota {
+            rate: Some(2.0),
+            ..Quota::default()
+        });
+        let begun = |account: &mut Account, at| {
+            (0..10).filter(|_| account.begin_run(0, at).is_ok()).count()
+        };
+        assert_eq!(begun(&mut account, now), 4);
+        assert_eq!(begun(&mut account, now + Duration::from_secs(1)), 2);
+        assert_eq!(begun(&mut account, now + Duration::from_secs(60)), 4);
+        assert_eq!(account.begin_run(0, now), Err(Refusal::Rate(2.0)));
+    }
+
+    #[test]
+    fn processor_time_comes_back_within_an_hour() {
+        let hour = Duration::from_secs(3600);
+        let (mut account, now) = account(Quota {
+            cpu: Some(Duration::from_secs(36)),
+            ..Quota::default()
+        });
+        assert_eq!(account.begin_run(0, now), Ok(()));
+        account.end_run(0, Duration::from_secs(40));
+        assert_eq!(
+            account.begin_run(0, now),
+            Err(Refusal::Cpu(Duration::from_secs(36)))
+        );
+        // 4 s are owed: they take 400 s at 36 s an hour.
+        assert!(account.begin_run(0, now + hour / 10).is_err());
+        assert_eq!(account.begin_run(0, now + hour / 8), Ok(()));
+    }
+}

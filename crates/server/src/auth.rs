@@ -1,0 +1,200 @@
+//! Which tenant a request is of.
+//!
+//! Clients present a token in the way that their protocol has: `Authorization: Bearer TOKEN`, `X-API-Key: TOKEN`, or as the
+//! password of a URL (`http://any:TOKEN@host`), which clients send as `Authorization: Basic`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use axum::http::HeaderMap;
+use axum::http::header::AUTHORIZATION;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::tenant::Tenant;
+use crate::tokens::{DEFAULT_TENANT, Rejected, TokenError, Tokens, has_plain_tokens};
+
+/// Why a token file cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TokenFileError {
+    /// It cannot be read.
+    #[error("the token file {path}: {cause}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        cause: std::io::Error,
+    },
+    /// Others can read it.
+    #[error("the token file {path} can be read by other users: `chmod 600 {path}`, or let it have digests only (`sandfork server token`)", path = path.display())]
+    Readable {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It has a wrong line.
+    #[error("the token file {path}: {cause}", path = path.display())]
+    Wrong {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: TokenError,
+    },
+}
+
+/// Knows the tenants by their tokens.
+#[derive(Debug)]
+pub struct Doorkeeper {
+    config: Arc<Config>,
+    tokens: RwLock<Option<Tokens>>,
+    tenants: Mutex<HashMap<Arc<str>, Arc<Tenant>>>,
+}
+
+impl Doorkeeper {
+    /// Reads the tokens, if the configuration names a file of them.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn new(config: &Arc<Config>) -> Result<Self, TokenFileError> {
+        let tokens = config.token_file.as_deref().map(read).transpose()?;
+        Ok(Self {
+            config: Arc::clone(config),
+            tokens: RwLock::new(tokens),
+            tenants: Mutex::default(),
+        })
+    }
+
+    /// Reads the tokens again. Those that were read before stay if that fails.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn reload(&self) -> Result<(), TokenFileError> {
+        if let Some(path) = &self.config.token_file {
+            let tokens = read(path)?;
+            *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Some(tokens);
+        }
+        Ok(())
+    }
+
+    /// The tenant of a request.
+    ///
+    /// # Errors
+    /// If its token is missing or not accepted, or the tenant's policy cannot be read.
+    pub fn tenant_of(&self, headers: &HeaderMap) -> Result<Arc<Tenant>, Failure> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let name = match &*tokens {
+            None => DEFAULT_TENANT.into(),
+            Some(tokens) => {
+                let token = presented(headers).ok_or(Failure::Unauthorized(
+                    "a token is needed: `Authorization: Bearer TOKEN`",
+                ))?;
+                let tenant = tokens.tenant_of(&token, SystemTime::now());
+                Arc::clone(tenant.map_err(|rejected| match rejected {
+                    Rejected::Unknown => Failure::Unauthorized("the token is unknown"),
+                    Rejected::Expired => Failure::Unauthorized("the token has expired"),
+                })?)
+            }
+        };
+        drop(tokens);
+        Ok(self.tenant(name)?)
+    }
+
+    /// All tenants that the configuration and the tokens name. Those of whom nothing is known yet are made.
+    ///
+    /// # Errors
+    /// If the policy of one cannot be read: its name, and why.
+    pub fn all(&self) -> Result<Vec<Arc<Tenant>>, (Arc<str>, sandfork::Error)> {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let mut names: Vec<Arc<str>> = match &*tokens {
+            Some(tokens) => tokens.tenants().cloned().collect(),
+            None => vec![DEFAULT_TENANT.into()],
+        };
+        drop(tokens);
+        names.extend(self.config.tenants.keys().map(|name| name.as_str().into()));
+        names.sort();
+        names.dedup();
+        let tenants = names.into_iter().map(|name| {
+            let tenant = self.tenant(Arc::clone(&name));
+            tenant.map_err(|cause| (name, cause))
+        });
+        tenants.collect()
+    }
+
+    fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, sandfork::Error> {
+        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(tenant) = tenants.get(&name) {
+            return Ok(Arc::clone(tenant));
+        }
+        let profile = self.config.profile(&name);
+        let tenant = Arc::new(Tenant::new(Arc::clone(&name), profile)?);
+        tenants.insert(name, Arc::clone(&tenant));
+        Ok(tenant)
+    }
+}
+
+fn read(path: &Path) -> Result<Tokens, TokenFileError> {
+    let unreadable = |cause| TokenFileError::Unreadable {
+        path: path.to_owned(),
+        cause,
+    };
+    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    if mode & 0o077 != 0 && has_plain_tokens(&text) {
+        return Err(TokenFileError::Readable {
+            path: path.to_owned(),
+        });
+    }
+    Tokens::read(&text).map_err(|cause| TokenFileError::Wrong {
+        path: path.to_owned(),
+        cause,
+    })
+}
+
+/// The token of a request, in any of the ways.
+fn presented(headers: &HeaderMap) -> Option<String> {
+    if let Some(key) = headers.get("x-api-key") {
+        return key.to_str().ok().map(str::to_owned);
+    }
+    let (scheme, rest) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    let rest = rest.trim();
+    if scheme.eq_ignore_ascii_case("bearer") {
+        return Some(rest.to_owned());
+    }
+    if !scheme.eq_ignore_ascii_case("basic") {
+        return None;
+    }
+    let pair = String::from_utf8(STANDARD.decode(rest).ok()?).ok()?;
+    pair.split_once(':')
+        .map(|(_, password)| password.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn a_token_is_found_in_each_way() {
+        for (name, value, token) in [
+            ("authorization", "Bearer abc", Some("abc")),
+            ("authorization", "bearer  abc", Some("abc")),
+            ("x-api-key", "abc", Some("abc")),
+            // `any:a:bc`
+            ("authorization", "Basic YW55OmE6YmM=", Some("a:bc")),
+            ("authorization", "Basic ???", None),
+            ("authorization", "Digest abc", None),
+            ("authorization", "abc", None),
+            ("cookie", "abc", None),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(name, HeaderValue::from_static(value));
+            assert_eq!(presented(&headers).as_deref(), token, "{name}: {value}");
+        }
+    }
+}

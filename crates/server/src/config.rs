@@ -1,0 +1,337 @@
+//! What the server is asked to be: the configuration file, with the command line in place of what both say.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use bytesize::ByteSize;
+use sandfork::Override;
+use serde::Deserialize;
+
+use crate::account::Quota;
+use crate::args::ServeArguments;
+use crate::tokens::is_tenant;
+
+/// Why a configuration is refused.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// A file cannot be read.
+    #[error("{path}: {cause}", path = path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The kernel's error.
+        cause: io::Error,
+    },
+    /// The file is no configuration.
+    #[error("{path}: {problem}", path = path.display())]
+    Invalid {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// An address that others reach, and no tokens.
+    #[error(
+        "{0} can be reached from other machines, and without tokens anyone there could run code: add `--token-file FILE`, or listen on 127.0.0.1"
+    )]
+    Open(SocketAddr),
+}
+
+/// A checked configuration.
+#[derive(Debug)]
+pub struct Config {
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// The file of the tokens.
+    pub token_file: Option<PathBuf>,
+    /// How many runs are active at once.
+    pub jobs: Option<NonZeroUsize>,
+    /// How many more wait.
+    pub queue: usize,
+    /// How long what runs may go on when the server is asked to end.
+    pub drain: Duration,
+    /// The longest time without use of a session.
+    pub session_idle: Duration,
+    /// Bounds of connections.
+    pub http: HttpBounds,
+    /// What tenants have that the configuration does not name.
+    pub others: Profile,
+    /// What it names.
+    pub tenants: BTreeMap<String, Profile>,
+}
+
+/// The policy and the quota of a tenant.
+#[derive(Clone, Debug)]
+pub struct Profile {
+    /// The policy: a built-in name or a file.
+    pub policy: String,
+    /// Its keys that are replaced.
+    pub set: Vec<Override>,
+    /// The quota.
+    pub quota: Quota,
+}
+
+/// Bounds of what clients can make the server hold.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpBounds {
+    /// Connections at once.
+    pub connections: usize,
+    /// Bytes of one body.
+    pub body: ByteSize,
+    /// Bytes of all bodies and answers at once.
+    pub bodies: ByteSize,
+    /// The time for the head of a request, and between two requests of a connection.
+    #[serde(with = "humantime_serde")]
+    pub head: Duration,
+    /// The time in which a client sends the next part of a body, or takes the next part of an answer.
+    #[serde(with = "humantime_serde")]
+    pub pause: Duration,
+}
+
+impl Default for HttpBounds {
+    fn default() -> Self {
+        Self {
+            connections: 4096,
+            body: ByteSize::mib(32),
+            bodies: ByteSize::mib(512),
+            head: Duration::from_secs(30),
+            pause: Duration::from_secs(30),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ConfigFile {
+    listen: Option<SocketAddr>,
+    token_file: Option<PathBuf>,
+    jobs: Option<NonZeroUsize>,
+    queue: Option<usize>,
+    #[serde(with = "humantime_serde")]
+    drain: Option<Duration>,
+    #[serde(with = "humantime_serde")]
+    session_idle: Option<Duration>,
+    http: HttpBounds,
+    default: ProfileTable,
+    tenants: BTreeMap<String, ProfileTable>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct ProfileTable {
+    policy: Option<String>,
+    set: Vec<String>,
+    runs: Option<usize>,
+    sessions: Option<usize>,
+    rate: Option<f64>,
+    #[serde(with = "humantime_serde")]
+    cpu_an_hour: Option<Duration>,
+    memory: Option<ByteSize>,
+}
+
+impl Config {
+    /// Merges the file that the arguments name, if they name one, with the arguments.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is no configuration, or the result would let everyone run code.
+    pub fn of(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+        let mut file = ConfigFile::default();
+        let mut directory = Path::new("");
+        let mut path = Path::new("the command line");
+        if let Some(named) = &arguments.config {
+            let text = fs::read_to_string(named).map_err(|cause| ConfigError::Unreadable {
+                path: named.clone(),
+                cause,
+            })?;
+            file = toml::from_str(&text).map_err(|error| {
+                let before = error.span().map_or(0, |span| span.start);
+                let line = text[..before].lines().count().max(1);
+                invalid(named, format!("line {line}: {}", error.message()))
+            })?;
+            directory = named.parent().unwrap_or(directory);
+            path = named;
+        }
+        let mut others = Profile {
+            policy: "standard".to_owned(),
+            set: Vec::new(),
+            quota: Quota::default(),
+        };
+        others
+            .change(file.default, directory)
+            .map_err(|problem| invalid(path, problem))?;
+        if let Some(policy) = &arguments.policy {
+            others.policy.clone_from(policy);
+        }
+        others.set.extend(arguments.set.iter().cloned());
+        let mut tenants = BTreeMap::new();
+        for (name, table) in file.tenants {
+            if !is_tenant(&name) {
+                let problem =
+                    format!("tenants.{name}: a tenant is named by letters, digits, `-` and `_`");
+                return Err(invalid(path, problem));
+            }
+            let mut profile = others.clone();
+            let changed = profile.change(table, directory);
+            changed.map_err(|problem| invalid(path, format!("tenants.{name}: {problem}")))?;
+            tenants.insert(name, profile);
+        }
+        let token_file = arguments.token_file.clone();
+        let config = Self {
+            listen: arguments
+                .listen
+                .or(file.listen)
+                .unwrap_or((Ipv4Addr::LOCALHOST, 8080).into()),
+            token_file: token_file.or(file.token_file.map(|file| directory.join(file))),
+            jobs: arguments.jobs.or(file.jobs),
+            queue: arguments.queue.or(file.queue).unwrap_or(256),
+            drain: file.drain.unwrap_or(Duration::from_secs(30)),
+            session_idle: file.session_idle.unwrap_or(Duration::from_secs(15 * 60)),
+            http: file.http,
+            others,
+            tenants,
+        };
+        if config.token_file.is_none() && !config.listen.ip().is_loopback() {
+            return Err(ConfigError::Open(config.listen));
+        }
+        Ok(config)
+    }
+
+    /// What a tenant has.
+    pub fn profile(&self, tenant: &str) -> &Profile {
+        self.tenants.get(tenant).unwrap_or(&self.others)
+    }
+}
+
+impl Profile {
+    /// Replaces what the table has. A policy that is a file is beside the configuration.
+    fn change(&mut self, table: ProfileTable, directory: &Path) -> Result<(), String> {
+        if let Some(policy) = table.policy {
+            let is_file = policy.ends_with(".toml") || policy.contains('/');
+            self.policy = if is_file {
+                directory.join(policy).display().to_string()
+            } else {
+                policy
+            };
+        }
+        for set in table.set {
+            let read: Result<Override, _> = set.parse();
+            self.set
+                .push(read.map_err(|error| format!("set: {error}"))?);
+        }
+        if table
+            .rate
+            .is_some_and(|rate| !rate.is_finite() || rate <= 0.0)
+        {
+            return Err("rate: the runs in a second are more than none".to_owned());
+        }
+        let quota = &mut self.quota;
+        quota.runs = table.runs.unwrap_or(quota.runs);
+        quota.sessions = table.sessions.unwrap_or(quota.sessions);
+        quota.rate = table.rate.or(quota.rate);
+        quota.cpu = table.cpu_an_hour.or(quota.cpu);
+        quota.memory = table.memory.map(|size| size.as_u64()).or(quota.memory);
+        Ok(())
+    }
+}
+
+fn invalid(path: &Path, problem: impl ToString) -> ConfigError {
+    ConfigError::Invalid {
+        path: path.to_owned(),
+        problem: problem.to_string().trim_end().to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str, arguments: ServeArguments) -> Result<Config, ConfigError> {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("server.toml");
+        fs::write(&path, text).expect("it is written");
+        Config::of(&ServeArguments {
+            config: Some(path),
+            ..arguments
+        })
+    }
+
+    #[test]
+    fn a_tenant_has_what_all_have_but_for_what_its_table_says() {
+        let text = "[default]\npolicy = 'strict'\nruns = 3\nset = ['limits.pids=9']\n\
+                    [tenants.alpha]\npolicy = 'alpha.toml'\nsessions = 5\nmemory = '1GiB'\ncpu_an_hour = '10min'";
+        let config = of(text, ServeArguments::default()).expect("it is read");
+        assert_eq!(config.profile("beta").policy, "strict");
+        let alpha = config.profile("alpha");
+        assert!(
+            alpha.policy.ends_with("/alpha.toml") && alpha.policy.starts_with('/'),
+            "{}",
+            alpha.policy
+        );
+        let expected = Quota {
+            runs: 3,
+            sessions: 5,
+            cpu: Some(Duration::from_secs(600)),
+            memory: Some(1 << 30),
+            ..Quota::default()
+        };
+        assert_eq!((&alpha.quota, alpha.set.len()), (&expected, 1));
+    }
+
+    #[test]
+    fn the_command_line_comes_first() {
+        let arguments = ServeArguments {
+            listen: Some(([127, 0, 0, 1], 9).into()),
+            policy: Some("data-science".to_owned()),
+            queue: Some(7),
+            ..ServeArguments::default()
+        };
+        let config = of(
+            "listen = '127.0.0.1:1'\nqueue = 1\n[default]\npolicy = 'strict'",
+            arguments,
+        )
+        .expect("it is read");
+        assert_eq!((config.listen.port(), config.queue), (9, 7));
+        assert_eq!(config.others.policy, "data-science");
+    }
+
+    #[test]
+    fn what_others_reach_needs_tokens() {
+        let error = of("listen = '0.0.0.0:80'", ServeArguments::default())
+            .expect_err("nothing keeps others out");
+        assert!(error.to_string().contains("--token-file"), "{error}");
+        let config = of(
+            "listen = '0.0.0.0:80'\ntoken_file = 'tokens'",
+            ServeArguments::default(),
+        );
+        let path = config
+            .expect("it has tokens")
+            .token_file
+            .expect("it is named");
+        assert!(path.is_absolute());
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_file() {
+        for (text, word) in [
+            ("polic = 'x'", "polic"),
+            ("[http]\nbody = 'much'", "body"),
+            ("[default]\nrate = 0", "rate"),
+            ("[tenants.'a b']", "a b"),
+            ("[tenants.a]\nset = ['limits.wall']", "tenants.a"),
+        ] {
+            let error = of(text, ServeArguments::default())
+                .expect_err(text)
+                .to_string();
+            assert!(
+                error.contains("server.toml: ") && error.contains(word),
+                "{error}"
+            );
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! Why a request has no result, and the status that says so.
+
+use axum::Json;
+use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use sandfork::ErrorKind;
+use serde_json::json;
+
+use crate::account::Refusal;
+
+/// Why a request has no result. What a guest does is a result.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// No token, or none that is accepted.
+    #[error("{0}")]
+    Unauthorized(&'static str),
+    /// The body is not what it must be.
+    #[error("{0}")]
+    Request(String),
+    /// There is no such thing, or it is another tenant's.
+    #[error("{0}")]
+    NotFound(String),
+    /// The body is too long.
+    #[error("the body is longer than {0} bytes")]
+    TooLong(u64),
+    /// The client is too slow.
+    #[error("the body did not come in time")]
+    TooSlow,
+    /// The tenant uses as much as it may.
+    #[error(transparent)]
+    Quota(#[from] Refusal),
+    /// The server has too much to do.
+    #[error("{0}")]
+    Busy(String),
+    /// The server is asked to end.
+    #[error("the server ends: try another one, or again later")]
+    Draining,
+    /// No sandbox could be provided.
+    #[error("{0}")]
+    Sandbox(sandfork::Error),
+    /// A mistake of the server.
+    #[error("the server made a mistake; its log has more")]
+    Mistake,
+}
+
+impl From<sandfork::Error> for Failure {
+    fn from(error: sandfork::Error) -> Self {
+        match error.kind() {
+            ErrorKind::Busy => Self::Busy(error.to_string()),
+            ErrorKind::Request => Self::Request(error.to_string()),
+            ErrorKind::SessionEnded => Self::NotFound(error.to_string()),
+            _ => Self::Sandbox(error),
+        }
+    }
+}
+
+impl Failure {
+    /// The status of the answer.
+    pub fn status(&self) -> StatusCode {
+        match self {
+            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::Request(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
+            Self::Quota(_) | Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
+            Self::Draining | Self::Sandbox(_) => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Mistake => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+
+    /// A word for it, for programs and metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Unauthorized(_) => "unauthorized",
+            Self::Request(_) => "request",
+            Self::NotFound(_) => "not-found",
+            Self::TooLong(_) => "too-long",
+            Self::TooSlow => "too-slow",
+            Self::Quota(_) => "quota",
+            Self::Busy(_) => "busy",
+            Self::Draining => "draining",
+            Self::Sandbox(_) => "sandbox",
+            Self::Mistake => "mistake",
+        }
+    }
+
+    /// Whether another attempt may succeed.
+    pub fn is_overload(&self) -> bool {
+        matches!(self, Self::Quota(_) | Self::Busy(_) | Self::Draining)
+    }
+}
+
+/// The answer of Sandfork's own API.
+impl IntoResponse for Failure {
+    fn into_response(self) -> Response {
+        let body = json!({ "error": { "kind": self.kind(), "message": self.to_string() } });
+        let mut response = (self.status(), Json(body)).into_response();
+        let headers = response.headers_mut();
+        if self.is_overload() {
+            headers.insert(RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        if matches!(self, Self::Unauthorized(_)) {
+            headers.insert(
+                WWW_AUTHENTICATE,
+                HeaderValue::from_static("Bearer, Basic realm=\"sandfork\""),
+            );
+        }
+        response.extensions_mut().insert(FailureKind(self.kind()));
+        response
+    }
+}
+
+/// Why the request of a response failed, for the log.
+#[derive(Clone, Copy, Debug)]
+pub struct FailureKind(pub &'static str);

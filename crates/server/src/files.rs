@@ -1,0 +1,111 @@
+//! Files of a request and of its answer: base64 by path.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sandfork::{GuestPath, Request};
+
+use crate::failure::Failure;
+
+/// The files of a request.
+pub type Encoded = BTreeMap<String, Option<String>>;
+
+/// Decodes the files of a request. A file without contents is none.
+///
+/// # Errors
+/// If one is not base64, or its path leads out of the work directory.
+pub fn decoded(files: &Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
+    let files = files
+        .iter()
+        .filter_map(|(path, contents)| Some((path, contents.as_ref()?)));
+    let decode = |(path, contents): (&String, &String)| {
+        let bytes = STANDARD.decode(contents.trim_ascii());
+        let bytes =
+            bytes.map_err(|_| Failure::Request(format!("files: `{path}` is not base64")))?;
+        Ok((guest_path(path)?, bytes))
+    };
+    files.map(decode).collect()
+}
+
+/// A path in the work directory.
+///
+/// # Errors
+/// If it leads elsewhere.
+pub fn guest_path(path: &str) -> Result<GuestPath, Failure> {
+    GuestPath::of_file(path).map_err(|error| Failure::Request(format!("`{path}`: {error}")))
+}
+
+/// Files that a guest left.
+#[derive(Clone, Debug)]
+pub struct Fetched {
+    paths: Vec<(String, GuestPath)>,
+    most: u64,
+    found: Arc<Mutex<Found>>,
+}
+
+#[derive(Debug, Default)]
+struct Found {
+    files: BTreeMap<String, Vec<u8>>,
+    bytes: u64,
+}
+
+impl Fetched {
+    /// Will fetch these, and no more bytes than `most` of all together.
+    ///
+    /// # Errors
+    /// If one leads out of the work directory.
+    pub fn new(paths: &[String], most: u64) -> Result<Self, Failure> {
+        let paths = paths
+            .iter()
+            .map(|path| Ok((path.clone(), guest_path(path)?)));
+        Ok(Self {
+            paths: paths.collect::<Result<_, Failure>>()?,
+            most,
+            found: Arc::default(),
+        })
+    }
+
+    /// Has the request bring them.
+    pub fn from(&self, request: Request) -> Request {
+        if self.paths.is_empty() {
+            return request;
+        }
+        let paths = self.paths.iter().map(|(_, path)| path.clone()).collect();
+        let fetched = self.clone();
+        request.fetch(paths, move |number, opened| {
+            // What the guest did not leave is missing in the answer.
+            if let Ok((file, _)) = opened {
+                fetched.keep(number, file);
+            }
+        })
+    }
+
+    fn keep(&self, number: usize, file: File) {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bytes = Vec::new();
+        let left = self.most - found.bytes;
+        let read = file.take(left + 1).read_to_end(&mut bytes);
+        // What does not fit is missing rather than torn.
+        if read.is_ok() && bytes.len() as u64 <= left {
+            found.bytes += bytes.len() as u64;
+            found.files.insert(self.paths[number].0.clone(), bytes);
+        }
+    }
+
+    /// One of them, as it was.
+    pub fn take(&self, path: &str) -> Option<Vec<u8>> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        found.files.remove(path)
+    }
+
+    /// All of them, encoded.
+    pub fn encoded(&self) -> BTreeMap<String, String> {
+        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let encode = |(path, bytes): (&String, &Vec<u8>)| (path.clone(), STANDARD.encode(bytes));
+        found.files.iter().map(encode).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! SandboxFusion's protocol: what verl, SkyRL and the `sandbox-fusion` package send.
+//!
+//! Its clients send no token but in the URL (`http://any:TOKEN@host`). They try again after 504, and after a result whose
+//! status is `SandboxError`. The paths and fields are those of its clients
+//! (<https://bytedance.github.io/SandboxFusion/>).
+
+mod language;
+mod run_code;
+mod run_jupyter;
+
+use std::sync::Arc;
+
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use sandfork::{Ending, Outcome};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::failure::{Failure, FailureKind};
+use crate::server::App;
+
+/// The routes.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/run_code", post(run_code::run_code))
+        .route("/run_jupyter", post(run_jupyter::run_jupyter))
+        .route("/v1/ping", get(async || Json("pong")))
+}
+
+/// How the whole ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+enum RunStatus {
+    Success,
+    Failed,
+    SandboxError,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+enum ProgramStatus {
+    Finished,
+    TimeLimitExceeded,
+}
+
+/// What became of a program.
+#[derive(Debug, Serialize)]
+struct ProgramResult {
+    status: ProgramStatus,
+    execution_time: f64,
+    cpu_time: f64,
+    return_code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+impl ProgramResult {
+    fn of(outcome: &Outcome) -> Self {
+        let (status, return_code) = match outcome.ending() {
+            Ending::Ok => (ProgramStatus::Finished, Some(0)),
+            Ending::Exit(code) => (ProgramStatus::Finished, Some(i32::from(*code))),
+            Ending::Exception => (ProgramStatus::Finished, Some(1)),
+            // As subprocess reports a signal.
+            Ending::Signal(signal) => (ProgramStatus::Finished, Some(-signal)),
+            Ending::Limit(hit) if matches!(hit.name.key(), "limits.wall" | "limits.cpu") => {
+                (ProgramStatus::TimeLimitExceeded, None)
+            }
+            _ => (
+                ProgramStatus::Finished,
+                Some(i32::from(outcome.exit_code())),
+            ),
+        };
+        let usage = outcome.usage();
+        Self {
+            status,
+            execution_time: usage.wall.as_secs_f64(),
+            cpu_time: usage.cpu.as_secs_f64(),
+            return_code,
+            stdout: outcome.stdout().into_owned(),
+            stderr: stderr(outcome),
+        }
+    }
+
+    fn is_success(&self) -> bool {
+        self.status == ProgramStatus::Finished && self.return_code == Some(0)
+    }
+}
+
+/// What the program wrote, its traceback, and the limit that ended it.
+fn stderr(outcome: &Outcome) -> String {
+    let mut text = outcome.stderr().into_owned();
+    if let Some(error) = outcome.error() {
+        text.push_str(&error.traceback);
+    }
+    if let Some(hit) = outcome.limit() {
+        text.push_str("sandfork: it reached ");
+        text.push_str(hit.name.key());
+        text.push('\n');
+    }
+    text
+}
+
+/// The bytes of a limit in MiB, of which less than 1 stand for none.
+fn megabytes(limit: i64) -> Option<u64> {
+    let limit = u64::try_from(limit).ok().filter(|limit| *limit > 0)?;
+    // Python needs some.
+    Some(limit.max(64).saturating_mul(1 << 20))
+}
+
+/// A request without a result, as SandboxFusion's clients understand it.
+#[derive(Debug)]
+struct FusionFailure(Failure);
+
+impl<F: Into<Failure>> From<F> for FusionFailure {
+    fn from(failure: F) -> Self {
+        Self(failure.into())
+    }
+}
+
+impl IntoResponse for FusionFailure {
+    fn into_response(self) -> Response {
+        let Self(failure) = self;
+        let (kind, message) = (failure.kind(), failure.to_string());
+        let mut response = match failure {
+            // Clients try again.
+            _ if failure.is_overload() => (
+                StatusCode::GATEWAY_TIMEOUT,
+                Json(json!({ "detail": message })),
+            )
+                .into_response(),
+            Failure::Sandbox(_) => {
+                let body =
+                    json!({ "status": RunStatus::SandboxError, "message": message, "files": {} });
+                Json(body).into_response()
+            }
+            _ => (failure.status(), Json(json!({ "detail": message }))).into_response(),
+        };
+        response.extensions_mut().insert(FailureKind(kind));
+        response
+    }
+}

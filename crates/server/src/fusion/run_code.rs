@@ -1,0 +1,188 @@
+//! `POST /run_code`: one program in a fresh sandbox.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use sandfork::{Ending, Outcome, Request};
+use serde::{Deserialize, Serialize};
+
+use super::language::{COMPILED, Language, Way};
+use super::{FusionFailure, ProgramResult, RunStatus};
+use crate::failure::Failure;
+use crate::files::{Encoded, Fetched, decoded, guest_path};
+use crate::http::Posted;
+use crate::running::run;
+use crate::server::App;
+use crate::shelf::{Executes, Variant};
+use crate::tenant::Tenant;
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct RunCode {
+    compile_timeout: f64,
+    run_timeout: f64,
+    #[serde(rename = "memory_limit_MB")]
+    memory_limit_mb: i64,
+    code: Option<String>,
+    stdin: Option<String>,
+    language: Language,
+    files: Encoded,
+    fetch_files: Vec<String>,
+}
+
+impl Default for RunCode {
+    fn default() -> Self {
+        Self {
+            compile_timeout: 10.0,
+            run_timeout: 10.0,
+            memory_limit_mb: -1,
+            code: None,
+            stdin: None,
+            language: Language::default(),
+            files: Encoded::new(),
+            fetch_files: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct CodeResult {
+    status: RunStatus,
+    message: String,
+    compile_result: Option<ProgramResult>,
+    run_result: Option<ProgramResult>,
+    executor_pod_name: Option<String>,
+    files: BTreeMap<String, String>,
+}
+
+/// Runs the code, after its compiler if it has one.
+pub async fn run_code(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Arc<Tenant>>,
+    posted: Result<Posted<RunCode>, Failure>,
+) -> Result<Response, FusionFailure> {
+    let Posted { value: asked, held } = posted?;
+    let code = asked.code.ok_or_else(|| missing("code"))?;
+    let fetched = Fetched::new(&asked.fetch_files, app.longest_answer)?;
+    let mut request = Job {
+        app: &app,
+        tenant: &tenant,
+        variant: Variant {
+            memory: super::megabytes(asked.memory_limit_mb),
+            executes: Executes::default(),
+        },
+        files: decoded(&asked.files)?,
+    };
+    let file = asked.language.file();
+    let source = code.into_bytes();
+    let mut compiled = None;
+    let run = match asked.language.way() {
+        Way::Interpreter => {
+            request.add(file, source.clone())?;
+            Request::python(source).filename(format!("/work/{file}"))
+        }
+        Way::Module(module) => {
+            request.add(file, source)?;
+            Request::module(module).args([file])
+        }
+        Way::Program(argv) => {
+            request.add(file, source)?;
+            program(argv, &[file])
+        }
+        Way::Compiled(argv) => {
+            request.add(file, source)?;
+            request.variant.executes = Executes::Written;
+            let made = Fetched::new(&[COMPILED.to_owned()], app.longest_answer)?;
+            let compiler = made.from(program(argv, &[]));
+            let outcome = request.run(compiler, asked.compile_timeout).await?;
+            check_started(&outcome, argv[0])?;
+            let result = ProgramResult::of(&outcome);
+            let program = made.take(COMPILED).filter(|_| result.is_success());
+            let Some(program) = program else {
+                return Ok(app.answer(&CodeResult::of(Some(result), None, &fetched), held)?);
+            };
+            compiled = Some(result);
+            request.add(COMPILED, program)?;
+            // The file of a request is no program yet.
+            let start = format!("chmod +x {COMPILED} && exec ./{COMPILED}");
+            Request::program(vec!["sh".to_owned(), "-c".to_owned(), start])
+        }
+    };
+    let run = match asked.stdin {
+        Some(stdin) => run.stdin_bytes(stdin),
+        None => run,
+    };
+    let outcome = request.run(fetched.from(run), asked.run_timeout).await?;
+    if let Way::Program(argv) = asked.language.way() {
+        check_started(&outcome, argv[0])?;
+    }
+    let result = CodeResult::of(compiled, Some(ProgramResult::of(&outcome)), &fetched);
+    Ok(app.answer(&result, held)?)
+}
+
+/// Runs of one request.
+struct Job<'a> {
+    app: &'a Arc<App>,
+    tenant: &'a Arc<Tenant>,
+    variant: Variant,
+    files: Vec<(sandfork::GuestPath, Vec<u8>)>,
+}
+
+impl Job<'_> {
+    fn add(&mut self, path: &str, contents: Vec<u8>) -> Result<(), Failure> {
+        self.files.push((guest_path(path)?, contents));
+        Ok(())
+    }
+
+    async fn run(&self, mut request: Request, seconds: f64) -> Result<Outcome, Failure> {
+        for (path, contents) in &self.files {
+            request = request.file(path.clone(), contents.clone());
+        }
+        let request = request.wall(self.tenant.shelf.time(seconds)?);
+        run(self.app, self.tenant, self.variant, request).await
+    }
+}
+
+fn program(argv: &[&str], more: &[&str]) -> Request {
+    Request::program(
+        argv.iter()
+            .chain(more)
+            .map(|&word| word.to_owned())
+            .collect(),
+    )
+}
+
+fn missing(field: &str) -> Failure {
+    Failure::Request(format!("the body has no `{field}`"))
+}
+
+/// Refuses a language whose program the sandbox lacks: another attempt would not help.
+fn check_started(outcome: &Outcome, program: &str) -> Result<(), Failure> {
+    match outcome.ending() {
+        Ending::NotStarted(_) => Err(Failure::Request(format!(
+            "language: sandboxes have no `{program}` that could run it; install it on the server's host"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+impl CodeResult {
+    fn of(compile: Option<ProgramResult>, run: Option<ProgramResult>, fetched: &Fetched) -> Self {
+        let is_success = run.as_ref().is_some_and(ProgramResult::is_success);
+        Self {
+            status: if is_success {
+                RunStatus::Success
+            } else {
+                RunStatus::Failed
+            },
+            message: String::new(),
+            compile_result: compile,
+            run_result: run,
+            executor_pod_name: None,
+            files: fetched.encoded(),
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! `POST /run_jupyter`: cells of one fresh session.
+
+use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use axum::Extension;
+use axum::extract::State;
+use axum::response::Response;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sandfork::session::{
+    Cell, CellReport, Contents, DisplayOutput, Parents, ResultMode, Session, SessionState,
+};
+use sandfork::{GuestPath, Status};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
+use crate::display::representations;
+use crate::failure::Failure;
+use crate::files::{Encoded, decoded, guest_path};
+use crate::http::Posted;
+use crate::running::{Deadline, Turn, in_turn};
+use crate::server::App;
+use crate::shelf::Variant;
+use crate::tenant::Tenant;
+
+#[derive(Debug, Deserialize)]
+#[serde(default)]
+pub struct RunJupyter {
+    cells: Vec<String>,
+    /// 0 stands for no time of its own.
+    cell_timeout: f64,
+    total_timeout: f64,
+    #[serde(rename = "memory_limit_MB")]
+    memory_limit_mb: i64,
+    files: Encoded,
+    fetch_files: Vec<String>,
+}
+
+impl Default for RunJupyter {
+    fn default() -> Self {
+        Self {
+            cells: Vec::new(),
+            cell_timeout: 0.0,
+            total_timeout: 45.0,
+            memory_limit_mb: -1,
+            files: Encoded::new(),
+            fetch_files: Vec::new(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct JupyterResult {
+    status: RunStatus,
+    message: String,
+    driver: ProgramResult,
+    cells: Vec<CellResult>,
+    executor_pod_name: Option<String>,
+    files: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Serialize)]
+struct CellResult {
+    stdout: String,
+    stderr: String,
+    display: Vec<Map<String, Value>>,
+    error: Vec<Value>,
+}
+
+/// Runs the cells one after the other. As in a notebook whose cells are run by hand, those after one that fails run too.
+pub async fn run_jupyter(
+    State(app): State<Arc<App>>,
+    Extension(tenant): Extension<Arc<Tenant>>,
+    posted: Result<Posted<RunJupyter>, Failure>,
+) -> Result<Response, FusionFailure> {
+    let Posted { value: asked, held } = posted?;
+    let variant = Variant {
+        memory: super::megabytes(asked.memory_limit_mb),
+        ..Variant::default()
+    };
+    let job = Job {
+        files: decoded(&asked.files)?,
+        fetch: asked
+            .fetch_files
+            .iter()
+            .map(|path| guest_path(path).map(|guest| (path.clone(), guest)))
+            .collect::<Result<_, _>>()?,
+        each: match asked.cell_timeout {
+            0.0 => None,
+            time => Some(tenant.shelf.time(time)?),
+        },
+        // The policy bounds each cell, and this all of them.
+        total: Duration::try_from_secs_f64(asked.total_timeout)
+            .map_err(|_| Failure::Request("total_timeout is no time".to_owned()))?,
+        most: app.longest_answer,
+        cells: asked.cells,
+    };
+    let running = tenant.begin_run(variant)?;
+    let of = Arc::clone(&tenant);
+    let result = in_turn(&app, &tenant, running, move |turn| {
+        let mut session = of.shelf.sandbox(variant)?.session()?;
+        turn.stop.reaches(session.interrupter());
+        job.run(&mut session, turn)
+    });
+    let result = result.await?;
+    Ok(app.answer(&result, held)?)
+}
+
+struct Job {
+    cells: Vec<String>,
+    files: Vec<(GuestPath, Vec<u8>)>,
+    fetch: Vec<(String, GuestPath)>,
+    each: Option<Duration>,
+    total: Duration,
+    most: u64,
+}
+
+impl Job {
+    fn run(self, session: &mut Session, turn: &mut Turn) -> Result<JupyterResult, Failure> {
+        let (begun, deadline) = (Instant::now(), Deadline::after(self.total));
+        for (path, contents) in &self.files {
+            put(session, path, contents)?;
+        }
+        let mut driver = ProgramResult {
+            status: ProgramStatus::Finished,
+            execution_time: 0.0,
+            cpu_time: 0.0,
+            return_code: Some(0),
+            stdout: String::new(),
+            stderr: String::new(),
+        };
+        let mut cells = Vec::new();
+        for source in self.cells {
+            let left = deadline.left().filter(|_| !turn.stop.has_stopped());
+            let Some(left) = left else {
+                driver.status = ProgramStatus::TimeLimitExceeded;
+                driver.return_code = None;
+                break;
+            };
+            let mut cell = Cell::new(source).last(ResultMode::Text);
+            let wall = self.each.map_or(left, |each| each.min(left));
+            cell = cell.wall(wall.min(turn.longest()));
+            let report = session.run(cell)?;
+            turn.ended(report.outcome());
+            driver.cpu_time += report.outcome().usage().cpu.as_secs_f64();
+            cells.push(CellResult::of(&report));
+            if report.outcome().status() == Status::Timeout && deadline.left().is_none() {
+                driver.status = ProgramStatus::TimeLimitExceeded;
+                driver.return_code = None;
+                break;
+            }
+            if report.session() == SessionState::Ended {
+                driver.return_code = Some(i32::from(report.outcome().exit_code()));
+                driver.stderr = super::stderr(report.outcome());
+                break;
+            }
+        }
+        driver.execution_time = begun.elapsed().as_secs_f64();
+        let files = self
+            .fetch
+            .iter()
+            .filter_map(|(name, path)| Some((name.clone(), read(session, path, self.most)?)));
+        Ok(JupyterResult {
+            files: files.collect(),
+            status: if driver.is_success() {
+                RunStatus::Success
+            } else {
+                RunStatus::Failed
+            },
+            message: String::new(),
+            driver,
+            cells,
+            executor_pod_name: None,
+        })
+    }
+}
+
+impl CellResult {
+    fn of(report: &CellReport) -> Self {
+        let outcome = report.outcome();
+        let error = outcome.error().map(|error| {
+            let traceback: Vec<&str> = error.traceback.lines().collect();
+            json!({ "ename": error.name, "evalue": error.message, "traceback": traceback })
+        });
+        let limit = outcome.limit().filter(|_| error.is_none()).map(|hit| {
+            let evalue = format!("the cell reached {}", hit.name.key());
+            json!({ "ename": outcome.status().as_str(), "evalue": evalue, "traceback": [] })
+        });
+        Self {
+            stdout: outcome.stdout().into_owned(),
+            stderr: outcome.stderr().into_owned(),
+            display: displays(report),
+            error: error.into_iter().chain(limit).collect(),
+        }
+    }
+}
+
+/// What the cell displayed, and the text of its value, as a notebook shows them.
+fn displays(report: &CellReport) -> Vec<Map<String, Value>> {
+    let mut displays: Vec<_> = report.shown().iter().map(representations).collect();
+    let value = report.outcome().value();
+    if let Some(text) = value.and_then(|value| value.text(&report.buffers())) {
+        let main = report.shown().iter().position(DisplayOutput::is_main);
+        let main = main.unwrap_or_else(|| {
+            displays.push(Map::new());
+            displays.len() - 1
+        });
+        displays[main].entry("text/plain").or_insert(text.into());
+    }
+    displays
+}
+
+fn put(session: &mut Session, path: &GuestPath, contents: &[u8]) -> Result<(), Failure> {
+    let path = path.to_string();
+    if let Some((directory, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) {
+        session.make_dir(directory, Parents::Made)?;
+    }
+    let mut file = session.open_write(&path, Contents::Replaced)?;
+    file.write_all(contents)
+        .map_err(|error| Failure::Request(format!("files: `{path}`: {error}")))
+}
+
+/// A file that the cells left, encoded. One that is not there, or is too long, is missing in the answer.
+fn read(session: &mut Session, path: &GuestPath, most: u64) -> Option<String> {
+    let (file, _) = session.open_read(&path.to_string()).ok()?;
+    let mut bytes = Vec::new();
+    file.take(most + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= most).then(|| STANDARD.encode(bytes))
+}

@@ -1,0 +1,131 @@
+//! Bodies of requests: JSON, read within a bound of bytes and of time.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{FromRef, FromRequest, Request};
+use axum::http::header::CONTENT_LENGTH;
+use bytes::{Bytes, BytesMut};
+use http_body_util::BodyExt;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::budget::{Budget, Held};
+use crate::config::HttpBounds;
+use crate::failure::Failure;
+
+/// Reads bodies.
+#[derive(Clone, Debug)]
+pub struct Bodies {
+    longest: u64,
+    pause: Duration,
+    /// The memory of all.
+    pub budget: Budget,
+}
+
+impl Bodies {
+    /// Reads within these bounds.
+    pub fn new(bounds: &HttpBounds) -> Self {
+        Self {
+            longest: bounds.body.as_u64(),
+            pause: bounds.pause,
+            budget: Budget::new(bounds.bodies.as_u64()),
+        }
+    }
+
+    async fn read(&self, request: Request) -> Result<(Bytes, Held), Failure> {
+        let announced = request.headers().get(CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+        if announced.is_some_and(|length| length > self.longest) {
+            return Err(Failure::TooLong(self.longest));
+        }
+        // Before the first byte is read: one that announces no length may come to have the most.
+        match self.budget.hold(announced.unwrap_or(self.longest)) {
+            Ok(held) => Ok((self.collect(request.into_body()).await?, held)),
+            Err(failure) => {
+                self.discard(request.into_body()).await;
+                Err(failure)
+            }
+        }
+    }
+
+    /// Reads a body that nothing needs, for as long as a client may pause: one that is still sending when its connection
+    /// is closed finds no answer, but an error of its socket.
+    pub async fn discard(&self, mut body: Body) {
+        let discard = async {
+            let mut read = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                read += frame.data_ref().map_or(0, Bytes::len) as u64;
+                if read > self.longest {
+                    break;
+                }
+            }
+        };
+        _ = timeout(self.pause, discard).await;
+    }
+
+    async fn collect(&self, mut body: Body) -> Result<Bytes, Failure> {
+        let mut bytes = BytesMut::new();
+        loop {
+            let next = timeout(self.pause, body.frame()).await;
+            let Some(frame) = next.map_err(|_| Failure::TooSlow)? else {
+                return Ok(bytes.freeze());
+            };
+            let frame =
+                frame.map_err(|error| Failure::Request(format!("the body broke off: {error}")))?;
+            if let Ok(data) = frame.into_data() {
+                if (bytes.len() + data.len()) as u64 > self.longest {
+                    return Err(Failure::TooLong(self.longest));
+                }
+                bytes.extend_from_slice(&data);
+            }
+        }
+    }
+}
+
+/// A body that is JSON.
+#[derive(Debug)]
+pub struct Posted<T> {
+    /// What it says.
+    pub value: T,
+    /// The memory of it.
+    pub held: Held,
+}
+
+/// A body that is bytes.
+#[derive(Debug)]
+pub struct Sized {
+    /// The bytes.
+    pub bytes: Bytes,
+    /// The memory of them.
+    pub held: Held,
+}
+
+impl<S: Send + Sync> FromRequest<S> for Sized
+where
+    Bodies: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let (bytes, held) = Bodies::from_ref(state).read(request).await?;
+        Ok(Self { bytes, held })
+    }
+}
+
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Posted<T>
+where
+    Bodies: FromRef<S>,
+{
+    type Rejection = Failure;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let Sized { bytes, held } = Sized::from_request(request, state).await?;
+        // Without a body, everything is as if it had said nothing.
+        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        let value = serde_json::from_slice(text).map_err(|error| {
+            Failure::Request(format!("the body is not what it must be: {error}"))
+        })?;
+        Ok(Self { value, held })
+    }
+}

@@ -1,0 +1,75 @@
+//! The memory that all bodies and answers may take together.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::failure::Failure;
+
+/// The unit in which memory is counted.
+const KIB: u64 = 1 << 10;
+
+/// Memory for bodies and answers.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<Semaphore>);
+
+/// A part of it, until it is dropped.
+#[derive(Debug)]
+pub struct Held {
+    _part: Option<OwnedSemaphorePermit>,
+}
+
+impl Budget {
+    /// So many bytes.
+    pub fn new(bytes: u64) -> Self {
+        let places = usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
+        Self(Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))))
+    }
+
+    /// Takes a part. Small ones are free: the number of connections bounds them.
+    ///
+    /// # Errors
+    /// If so much is not left.
+    pub fn hold(&self, bytes: u64) -> Result<Held, Failure> {
+        const SMALL: u64 = 16 * KIB;
+        if bytes <= SMALL {
+            return Ok(Held { _part: None });
+        }
+        let places = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
+        let part = Arc::clone(&self.0).try_acquire_many_owned(places);
+        let part = part.map_err(|_| {
+            Failure::Busy(
+                "the server holds as much of bodies as it may: try again later".to_owned(),
+            )
+        })?;
+        Ok(Held { _part: Some(part) })
+    }
+}
+
+impl Held {
+    /// A body that holds it until it is sent.
+    pub fn with(self, bytes: Bytes) -> Body {
+        Body::new(Full::new(bytes).map_frame(move |frame| {
+            let _until_sent = &self;
+            frame
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_not_left_for_others() {
+        let budget = Budget::new(100 * KIB);
+        let held = budget.hold(80 * KIB).expect("it is there");
+        assert!(budget.hold(80 * KIB).is_err());
+        assert!(budget.hold(KIB).is_ok(), "small ones are free");
+        drop(held);
+        assert!(budget.hold(80 * KIB).is_ok());
+    }
+}

@@ -1,0 +1,186 @@
+//! Runs and sessions block a thread. This has threads do it, and ends what no client waits for any more.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sandfork::session::Interrupter;
+use sandfork::{Cancel, Outcome, Request};
+use tokio::task::spawn_blocking;
+
+use crate::failure::Failure;
+use crate::server::App;
+use crate::shelf::Variant;
+use crate::tenant::{Running, Tenant};
+
+/// Does what blocks on a thread that may.
+///
+/// # Errors
+/// If it fails, or panics.
+pub async fn blocking<T: Send + 'static>(
+    act: impl FnOnce() -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    spawn_blocking(act).await.unwrap_or_else(|panic| {
+        tracing::error!("a thread panicked: {panic}");
+        Err(Failure::Mistake)
+    })
+}
+
+/// Runs a request in a fresh sandbox of this tenant. If the client goes away meanwhile, the run is cancelled.
+///
+/// # Errors
+/// If the tenant may not run it, or no sandbox can be provided.
+pub async fn run(
+    app: &Arc<App>,
+    tenant: &Arc<Tenant>,
+    variant: Variant,
+    request: Request,
+) -> Result<Outcome, Failure> {
+    let running = tenant.begin_run(variant)?;
+    let tenant = Arc::clone(tenant);
+    in_turn(app, &Arc::clone(&tenant), running, move |turn| {
+        let sandbox = tenant.shelf.sandbox(variant)?;
+        let outcome = sandbox.run(request.cancel(turn.stop.cancel()))?;
+        turn.ended(&outcome);
+        Ok(outcome)
+    })
+    .await
+}
+
+/// Does what runs guest code when it is the tenant's turn. If the client goes away meanwhile, that is stopped.
+///
+/// # Errors
+/// If the turn does not come, or what is done fails.
+pub async fn in_turn<T: Send + 'static>(
+    app: &Arc<App>,
+    tenant: &Arc<Tenant>,
+    running: Running,
+    act: impl FnOnce(&mut Turn) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    let stop = Stop::new()?;
+    let _stopped_with_this = StopOnDrop(stop.clone());
+    let (app, tenant) = (Arc::clone(app), Arc::clone(tenant));
+    blocking(move || {
+        let permit = app.admission.enter(&tenant.name, Some(stop.cancel()))?;
+        let mut turn = Turn {
+            app,
+            tenant,
+            running,
+            stop,
+        };
+        let done = act(&mut turn);
+        drop(permit);
+        done
+    })
+    .await
+}
+
+/// A turn to run guest code.
+#[derive(Debug)]
+pub struct Turn {
+    app: Arc<App>,
+    tenant: Arc<Tenant>,
+    running: Running,
+    /// Ends what runs.
+    pub stop: Stop,
+}
+
+impl Turn {
+    /// The longest time of a run or a cell.
+    pub fn longest(&self) -> Duration {
+        self.tenant.shelf.wall()
+    }
+
+    /// Counts a run or a cell that has ended.
+    pub fn ended(&mut self, outcome: &Outcome) {
+        self.running.used(outcome.usage().cpu);
+        self.app.metrics.ended(&self.tenant.name, outcome);
+    }
+}
+
+/// Ends runs and cells, from another thread.
+#[derive(Clone, Debug)]
+pub struct Stop {
+    cancel: Cancel,
+    session: Arc<Mutex<Stopped>>,
+}
+
+#[derive(Debug)]
+enum Stopped {
+    Not(Option<Interrupter>),
+    Already,
+}
+
+impl Stop {
+    fn new() -> Result<Self, Failure> {
+        // There is no descriptor left: others end.
+        let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
+        Ok(Self {
+            cancel,
+            session: Arc::new(Mutex::new(Stopped::Not(None))),
+        })
+    }
+
+    /// Ends runs.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// Has it interrupt the cells of this session too.
+    pub fn reaches(&self, interrupter: Interrupter) {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        match &mut *session {
+            Stopped::Not(slot) => *slot = Some(interrupter),
+            Stopped::Already => interrupter.interrupt(),
+        }
+    }
+
+    /// The session's next cells are of others.
+    pub fn leaves(&self) {
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stopped::Not(slot) = &mut *session {
+            *slot = None;
+        }
+    }
+
+    /// Whether it has ended what ran.
+    pub fn has_stopped(&self) -> bool {
+        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        matches!(*session, Stopped::Already)
+    }
+
+    fn stop(&self) {
+        self.cancel.cancel();
+        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Stopped::Not(Some(interrupter)) = &*session {
+            interrupter.interrupt();
+        }
+        *session = Stopped::Already;
+    }
+}
+
+/// Stops what runs when the client that waits for it has gone.
+struct StopOnDrop(Stop);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        // What is over stays as it is.
+        self.0.stop();
+    }
+}
+
+/// What is left of a time.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(std::time::Instant);
+
+impl Deadline {
+    /// In so much time from now.
+    pub fn after(time: Duration) -> Self {
+        Self(std::time::Instant::now() + time)
+    }
+
+    /// What is left, if anything is.
+    pub fn left(self) -> Option<Duration> {
+        let left = self.0.saturating_duration_since(std::time::Instant::now());
+        Some(left).filter(|left| !left.is_zero())
+    }
+}

@@ -1,0 +1,312 @@
+//! From the command line to a server, and to its end.
+
+use std::io::IsTerminal;
+use std::num::NonZeroUsize;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{FromRef, Request, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use bytes::Bytes;
+use clap::Parser;
+use sandfork::{Admission, Capacity};
+use serde::Serialize;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{Arguments, Command, ServeArguments};
+use crate::auth::{Doorkeeper, TokenFileError};
+use crate::config::{Config, ConfigError};
+use crate::failure::Failure;
+use crate::http::{Bodies, Draining, Held, Tracked, log, serve};
+use crate::metrics::Metrics;
+use crate::sessions::Sessions;
+use crate::shelf::Variant;
+use crate::tenant::Tenant;
+use crate::{fusion, tokens, v1};
+
+/// What handlers share.
+#[derive(Debug)]
+pub struct App {
+    doorkeeper: Doorkeeper,
+    draining: Draining,
+    /// Which runs and cells start, wait or are refused.
+    pub admission: Admission,
+    /// What is counted.
+    pub metrics: Arc<Metrics>,
+    /// Reads bodies.
+    pub bodies: Bodies,
+    /// The open sessions.
+    pub sessions: Sessions,
+    /// The longest time without use of a session.
+    pub session_idle: Duration,
+    /// Bytes of files in an answer.
+    pub longest_answer: u64,
+}
+
+impl FromRef<Arc<App>> for Bodies {
+    fn from_ref(app: &Arc<App>) -> Self {
+        app.bodies.clone()
+    }
+}
+
+/// Why the server does not start.
+#[derive(Debug, thiserror::Error)]
+enum StartError {
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error(transparent)]
+    Tokens(#[from] TokenFileError),
+    #[error("the tenant `{tenant}`: {cause}")]
+    Tenant {
+        tenant: String,
+        cause: sandfork::Error,
+    },
+    #[error("a token is drawn by getrandom(2): {0}")]
+    Random(#[from] getrandom::Error),
+    #[error("a tenant is named by at most 64 letters, digits, `-` and `_`")]
+    Name,
+    #[error("{address}: {cause}")]
+    Listen {
+        address: String,
+        cause: std::io::Error,
+    },
+    #[error("{0}")]
+    System(#[from] std::io::Error),
+}
+
+impl StartError {
+    /// The caller's mistake, or the host's, as the command `sandfork` has it.
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::Config(_) | Self::Tokens(_) | Self::Name => 2,
+            Self::Tenant { cause, .. } => cause.exit_code(),
+            Self::Random(_) | Self::Listen { .. } | Self::System(_) => 125,
+        }
+    }
+}
+
+/// Executes the command line of this process.
+pub fn command() -> ExitCode {
+    let arguments = Arguments::parse();
+    let done = match arguments.command {
+        Some(Command::Token { tenant }) => token(&tenant),
+        None => start(&arguments.serve),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sandfork server: {error}");
+            // As the command: the caller's mistake, or the host's.
+            ExitCode::from(error.exit_code())
+        }
+    }
+}
+
+fn token(tenant: &str) -> Result<(), StartError> {
+    if !tokens::is_tenant(tenant) {
+        return Err(StartError::Name);
+    }
+    let (token, line) = tokens::draw(tenant)?;
+    println!("token  {token}\nline   {line}");
+    Ok(())
+}
+
+fn start(arguments: &ServeArguments) -> Result<(), StartError> {
+    begin_log();
+    let config = Arc::new(Config::of(arguments)?);
+    let doorkeeper = Doorkeeper::new(&config)?;
+    let tenants = doorkeeper
+        .all()
+        .map_err(|(tenant, cause)| StartError::Tenant {
+            tenant: tenant.to_string(),
+            cause,
+        })?;
+    // Before the port is open: the first client finds warm interpreters, and a mistake in a policy is found now.
+    let mut most = usize::MAX;
+    for tenant in &tenants {
+        let sandbox = warm(tenant).map_err(|cause| StartError::Tenant {
+            tenant: tenant.name.to_string(),
+            cause,
+        })?;
+        most = most.min(Capacity::of(&sandbox).runs.get());
+    }
+    if arguments.check {
+        let count = tenants.len();
+        println!(
+            "ok: {count} tenant{} can run code",
+            if count == 1 { "" } else { "s" }
+        );
+        return Ok(());
+    }
+    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
+    let jobs = NonZeroUsize::new(most.min(processors)).unwrap_or(NonZeroUsize::MIN);
+    let jobs = config.jobs.unwrap_or(jobs);
+    let metrics = Arc::new(Metrics::new());
+    let app = Arc::new(App {
+        doorkeeper,
+        draining: Draining::default(),
+        admission: Admission::new(jobs, config.queue),
+        sessions: Sessions::new(&metrics),
+        metrics,
+        bodies: Bodies::new(&config.http),
+        session_idle: config.session_idle,
+        longest_answer: config.http.body.as_u64(),
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        // Each run, each waiting one and each use of a session has a thread.
+        .max_blocking_threads(jobs.get() + config.queue + 64)
+        .build()?;
+    let served = runtime.block_on(listen(&config, app));
+    // What still runs is cancelled: the process ends, and each sandbox with it.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    served
+}
+
+/// Makes a tenant's sandbox, and runs something in it.
+fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
+    let sandbox = tenant.shelf.sandbox(Variant::default())?;
+    sandbox.run("1")?;
+    Ok(sandbox)
+}
+
+/// Lines for people on a terminal, and JSON for programs. `SANDFORK_LOG=off` is silent.
+fn begin_log() {
+    if std::env::var("SANDFORK_LOG").is_ok_and(|level| level == "off") {
+        return;
+    }
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    // It fails only if there is one already.
+    _ = if std::io::stderr().is_terminal() {
+        builder.compact().with_target(false).try_init()
+    } else {
+        builder.json().flatten_event(true).try_init()
+    };
+}
+
+async fn listen(config: &Config, app: Arc<App>) -> Result<(), StartError> {
+    let unusable = |cause| StartError::Listen {
+        address: config.listen.to_string(),
+        cause,
+    };
+    let listener = TcpListener::bind(config.listen).await.map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
+    let (mut interrupt, mut terminate) = (
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::terminate())?,
+    );
+    let mut hangup = signal(SignalKind::hangup())?;
+    println!("sandfork server: serving on http://{address}");
+    let reloaded = Arc::clone(&app);
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            match reloaded.doorkeeper.reload() {
+                Ok(()) => tracing::info!("the tokens were read again"),
+                Err(error) => tracing::error!("the tokens stay as they were: {error}"),
+            }
+        }
+    });
+    let swept = Arc::clone(&app);
+    tokio::spawn(async move {
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
+        loop {
+            tick.tick().await;
+            swept.sessions.close_idle().await;
+        }
+    });
+    let ending = Arc::clone(&app);
+    let ended = async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        tracing::info!("no connection is accepted any more, and what runs has time to end");
+        ending.draining.begin();
+    };
+    let metrics = Arc::clone(&app.metrics);
+    serve(
+        listener,
+        router(app),
+        config.http,
+        metrics,
+        ended,
+        config.drain,
+    )
+    .await;
+    Ok(())
+}
+
+fn router(app: Arc<App>) -> Router {
+    let open = Router::new()
+        .route("/healthz", get(async || "ok\n"))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(metrics))
+        .route("/v1/openapi.json", get(v1::openapi));
+    let known = Router::new()
+        .merge(fusion::routes())
+        .merge(v1::routes())
+        .layer(from_fn_with_state(Arc::clone(&app), identify));
+    open.merge(known)
+        .fallback(async || Failure::NotFound("there is no such path".to_owned()))
+        .layer(from_fn_with_state(Arc::clone(&app.metrics), log))
+        .with_state(app)
+}
+
+/// Lets in whose token is known, as its tenant.
+async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let tenant = if app.draining.has_begun() {
+        Err(Failure::Draining)
+    } else {
+        app.doorkeeper.tenant_of(request.headers())
+    };
+    match tenant {
+        Ok(tenant) => {
+            let name = Arc::clone(&tenant.name);
+            request.extensions_mut().insert(tenant);
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(Tracked(name));
+            response
+        }
+        Err(failure) => {
+            app.bodies.discard(request.into_body()).await;
+            failure.into_response()
+        }
+    }
+}
+
+async fn ready(State(app): State<Arc<App>>) -> Response {
+    if app.draining.has_begun() {
+        return Failure::Draining.into_response();
+    }
+    "ready\n".into_response()
+}
+
+async fn metrics(State(app): State<Arc<App>>) -> Response {
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(CONTENT_TYPE, kind)], app.metrics.text()).into_response()
+}
+
+impl App {
+    /// An answer in JSON. The memory of the request, and its own, counts until it is sent.
+    ///
+    /// # Errors
+    /// If so much memory is not left.
+    pub fn answer(&self, value: &impl Serialize, held: Held) -> Result<Response, Failure> {
+        let text = serde_json::to_vec(value).map_err(|error| {
+            tracing::error!("an answer cannot be written: {error}");
+            Failure::Mistake
+        })?;
+        drop(held);
+        let held = self.bodies.budget.hold(text.len() as u64)?;
+        let headers = [(CONTENT_TYPE, "application/json")];
+        Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
+    }
+}

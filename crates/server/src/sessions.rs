@@ -1,0 +1,177 @@
+//! The open sessions of all tenants, by their ids.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use sandfork::session::{Interrupter, Session};
+use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+
+use crate::failure::Failure;
+use crate::metrics::Metrics;
+use crate::running::blocking;
+use crate::tenant::{Opened, Tenant};
+
+/// The open sessions.
+#[derive(Debug)]
+pub struct Sessions {
+    open: Mutex<HashMap<String, Arc<Open>>>,
+    metrics: Arc<Metrics>,
+}
+
+/// An open session.
+#[derive(Debug)]
+pub struct Open {
+    /// Its id.
+    pub id: String,
+    /// When it was opened.
+    pub opened: SystemTime,
+    idle: Duration,
+    tenant: Arc<Tenant>,
+    /// Requests for it take turns, in their order.
+    session: Arc<Turns<Session>>,
+    interrupter: Interrupter,
+    used: Mutex<Instant>,
+    _counts: Opened,
+}
+
+impl Sessions {
+    /// None is open yet.
+    pub fn new(metrics: &Arc<Metrics>) -> Self {
+        Self {
+            open: Mutex::default(),
+            metrics: Arc::clone(metrics),
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Opens a session, which is closed when it has not been used for `idle`.
+    ///
+    /// # Errors
+    /// If the tenant may have no more, or no sandbox can be provided.
+    pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
+        let counts = tenant.open_session()?;
+        let of = Arc::clone(tenant);
+        let session = blocking(move || Ok(of.shelf.sandbox(<_>::default())?.session()?)).await?;
+        let open = Arc::new(Open {
+            id: new_id()?,
+            opened: SystemTime::now(),
+            idle,
+            tenant: Arc::clone(tenant),
+            interrupter: session.interrupter(),
+            session: Arc::new(Turns::new(session)),
+            used: Mutex::new(Instant::now()),
+            _counts: counts,
+        });
+        self.all().insert(open.id.clone(), Arc::clone(&open));
+        self.metrics.sessions.inc();
+        Ok(open)
+    }
+
+    /// A session of this tenant. That another tenant has one of this id is not said.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub fn find(&self, tenant: &Tenant, id: &str) -> Result<Arc<Open>, Failure> {
+        let all = self.all();
+        let found = all.get(id).filter(|open| open.tenant.name == tenant.name);
+        let found =
+            found.ok_or_else(|| Failure::NotFound("there is no such session".to_owned()))?;
+        found.is_used();
+        Ok(Arc::clone(found))
+    }
+
+    /// The sessions of this tenant, the oldest first.
+    pub fn of(&self, tenant: &Tenant) -> Vec<Arc<Open>> {
+        let all = self.all();
+        let of_tenant = all.values().filter(|open| open.tenant.name == tenant.name);
+        let mut sessions: Vec<_> = of_tenant.cloned().collect();
+        sessions.sort_by_key(|open| open.opened);
+        sessions
+    }
+
+    /// Closes a session of this tenant. What it runs ends.
+    ///
+    /// # Errors
+    /// If there is none.
+    pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
+        let found = self.find(tenant, id)?;
+        self.forget(&found.id);
+        found.interrupter.interrupt();
+        // The session ends on a thread that may wait for it.
+        blocking(move || {
+            drop(found);
+            Ok(())
+        })
+        .await
+    }
+
+    /// Removes a session that has ended.
+    pub fn forget(&self, id: &str) {
+        if self.all().remove(id).is_some() {
+            self.metrics.sessions.dec();
+        }
+    }
+
+    /// Closes the sessions that were not used for as long as they may be.
+    pub async fn close_idle(&self) {
+        let idle: Vec<_> = self
+            .all()
+            .values()
+            .filter(|open| open.is_idle())
+            .cloned()
+            .collect();
+        for open in idle {
+            self.forget(&open.id);
+            _ = blocking(move || {
+                drop(open);
+                Ok(())
+            })
+            .await;
+        }
+    }
+}
+
+impl Open {
+    /// Waits until no other request uses the session.
+    pub async fn turn(&self) -> OwnedMutexGuard<Session> {
+        Arc::clone(&self.session).lock_owned().await
+    }
+
+    /// Interrupts the cell that runs.
+    pub fn interrupt(&self) {
+        self.interrupter.interrupt();
+    }
+
+    /// Whether a request uses it.
+    pub fn is_busy(&self) -> bool {
+        self.session.try_lock().is_err()
+    }
+
+    /// Has its idle time begin again.
+    pub fn is_used(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    fn is_idle(&self) -> bool {
+        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        used.elapsed() >= self.idle && !self.is_busy()
+    }
+}
+
+/// An id that cannot be guessed: letters and digits, as clients of other protocols expect it.
+fn new_id() -> Result<String, Failure> {
+    const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
+    let mut bytes = [0; 20];
+    getrandom::fill(&mut bytes).map_err(|error| {
+        tracing::error!("the kernel gives no random bytes: {error}");
+        Failure::Mistake
+    })?;
+    let letters = bytes
+        .iter()
+        .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
+    Ok(letters.collect())
+}

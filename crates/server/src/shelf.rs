@@ -1,0 +1,145 @@
+//! The sandboxes of a tenant: one of its policy, and a few that differ in what single requests ask for.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use sandfork::{Error, FileSystem, LimitName, Policy, Sandbox};
+
+use crate::config::Profile;
+use crate::failure::Failure;
+
+/// Sandboxes beside the tenant's own that are kept. Each is an interpreter.
+const MOST_VARIANTS: usize = 8;
+
+/// How a request's sandbox differs from that of the policy.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Variant {
+    /// Bytes of memory, if they are fewer than the policy's.
+    pub memory: Option<u64>,
+    /// What is written may be executed.
+    pub executes: Executes,
+}
+
+/// Whether a guest can execute what it has written, as a compiler needs it.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Executes {
+    /// As the policy says.
+    #[default]
+    AsAllowed,
+    /// It can.
+    Written,
+}
+
+/// The sandboxes of a policy.
+#[derive(Debug)]
+pub struct Shelf {
+    profile: Profile,
+    memory: u64,
+    wall: Duration,
+    /// The one that was used last comes last.
+    made: Mutex<Vec<(Variant, Arc<Slot>)>>,
+}
+
+/// A sandbox that one thread makes, and others wait for.
+#[derive(Debug, Default)]
+struct Slot {
+    making: Mutex<()>,
+    made: OnceLock<Arc<Sandbox>>,
+}
+
+impl Shelf {
+    /// Reads the policy. No sandbox is made yet.
+    ///
+    /// # Errors
+    /// If the policy cannot be read.
+    pub fn new(profile: Profile) -> Result<Self, Error> {
+        let policy = policy(&profile, Variant::default())?;
+        Ok(Self {
+            memory: policy.limit(LimitName::Memory),
+            wall: Duration::from_millis(policy.limit(LimitName::Wall)),
+            profile,
+            made: Mutex::default(),
+        })
+    }
+
+    /// The most memory of a run of this variant, in bytes.
+    pub fn memory(&self, variant: Variant) -> u64 {
+        variant
+            .memory
+            .map_or(self.memory, |memory| memory.min(self.memory))
+    }
+
+    /// The longest time of a run.
+    pub fn wall(&self) -> Duration {
+        self.wall
+    }
+
+    /// The time that a request asks for, or the policy's if that is less.
+    ///
+    /// # Errors
+    /// If it is no time.
+    pub fn time(&self, seconds: f64) -> Result<Duration, Failure> {
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(time) if !time.is_zero() => Ok(time.min(self.wall)),
+            // More than a Duration holds, which the policy bounds.
+            Err(_) if seconds > 1.0 => Ok(self.wall),
+            _ => Err(Failure::Request(format!(
+                "{seconds} s are no time for a run"
+            ))),
+        }
+    }
+
+    /// The sandbox of a variant. Blocks while it is made.
+    ///
+    /// # Errors
+    /// If the host cannot provide it.
+    pub fn sandbox(&self, variant: Variant) -> Result<Arc<Sandbox>, Error> {
+        let memory = variant.memory.filter(|memory| *memory < self.memory);
+        let variant = Variant { memory, ..variant };
+        let slot = self.slot(variant);
+        if let Some(sandbox) = slot.made.get() {
+            return Ok(Arc::clone(sandbox));
+        }
+        let _making = slot.making.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sandbox) = slot.made.get() {
+            return Ok(Arc::clone(sandbox));
+        }
+        let builder = Sandbox::builder().policy(policy(&self.profile, variant)?);
+        let sandbox = Arc::new(builder.build()?);
+        Ok(Arc::clone(slot.made.get_or_init(|| sandbox)))
+    }
+
+    fn slot(&self, variant: Variant) -> Arc<Slot> {
+        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = made.iter().position(|(other, _)| *other == variant);
+        let found = found.map(|place| made.remove(place));
+        let (_, slot) = found.unwrap_or_else(|| (variant, Arc::default()));
+        // What still runs there goes on: its runs hold the sandbox.
+        let dropped = made
+            .iter()
+            .position(|(other, _)| *other != Variant::default());
+        if let Some(place) = dropped.filter(|_| made.len() > MOST_VARIANTS) {
+            made.remove(place);
+        }
+        made.push((variant, Arc::clone(&slot)));
+        slot
+    }
+}
+
+fn policy(profile: &Profile, variant: Variant) -> Result<Policy, Error> {
+    let mut set = profile.set.clone();
+    // A request's input comes from the client that sent its code.
+    let mut more = vec!["stdio.stdin=pass".to_owned()];
+    more.extend(
+        variant
+            .memory
+            .map(|memory| format!("limits.memory={memory}B")),
+    );
+    if variant.executes == Executes::Written {
+        more.push("filesystem.work_exec=true".to_owned());
+    }
+    for key in more {
+        set.push(key.parse()?);
+    }
+    Ok(Policy::load(&profile.policy, &set, &FileSystem)?)
+}

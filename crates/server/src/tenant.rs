@@ -1,0 +1,111 @@
+//! A tenant: its sandboxes and its account.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use sandfork::Error;
+
+use crate::account::{Account, Refusal};
+use crate::config::Profile;
+use crate::shelf::{Shelf, Variant};
+
+/// Who asks.
+#[derive(Debug)]
+pub struct Tenant {
+    /// Its name, also in metrics and logs.
+    pub name: Arc<str>,
+    /// Its sandboxes.
+    pub shelf: Shelf,
+    account: Mutex<Account>,
+}
+
+impl Tenant {
+    /// Makes a tenant that uses nothing yet.
+    ///
+    /// # Errors
+    /// If its policy cannot be read.
+    pub fn new(name: Arc<str>, profile: &Profile) -> Result<Self, Error> {
+        let account = Account::new(profile.quota.clone(), Instant::now());
+        Ok(Self {
+            name,
+            shelf: Shelf::new(profile.clone())?,
+            account: Mutex::new(account),
+        })
+    }
+
+    fn account(&self) -> MutexGuard<'_, Account> {
+        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Counts a run until the result is dropped.
+    ///
+    /// # Errors
+    /// If the quota is used up.
+    pub fn begin_run(self: &Arc<Self>, variant: Variant) -> Result<Running, Refusal> {
+        self.begin(self.shelf.memory(variant))
+    }
+
+    /// Counts a cell of an open session, whose memory is the session's.
+    ///
+    /// # Errors
+    /// If the quota is used up.
+    pub fn begin_cell(self: &Arc<Self>) -> Result<Running, Refusal> {
+        self.begin(0)
+    }
+
+    fn begin(self: &Arc<Self>, memory: u64) -> Result<Running, Refusal> {
+        self.account().begin_run(memory, Instant::now())?;
+        Ok(Running {
+            tenant: Arc::clone(self),
+            memory,
+            used: Duration::ZERO,
+        })
+    }
+
+    /// Counts a session until the result is dropped.
+    ///
+    /// # Errors
+    /// If the quota is used up.
+    pub fn open_session(self: &Arc<Self>) -> Result<Opened, Refusal> {
+        let memory = self.shelf.memory(Variant::default());
+        self.account().open_session(memory)?;
+        Ok(Opened {
+            tenant: Arc::clone(self),
+            memory,
+        })
+    }
+}
+
+/// A run that counts.
+#[derive(Debug)]
+pub struct Running {
+    tenant: Arc<Tenant>,
+    memory: u64,
+    used: Duration,
+}
+
+impl Running {
+    /// Adds processor time that it used.
+    pub fn used(&mut self, time: Duration) {
+        self.used += time;
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.tenant.account().end_run(self.memory, self.used);
+    }
+}
+
+/// A session that counts.
+#[derive(Debug)]
+pub struct Opened {
+    tenant: Arc<Tenant>,
+    memory: u64,
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.tenant.account().close_session(self.memory);
+    }
+}

@@ -1,0 +1,266 @@
+//! Tokens, and the tenants that they stand for. Pure, but for drawing a new one.
+//!
+//! A line of the file is `TOKEN`, `TENANT TOKEN` or `TENANT TOKEN UNTIL`. A token is itself or `sha256:` and its digest in
+//! hexadecimal, so that a file need not hold what clients present. UNTIL is a time as in RFC 3339.
+
+use std::collections::HashMap;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use sha2::{Digest, Sha256};
+
+/// The tenant of a token without one, and of all clients where there are no tokens.
+pub const DEFAULT_TENANT: &str = "default";
+
+/// Fewer characters could be guessed.
+const SHORTEST: usize = 20;
+
+/// Before the digest of a token.
+const DIGEST: &str = "sha256:";
+
+/// Why a token file is refused. No message has a token.
+#[derive(Debug, Eq, PartialEq, thiserror::Error)]
+pub enum TokenError {
+    /// A line that is none of the forms.
+    #[error("line {line}: a line is TOKEN, TENANT TOKEN or TENANT TOKEN UNTIL")]
+    Form {
+        /// Its number.
+        line: usize,
+    },
+    /// The name of a tenant.
+    #[error("line {line}: a tenant is named by at most 64 letters, digits, `-` and `_`")]
+    Tenant {
+        /// Its number.
+        line: usize,
+    },
+    /// A token that can be guessed.
+    #[error(
+        "line {line}: a token has {SHORTEST} characters or more; `sandfork server token` draws one"
+    )]
+    Short {
+        /// Its number.
+        line: usize,
+    },
+    /// A digest that is none.
+    #[error("line {line}: behind `{DIGEST}` stand 64 hexadecimal digits")]
+    Digest {
+        /// Its number.
+        line: usize,
+    },
+    /// A time that is none.
+    #[error("line {line}: the time is not as in 2027-01-31T12:00:00Z")]
+    Until {
+        /// Its number.
+        line: usize,
+    },
+    /// The same token twice.
+    #[error("line {line}: the token is that of an earlier line")]
+    Twice {
+        /// Its number.
+        line: usize,
+    },
+    /// No token at all.
+    #[error("it has no token, so nobody could run code; `sandfork server token` draws one")]
+    Empty,
+}
+
+/// The tokens of a file, by their digests.
+#[derive(Debug)]
+pub struct Tokens {
+    by_digest: HashMap<[u8; 32], Token>,
+}
+
+#[derive(Debug)]
+struct Token {
+    tenant: Arc<str>,
+    until: Option<SystemTime>,
+}
+
+/// Why a token is not accepted.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Rejected {
+    /// No line has it.
+    Unknown,
+    /// Its time is over.
+    Expired,
+}
+
+impl Tokens {
+    /// Reads the lines of a file. Empty ones, and those that begin with `#`, count for nothing.
+    ///
+    /// # Errors
+    /// If a line is not a token, or none is.
+    pub fn read(text: &str) -> Result<Self, TokenError> {
+        let mut by_digest = HashMap::new();
+        for (number, text) in text.lines().enumerate() {
+            let line = number + 1;
+            let words: Vec<&str> = text.split_whitespace().collect();
+            let (tenant, token, until) = match words[..] {
+                [] => continue,
+                [first, ..] if first.starts_with('#') => continue,
+                [token] => (DEFAULT_TENANT, token, None),
+                [tenant, token] => (tenant, token, None),
+                [tenant, token, until] => (tenant, token, Some(until)),
+                _ => return Err(TokenError::Form { line }),
+            };
+            if !is_tenant(tenant) {
+                return Err(TokenError::Tenant { line });
+            }
+            let until = until.map(humantime::parse_rfc3339).transpose();
+            let stands_for = Token {
+                tenant: tenant.into(),
+                until: until.map_err(|_| TokenError::Until { line })?,
+            };
+            if by_digest
+                .insert(digest_of(token, line)?, stands_for)
+                .is_some()
+            {
+                return Err(TokenError::Twice { line });
+            }
+        }
+        if by_digest.is_empty() {
+            return Err(TokenError::Empty);
+        }
+        Ok(Self { by_digest })
+    }
+
+    /// The tenant of a token that a client presents.
+    ///
+    /// The comparison is that of digests, so its time says nothing about the tokens.
+    ///
+    /// # Errors
+    /// If it is unknown or expired.
+    pub fn tenant_of(&self, token: &str, now: SystemTime) -> Result<&Arc<str>, Rejected> {
+        let digest: [u8; 32] = Sha256::digest(token).into();
+        let token = self.by_digest.get(&digest).ok_or(Rejected::Unknown)?;
+        if token.until.is_some_and(|until| until <= now) {
+            return Err(Rejected::Expired);
+        }
+        Ok(&token.tenant)
+    }
+
+    /// All tenants, some more than once.
+    pub fn tenants(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_digest.values().map(|token| &token.tenant)
+    }
+}
+
+/// Whether a file has tokens that clients could present.
+pub fn has_plain_tokens(text: &str) -> bool {
+    let mut lines = text.lines().map(str::trim);
+    lines.any(|line| !line.is_empty() && !line.starts_with('#') && !line.contains(DIGEST))
+}
+
+/// Whether a text can name a tenant.
+pub fn is_tenant(text: &str) -> bool {
+    let is_of_names = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    (1..=64).contains(&text.len()) && text.chars().all(is_of_names)
+}
+
+/// Draws a token. Returns it, and its line of a token file.
+///
+/// # Errors
+/// If the kernel gives no random bytes (getrandom(2)).
+pub fn draw(tenant: &str) -> Result<(String, String), getrandom::Error> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)?;
+    let token = URL_SAFE_NO_PAD.encode(bytes);
+    let mut line = format!("{tenant} {DIGEST}");
+    for byte in Sha256::digest(&token) {
+        // Writing to a string does not fail.
+        let _ = write!(line, "{byte:02x}");
+    }
+    Ok((token, line))
+}
+
+fn digest_of(token: &str, line: usize) -> Result<[u8; 32], TokenError> {
+    let Some(digits) = token.strip_prefix(DIGEST) else {
+        return if token.len() < SHORTEST {
+            Err(TokenError::Short { line })
+        } else {
+            Ok(Sha256::digest(token).into())
+        };
+    };
+    let wrong = TokenError::Digest { line };
+    if digits.len() != 64 || !digits.is_ascii() {
+        return Err(wrong);
+    }
+    let mut digest = [0; 32];
+    for (byte, place) in digest.iter_mut().zip((0..64).step_by(2)) {
+        match u8::from_str_radix(&digits[place..place + 2], 16) {
+            Ok(read) => *byte = read,
+            Err(_) => return Err(wrong),
+        }
+    }
+    Ok(digest)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const TOKEN: &str = "abcdefghijklmnopqrstuvwxyz";
+
+    fn error(text: &str) -> TokenError {
+        Tokens::read(text).expect_err(text)
+    }
+
+    #[test]
+    fn a_line_is_a_token_with_or_without_a_tenant_and_a_time() {
+        let text =
+            format!("# two\n\n{TOKEN}1\nalpha {TOKEN}2\nbeta {TOKEN}3 2027-01-31T12:00:00Z\n");
+        let tokens = Tokens::read(&text).expect("it is read");
+        let now = humantime::parse_rfc3339("2027-01-31T11:59:59Z").expect("a time");
+        let tenant = |number| {
+            tokens
+                .tenant_of(&format!("{TOKEN}{number}"), now)
+                .map(|it| &**it)
+        };
+        assert_eq!(tenant(1), Ok(DEFAULT_TENANT));
+        assert_eq!(tenant(2), Ok("alpha"));
+        assert_eq!(tenant(3), Ok("beta"));
+        assert_eq!(tenant(4), Err(Rejected::Unknown));
+        let later = tokens.tenant_of(&format!("{TOKEN}3"), now + Duration::from_secs(1));
+        assert_eq!(later, Err(Rejected::Expired));
+    }
+
+    #[test]
+    fn a_drawn_token_is_that_of_its_line() {
+        let (token, line) = draw("alpha").expect("it is drawn");
+        assert!(!line.contains(&token));
+        assert!(!has_plain_tokens(&line) && has_plain_tokens(&token));
+        let tokens = Tokens::read(&line).expect("it is read");
+        let tenant = tokens.tenant_of(&token, SystemTime::now());
+        assert_eq!(tenant.map(|it| &**it), Ok("alpha"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_line_is_said_without_its_token() {
+        assert_eq!(error("# nothing\n"), TokenError::Empty);
+        assert_eq!(error("\nshort"), TokenError::Short { line: 2 });
+        assert_eq!(error("a b c d"), TokenError::Form { line: 1 });
+        assert_eq!(
+            error(&format!("a/b {TOKEN}")),
+            TokenError::Tenant { line: 1 }
+        );
+        assert_eq!(
+            error(&format!("a {TOKEN} soon")),
+            TokenError::Until { line: 1 }
+        );
+        assert_eq!(
+            error(&format!("{TOKEN}\na {TOKEN}")),
+            TokenError::Twice { line: 2 }
+        );
+        for digits in ["", "12", &"g".repeat(64), &"é".repeat(32)] {
+            assert_eq!(
+                error(&format!("sha256:{digits}")),
+                TokenError::Digest { line: 1 }
+            );
+        }
+    }
+}

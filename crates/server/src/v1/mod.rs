@@ -1,0 +1,45 @@
+//! Sandfork's own API, which `openapi.json` describes.
+
+mod events;
+mod files;
+mod runs;
+mod sessions;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::IntoResponse;
+use axum::routing::{get, post};
+
+use crate::server::App;
+
+/// The routes.
+pub fn routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/v1/runs", post(runs::run))
+        .route("/v1/sessions", post(sessions::open).get(sessions::list))
+        .route(
+            "/v1/sessions/{id}",
+            get(sessions::show).delete(sessions::close),
+        )
+        .route("/v1/sessions/{id}/cells", post(sessions::cell))
+        .route("/v1/sessions/{id}/interrupt", post(sessions::interrupt))
+        .route("/v1/sessions/{id}/restart", post(sessions::restart))
+        .route(
+            "/v1/sessions/{id}/directories/{*path}",
+            get(files::list).put(files::make_directory),
+        )
+        .route(
+            "/v1/sessions/{id}/files/{*path}",
+            get(files::read).put(files::write).delete(files::remove),
+        )
+}
+
+/// The description of the API, which anyone may read.
+pub async fn openapi() -> impl IntoResponse {
+    (
+        [(CONTENT_TYPE, "application/json")],
+        include_str!("openapi.json"),
+    )
+}

@@ -1,0 +1,167 @@
+//! Sessions, and the cells that they run.
+
+use std::sync::Arc;
+use std::time::{Duration, UNIX_EPOCH};
+
+use axum::extract::{Path, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use sandfork::OutputSink;
+use sandfork::session::{Cell, CellReport, SessionState};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::events;
+use crate::display::representations;
+use crate::failure::Failure;
+use crate::http::Posted;
+use crate::running::{Turn, blocking, in_turn};
+use crate::server::App;
+use crate::sessions::Open;
+use crate::tenant::Tenant;
+
+type OfTenant = Extension<Arc<Tenant>>;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NewSession {
+    /// Seconds without use after which it is closed.
+    idle: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NewCell {
+    code: String,
+    filename: Option<String>,
+    wall: Option<f64>,
+}
+
+/// Opens a session.
+pub async fn open(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    asked: Posted<NewSession>,
+) -> Result<Response, Failure> {
+    let idle = match asked.value.idle {
+        None => app.session_idle,
+        Some(seconds) => Duration::try_from_secs_f64(seconds)
+            .map_err(|_| Failure::Request(format!("idle: {seconds} s are no time")))?
+            .min(app.session_idle),
+    };
+    let open = app.sessions.open(&tenant, idle).await?;
+    Ok((StatusCode::CREATED, Json(described(&open))).into_response())
+}
+
+/// All sessions of the tenant.
+pub async fn list(State(app): State<Arc<App>>, Extension(tenant): OfTenant) -> Json<Value> {
+    let sessions = app.sessions.of(&tenant);
+    let described: Vec<_> = sessions.iter().map(|open| described(open)).collect();
+    Json(json!({ "sessions": described }))
+}
+
+/// One of them.
+pub async fn show(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, Failure> {
+    Ok(Json(described(&*app.sessions.find(&tenant, &id)?)))
+}
+
+fn described(open: &Open) -> Value {
+    let opened = open.opened.duration_since(UNIX_EPOCH).unwrap_or_default();
+    json!({ "id": open.id, "opened": opened.as_secs(), "busy": open.is_busy() })
+}
+
+/// Closes a session, and ends what runs there.
+pub async fn close(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    app.sessions.close(&tenant, &id).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Interrupts the cell that runs, if one does.
+pub async fn interrupt(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    app.sessions.find(&tenant, &id)?.interrupt();
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives the session a fresh worker.
+pub async fn restart(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, Failure> {
+    let open = app.sessions.find(&tenant, &id)?;
+    let mut session = open.turn().await;
+    blocking(move || Ok(session.restart()?)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Runs a cell when those before it have ended.
+pub async fn cell(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    posted: Posted<NewCell>,
+) -> Result<Response, Failure> {
+    let Posted { value: asked, held } = posted;
+    let open = app.sessions.find(&tenant, &id)?;
+    let running = tenant.begin_cell()?;
+    let wall = asked.wall.map(|wall| tenant.shelf.time(wall)).transpose()?;
+    let mut cell = Cell::new(asked.code);
+    if let Some(filename) = asked.filename {
+        cell = cell.filename(filename);
+    }
+    if let Some(wall) = wall {
+        cell = cell.wall(wall);
+    }
+    let mut session = open.turn().await;
+    let run = {
+        let app = Arc::clone(&app);
+        move |turn: &mut Turn, sink: &mut dyn OutputSink| -> Result<Value, Failure> {
+            turn.stop.reaches(session.interrupter());
+            let report = session.run_streaming(cell, sink);
+            turn.stop.leaves();
+            open.is_used();
+            // One whose worker is gone says so to later requests too, until it is restarted or closed.
+            let report = report?;
+            turn.ended(report.outcome());
+            drop(app);
+            Ok(answer(&report))
+        }
+    };
+    if events::is_asked(&headers) {
+        let begin = move |mut sink| async move {
+            in_turn(&app, &tenant, running, move |turn| run(turn, &mut sink)).await
+        };
+        return events::answer(held, begin).await;
+    }
+    let value = in_turn(&app, &tenant, running, move |turn| run(turn, &mut ())).await?;
+    app.answer(&value, held)
+}
+
+fn answer(report: &CellReport) -> Value {
+    let mut value = json!(report.outcome());
+    let displays = report
+        .shown()
+        .iter()
+        .map(|display| json!({ "main": display.is_main(), "data": representations(display) }));
+    value["displays"] = displays.collect();
+    value["session"] = match report.session() {
+        SessionState::Live => "live",
+        SessionState::Ended => "ended",
+    }
+    .into();
+    value
+}

@@ -1,0 +1,51 @@
+"""Servers that the tests start."""
+
+from __future__ import annotations
+
+import contextlib
+import pathlib
+import signal
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from sandfork import _binary
+
+from ..integration.conftest import doctor, real
+from .support import Server
+
+__all__ = ["doctor", "real"]
+
+
+@pytest.fixture
+def start(tmp_path: pathlib.Path) -> Iterator[Any]:
+    """Starts servers with these arguments, and ends them."""
+    with contextlib.ExitStack() as stack:
+
+        def begin(*arguments: str) -> Server:
+            # As a user starts it: the command becomes the server.
+            command = [_binary.find(), "server", "--listen", "127.0.0.1:0", *arguments]
+            process = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            )
+            stack.callback(process.stderr.close)
+            stack.callback(process.kill)
+            line = process.stdout.readline()
+            assert "serving on http://" in line, line + process.stderr.read()
+            port = int(line.rpartition(":")[2])
+            return Server(process, port)
+
+        yield begin
+
+
+@pytest.fixture(scope="module")
+def server(real: None) -> Iterator[Server]:
+    """A server for everyone on this machine."""
+    command = [_binary.find(), "server", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        port = int(process.stdout.readline().rpartition(":")[2])
+        yield Server(process, port)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) == 0

@@ -1,0 +1,181 @@
+"""Sandfork's own API."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import time
+
+import pytest
+
+from .support import Server
+
+
+def test_a_run_answers_with_its_outcome(server: Server) -> None:
+    code = "import sys\nopen('b', 'w').write(open('a').read())\nprint(sys.argv[1], input())\n6 * 7"
+    answer = server.run(
+        code,
+        args=["x"],
+        stdin="y",
+        files={"a": base64.b64encode(b"kept").decode()},
+        fetch=["b"],
+        limits={"wall": 5, "cpu": 5, "output": 1000, "memory": 256 << 20},
+    )
+    outcome = answer.json
+    assert (answer.status, outcome["status"], outcome["value"]) == (200, "ok", 42)
+    assert outcome["stdout"] == "x y\n"
+    assert outcome["files"] == {"b": base64.b64encode(b"kept").decode()}
+    assert "seccomp" in outcome["enforced"]["layers"]
+
+
+def test_modules_and_programs_run_too(server: Server) -> None:
+    module = server.ask("POST", "/v1/runs", {"module": "base64", "args": ["-h"]}).json
+    assert "usage" in module["stdout"] + module["stderr"]
+    assert server.ask("POST", "/v1/runs", {"program": ["echo", "1"]}).json["stdout"] == "1\n"
+
+
+def _events(server: Server, path: str, body: dict) -> list[tuple[str, dict]]:
+    answer = server.ask("POST", path, body, Accept="text/event-stream")
+    assert answer.headers["content-type"] == "text/event-stream"
+    blocks = [block.splitlines() for block in answer.body.decode().split("\n\n") if "data:" in block]
+    return [
+        (block[0].removeprefix("event: "), json.loads(block[1].removeprefix("data: "))) for block in blocks
+    ]
+
+
+def test_output_comes_as_events_and_the_result_last(server: Server) -> None:
+    code = "import sys\nprint('o', flush=True)\nsys.stderr.write('e')\n1"
+    *output, (name, result) = _events(server, "/v1/runs", {"code": code})
+    assert sorted((name, data["text"]) for name, data in output) == [("stderr", "e"), ("stdout", "o\n")]
+    assert (name, result["value"]) == ("result", 1)
+
+
+def test_a_mistake_has_its_status_with_events_too(server: Server) -> None:
+    answer = server.ask("POST", "/v1/runs", {}, Accept="text/event-stream")
+    assert answer.status == 422
+
+
+@pytest.fixture
+def session(server: Server) -> str:
+    answer = server.ask("POST", "/v1/sessions", {"idle": 60})
+    assert answer.status == 201
+    return f"/v1/sessions/{answer.json['id']}"
+
+
+def test_a_session_keeps_its_variables(server: Server, session: str) -> None:
+    assert server.ask("POST", f"{session}/cells", {"code": "x = 41"}).json["status"] == "ok"
+    report = server.ask("POST", f"{session}/cells", {"code": "x + 1"}).json
+    assert (report["value"], report["session"]) == (42, "live")
+    *_, (name, result) = _events(server, f"{session}/cells", {"code": "print(x)\nx"})
+    assert (name, result["value"], result["stdout"]) == ("result", 41, "41\n")
+    assert server.ask("POST", f"{session}/restart").status == 204
+    assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["error"]["name"] == "NameError"
+
+
+def test_a_session_shows_its_displays(server: Server, session: str) -> None:
+    code = "class Shown:\n    def _repr_html_(self):\n        return '<b>1</b>'\nShown()"
+    report = server.ask("POST", f"{session}/cells", {"code": code}).json
+    (display,) = report["displays"]
+    assert display["main"]
+    assert display["data"]["text/html"] == "<b>1</b>"
+
+
+def test_files_go_in_and_out(server: Server, session: str) -> None:
+    assert server.ask("PUT", f"{session}/files/sub/a.csv", b"1,2").status == 204
+    code = "open('sub/b', 'wb').write(open('sub/a.csv', 'rb').read()[::-1])"
+    assert server.ask("POST", f"{session}/cells", {"code": code}).json["status"] == "ok"
+    assert server.ask("GET", f"{session}/files/sub/b").body == b"2,1"
+    entries = server.ask("GET", f"{session}/directories/sub").json["entries"]
+    assert [entry["name"] for entry in entries] == ["a.csv", "b"]
+    assert server.ask("DELETE", f"{session}/files/sub").status == 204
+    assert server.ask("GET", f"{session}/files/sub/b").status == 404
+    assert server.ask("PUT", f"{session}/directories/c/d").status == 204
+
+
+@pytest.mark.parametrize("path", ["..%2Fup", "%2Fetc%2Fpasswd", "a%00b", "..%2F..%2Fetc%2Fpasswd"])
+def test_no_path_leads_out_of_the_work_directory(server: Server, session: str, path: str) -> None:
+    for method, body in (("GET", None), ("PUT", b"x"), ("DELETE", None)):
+        assert server.ask(method, f"{session}/files/{path}", body).status in (404, 422)
+
+
+def test_a_link_of_the_guest_is_not_followed(server: Server, session: str) -> None:
+    code = "import os; os.symlink('/etc/passwd', 'link')"
+    assert server.ask("POST", f"{session}/cells", {"code": code}).json["status"] == "ok"
+    answer = server.ask("GET", f"{session}/files/link")
+    assert answer.status in (404, 422)
+    assert b"root" not in answer.body
+
+
+def test_a_cell_is_interrupted(server: Server, session: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(60)"}))
+    while not server.ask("GET", session).json["busy"]:
+        time.sleep(0.01)
+    assert server.ask("POST", f"{session}/interrupt").status == 204
+    report = json.loads(connection.getresponse().read())
+    connection.close()
+    assert report["error"]["name"] == "KeyboardInterrupt"
+    assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
+
+
+def test_a_client_that_leaves_interrupts_its_cell(server: Server, session: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(25)"}))
+    while not server.ask("GET", session).json["busy"]:
+        time.sleep(0.01)
+    connection.close()
+    begun = time.monotonic()
+    assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
+    assert time.monotonic() - begun < 20
+
+
+def test_a_closed_session_is_not_there(server: Server, session: str) -> None:
+    assert server.ask("DELETE", session).status == 204
+    for method, path in (("DELETE", ""), ("GET", ""), ("POST", "/cells"), ("GET", "/files/a")):
+        body = {"code": "1"} if path == "/cells" else None
+        assert server.ask(method, session + path, body).status == 404
+
+
+def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
+    answer = server.ask("POST", "/v1/sessions", {"idle": 0.1})
+    while answer.json["id"] in server.ask("GET", "/v1/sessions").body.decode():
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"{", "EOF"),
+        ({"code": "1", "program": ["x"]}, "one of"),
+        ({"program": []}, "one of"),
+        ({"codes": "1"}, "codes"),
+        ({"code": "1", "limits": {"walls": 1}}, "walls"),
+        ({"code": "1", "limits": {"output": 1 << 50}}, "limits.output"),
+        ({"code": "x" * (17 << 20)}, "too large"),
+        (b'{"code": "\xff"}', "unicode"),
+        (b'{"args": ' + b"[" * 100_000, "type"),
+    ],
+)
+def test_a_mistake_is_one_sentence(server: Server, body: object, word: str) -> None:
+    answer = server.ask("POST", "/v1/runs", body)
+    assert answer.status == 422, answer
+    error = answer.json["error"]
+    assert error["kind"] == "request"
+    assert word in error["message"]
+
+
+def test_unknown_paths_and_methods(server: Server) -> None:
+    assert server.ask("GET", "/nothing").json["error"]["kind"] == "not-found"
+    assert server.ask("GET", "/v1/runs").status == 405
+
+
+def test_what_is_served_is_what_is_described(server: Server) -> None:
+    described = server.ask("GET", "/v1/openapi.json").json
+    assert described["openapi"].startswith("3.")
+    for path, methods in described["paths"].items():
+        for method in methods:
+            filled = path.replace("{id}", "0").replace("{path}", "a")
+            answer = server.ask(method.upper(), filled)
+            assert answer.status != 405, (method, path)
+            assert b"no such path" not in answer.body, (method, path)

@@ -1,0 +1,151 @@
+"""Clients that send what they should not, or never read, and guests and servers that end."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from ..support.processes import assert_gone, descendants
+from .support import Server
+
+
+def _raw(server: Server, data: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    connection.sendall(data)
+    return connection
+
+
+def _bounded(directory: pathlib.Path, **bounds: object) -> str:
+    path = directory / "server.toml"
+    lines = "".join(f"{name} = {value!r}\n" for name, value in bounds.items())
+    path.write_text(f"[http]\n{lines}")
+    return str(path)
+
+
+def _answer(connection: socket.socket) -> bytes:
+    with connection:
+        parts = []
+        while part := connection.recv(65536):
+            parts.append(part)
+        return b"".join(parts)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /v1/runs HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
+        b"GET / HTTP/1.1\r\nA: " + b"b" * 200_000 + b"\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
+        b"GET /\x00 HTTP/1.1\r\n\r\n",
+    ],
+)
+def test_a_head_that_is_none_is_refused(server: Server, head: bytes) -> None:
+    try:
+        answer = _answer(_raw(server, head))
+    except ConnectionResetError:
+        answer = b""
+    assert answer[:12] in (b"", b"HTTP/1.1 400", b"HTTP/1.1 414", b"HTTP/1.1 431", b"HTTP/1.1 422"), answer
+    assert server.run("1").status == 200
+
+
+def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB", pause="1s"))
+    head = "POST /v1/runs HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    long = _answer(_raw(server, f"{head}Content-Length: 1048577\r\n\r\n".encode()))
+    assert long.startswith(b"HTTP/1.1 413")
+    assert b"1048576" in long
+    chunk = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+    endless = _raw(server, f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+    try:
+        for _ in range(1000):
+            endless.sendall(chunk)
+    except OSError:
+        pass
+    endless.close()
+    # Three bodies of a MiB do not fit, although none has sent a byte of its own.
+    slow = [_raw(server, f"{head}Content-Length: 1048576\r\n\r\n".encode()) for _ in range(2)]
+    time.sleep(0.2)
+    full = server.ask("POST", "/v1/runs", {"code": "#" * 900_000})
+    assert full.status in (200, 429)
+    for connection in slow:
+        assert _answer(connection).startswith(b"HTTP/1.1 408")
+    assert server.ask("POST", "/v1/runs", {"code": "#" * 900_000}).status == 200
+
+
+def test_a_slow_head_and_an_idle_connection_are_closed(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, head="500ms"))
+    for data in (b"", b"POST /v1/runs HT"):
+        assert _answer(_raw(server, data))[:12] in (b"", b"HTTP/1.1 408")
+
+
+def test_a_client_that_never_reads_is_given_up(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, pause="500ms"))
+    connection = socket.socket()
+    # A small window, so that little of the answer is on its way.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    body = b'{"code": "open(\'a\', \'wb\').write(bytes(20 << 20))", "fetch": ["a"]}'
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection.sendall(head.encode() + body)
+    while "sandfork_connections 1" not in server.ask("GET", "/metrics").body.decode():
+        time.sleep(0.05)
+    connection.close()
+
+
+def test_more_connections_than_places_wait(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, connections=4, head="1s"))
+    idle = [_raw(server, b"") for _ in range(8)]
+    # The idle ones are closed, and then the next has its turn.
+    assert server.run("1").status == 200
+    for connection in idle:
+        connection.close()
+
+
+def test_a_client_that_leaves_ends_its_run(server: Server) -> None:
+    before = descendants(server.process.pid)
+    body = b'{"code": "import time; time.sleep(25)"}'
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection = _raw(server, head.encode() + body)
+    time.sleep(0.5)
+    connection.close()
+    begun = time.monotonic()
+    while 'status="interrupted"' not in server.ask("GET", "/metrics").body.decode():
+        time.sleep(0.05)
+        assert time.monotonic() - begun < 20
+    assert before
+
+
+def test_a_server_that_is_killed_leaves_nothing(start: Any) -> None:
+    server: Server = start()
+    server.ask("POST", "/v1/sessions")
+    thread = threading.Thread(target=_ignoring, args=(server,))
+    thread.start()
+    time.sleep(0.3)
+    left = descendants(server.process.pid)
+    assert left
+    server.process.send_signal(signal.SIGKILL)
+    thread.join()
+    assert_gone(left)
+
+
+def _ignoring(server: Server) -> None:
+    with pytest.raises((OSError, Exception)):
+        server.run("import time; time.sleep(60)")
+
+
+def test_many_clients_lose_nothing(server: Server) -> None:
+    def one(number: int) -> bool:
+        return server.run(f"print({number} * 1000003)").json["stdout"] == f"{number * 1000003}\n"
+
+    with ThreadPoolExecutor(16) as clients:
+        assert all(clients.map(one, range(200)))

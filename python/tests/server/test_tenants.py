@@ -1,0 +1,185 @@
+"""Who may run code, and how much."""
+
+from __future__ import annotations
+
+import pathlib
+import signal
+import subprocess
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from sandfork import _binary
+
+from .support import Server
+
+ALPHA, BETA = "a" * 32, "b" * 32
+
+
+@pytest.fixture
+def tokens(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "tokens"
+    path.touch(0o600)
+    path.write_text(f"alpha {ALPHA}\nbeta {BETA}\nalpha {'c' * 32} 2020-01-01T00:00:00Z\n")
+    return path
+
+
+def _config(directory: pathlib.Path, text: str) -> str:
+    path = directory / "server.toml"
+    path.write_text(text)
+    return str(path)
+
+
+def _as(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def test_only_a_known_token_lets_in(start: Any, tokens: pathlib.Path) -> None:
+    server: Server = start("--token-file", str(tokens))
+    body = {"code": "1"}
+    assert server.ask("POST", "/v1/runs", body).status == 401
+    assert "www-authenticate" in server.ask("POST", "/run_code", body).headers
+    assert server.ask("POST", "/v1/runs", body, **_as("d" * 32)).json["error"]["kind"] == "unauthorized"
+    assert "expired" in server.ask("POST", "/v1/runs", body, **_as("c" * 32)).json["error"]["message"]
+    assert server.ask("POST", "/v1/runs", body, **_as(ALPHA)).status == 200
+    assert server.ask("POST", "/v1/runs", body, X_API_Key=BETA).status == 200
+    # What says how the server does has nothing of tenants' work.
+    assert server.ask("GET", "/healthz").status == 200
+
+
+def test_clients_without_headers_have_the_token_in_their_url(start: Any, tokens: pathlib.Path) -> None:
+    requests = pytest.importorskip("requests")
+    server: Server = start("--token-file", str(tokens))
+    url = f"http://any:{ALPHA}@127.0.0.1:{server.port}/run_code"
+    assert requests.post(url, json={"code": "print(1)"}, timeout=60).json()["status"] == "Success"
+
+
+def test_a_session_is_its_tenant_s_alone(start: Any, tokens: pathlib.Path) -> None:
+    server: Server = start("--token-file", str(tokens))
+    opened = server.ask("POST", "/v1/sessions", **_as(ALPHA)).json["id"]
+    path = f"/v1/sessions/{opened}"
+    for method, below in (("GET", ""), ("POST", "/interrupt"), ("GET", "/files/a"), ("DELETE", "")):
+        assert server.ask(method, path + below, **_as(BETA)).status == 404
+    assert server.ask("GET", "/v1/sessions", **_as(BETA)).json == {"sessions": []}
+    assert server.ask("GET", path, **_as(ALPHA)).status == 200
+
+
+def test_tokens_are_read_again(start: Any, tokens: pathlib.Path) -> None:
+    server: Server = start("--token-file", str(tokens))
+    tokens.write_text(f"alpha {BETA}\n")
+    server.process.send_signal(signal.SIGHUP)
+    while server.ask("GET", "/v1/sessions", **_as(ALPHA)).status != 401:
+        time.sleep(0.01)
+    assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
+    # A file with a mistake changes nothing.
+    tokens.write_text("short\n")
+    server.process.send_signal(signal.SIGHUP)
+    line = server.process.stderr.readline()
+    while "stay as they were" not in line:
+        line = server.process.stderr.readline()
+    assert "line 1" in line
+    assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
+
+
+def test_each_tenant_has_its_policy_and_quota(
+    start: Any, tokens: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    text = (
+        f"token_file = {str(tokens)!r}\n[tenants.alpha]\npolicy = 'strict'\nsessions = 1\n"
+        "[tenants.beta]\nset = ['limits.output=100B']\nrate = 0.001\n"
+    )
+    server: Server = start("--config", _config(tmp_path, text))
+    run = server.ask("POST", "/v1/runs", {"code": "1"}, **_as(ALPHA))
+    assert run.json["policy"]["name"] == "strict"
+    assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
+    full = server.ask("POST", "/v1/sessions", **_as(ALPHA))
+    assert (full.status, full.json["error"]["kind"]) == (429, "quota")
+    run = server.ask("POST", "/v1/runs", {"code": "print('x' * 101)"}, **_as(BETA))
+    assert run.json["status"] == "output-limit"
+    often = server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA))
+    assert (often.status, often.headers["retry-after"]) == (429, "1")
+
+
+def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '100ms'\n"))
+    burn = "import time\nwhile time.process_time() < 0.3: pass"
+    assert server.run(burn).json["status"] == "ok"
+    refused = server.run("1")
+    assert refused.status == 429
+    assert "processor time" in refused.json["error"]["message"]
+
+
+def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
+    server: Server = start("--jobs", "1", "--queue", "0")
+    long = threading.Thread(target=server.run, args=("import time; time.sleep(3)",))
+    long.start()
+    while 'sandfork_runs_total{tenant="default"' in server.ask("GET", "/metrics").body.decode():
+        time.sleep(0.01)
+    refused = server.run("1")
+    while refused.status == 200:
+        refused = server.run("1")
+    assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
+    # Trainers try again after this one only.
+    assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
+    long.join()
+    assert server.run("1").status == 200
+
+
+def test_a_server_that_ends_lets_runs_end(start: Any) -> None:
+    server: Server = start()
+    found = []
+    thread = threading.Thread(
+        target=lambda: found.append(server.run("import time; print(1, flush=True); time.sleep(1); 42"))
+    )
+    session = server.ask("POST", "/v1/sessions").json["id"]
+    assert session
+    thread.start()
+    while "sandfork_connections 2" not in server.ask("GET", "/metrics").body.decode():
+        time.sleep(0.01)
+    server.process.send_signal(signal.SIGTERM)
+    thread.join()
+    assert found[0].json["value"] == 42
+    assert server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "code", "words"),
+    [
+        (["--listen", "0.0.0.0:0"], None, 2, "--token-file"),
+        (["--policy", "nope"], None, 2, "nope"),
+        (["--token-file", "/missing"], None, 2, "/missing"),
+        (["--config", "CONFIG"], "[default]\nsets = []", 2, "sets"),
+        (["--config", "CONFIG"], "[tenants.a]\npolicy = 'b.toml'", 2, "the tenant `a`"),
+        (["token", "a/b"], None, 2, "tenant"),
+    ],
+)
+def test_a_server_that_cannot_serve_says_why(
+    tmp_path: pathlib.Path, arguments: list[str], text: str | None, code: int, words: str
+) -> None:
+    if text is not None:
+        arguments = [_config(tmp_path, text) if word == "CONFIG" else word for word in arguments]
+    command = [_binary.find(), "server", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (code, "")
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1, done.stderr
+
+
+def test_plain_tokens_that_others_can_read_are_refused(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "tokens"
+    drawn = subprocess.run(
+        [_binary.find(), "server", "token", "alpha"], capture_output=True, text=True, check=True
+    )
+    token, line = (text.split(None, 1)[1] for text in drawn.stdout.splitlines())
+    command = [_binary.find(), "server", "--check", "--token-file", str(path)]
+    path.write_text(token)
+    path.chmod(0o644)
+    refused = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert "chmod 600" in refused.stderr
+    # A digest tells others nothing.
+    path.write_text(line)
+    checked = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert checked.stdout == "ok: 1 tenant can run code\n", checked.stderr
