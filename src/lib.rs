@@ -24,7 +24,7 @@
 //! | decide what to do without a sandbox | [`ErrorKind`], [`PolicyError`] |
 //! | keep variables from cell to cell, and offer tools to the guest | [`session`] |
 //! | run many tasks | [`batch`] |
-//! | bound how many run at once | [`Admission`] with its [`Permit`]s, [`Capacity`] |
+//! | bound how many run at once | [`Admission`], [`Capacity`] |
 //!
 //! Guest code runs only in a worker that the supervisor has checked from outside. No layer is dropped
 //! silently. No message of a worker decides how its run ended. `SECURITY.md` explains what this protects
@@ -59,7 +59,7 @@ pub mod session;
 mod supervisor;
 
 // The API: `tests/public-api.txt` lists it, and a test compares.
-pub use admission::{Admission, Permit};
+pub use admission::Admission;
 pub use capacity::Capacity;
 #[doc(hidden)]
 pub use cli::command;

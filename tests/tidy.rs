@@ -70,6 +70,7 @@ fn sources() -> Vec<Text> {
         [
             "crates/egress/src",
             "crates/jail/src",
+            "crates/server/src",
             "crates/worker/src",
             "xtask/src",
             "fuzz/targets/src",

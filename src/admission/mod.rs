@@ -130,13 +130,29 @@ impl Admission {
         self.0.lock().load
     }
 
-    /// Waits for the right to run, and blocks the calling thread meanwhile. A sandbox with this admission asks for it
-    /// itself; this is for what it does not ask for, such as the cells of sessions.
+    /// Does something when its turn has come, and blocks the calling thread until then. A sandbox with this admission
+    /// does so with its runs; this is for what it does not see as one, such as the cells of sessions.
     ///
     /// # Errors
     ///
-    /// Of kind [`Busy`](crate::ErrorKind::Busy), when the queue has no place, lost the one it gave, or the wait is cancelled.
-    pub fn enter(&self, client: &Arc<str>, cancel: Option<&Cancel>) -> Result<Permit, Error> {
+    /// Of kind [`Busy`](crate::ErrorKind::Busy), when the queue has no place, lost the one it gave, or the wait is
+    /// cancelled. Nothing is done then.
+    pub fn admit<T>(
+        &self,
+        client: &Arc<str>,
+        cancel: Option<&Cancel>,
+        act: impl FnOnce() -> T,
+    ) -> Result<T, Error> {
+        let _permit = self.enter(client, cancel)?;
+        Ok(act())
+    }
+
+    /// Waits for the right to run.
+    ///
+    /// # Errors
+    ///
+    /// As [`admit`](Self::admit).
+    pub(crate) fn enter(&self, client: &Client, cancel: Option<&Cancel>) -> Result<Permit, Error> {
         match self.0.ask(client)? {
             Asked::Admitted => Ok(Permit(Arc::clone(&self.0))),
             Asked::Waits(ticket) => self.wait(client, &ticket, cancel),

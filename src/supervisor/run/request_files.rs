@@ -1,11 +1,31 @@
-//! Writes the files of a request.
+//! Writes the files of a request, and opens those that its guest left.
 
+use std::fs::File;
 use std::os::fd::AsFd;
 
-use super::RunContext;
+use super::{Request, RunContext};
+use crate::error::Error;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::supervisor::spawn::Worker;
+
+impl Request {
+    /// Opens these files of the work directory when the run is over, however it ended, and calls `take` with the number
+    /// of each in the list, and the open file with its size in bytes. A file that the guest did not leave, or that is
+    /// no regular file, is an error. What was written there is the guest's: read no more than you have room for.
+    #[must_use]
+    pub fn fetch(
+        self,
+        paths: Vec<GuestPath>,
+        take: impl Fn(usize, Result<(File, u64), Error>) + Send + Sync + 'static,
+    ) -> Self {
+        self.collect(move |work, _| {
+            for (number, path) in paths.iter().enumerate() {
+                take(number, work.open_read(path).map_err(Error::from));
+            }
+        })
+    }
+}
 
 /// Writes files, as the guest's own, into the work directory of a worker that has run no guest code
 /// yet.

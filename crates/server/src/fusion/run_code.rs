@@ -78,7 +78,7 @@ pub async fn run_code(
     };
     let file = asked.language.file();
     let source = code.into_bytes();
-    let mut compiled = None;
+    let mut compilation = None;
     let run = match asked.language.way() {
         Way::Interpreter => {
             request.add(file, source.clone())?;
@@ -104,7 +104,7 @@ pub async fn run_code(
             let Some(program) = program else {
                 return Ok(app.answer(&CodeResult::of(Some(result), None, &fetched), held)?);
             };
-            compiled = Some(result);
+            compilation = Some(result);
             request.add(COMPILED, program)?;
             // The file of a request is no program yet.
             let start = format!("chmod +x {COMPILED} && exec ./{COMPILED}");
@@ -119,7 +119,7 @@ pub async fn run_code(
     if let Way::Program(argv) = asked.language.way() {
         check_started(&outcome, argv[0])?;
     }
-    let result = CodeResult::of(compiled, Some(ProgramResult::of(&outcome)), &fetched);
+    let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
     Ok(app.answer(&result, held)?)
 }
 

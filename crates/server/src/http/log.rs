@@ -36,7 +36,7 @@ pub async fn log(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
         metrics.refused(&tenant, kind);
     }
     metrics.answered(&route, code, time);
-    let ms = time.as_micros() as f64 / 1000.0;
+    let ms = time.as_secs_f64() * 1000.0;
     tracing::info!(target: "access", %method, route = &*route, code, tenant = &*tenant, failure = kind, ms);
     response
 }

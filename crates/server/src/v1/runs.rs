@@ -84,7 +84,7 @@ fn answer(outcome: &Outcome, fetched: &Fetched) -> Value {
 }
 
 impl Run {
-    fn request(self, shelf: &Shelf) -> Result<Request, Failure> {
+    fn request(self, of: &Shelf) -> Result<Request, Failure> {
         let mut request = match (self.code, self.module, self.program) {
             (Some(code), None, None) => Request::python(code),
             (None, Some(module), None) => Request::module(module),
@@ -106,10 +106,10 @@ impl Run {
             request = request.stdin_bytes(stdin);
         }
         if let Some(wall) = self.limits.wall {
-            request = request.wall(shelf.time(wall)?);
+            request = request.wall(of.time(wall)?);
         }
         if let Some(cpu) = self.limits.cpu {
-            request = request.cpu(shelf.time(cpu)?);
+            request = request.cpu(of.time(cpu)?);
         }
         if let Some(output) = self.limits.output {
             request = request.output(output);
