@@ -98,6 +98,17 @@ pub enum Command {
         )]
         arguments: Vec<OsString>,
     },
+    /// Be the tools of a model for the process that started this one (MCP): `sandfork mcp --help`
+    #[command(disable_help_flag = true)]
+    Mcp {
+        /// What the program `sandfork-server` is given
+        #[arg(
+            trailing_var_arg = true,
+            allow_hyphen_values = true,
+            value_name = "ARGUMENT"
+        )]
+        arguments: Vec<OsString>,
+    },
     /// Serve sessions to the process that started this one, over a socket that it inherits
     #[command(hide = true)]
     Serve {

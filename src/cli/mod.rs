@@ -56,7 +56,8 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
         Command::Doctor(arguments) => plan::doctor(&arguments),
         Command::Policy(arguments) => policy::policy(arguments.command),
         Command::Env(arguments) => env::env(arguments.command),
-        Command::Server { arguments } => server::server(&arguments),
+        Command::Server { arguments } => server::server(None, &arguments),
+        Command::Mcp { arguments } => server::server(Some("mcp"), &arguments),
         Command::Serve { control_fd } => serve(control_fd),
         Command::Completions { shell } => write(&complete::script(&shell.to_string())?),
     }

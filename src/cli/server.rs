@@ -1,4 +1,4 @@
-//! `sandfork server`: a program of its own, which this process becomes. So neither the command nor the library is linked
+//! `sandfork server` and `sandfork mcp`: a program of its own, which this process becomes. So neither the command nor the library is linked
 //! with an HTTP server.
 
 use std::env;
@@ -14,7 +14,7 @@ use super::failure::Failure;
 const PROGRAM: &str = "sandfork-server";
 
 /// Becomes the server. Returns only if that fails.
-pub fn server(arguments: &[OsString]) -> Result<u8, Failure> {
+pub fn server(command: Option<&str>, arguments: &[OsString]) -> Result<u8, Failure> {
     // The one that came with this command, before any other.
     let beside = env::current_exe()
         .ok()
@@ -22,7 +22,7 @@ pub fn server(arguments: &[OsString]) -> Result<u8, Failure> {
     let program = beside
         .filter(|path| path.is_file())
         .unwrap_or_else(|| PathBuf::from(PROGRAM));
-    let error = Command::new(&program).args(arguments).exec();
+    let error = Command::new(&program).args(command).args(arguments).exec();
     if error.kind() == io::ErrorKind::NotFound {
         return Err(Failure::Usage(format!(
             "the server is a program of its own, `{PROGRAM}`, and is neither beside this command nor in PATH: \

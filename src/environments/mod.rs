@@ -1,9 +1,9 @@
 //! Environments of packages: made in a sandbox, kept read-only, found by name or by packages.
 //!
-//! What is in one is decided by a [`Lock`], a list of wheels with their hashes, and by the interpreter. Two sandboxes
+//! What is in one is decided by a lock, which is a list of wheels with their hashes, and by the interpreter. Two sandboxes
 //! take part: one asks the index which wheels there are, and one fetches them, checks their hashes, and hands their
-//! files to this process, which writes them. No code of a package runs in either. [`lock`], [`index`], [`pip_config`]
-//! and [`requirements`] are data; [`jail`], [`tree`] and [`create`] have effects.
+//! files to this process, which writes them. No code of a package runs in either. `lock`, `index`, `pip_config`
+//! and `requirements` are data; `jail`, `tree` and `create` have effects.
 
 mod build;
 mod configuration;

@@ -25,6 +25,8 @@ pub struct Arguments {
 /// What is done instead of serving.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Serve the process that started this one over its standard streams, as tools of a model (MCP)
+    Mcp(Box<ServeArguments>),
     /// Print a new token, and the line of the token file that stands for it
     Token {
         /// The tenant that the token is for

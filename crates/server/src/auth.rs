@@ -81,6 +81,11 @@ impl Doorkeeper {
         Ok(())
     }
 
+    /// Whether a token is needed.
+    pub fn has_tokens(&self) -> bool {
+        self.config.token_file.is_some()
+    }
+
     /// The tenant of a request.
     ///
     /// # Errors

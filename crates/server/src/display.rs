@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandfork::session::DisplayOutput;
+use sandfork::session::{CellReport, DisplayOutput};
 use serde_json::{Map, Value};
 
 /// The representations of a displayed value by media type.
@@ -18,6 +18,20 @@ pub fn representations(display: &DisplayOutput) -> Map<String, Value> {
         all.insert(kind.clone(), json_of(kind, text));
     }
     all
+}
+
+/// The text of a cell's value, as Python's prompt shows it. Very long ones are shortened.
+pub fn value_text(report: &CellReport) -> Option<String> {
+    let main = report.shown().iter().find(|display| display.is_main());
+    let own = main.and_then(|display| {
+        let text = representations(display).remove("text/plain")?;
+        text.as_str().map(str::to_owned)
+    });
+    let value = report
+        .outcome()
+        .value()
+        .filter(|value| **value != ().into());
+    own.or_else(|| value.map(ToString::to_string))
 }
 
 /// JSON of a guest as JSON, if it is some.

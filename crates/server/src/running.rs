@@ -3,12 +3,13 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use sandfork::session::Interrupter;
-use sandfork::{Cancel, Outcome, Request};
+use sandfork::session::{Cell, CellReport, Interrupter};
+use sandfork::{Cancel, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
 use crate::failure::Failure;
 use crate::server::App;
+use crate::sessions::Open;
 use crate::shelf::Variant;
 use crate::tenant::{Running, Tenant};
 
@@ -25,7 +26,7 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Runs a request in a fresh sandbox of this tenant. If the client goes away meanwhile, the run is cancelled.
+/// Runs a request in a fresh sandbox of this tenant, and hands its output on as it comes. If the client goes away meanwhile, the run is cancelled.
 ///
 /// # Errors
 /// If the tenant may not run it, or no sandbox can be provided.
@@ -34,14 +35,43 @@ pub async fn run(
     tenant: &Arc<Tenant>,
     variant: Variant,
     request: Request,
+    mut sink: impl OutputSink + Send + 'static,
 ) -> Result<Outcome, Failure> {
     let running = tenant.begin_run(variant)?;
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
         let sandbox = tenant.shelf.sandbox(variant)?;
-        let outcome = sandbox.run(request.cancel(turn.stop.cancel()))?;
+        let request = request.cancel(turn.stop.cancel());
+        let outcome = sandbox.run_streaming(request, &mut sink)?;
         turn.ended(&outcome);
         Ok(outcome)
+    })
+    .await
+}
+
+/// Runs a cell of an open session when those before it have ended, and hands its output on as it comes. If the client goes
+/// away meanwhile, the cell is interrupted.
+///
+/// # Errors
+/// If the tenant may not run it, or the session has ended.
+pub async fn run_cell(
+    app: &Arc<App>,
+    tenant: &Arc<Tenant>,
+    open: Arc<Open>,
+    cell: Cell,
+    mut sink: impl OutputSink + Send + 'static,
+) -> Result<CellReport, Failure> {
+    let running = tenant.begin_cell()?;
+    let mut session = open.turn().await;
+    in_turn(app, tenant, running, move |turn| {
+        turn.stop.reaches(session.interrupter());
+        let report = session.run_streaming(cell, &mut sink);
+        turn.stop.leaves();
+        open.is_used();
+        // A session whose worker is gone says so to later requests too, until it is restarted or closed.
+        let report = report?;
+        turn.ended(report.outcome());
+        Ok(report)
     })
     .await
 }

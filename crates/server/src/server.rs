@@ -30,7 +30,7 @@ use crate::metrics::Metrics;
 use crate::sessions::Sessions;
 use crate::shelf::Variant;
 use crate::tenant::Tenant;
-use crate::{fusion, tokens, v1};
+use crate::{fusion, mcp, tokens, v1};
 
 /// What handlers share.
 #[derive(Debug)]
@@ -79,6 +79,8 @@ enum StartError {
         cause: std::io::Error,
     },
     #[error("{0}")]
+    Client(String),
+    #[error("{0}")]
     System(#[from] std::io::Error),
 }
 
@@ -88,7 +90,7 @@ impl StartError {
         match self {
             Self::Config(_) | Self::Tokens(_) | Self::Name => 2,
             Self::Tenant { cause, .. } => cause.exit_code(),
-            Self::Random(_) | Self::Listen { .. } | Self::System(_) => 125,
+            Self::Random(_) | Self::Listen { .. } | Self::Client(_) | Self::System(_) => 125,
         }
     }
 }
@@ -98,7 +100,8 @@ pub fn command() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         Some(Command::Token { tenant }) => token(&tenant),
-        None => start(&arguments.serve),
+        Some(Command::Mcp(arguments)) => start(&arguments, Over::Streams),
+        None => start(&arguments.serve, Over::Http),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -119,8 +122,17 @@ fn token(tenant: &str) -> Result<(), StartError> {
     Ok(())
 }
 
-fn start(arguments: &ServeArguments) -> Result<(), StartError> {
-    begin_log();
+/// How clients reach the server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Over {
+    Http,
+    Streams,
+}
+
+fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
+    if over == Over::Http {
+        begin_log();
+    }
     let config = Arc::new(Config::of(arguments)?);
     let doorkeeper = Doorkeeper::new(&config)?;
     let tenants = doorkeeper
@@ -165,10 +177,25 @@ fn start(arguments: &ServeArguments) -> Result<(), StartError> {
         // Each run, each waiting one and each use of a session has a thread.
         .max_blocking_threads(jobs.get() + config.queue + 64)
         .build()?;
-    let served = runtime.block_on(listen(&config, app));
+    runtime.spawn(close_idle_sessions(Arc::clone(&app)));
+    let served = match (over, tenants.into_iter().next()) {
+        (Over::Streams, Some(tenant)) => {
+            let served = runtime.block_on(mcp::serve_streams(app, tenant));
+            served.map_err(StartError::Client)
+        }
+        _ => runtime.block_on(listen(&config, app)),
+    };
     // What still runs is cancelled: the process ends, and each sandbox with it.
     runtime.shutdown_timeout(Duration::from_secs(5));
     served
+}
+
+async fn close_idle_sessions(app: Arc<App>) {
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        app.sessions.close_idle().await;
+    }
 }
 
 /// Makes a tenant's sandbox, and runs something in it.
@@ -214,14 +241,6 @@ async fn listen(config: &Config, app: Arc<App>) -> Result<(), StartError> {
             }
         }
     });
-    let swept = Arc::clone(&app);
-    tokio::spawn(async move {
-        let mut tick = tokio::time::interval(Duration::from_secs(1));
-        loop {
-            tick.tick().await;
-            swept.sessions.close_idle().await;
-        }
-    });
     let ending = Arc::clone(&app);
     let ended = async move {
         tokio::select! {
@@ -234,7 +253,7 @@ async fn listen(config: &Config, app: Arc<App>) -> Result<(), StartError> {
     let metrics = Arc::clone(&app.metrics);
     serve(
         listener,
-        router(app),
+        router(app, config),
         config.http,
         metrics,
         ended,
@@ -244,7 +263,8 @@ async fn listen(config: &Config, app: Arc<App>) -> Result<(), StartError> {
     Ok(())
 }
 
-fn router(app: Arc<App>) -> Router {
+fn router(app: Arc<App>, config: &Config) -> Router {
+    let longest = usize::try_from(config.http.body.as_u64()).unwrap_or(usize::MAX);
     let open = Router::new()
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
@@ -253,6 +273,7 @@ fn router(app: Arc<App>) -> Router {
     let known = Router::new()
         .merge(fusion::routes())
         .merge(v1::routes())
+        .merge(mcp::routes(&app, longest))
         .layer(from_fn_with_state(Arc::clone(&app), identify));
     open.merge(known)
         .fallback(async || Failure::NotFound("there is no such path".to_owned()))
@@ -295,6 +316,11 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 impl App {
+    /// Whether clients need a token.
+    pub fn has_tokens(&self) -> bool {
+        self.doorkeeper.has_tokens()
+    }
+
     /// An answer in JSON. The memory of the request, and its own, counts until it is sent.
     ///
     /// # Errors

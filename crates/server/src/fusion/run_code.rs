@@ -142,7 +142,7 @@ impl Job<'_> {
             request = request.file(path.clone(), contents.clone());
         }
         let request = request.wall(self.tenant.shelf.time(seconds)?);
-        run(self.app, self.tenant, self.variant, request).await
+        run(self.app, self.tenant, self.variant, request, ()).await
     }
 }
 

@@ -11,14 +11,14 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sandfork::session::{
-    Cell, CellReport, Contents, DisplayOutput, Parents, ResultMode, Session, SessionState,
+    Cell, CellReport, Contents, DisplayOutput, Parents, Session, SessionState,
 };
 use sandfork::{GuestPath, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
-use crate::display::representations;
+use crate::display::{representations, value_text};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path};
 use crate::http::Posted;
@@ -141,7 +141,7 @@ impl Job {
                 driver.return_code = None;
                 break;
             };
-            let mut cell = Cell::new(source).last(ResultMode::Text);
+            let mut cell = Cell::new(source);
             let wall = self.each.map_or(left, |each| each.min(left));
             cell = cell.wall(wall.min(turn.longest()));
             let report = session.run(cell)?;
@@ -202,8 +202,7 @@ impl CellResult {
 /// What the cell displayed, and the text of its value, as a notebook shows them.
 fn displays(report: &CellReport) -> Vec<Map<String, Value>> {
     let mut displays: Vec<_> = report.shown().iter().map(representations).collect();
-    let value = report.outcome().value();
-    if let Some(text) = value.and_then(|value| value.text(&report.buffers())) {
+    if let Some(text) = value_text(report) {
         let main = report.shown().iter().position(DisplayOutput::is_main);
         let main = main.unwrap_or_else(|| {
             displays.push(Map::new());

@@ -14,7 +14,7 @@ use super::events;
 use crate::failure::Failure;
 use crate::files::{Encoded, Fetched, decoded};
 use crate::http::Posted;
-use crate::running::{Turn, in_turn};
+use crate::running::run as run_request;
 use crate::server::App;
 use crate::shelf::{Shelf, Variant};
 use crate::tenant::Tenant;
@@ -57,24 +57,15 @@ pub async fn run(
     };
     let fetched = Fetched::new(&asked.fetch, app.longest_answer)?;
     let request = fetched.from(asked.request(&tenant.shelf)?);
-    let running = tenant.begin_run(variant)?;
-    let run = {
-        let tenant = Arc::clone(&tenant);
-        move |turn: &mut Turn, sink: &mut dyn sandfork::OutputSink| -> Result<Value, Failure> {
-            let sandbox = tenant.shelf.sandbox(variant)?;
-            let outcome = sandbox.run_streaming(request.cancel(turn.stop.cancel()), sink)?;
-            turn.ended(&outcome);
-            Ok(answer(&outcome, &fetched))
-        }
-    };
-    if events::is_asked(&headers) {
-        let begin = move |mut sink| async move {
-            in_turn(&app, &tenant, running, move |turn| run(turn, &mut sink)).await
-        };
-        return events::answer(held, begin).await;
+    if !events::is_asked(&headers) {
+        let outcome = run_request(&app, &tenant, variant, request, ()).await?;
+        return app.answer(&answer(&outcome, &fetched), held);
     }
-    let value = in_turn(&app, &tenant, running, move |turn| run(turn, &mut ())).await?;
-    app.answer(&value, held)
+    let begin = move |sink| async move {
+        let outcome = run_request(&app, &tenant, variant, request, sink).await?;
+        Ok(answer(&outcome, &fetched))
+    };
+    events::answer(held, begin).await
 }
 
 fn answer(outcome: &Outcome, fetched: &Fetched) -> Value {

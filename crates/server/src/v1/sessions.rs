@@ -7,7 +7,6 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use sandfork::OutputSink;
 use sandfork::session::{Cell, CellReport, SessionState};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -16,7 +15,7 @@ use super::events;
 use crate::display::representations;
 use crate::failure::Failure;
 use crate::http::Posted;
-use crate::running::{Turn, blocking, in_turn};
+use crate::running::{blocking, run_cell};
 use crate::server::App;
 use crate::sessions::Open;
 use crate::tenant::Tenant;
@@ -117,7 +116,6 @@ pub async fn cell(
 ) -> Result<Response, Failure> {
     let Posted { value: asked, held } = posted;
     let open = app.sessions.find(&tenant, &id)?;
-    let running = tenant.begin_cell()?;
     let wall = asked.wall.map(|wall| tenant.shelf.time(wall)).transpose()?;
     let mut cell = Cell::new(asked.code);
     if let Some(filename) = asked.filename {
@@ -126,29 +124,15 @@ pub async fn cell(
     if let Some(wall) = wall {
         cell = cell.wall(wall);
     }
-    let mut session = open.turn().await;
-    let run = {
-        let app = Arc::clone(&app);
-        move |turn: &mut Turn, sink: &mut dyn OutputSink| -> Result<Value, Failure> {
-            turn.stop.reaches(session.interrupter());
-            let report = session.run_streaming(cell, sink);
-            turn.stop.leaves();
-            open.is_used();
-            // One whose worker is gone says so to later requests too, until it is restarted or closed.
-            let report = report?;
-            turn.ended(report.outcome());
-            drop(app);
-            Ok(answer(&report))
-        }
-    };
-    if events::is_asked(&headers) {
-        let begin = move |mut sink| async move {
-            in_turn(&app, &tenant, running, move |turn| run(turn, &mut sink)).await
-        };
-        return events::answer(held, begin).await;
+    if !events::is_asked(&headers) {
+        let report = run_cell(&app, &tenant, open, cell, ()).await?;
+        return app.answer(&answer(&report), held);
     }
-    let value = in_turn(&app, &tenant, running, move |turn| run(turn, &mut ())).await?;
-    app.answer(&value, held)
+    let begin = move |sink| async move {
+        let report = run_cell(&app, &tenant, open, cell, sink).await?;
+        Ok(answer(&report))
+    };
+    events::answer(held, begin).await
 }
 
 fn answer(report: &CellReport) -> Value {
