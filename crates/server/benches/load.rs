@@ -1,0 +1,142 @@
+//! Runs over HTTP beside the same runs through `sandfork map`: `cargo bench --package sandfork-server`.
+//!
+//! Both run the same program as often, in turns, with as many runs at once. Prints the median of each and their ratio, and
+//! fails if an answer is missing or wrong.
+#![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Runs of a turn.
+const RUNS: usize = 5_000;
+const CLIENTS: usize = 64;
+const TURNS: usize = 5;
+
+fn main() {
+    let server = Path::new(env!("CARGO_BIN_EXE_sandfork-server")).to_owned();
+    let command = server.with_file_name("sandfork");
+    assert!(
+        command.is_file(),
+        "the command is not built: `cargo build --release --workspace`"
+    );
+    let (server, port) = start(&server);
+    let tasks = tasks();
+    let (mut http, mut map) = (Vec::new(), Vec::new());
+    for turn in 0..=TURNS {
+        let times = (over_http(port), through_map(&command, tasks.path()));
+        // The first turn warms both up.
+        if turn > 0 {
+            http.push(times.0);
+            map.push(times.1);
+        }
+    }
+    drop(server);
+    let (http, map) = (median(http), median(map));
+    let rate = |time: Duration| RUNS as f64 / time.as_secs_f64();
+    println!("{RUNS} runs, medians of {TURNS} turns, {CLIENTS} clients");
+    println!("HTTP  {:8.0} runs a second", rate(http));
+    println!("map   {:8.0} runs a second", rate(map));
+    println!("ratio {:8.2}", rate(http) / rate(map));
+}
+
+/// Ends the server with the benchmark.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+fn start(program: &Path) -> (Server, u16) {
+    let mut server = Command::new(program)
+        .args(["--listen", "127.0.0.1:0"])
+        .env("SANDFORK_LOG", "off")
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the server starts");
+    let mut line = String::new();
+    let stdout = server.stdout.take().expect("it is piped");
+    BufReader::new(stdout).read_line(&mut line).unwrap();
+    let port = line.trim_end().rsplit(':').next().unwrap();
+    (Server(server), port.parse().expect("it says its port"))
+}
+
+fn program(number: usize) -> String {
+    format!("print({number} * 1000003)")
+}
+
+fn tasks() -> tempfile::NamedTempFile {
+    let mut file = tempfile::NamedTempFile::new().expect("a file");
+    for number in 0..RUNS {
+        let line = serde_json::json!({ "id": number, "code": program(number) });
+        writeln!(file, "{line}").unwrap();
+    }
+    file
+}
+
+fn through_map(command: &PathBuf, tasks: &Path) -> Duration {
+    let begun = Instant::now();
+    let output = Command::new(command)
+        .args(["map", "--quiet"])
+        .arg(tasks)
+        .output()
+        .expect("the command runs");
+    let time = begun.elapsed();
+    let count = output.stdout.split(|byte| *byte == b'\n').count() - 1;
+    assert_eq!(count, RUNS, "{}", String::from_utf8_lossy(&output.stderr));
+    time
+}
+
+fn over_http(port: u16) -> Duration {
+    let begun = Instant::now();
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| thread::spawn(move || ask(port, client)))
+        .collect();
+    for client in clients {
+        client.join().expect("no answer is missing or wrong");
+    }
+    begun.elapsed()
+}
+
+/// Sends one of the clients' parts, over one connection.
+fn ask(port: u16, client: usize) {
+    let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
+    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut requests = stream;
+    for number in (client..RUNS).step_by(CLIENTS) {
+        let body = serde_json::json!({ "code": program(number) }).to_string();
+        let head = format!("POST /run_code HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        requests.write_all((head + &body).as_bytes()).unwrap();
+        let answer = read(&mut answers);
+        let expected = number * 1_000_003;
+        assert!(answer.contains(&format!("\"stdout\":\"{expected}\\n\"")), "{answer}");
+    }
+}
+
+fn read(answers: &mut impl BufRead) -> String {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        answers.read_line(&mut line).unwrap();
+        if let Some(value) = line.strip_prefix("content-length: ") {
+            length = value.trim_end().parse().unwrap();
+        }
+        if line.trim_end().is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    answers.read_exact(&mut body).unwrap();
+    String::from_utf8(body).unwrap()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
