@@ -4,7 +4,7 @@
 //! fails if an answer is missing or wrong.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark")]
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -83,7 +83,7 @@ fn tasks() -> tempfile::NamedTempFile {
 fn through_map(command: &PathBuf, tasks: &Path) -> Duration {
     let begun = Instant::now();
     let output = Command::new(command)
-        .args(["map", "--quiet"])
+        .args(["map", "--no-progress"])
         .arg(tasks)
         .output()
         .expect("the command runs");
@@ -111,11 +111,17 @@ fn ask(port: u16, client: usize) {
     let mut requests = stream;
     for number in (client..RUNS).step_by(CLIENTS) {
         let body = serde_json::json!({ "code": program(number) }).to_string();
-        let head = format!("POST /run_code HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n", body.len());
+        let head = format!(
+            "POST /run_code HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
         requests.write_all((head + &body).as_bytes()).unwrap();
         let answer = read(&mut answers);
         let expected = number * 1_000_003;
-        assert!(answer.contains(&format!("\"stdout\":\"{expected}\\n\"")), "{answer}");
+        assert!(
+            answer.contains(&format!("\"stdout\":\"{expected}\\n\"")),
+            "{answer}"
+        );
     }
 }
 

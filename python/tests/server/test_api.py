@@ -24,6 +24,7 @@ def test_a_run_answers_with_its_outcome(server: Server) -> None:
     )
     outcome = answer.json
     assert (answer.status, outcome["status"], outcome["value"]) == (200, "ok", 42)
+    assert answer.headers["content-length"] == str(len(answer.body))
     assert outcome["stdout"] == "x y\n"
     assert outcome["files"] == {"b": base64.b64encode(b"kept").decode()}
     assert "seccomp" in outcome["enforced"]["layers"]

@@ -1,10 +1,13 @@
 //! The memory that all bodies and answers may take together.
 
+use std::convert::Infallible;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
+use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::Failure;
@@ -52,10 +55,37 @@ impl Budget {
 impl Held {
     /// A body that holds it until it is sent.
     pub fn with(self, bytes: Bytes) -> Body {
-        Body::new(Full::new(bytes).map_frame(move |frame| {
-            let _until_sent = &self;
-            frame
-        }))
+        Body::new(Holding {
+            bytes: Some(bytes),
+            _held: self,
+        })
+    }
+}
+
+/// Bytes, and the memory that they take.
+struct Holding {
+    bytes: Option<Bytes>,
+    _held: Held,
+}
+
+impl HttpBody for Holding {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.bytes.is_none()
+    }
+
+    /// Exact, so that the answer has a length.
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
     }
 }
 
