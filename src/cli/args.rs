@@ -1,13 +1,13 @@
 //! The command line, as clap's derive reads it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process;
 
 use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Args, Parser, Subcommand, value_parser};
+use clap::{Args, CommandFactory as _, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
@@ -15,6 +15,7 @@ use super::complete::{overrides, policies};
 use super::env::EnvArguments;
 use super::learn::Accept;
 use super::terminal::harmless;
+use crate::policy::meant;
 use sandfork_jail::control::MAX_WORKERS;
 
 /// Run untrusted Python in a fresh, sealed Linux sandbox.
@@ -23,7 +24,6 @@ use sandfork_jail::control::MAX_WORKERS;
     name = "sandfork",
     version,
     max_term_width = 100,
-    disable_help_subcommand = true,
     after_help = "Exit codes: the guest's own; 1 uncaught exception; 2 usage; 122 protocol violation; \
         123 limit on processes, output or files; 124 limit on time; 125 no sandbox could be provided; \
         126 and 127 program not started or not found; 130 interrupted; 137 memory limit; 128+n signal n.\n\n\
@@ -39,18 +39,61 @@ impl Arguments {
     /// Parses the command line. Like clap, prints help or an error and exits if needed.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|mut error| {
-            // An option behind `-c CODE` or a program may be meant for either.
-            let for_guest = std::env::args_os()
-                .nth(1)
-                .is_some_and(|name| name == "run" || name == "exec" || name == "learn");
-            let has_no_tip = error.get(ContextKind::Suggested).is_none();
-            if for_guest && has_no_tip && error.kind() == ErrorKind::UnknownArgument {
-                let tip = StyledStr::from("what is meant for the guest stands behind `--`");
-                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+            if let Some(tip) = tip(&error) {
+                let tips = vec![StyledStr::from(tip)];
+                error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
             }
             exit_with(&error)
         })
     }
+}
+
+/// What to write in place of an argument that is not known, if clap cannot know it.
+fn tip(error: &clap::Error) -> Option<String> {
+    let first = std::env::args_os().nth(1)?;
+    let is_argument = error.kind() == ErrorKind::UnknownArgument;
+    if !Arguments::command()
+        .get_subcommands()
+        .any(|it| it.get_name() == first)
+    {
+        let is_option = first == "-c" || first == "-m";
+        let is_unknown = is_argument || error.kind() == ErrorKind::InvalidSubcommand;
+        let is_python = is_option || looks_like_python(Path::new(&first));
+        let tip = "`sandfork run FILE`, `run -c CODE` and `run -m MODULE` run Python";
+        return (is_unknown && is_python).then(|| tip.to_owned());
+    }
+    let has_policy = ["run", "exec", "learn", "shell", "map", "plan"]
+        .iter()
+        .any(|it| first == *it);
+    let is_near = error.get(ContextKind::SuggestedArg).is_some();
+    if !has_policy || !is_argument || is_near {
+        return None;
+    }
+    let named = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(named)) => named.as_str(),
+        _ => "",
+    };
+    if let Some(key) = named.strip_prefix("--").and_then(key_of_option) {
+        return Some(format!("the policy has that: `--set {key}=VALUE`"));
+    }
+    // An option behind `-c CODE` or a program may be meant for either.
+    let for_guest = ["run", "exec", "learn"].iter().any(|it| first == *it);
+    let has_no_tip = error.get(ContextKind::Suggested).is_none();
+    (for_guest && has_no_tip).then(|| "what is meant for the guest stands behind `--`".to_owned())
+}
+
+/// The key of a policy that an option of another program names, such as `--timeout` or `--allow-read`.
+fn key_of_option(name: &str) -> Option<&'static str> {
+    let name = name.strip_prefix("allow-").unwrap_or(name);
+    meant(&name.replace('-', "_"))
+}
+
+fn looks_like_python(path: &Path) -> bool {
+    let is_name = |name| path == Path::new(name);
+    is_name("python")
+        || is_name("python3")
+        || path.extension() == Some(OsStr::new("py"))
+        || path.exists()
 }
 
 /// Prints help or an error about the command line, and exits. A quoted argument may be the name of

@@ -4,11 +4,12 @@ use crate::outcome::exit_code;
 use std::collections::BTreeSet;
 
 use crate::host::{
-    self, CallerEnvironment, EnvironmentStore, Machine, Needs, probe_interpreter,
-    resolve_interpreter,
+    self, CallerEnvironment, CgroupSupport, EnvironmentStore, HostError, HostWithoutInterpreter,
+    Machine, Needs, probe_interpreter, resolve_interpreter,
 };
 use crate::plan::{
-    self, DirectoryFound, PreloadDiagnosis, PreloadPlan, Usability, diagnose, explain,
+    self, DirectoryFound, PreloadDiagnosis, PreloadPlan, Usability, check_syscalls, diagnose,
+    explain,
 };
 use crate::policy;
 use crate::sandbox::ChosenInterpreter;
@@ -33,16 +34,41 @@ pub fn plan(arguments: &PlanArguments) -> Result<u8, Failure> {
 }
 
 pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
-    // The values of passed variables are the caller's secrets, and plans are printed and kept.
-    let needs = Needs {
-        variables: BTreeSet::new(),
-        ..plan::needs(policy)
-    };
     let environment = CallerEnvironment::current();
     // Nothing removes its environment of packages meanwhile.
     let chosen = ChosenInterpreter::of(policy, &environment)?;
-    let host = host::probe(&chosen.executable.display().to_string(), &needs)?;
+    let host = host::probe(&chosen.executable.display().to_string(), &needs(policy))?;
     Ok(plan::plan(policy, &host)?)
+}
+
+/// The values of passed variables are the caller's secrets, and plans are printed and kept.
+fn needs(policy: &Policy) -> Needs {
+    Needs {
+        variables: BTreeSet::new(),
+        ..plan::needs(policy)
+    }
+}
+
+/// All that can be seen at once of what this host refuses: system calls, limits, paths and the interpreter.
+pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
+    let environment = CallerEnvironment::current();
+    let mut refused: Vec<Error> = check_syscalls(policy)
+        .into_iter()
+        .map(Error::from)
+        .collect();
+    match HostWithoutInterpreter::probe(CgroupSupport::probe(), &needs(policy), &environment) {
+        Ok(host) => {
+            let values = plan::refused_values(policy, host.machine(), host.paths());
+            refused.extend(values.map(Error::from));
+        }
+        Err(error) => refused.push(error.into()),
+    }
+    let interpreter = ChosenInterpreter::of(policy, &environment);
+    let interpreter = interpreter.and_then(|chosen| {
+        Ok(probe_interpreter(&chosen.executable, &environment).map_err(HostError::from)?)
+    });
+    refused.extend(interpreter.err());
+    refused
 }
 
 /// Preloads what the policy names, as a run would: only an import shows whether a package can be

@@ -10,7 +10,7 @@ use crate::policy_source::FileSystem;
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;
-use super::plan::{plan_here, try_preloads};
+use super::plan::{plan_here, refused_here, try_preloads};
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
@@ -110,16 +110,19 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
     fn failures<E: Into<Failure>>(errors: Vec<E>) -> Vec<Failure> {
         errors.into_iter().map(E::into).collect()
     }
-    let syscalls = |policy: &Policy| {
-        let errors = check_syscalls(policy).into_iter().map(Error::from);
-        failures(errors.collect())
+    let refused = |policy: &Policy| match host {
+        Host::Any => {
+            let errors = check_syscalls(policy).into_iter().map(Error::from);
+            failures(errors.collect())
+        }
+        Host::This => failures(refused_here(policy)),
     };
-    let policy = Policy::check(None, name, &[], &FileSystem).map_err(|refused| {
-        let mut all = failures(refused.errors);
-        all.extend(refused.rest.iter().flat_map(|policy| syscalls(policy)));
+    let policy = Policy::check(None, name, &[], &FileSystem).map_err(|wrong| {
+        let mut all = failures(wrong.errors);
+        all.extend(wrong.rest.iter().flat_map(|policy| refused(policy)));
         all
     })?;
-    let wrong = syscalls(&policy);
+    let wrong = refused(&policy);
     if !wrong.is_empty() {
         return Err(wrong);
     }

@@ -46,6 +46,9 @@ pub enum ScriptError {
     /// The path is a directory without a `__main__.py`.
     #[error("`{0}` is a directory without a `__main__.py`; name the script in it")]
     Directory(PathBuf),
+    /// `--project` without a directory.
+    #[error("--project: `{0}` is no directory; name the one that the program imports from")]
+    NoProject(PathBuf),
     /// `-m` without a module.
     #[error("`-m` needs the name of a module")]
     NoModule,

@@ -63,11 +63,12 @@ impl Target {
 
     fn without_file(request: Request, arguments: &TargetChoice) -> Result<Self, ScriptError> {
         let beside = current_dir()?;
-        let project = arguments.project.as_deref();
+        let named = arguments.project.as_deref();
+        let project = named.map(|named| project(&beside, named)).transpose()?;
         Ok(Self {
             request,
             script: None,
-            project: project.map(|named| beside.join(named)),
+            project,
             beside,
         })
     }
@@ -97,7 +98,7 @@ impl Target {
             None if is_program => Some(beside.clone()),
             None => None,
             Some("") => Some(beside.clone()),
-            Some(named) => Some(current_dir()?.join(named)),
+            Some(named) => Some(project(&current_dir()?, named)?),
         };
         let name = file.as_deref().and_then(Path::to_str);
         let name = name.map_or_else(|| script.name.clone(), str::to_owned);
@@ -108,6 +109,15 @@ impl Target {
             beside,
         })
     }
+}
+
+/// The directory that `--project` names.
+fn project(current: &Path, named: &str) -> Result<PathBuf, ScriptError> {
+    let directory = current.join(named);
+    if !directory.is_dir() {
+        return Err(ScriptError::NoProject(named.into()));
+    }
+    Ok(directory)
 }
 
 /// The absolute path of a script that is a regular file. A pipe, such as `<(...)` of a shell, has

@@ -4,6 +4,7 @@
 //! name may be a link, a pipe or a directory by then, so only a regular file is read, through
 //! [`WorkDir`], and at most as much as the work directory holds.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
@@ -38,6 +39,18 @@ pub enum TransferError {
         "--in: `{0}` is a directory; name its files, or show it with `--set filesystem.read=PATH`"
     )]
     Directory(PathBuf),
+    /// Two files to copy in have the same name there.
+    #[error(
+        "--in: `{first}` and `{second}` would both be `{name}` in the work directory; rename one"
+    )]
+    SameName {
+        /// The name in the work directory.
+        name: String,
+        /// The first path.
+        first: PathBuf,
+        /// The other path.
+        second: PathBuf,
+    },
     /// A path has no name that the guest's file could have.
     #[error("{option}: `{path}` does not name a file: {cause}")]
     Name {
@@ -92,8 +105,16 @@ pub fn with_inputs(
 ) -> Result<Request, TransferError> {
     let room = policy.limits().work_size();
     let mut left = room;
+    let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in paths {
         let name = name_in_sandbox("--in", path)?;
+        if let Some(first) = names.insert(name.to_string(), path) {
+            return Err(TransferError::SameName {
+                name: name.to_string(),
+                first: first.clone(),
+                second: path.clone(),
+            });
+        }
         let mut contents = Vec::new();
         open_regular(path)
             .and_then(|file| file.take(left + 1).read_to_end(&mut contents))

@@ -40,22 +40,26 @@ pub enum PlanError {
     },
     /// A path of the policy does not exist.
     #[error(
-        "{origin}: {path} cannot be found ({cause}): create it, or remove it from the policy",
+        "{origin}: {key}: {path} cannot be found ({cause}): create it, or remove it from the policy",
         path = path.display()
     )]
     PathMissing {
         /// Where the path was written.
         origin: Origin,
+        /// The dotted key.
+        key: &'static str,
         /// The path.
         path: PathBuf,
         /// The kernel's error.
         cause: String,
     },
     /// A path of the policy is of the wrong kind for its use.
-    #[error("{origin}: {path} is {found}, and {needed} is needed here", path = path.display())]
+    #[error("{origin}: {key}: {path} is {found}, and {needed} is needed here", path = path.display())]
     PathKind {
         /// Where the path was written.
         origin: Origin,
+        /// The dotted key.
+        key: &'static str,
         /// The path.
         path: PathBuf,
         /// The kind that was found.

@@ -1,7 +1,7 @@
 //! Resource limits of a worker, and the check that the host has the resources that the policy
 //! promises.
 
-use crate::host::{Controller, Host};
+use crate::host::{Controller, Host, Machine};
 use crate::outcome::{LimitName, Limits, Unit};
 use crate::policy::{Policy, ProcVisibility};
 use sandfork_jail::program::{ProcessMemory, Rlimit, RlimitResource};
@@ -112,35 +112,32 @@ pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
     (cores < host.machine.limits.cpus).then_some(cores)
 }
 
-/// Refuses limits above what the host has.
-pub(super) fn check(policy: &Policy, host: &Host) -> Result<(), PlanError> {
-    for name in LimitName::ALL {
+/// The reason to refuse each limit that is above what the host has.
+pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item = PlanError> {
+    LimitName::ALL.into_iter().filter_map(|name| {
         let wanted = policy.limits().amount(name);
-        let Some((most, or)) = available(host, name).filter(|(most, _)| wanted > *most) else {
-            continue;
-        };
+        let (most, or) = available(machine, name).filter(|(most, _)| wanted > *most)?;
         let (key, unit) = (name.key(), name.spec().unit);
         let lower = match most {
             // Whole MiB are easier to write than bytes.
             MIB.. if unit == Unit::Size => most - most % MIB,
             _ => most,
         };
-        return Err(PlanError::QuotaAboveHost {
+        Some(PlanError::QuotaAboveHost {
             origin: policy.limit_origin(name).clone(),
             key,
             wanted: amount(unit, wanted),
             available: format!("{} {}", amount(unit, most), name.spec().noun),
             remedy: format!("lower it (`--set {key}={}`){or}", unit.text(lower)),
-        });
-    }
-    Ok(())
+        })
+    })
 }
 
 const MIB: u64 = 1 << 20;
 
 /// What the host has of a resource, and the remedy besides a lower limit.
-fn available(host: &Host, name: LimitName) -> Option<(u64, &'static str)> {
-    let (has, hard) = (&host.machine.limits, &host.machine.limits.hard);
+fn available(machine: &Machine, name: LimitName) -> Option<(u64, &'static str)> {
+    let (has, hard) = (&machine.limits, &machine.limits.hard);
     match name {
         LimitName::Cpu => Some((
             hard.cpu_seconds.saturating_mul(1000),

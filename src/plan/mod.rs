@@ -28,6 +28,7 @@ mod view;
 mod wanted;
 mod words;
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,7 +53,7 @@ pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
-use crate::host::{Controller, Host, Needs};
+use crate::host::{Controller, Host, Machine, Needs, PathFact};
 use crate::outcome::{CpuRule, LimitName, Limits, Scope, Unit};
 use crate::policy::{self, Level, NetworkMode, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
@@ -181,7 +182,9 @@ pub fn needs(policy: &Policy) -> Needs {
 /// is missing or may not be shown, or a system call cannot be allowed or denied. The error has the
 /// line of the policy, the cause and the remedy.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
-    limits::check(policy, host)?;
+    if let Some(refused) = limits::refused(policy, &host.machine).next() {
+        return Err(refused);
+    }
     let level = level::choose(policy, host)?;
     level::check_network(policy, level)?;
     let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
@@ -201,6 +204,16 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
         cgroup,
         egress,
     })
+}
+
+/// All limits and paths of a policy that a host refuses. [`plan()`] refuses the first, and names what else is wrong
+/// only once none is left.
+pub fn refused_values<'a>(
+    policy: &'a Policy,
+    machine: &'a Machine,
+    paths: &'a BTreeMap<PathBuf, PathFact>,
+) -> impl Iterator<Item = PlanError> + 'a {
+    limits::refused(policy, machine).chain(wanted::refused_paths(policy, paths))
 }
 
 fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {

@@ -41,17 +41,29 @@ pub(super) fn clash(path: &Path) -> Option<&'static str> {
     own_tree.or_else(whole).or_else(synthetic)
 }
 
-/// The policy key that names a path.
+/// What a policy names a path for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Use {
-    /// `python.path`
+    /// To import from it.
     ImportFrom,
-    /// `python.project`
+    /// To run a program of several files in it.
     Project,
-    /// `filesystem.read`
+    /// To read it.
     Read,
-    /// `filesystem.write`
+    /// To write to it.
     Write,
+}
+
+impl Use {
+    /// The dotted key.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::ImportFrom => "python.path",
+            Self::Project => "python.project",
+            Self::Read => "filesystem.read",
+            Self::Write => "filesystem.write",
+        }
+    }
 }
 
 /// Every path that the policy names.

@@ -1,12 +1,13 @@
 //! The trees that the system, the interpreter and the policy request, before they are arranged.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::error::{Place, PlanError};
 use super::places::{ETC, Use, clash, named_by};
 use super::view::Tree;
 use crate::host::{Host, Link, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
-use crate::policy::{AddedPackages, Level, Located, Origin, Policy, SystemFiles};
+use crate::policy::{AddedPackages, Level, Located, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
 
 /// Where the packages are that were added to running sessions, beneath the environments.
@@ -146,7 +147,7 @@ fn named_tree(
         Use::Read | Use::Project => run_or_read(system),
         Use::Write => PathAccess::ReadWrite,
     };
-    let resolved = Some(resolve(host, purpose, &named.value, &named.origin)?.to_owned());
+    let resolved = Some(resolve(&host.paths, purpose, named)?.to_owned());
     Ok(Tree {
         path: named.value.clone(),
         allow,
@@ -155,25 +156,34 @@ fn named_tree(
     })
 }
 
+/// The reason to refuse each path of a policy that cannot be shown.
+pub(super) fn refused_paths<'a>(
+    policy: &'a Policy,
+    paths: &'a BTreeMap<PathBuf, PathFact>,
+) -> impl Iterator<Item = PlanError> + 'a {
+    named_by(policy).filter_map(|(purpose, named)| resolve(paths, purpose, named).err())
+}
+
 /// The path without links that the host found for a policy's path, or the reason to refuse it.
 fn resolve<'a>(
-    host: &'a Host,
+    paths: &'a BTreeMap<PathBuf, PathFact>,
     purpose: Use,
-    path: &Path,
-    origin: &Origin,
+    named: &Located<PathBuf>,
 ) -> Result<&'a Path, PlanError> {
     let missing = |cause: String| PlanError::PathMissing {
-        origin: origin.clone(),
-        path: path.to_owned(),
+        origin: named.origin.clone(),
+        key: purpose.key(),
+        path: named.value.clone(),
         cause,
     };
     let unfit = |found, needed| PlanError::PathKind {
-        origin: origin.clone(),
-        path: path.to_owned(),
+        origin: named.origin.clone(),
+        key: purpose.key(),
+        path: named.value.clone(),
         found,
         needed,
     };
-    match host.paths.get(path) {
+    match paths.get(&named.value) {
         None => Err(missing("the host was not asked about it".to_owned())),
         Some(PathFact::Unreachable { errno }) => Err(missing(errno.to_string())),
         Some(PathFact::Found {

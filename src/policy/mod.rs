@@ -56,6 +56,7 @@ pub use origin::{Located, Origin};
 pub use overrides::Override;
 pub use packages::{EnvironmentName, Requirement};
 pub(crate) use paths::normalize;
+pub(crate) use read::meant;
 pub use schema::schema;
 pub use secret::{Reference, Template};
 pub use source::{BuiltInsOnly, PolicySource};

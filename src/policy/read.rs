@@ -108,6 +108,31 @@ fn entries<'a>(section: &'a str, table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
     table.iter().flat_map(of_key).collect()
 }
 
+/// Words of other programs, and the keys with that meaning.
+const OTHER_WORDS: [(&str, &str); 12] = [
+    ("bind", "filesystem.read"),
+    ("cpus", "limits.cores"),
+    ("env", "env.set.NAME"),
+    ("filesystem", "filesystem.read"),
+    ("imports", "imports.allow"),
+    ("mem", "limits.memory"),
+    ("mount", "filesystem.read"),
+    ("net", "network.mode"),
+    ("network", "network.mode"),
+    ("python", "python.interpreter"),
+    ("timeout", "limits.wall"),
+    ("volume", "filesystem.read"),
+];
+
+/// The key that a word means, which lacks its section or is that of another program.
+pub(crate) fn meant(word: &str) -> Option<&'static str> {
+    let mut sections = SECTIONS.iter();
+    let key = sections.find_map(|(section, _)| find(section, word));
+    let other = OTHER_WORDS.iter().find(|(other, _)| *other == word);
+    key.map(|key| key.name)
+        .or_else(|| other.map(|(_, key)| *key))
+}
+
 /// What to write in place of an unknown key.
 fn hint(section: &str, name: &str) -> String {
     let mut siblings: Vec<&str> = keys_of(section).map(|key| key.parts().1).collect();
@@ -116,16 +141,14 @@ fn hint(section: &str, name: &str) -> String {
     }
     siblings.sort_unstable();
     let near = closest(name, siblings.iter().copied()).map(|near| dotted(section, near));
-    let elsewhere = || {
-        let mut sections = SECTIONS.iter();
-        let key = sections.find_map(|(section, _)| find(section, name))?;
-        Some(key.name.to_owned())
-    };
     if let Some(near) = near {
         return format!("did you mean `{near}`?");
     }
-    match (elsewhere(), section) {
+    match (meant(name), section) {
         (Some(key), "") => format!("did you mean `{key}`?"),
+        (Some(key), section) if key.starts_with(&dotted(section, "")) => {
+            format!("did you mean `{key}`?")
+        }
         (Some(key), section) => format!("it is not a key of [{section}]: write `{key}`"),
         (None, "") => format!("a policy has {}", siblings.join(", ")),
         (None, section) => format!("[{section}] has {}", siblings.join(", ")),
@@ -156,7 +179,9 @@ impl Reader<'_> {
         let problem = match entry.key() {
             Some(key) => return Some((key.name, self.value(&key, entry)?)),
             None if entry.is_section() => {
-                wrong_type(entry.value, "a section of keys, such as [limits]")
+                let key = meant(entry.name).unwrap_or("limits.wall");
+                let expected = format!("one of its keys, such as `{key}`");
+                wrong_type(entry.value, &expected)
             }
             None => format!("unknown key: {}", hint(entry.section, entry.name)),
         };

@@ -132,6 +132,13 @@ fn a_project_is_imported_and_its_files_are_found() -> Result<(), Failed> {
         "{}",
         said(&refused)
     );
+    for none in ["missing", "imports.py"] {
+        let option = format!("--project={none}");
+        let refused = in_program(program.path(), &[&option, "-c", "1"])?;
+        let why = format!("sandfork: --project: `{none}` is no directory");
+        assert!(said(&refused).starts_with(&why), "{}", said(&refused));
+        assert_eq!(refused.status.code(), Some(2));
+    }
     let whole = in_program(Path::new("/"), &["--project", "-c", "1"])?;
     assert_eq!(whole.status.code(), Some(2), "{}", said(&whole));
     Ok(())

@@ -139,6 +139,10 @@ fn what_cannot_be_copied_is_refused_before_the_run() -> Result<(), Failed> {
         (&["--in", "missing"][..], "does not exist"),
         (&["--in", "."], "does not name a file"),
         (&["--in", "/etc"], "is a directory"),
+        (
+            &["--in", "/etc/hosts", "--in", "/etc/./hosts"],
+            "would both be `hosts` in the work directory",
+        ),
         (&["--in", "fifo"], "not a regular file"),
         (
             &["--set", "filesystem.work_size=64KiB", "--in", "large"],

@@ -108,6 +108,16 @@ impl HostWithoutInterpreter {
         })
     }
 
+    /// The kernel and this process.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// What the probe found at each path that the policy names.
+    pub fn paths(&self) -> &BTreeMap<PathBuf, PathFact> {
+        &self.paths
+    }
+
     /// The host with this interpreter.
     pub fn with(self, interpreter: Interpreter) -> Host {
         Host {

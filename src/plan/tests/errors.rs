@@ -98,10 +98,10 @@ fn a_path_that_cannot_be_shown() {
         "/srv/data".into(),
         PathFact::Unreachable { errno: Errno(2) },
     );
-    insta::assert_snapshot!(read("/srv/data", missing), @"/srv/tenant.toml:2: /srv/data cannot be found (ENOENT (no such file or directory)): create it, or remove it from the policy");
+    insta::assert_snapshot!(read("/srv/data", missing), @"/srv/tenant.toml:2: filesystem.read: /srv/data cannot be found (ENOENT (no such file or directory)): create it, or remove it from the policy");
     insta::assert_snapshot!(
         read("/run/docker.sock", plain().with_path("/run/docker.sock", PathKind::Special, "/run/docker.sock")),
-        @"/srv/tenant.toml:2: /run/docker.sock is a device, a socket or a fifo, and a directory or a regular file is needed here"
+        @"/srv/tenant.toml:2: filesystem.read: /run/docker.sock is a device, a socket or a fifo, and a directory or a regular file is needed here"
     );
     for own in ["/etc", "/etc/passwd"] {
         let error = read(own, plain().with_directory(own)).to_string();
@@ -113,7 +113,7 @@ fn a_path_that_cannot_be_shown() {
     insta::assert_snapshot!(read("/etc", plain().with_directory("/etc")), @"/srv/tenant.toml:2: /etc cannot be shown, because the sandbox has its own /etc: name another path, or copy what is needed to one");
     insta::assert_snapshot!(
         refusal("python.path = [\"lib.zip\"]", &plain().with_path("/srv/lib.zip", PathKind::File, "/srv/lib.zip")),
-        @"/srv/tenant.toml:1: /srv/lib.zip is a file, and a directory of modules is needed here"
+        @"/srv/tenant.toml:1: python.path: /srv/lib.zip is a file, and a directory of modules is needed here"
     );
 }
 
