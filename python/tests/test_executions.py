@@ -50,6 +50,10 @@ def test_a_model_sees_output_and_value_or_error() -> None:
     trace = "Traceback (most recent call last):\nValueError: no\n"
     error = {"name": "ValueError", "message": "no", "traceback": trace}
     assert ended(status="exception", exit_code=1, error=error).to_text() == trace.rstrip("\n")
+    # The message that Python prints is not always that of the exception.
+    trace = "Traceback (most recent call last):\nSyntaxError: invalid syntax"
+    error = {"name": "SyntaxError", "message": "invalid syntax (<cell 1>, line 1)", "traceback": trace}
+    assert ended(status="exception", exit_code=1, error=error).to_text() == trace
     hit = {"name": "limits.wall", "by": "deadline"}
     late = ended(
         status="timeout", exit_code=124, limit=hit, wall=0.5, session="ended", stdout=["x"]

@@ -47,6 +47,13 @@ def test_text_and_appending(fake: FakeSupervisor) -> None:
         assert sbx.files.read_text("latin", errors="replace") == "\ufffd"
 
 
+def test_what_is_no_data_makes_no_file(fake: FakeSupervisor) -> None:
+    with Sandbox() as sbx:
+        with pytest.raises(sandfork.RequestError, match="of type dict: give bytes, text or an open file"):
+            sbx.files.write("file", {"x": 1})  # type: ignore[arg-type]
+        assert not sbx.files.exists("file")
+
+
 def test_directories(fake: FakeSupervisor) -> None:
     with Sandbox() as sbx:
         sbx.files.make_dir("a/b", parents=True)

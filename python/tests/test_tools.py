@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import functools
 import os
 import sqlite3
 import threading
@@ -356,6 +357,34 @@ def test_what_is_no_exception_is_the_callers(fake: FakeSupervisor) -> None:
         with pytest.raises(SystemExit):
             sbx.run("call")
         assert sbx.run("1").value == 1
+
+
+class Named:
+    """A tool as other libraries make them."""
+
+    name = "named"
+
+    def __call__(self) -> int:
+        return 1
+
+
+def test_an_object_with_a_name_is_a_tool(fake: FakeSupervisor) -> None:
+    with Sandbox(tools=[Named()]):
+        assert told(fake)["name"] == "named"
+
+
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        (print, "give a list of functions"),
+        ("search", "give a list of functions"),
+        (["search"], "'search' cannot be a tool: give a function"),
+        ([functools.partial(print)], "of type partial has no name: give a dict"),
+    ],
+)
+def test_what_is_no_list_of_tools_is_named(tools: Any, said: str) -> None:
+    with pytest.raises(sandfork.RequestError, match=said):
+        Sandbox(tools=tools)
 
 
 @pytest.mark.parametrize("arguments", [{"doc": 3}, {"signature": b"()"}, {"timeout": -1}])

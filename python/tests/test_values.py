@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import mmap
 import os
+import pickle
 
 import pytest
 
@@ -15,6 +17,14 @@ from .support.fake import FakeSupervisor
 
 numpy = pytest.importorskip("numpy")
 pandas = pytest.importorskip("pandas")
+
+
+def test_a_placeholder_says_what_it_stands_for() -> None:
+    array = sandfork.Opaque("numpy.ndarray", "<array of shape (3,): numpy is not installed in the sandbox>")
+    with pytest.raises(AttributeError, match="no attribute 'mean': it stands for .*numpy is not installed"):
+        array.mean()
+    assert not hasattr(array, "__array__")
+    assert copy.copy(array) == pickle.loads(pickle.dumps(array)) == array
 
 
 @pytest.mark.parametrize("size", [0, 1, 1000, 64 * 1024, 64 * 1024 + 1, 5 << 20])

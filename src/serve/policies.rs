@@ -74,9 +74,10 @@ fn load(wanted: &Wanted) -> Result<(Policy, Grounds), Error> {
             interpreter,
         } => {
             let label = label.as_deref().unwrap_or("policy");
-            let path = directory.join(format!("{label}.toml"));
-            let name = path.display().to_string();
-            let source = Beneath::new(Some(directory.clone()), Some((path, toml.clone())));
+            // No file and no built-in policy has this name. Relative paths start from the directory.
+            let name = format!("<{label}>");
+            let text = (PathBuf::from(&name), toml.clone());
+            let source = Beneath::new(Some(directory.clone()), Some(text));
             (name, source, interpreter)
         }
     };

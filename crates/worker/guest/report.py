@@ -1,5 +1,6 @@
 """Describes an exception of the guest for the supervisor."""
 
+import builtins
 import errno
 import os
 import sys
@@ -38,6 +39,11 @@ def missing_package(error):
         return ""
     if "." in name or name in getattr(sys, "stdlib_module_names", ()):
         return ""
+    if name == "IPython" and hasattr(builtins, "display"):
+        return (
+            " (`display`, `get_ipython` and magics need no import here; IPython's classes, such as HTML, are in the "
+            "packages of %s once it is installed there)" % sys.prefix
+        )
     return (
         " (this sandbox has the packages of %s: install it there, or name another environment as "
         "`interpreter` under [python] in the policy; nothing is installed while code runs)"

@@ -61,6 +61,8 @@ class BaseFiles:
         return (yield from self._driver.in_thread(copied))
 
     def _written(self, path: Path, data: Data, *, append: bool = False) -> Work[None]:
+        if not isinstance(data, (bytes, bytearray, memoryview, str)) and not hasattr(data, "read"):
+            raise RequestError(f"the data is of type {type(data).__name__}: give bytes, text or an open file")
         return self._copied("open_write", path, lambda file: file.write(data), append=append)
 
 

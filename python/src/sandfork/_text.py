@@ -60,7 +60,9 @@ def _end(execution: Execution) -> str:
     text, error = execution.text, execution.error
     if error is not None:
         lines.append(error.traceback.rstrip("\n") or f"{error.name}: {error.value}")
-        if error.traceback and error.value not in error.traceback:
+        # The traceback of an exception ends with it, though not always in the words of its message.
+        is_told = execution.status == "exception" or error.value in error.traceback
+        if error.traceback and not is_told:
             lines.append(f"{error.name}: {error.value}")
     elif text is not None:
         lines.append(f"[value] {text}")

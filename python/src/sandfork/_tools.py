@@ -12,7 +12,7 @@ import keyword
 import math
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Union
 
 from . import _values
@@ -75,9 +75,18 @@ def collect(tools: Tools | None) -> dict[str, Tool]:
         return {}
     if isinstance(tools, Mapping):
         return {check_name(name, "a tool"): _named(name, tool) for name, tool in tools.items()}
+    if not isinstance(tools, Iterable) or isinstance(tools, str):
+        kind = type(tools).__name__
+        raise RequestError(f"tools is of type {kind}: give a list of functions, or a dict of them by name")
     found: dict[str, Tool] = {}
     for function in tools:
-        name = function.name if isinstance(function, Tool) else getattr(function, "__name__", "")
+        if not callable(function) and not isinstance(function, Tool):
+            raise RequestError(f"{_values.safe_repr(function)} cannot be a tool: give a function")
+        # Objects that other libraries call tools have a `name`.
+        name = getattr(function, "__name__", None) or getattr(function, "name", None)
+        if name is None:
+            kind = type(function).__name__
+            raise RequestError(f"a tool of type {kind} has no name: give a dict of tools by name")
         if name in found:
             raise RequestError(f"two tools are called {name!r}: give one of them another name")
         found[name] = _named(name, function)

@@ -219,7 +219,7 @@ def test_relative_paths_start_from_the_current_directory(
     [
         ("no-such-policy", "no built-in policy and no file"),
         ("standrad", "did you mean `standard`"),
-        (sandfork.Policy(limits={"wall": "2x"}), "unknown unit `x`"),
+        (sandfork.Policy(limits={"wall": "2x"}), '<Policy>:2: limits.wall: "2x" has an unknown unit `x`'),
         (sandfork.Policy(python={"interpreter": "/no/such/python"}), "/no/such/python"),
     ],
 )

@@ -52,6 +52,9 @@ def test_a_guest_without_the_package_gets_a_table(real: None) -> None:
         plain.set(frame=frame)
         assert plain.run("frame['int']").value == [1, None, 3]
         assert plain.run("[row['text'] for row in frame][0]").value == "x"
+        with_note = plain.run("frame.group_by('text')").error
+        assert with_note is not None
+        assert "no attribute 'group_by' (polars is not installed in the sandbox" in with_note.value
         shown = plain.run("frame")
         assert "polars is not installed in the sandbox" in shown.text
         assert "<table" in shown.results[0].html

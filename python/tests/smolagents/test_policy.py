@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from sandfork import Policy
+from sandfork import Policy, RequestError
 from sandfork.smolagents._policy import FROM_POLICY, executor_policy
 
 
@@ -60,6 +60,12 @@ def test_authorized_imports_are_added_to_a_change_of_the_list() -> None:
 )
 def test_times_that_a_policy_can_say(seconds: float | None, told: str) -> None:
     assert tables("standard", ["*"], None, seconds)["limits"] == {"wall": told}
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "5"])
+def test_times_that_make_no_sense_are_named(seconds: object) -> None:
+    with pytest.raises(RequestError, match="^timeout_seconds is .*: give seconds"):
+        tables(None, ["*"], None, seconds)
 
 
 def test_every_import() -> None:

@@ -56,6 +56,13 @@ class Opaque:
     def __repr__(self) -> str:
         return self.repr
 
+    def __getattr__(self, name: str) -> Any:
+        said = f"'Opaque' object has no attribute {name!r}"
+        # A copy that is being made has neither name nor repr yet.
+        if name[:2] != "__" and name not in self.__slots__:
+            said += f": it stands for a {self.name} that did not cross, {cut(self.repr, MAX_NAME)}"
+        raise AttributeError(said)
+
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Opaque):
             return NotImplemented

@@ -46,6 +46,13 @@ class Table:
             raise KeyError(name)
         return list(self._columns[self.columns.index(name)])
 
+    def __getattr__(self, name: str) -> Any:
+        said = f"'Table' object has no attribute {name!r}"
+        # A copy that is being made has nothing yet.
+        if name[:2] != "__" and name not in self.__slots__:
+            said += f" ({self.missing})"
+        raise AttributeError(said)
+
     def to_dict(self) -> dict[str, list[Any]]:
         """The columns as lists, by name."""
         return {name: list(data) for name, data in zip(self.columns, self._columns)}

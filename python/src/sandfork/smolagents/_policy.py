@@ -10,6 +10,7 @@ from smolagents.local_python_executor import MAX_EXECUTION_TIME_SECONDS
 
 from sandfork import Policy
 from sandfork._policy import policy_of
+from sandfork._tools import check_seconds
 
 from ._imports import import_patterns
 
@@ -39,6 +40,8 @@ def executor_policy(
 
     Without `source`, the time limit is that of the local executor.
     """
+    if not isinstance(timeout_seconds, FromPolicy):
+        timeout_seconds = check_seconds(timeout_seconds, "timeout_seconds")
     tables = _tables(source)
     if source is None and isinstance(timeout_seconds, FromPolicy):
         timeout_seconds = MAX_EXECUTION_TIME_SECONDS
