@@ -49,7 +49,7 @@ fn needs(policy: &Policy) -> Needs {
     }
 }
 
-/// All that can be seen at once of what this host refuses: system calls, limits, paths and the interpreter.
+/// All that can be seen at once of what this host refuses: system calls, the level, limits, paths and the interpreter.
 pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
     let environment = CallerEnvironment::current();
     let mut refused: Vec<Error> = check_syscalls(policy)
@@ -58,7 +58,7 @@ pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
         .collect();
     match HostWithoutInterpreter::probe(CgroupSupport::probe(), &needs(policy), &environment) {
         Ok(host) => {
-            let values = plan::refused_values(policy, host.machine(), host.paths());
+            let values = plan::refused(policy, host.machine(), host.paths());
             refused.extend(values.map(Error::from));
         }
         Err(error) => refused.push(error.into()),

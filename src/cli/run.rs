@@ -12,7 +12,7 @@ use crate::{Cancel, Lifetime, Request, Sandbox};
 use super::args::{ExecArguments, GuestOptions, RunArguments};
 use super::denials::Shown;
 use super::env::provide;
-use super::failure::Failure;
+use super::failure::{Failure, say};
 use super::hint::Surroundings;
 use super::interrupt::Interrupts;
 use super::policy::chosen;
@@ -30,6 +30,7 @@ const PASS_STDIN: &str = "stdio.stdin=pass";
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     let target = Target::load(&arguments.target)?;
+    arguments.target.misplaced().as_deref().map(say);
     let mut options = arguments.options;
     if arguments.terminal || options.transfer.passes_stdin {
         options.policy.overrides.push(PASS_STDIN.to_owned());

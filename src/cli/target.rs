@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 use super::args::TargetChoice;
 use super::script::{Origin, Script, ScriptError};
 use crate::Request;
+use crate::policy::{Override, builtin_names};
 
 /// What is run.
 pub struct Target {
@@ -32,6 +33,45 @@ impl TargetChoice {
             (.., Some(path)) => path.to_string_lossy().into_owned(),
             _ => "stdin".to_owned(),
         }
+    }
+}
+
+impl TargetChoice {
+    /// A policy or a key of one that stands behind the script, where it is the script's own argument. Most likely
+    /// it was not meant so.
+    pub fn misplaced(&self) -> Option<String> {
+        let own: Vec<&str> = match &self.module {
+            Some(module) => module.iter().skip(1).map(String::as_str).collect(),
+            None if self.code.is_some() => return None,
+            None => self
+                .rest
+                .iter()
+                .skip(1)
+                .filter_map(|text| text.to_str())
+                .collect(),
+        };
+        let mut own = own.into_iter().take_while(|text| *text != "--").peekable();
+        while let Some(text) = own.next() {
+            let (option, value) = match text.split_once('=') {
+                Some((option, value)) if option.starts_with("--") => (option, Some(value)),
+                _ => (text, own.peek().copied()),
+            };
+            let is_meant = match (option, value) {
+                ("--policy" | "-p", Some(name)) => {
+                    builtin_names().any(|it| it == name)
+                        || name.ends_with(".toml") && Path::new(name).is_file()
+                }
+                ("--set", Some(set)) => set.parse().is_ok_and(|set: Override| set.is_valid()),
+                _ => false,
+            };
+            if let (true, Some(value)) = (is_meant, value) {
+                return Some(format!(
+                    "`{option} {value}` stands behind the script, which gets it as an argument: options of sandfork \
+                     stand before the script"
+                ));
+            }
+        }
+        None
     }
 }
 

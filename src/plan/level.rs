@@ -7,7 +7,7 @@ use super::cgroup::CgroupPlan;
 use super::error::PlanError;
 use super::layer_state::LayerState;
 use super::obstacle::{best_level, obstacles};
-use crate::host::Host;
+use crate::host::{Host, Machine};
 use crate::outcome::Layer;
 use crate::policy::{Level, NetworkMode, Policy};
 
@@ -23,15 +23,15 @@ pub struct LayerPlan {
 }
 
 /// The best level of the host, if it is enough for the policy.
-pub(super) fn choose(policy: &Policy, host: &Host) -> Result<Level, PlanError> {
+pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, PlanError> {
     let required = policy.require();
-    let available = best_level(&host.machine);
+    let available = best_level(machine);
     match available.filter(|best| *best >= required) {
         Some(best) => Ok(best),
         None => Err(PlanError::LevelUnavailable {
             required,
             origin: policy.require_origin().clone(),
-            obstacles: obstacles(&host.machine, required),
+            obstacles: obstacles(machine, required),
             available,
         }),
     }

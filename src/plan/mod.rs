@@ -185,7 +185,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     if let Some(refused) = limits::refused(policy, &host.machine).next() {
         return Err(refused);
     }
-    let level = level::choose(policy, host)?;
+    let level = level::choose(policy, &host.machine)?;
     level::check_network(policy, level)?;
     let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
     let layers = level::layers(host, level, cgroup.as_ref());
@@ -206,14 +206,19 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     })
 }
 
-/// All limits and paths of a policy that a host refuses. [`plan()`] refuses the first, and names what else is wrong
+/// The level, the limits and the paths of a policy that a host refuses. [`plan()`] refuses the first, and names what else is wrong
 /// only once none is left.
-pub fn refused_values<'a>(
+pub fn refused<'a>(
     policy: &'a Policy,
     machine: &'a Machine,
     paths: &'a BTreeMap<PathBuf, PathFact>,
 ) -> impl Iterator<Item = PlanError> + 'a {
-    limits::refused(policy, machine).chain(wanted::refused_paths(policy, paths))
+    let level = level::choose(policy, machine);
+    let level = level
+        .and_then(|level| level::check_network(policy, level))
+        .err();
+    let values = limits::refused(policy, machine).chain(wanted::refused_paths(policy, paths));
+    level.into_iter().chain(values)
 }
 
 fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {

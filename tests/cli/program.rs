@@ -265,5 +265,17 @@ fn arguments_need_no_dashes() -> Result<(), Failed> {
         let output = sandfork(&[&["run"][..], arguments].concat()).output()?;
         assert_eq!(said(&output), expected, "{arguments:?}");
     }
+    let strict = ["run", script, "--policy", "strict"];
+    let output = sandfork(&strict).output()?;
+    let note = "`--policy strict` stands behind the script, which gets it as an argument";
+    assert!(said(&output).contains(note), "{}", said(&output));
+    for own in [
+        ["--policy", "mine"],
+        ["--set", "mine=1"],
+        ["--", "--policy=strict"],
+    ] {
+        let output = sandfork(&[&["run", script][..], &own].concat()).output()?;
+        assert!(!said(&output).contains("sandfork:"), "{}", said(&output));
+    }
     Ok(())
 }

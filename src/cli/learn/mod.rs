@@ -77,6 +77,7 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
         return Err(LearnError::Exists(path.clone()).into());
     }
     let target = Target::load(&arguments.target)?;
+    arguments.target.misplaced().as_deref().map(say);
     let mut given: Vec<Override> = Vec::new();
     for set in &arguments.policy.overrides {
         given.push(set.parse()?);
