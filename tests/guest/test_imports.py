@@ -1,5 +1,7 @@
-"""A policy's list of imports, for the guest's own code and for the modules that it imports."""
+"""A policy's list of imports, for the guest's own code and for the modules that it imports; and packages that are
+missing."""
 
+import os
 import tempfile
 import unittest
 from pathlib import Path
@@ -120,6 +122,35 @@ class Imports(unittest.TestCase):
     def test_a_star_allows_all(self):
         with Worker(imports=["math", "*"]) as worker:
             self.assertEqual(worker.cell("import sys, subprocess").status, "ok")
+
+    def test_packages_that_are_missing(self):
+        worker = Worker(warm=True)
+        self.addCleanup(worker.close)
+
+        def failed(source):
+            return worker.cell(source).error
+
+        error = failed("import no_such_package")
+        self.assertIn("No module named 'no_such_package' (this sandbox has the packages of ", error["message"])
+        self.assertTrue(error["traceback"].endswith("nothing is installed while code runs)\n"))
+        worker.value("import sys\nsys.modules['IPython'] = None")
+        message = failed("import IPython")["message"]
+        self.assertIn("(`display`, `get_ipython` and magics need no import here; ", message)
+        with tempfile.TemporaryDirectory() as directory:
+            lines = {"a.pth": "/no/other\n", "__editable__.o-urs-1.pth": f"import sys\n{directory}\n/no/ours\n"}
+            for name, text in lines.items():
+                with open(os.path.join(directory, name), "w") as file:
+                    file.write(text)
+            worker.value(f"sys.path.append({directory!r})")
+            message = failed("import ours")["message"]
+            self.assertIn(" lead to /no/ours, which this sandbox does not show: name that directory", message)
+            worker.value("finder = type(sys)('__editable___its_finder')\nfinder.MAPPING = {'its': '/no/src/its'}")
+            worker.value("sys.modules[finder.__name__] = finder")
+            self.assertIn(" lead to /no/src, ", failed("import its")["message"])
+            worker.value("sys.path.remove(%r)\nsys.modules['__editable__'] = 3" % directory)
+        self.assertIn("(this sandbox has the packages of ", failed("import ours")["message"])
+        self.assertEqual(failed("import os.none")["message"], "No module named 'os.none'; 'os' is not a package")
+        self.assertEqual(failed("raise ModuleNotFoundError('x')")["message"], "x")
 
 
 if __name__ == "__main__":

@@ -44,6 +44,18 @@ def missing_package(error):
             " (`display`, `get_ipython` and magics need no import here; IPython's classes, such as HTML, are in the "
             "packages of %s once it is installed there)" % sys.prefix
         )
+    from .editable import hidden_directory
+
+    try:
+        hidden = hidden_directory(name)
+    except Exception:
+        # The guest may have replaced what this reads.
+        hidden = None
+    if hidden is not None:
+        return (
+            " (the packages of %s lead to %s, which this sandbox does not show: name that directory in `path` under "
+            "[python] in the policy)" % (sys.prefix, hidden)
+        )
     return (
         " (this sandbox has the packages of %s: install it there, or name another environment as "
         "`interpreter` under [python] in the policy; nothing is installed while code runs)"

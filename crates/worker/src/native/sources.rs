@@ -12,6 +12,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "awaiting",
     "cell",
     "claims",
+    "editable",
     "fonts",
     "importers",
     "imports",
