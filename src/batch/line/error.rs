@@ -25,12 +25,12 @@ pub enum TaskLineError {
     )]
     NotAnObject,
     /// The key is unknown.
-    #[error("unknown key `{key}`{}", did_you_mean(.meant.as_deref()))]
+    #[error("unknown key `{key}`: {remedy}")]
     UnknownKey {
         /// The key.
         key: String,
-        /// A known key with a similar name.
-        meant: Option<String>,
+        /// The key that was meant, or all that there are.
+        remedy: String,
     },
     /// The key is duplicated.
     #[error("the key `{0}` stands in it twice")]
@@ -132,9 +132,4 @@ pub enum TaskLineError {
         /// The policy's value.
         allowed: String,
     },
-}
-
-fn did_you_mean(key: Option<&str>) -> String {
-    key.map(|key| format!(": did you mean `{key}`?"))
-        .unwrap_or_default()
 }

@@ -13,7 +13,7 @@ use super::TaskLineError as Error;
 use crate::batch::TaskId;
 use crate::batch::expect::{Expect, Whitespace};
 use crate::outcome::{LimitName, Scope};
-use crate::policy::{LimitOverrides, closest};
+use crate::policy::{LimitOverrides, closest, meant};
 use crate::supervisor::files::GuestPath;
 
 /// Every key of a task.
@@ -169,9 +169,17 @@ fn limit(key: &str) -> Result<LimitName, Error> {
 
 fn unknown(key: &str, table: &str, known: impl IntoIterator<Item = &'static str>) -> Error {
     let shown: String = key.chars().take(60).collect();
+    let known: Vec<&str> = known.into_iter().collect();
+    let near = closest(key, known.iter().copied()).map(|near| format!("{table}{near}"));
+    // A limit by its name alone, or by that of another program.
+    let limit = meant(key).filter(|key| key.starts_with("limits."));
+    let remedy = match near.or_else(|| limit.map(str::to_owned)) {
+        Some(near) => format!("did you mean `{near}`?"),
+        None => format!("it is none of {}", known.join(", ")),
+    };
     Error::UnknownKey {
         key: format!("{table}{shown}"),
-        meant: closest(key, known).map(|meant| format!("{table}{meant}")),
+        remedy,
     }
 }
 

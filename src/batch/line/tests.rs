@@ -116,7 +116,14 @@ fn keys_are_those_of_a_task() {
         refusal(&with(r#""polcy": "x""#)),
         "unknown key `polcy`: did you mean `policy`?"
     );
-    assert_eq!(refusal(&with(r#""timeout": 3"#)), "unknown key `timeout`");
+    assert_eq!(
+        refusal(&with(r#""timeout": 3"#)),
+        "unknown key `timeout`: did you mean `limits.wall`?"
+    );
+    assert_eq!(
+        refusal(&with(r#""tests": []"#)),
+        "unknown key `tests`: it is none of id, code, file, program, args, files, stdin, limits, policy, expect"
+    );
     assert_eq!(
         refusal(&with(r#""id": 2"#)),
         "the key `id` stands in it twice"
