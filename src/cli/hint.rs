@@ -6,7 +6,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use crate::host::UNPRIVILEGED_ID;
-use crate::outcome::ExceptionInfo;
+use crate::outcome::{Ending, ExceptionInfo, Outcome};
 use crate::policy::Stdin;
 
 /// The longest path that is looked up.
@@ -24,11 +24,34 @@ pub struct Surroundings {
     pub stdin: Stdin,
     /// The host's directories and files to which a guest of root may write.
     pub writable: Vec<PathBuf>,
+    /// The guest's arguments.
+    pub arguments: Vec<String>,
+    /// The files of `--in`.
+    pub given: Vec<PathBuf>,
 }
 
 impl Surroundings {
     /// One sentence, if what the guest misses is there.
-    pub fn hint(&self, error: &ExceptionInfo) -> Option<String> {
+    pub fn hint(&self, outcome: &Outcome) -> Option<String> {
+        match (outcome.ending(), outcome.error()) {
+            (_, Some(error)) => self.of_exception(error),
+            // A program prints what it misses in its own words.
+            (Ending::Exit(code), None) if *code != 0 && !self.is_shown => self.of_arguments(),
+            _ => None,
+        }
+    }
+
+    /// The first argument that names a file of the current directory.
+    fn of_arguments(&self) -> Option<String> {
+        let mut names = self.arguments.iter();
+        let name = names.find(|name| {
+            let is_given = self.given.iter().any(|given| given == Path::new(name));
+            !is_given && self.copied(name).is_some()
+        })?;
+        Some(in_current_directory(name))
+    }
+
+    fn of_exception(&self, error: &ExceptionInfo) -> Option<String> {
         let (found, copied) = match error.name.as_str() {
             "ModuleNotFoundError" => {
                 let name = quoted(&error.message, "No module named '")?;
@@ -59,9 +82,7 @@ impl Surroundings {
                  shows that directory, read-only",
                 self.beside.display()
             )),
-            (None, Some(name)) => Some(format!(
-                "`{name}` is in the current directory, which the guest does not see; `--in {name}` copies it"
-            )),
+            (None, Some(name)) => Some(in_current_directory(name)),
             (None, None) => None,
         }
     }
@@ -98,6 +119,12 @@ impl Surroundings {
     }
 }
 
+fn in_current_directory(name: &str) -> String {
+    format!(
+        "`{name}` is in the current directory, which the guest does not see; `--in {name}` copies it"
+    )
+}
+
 /// Whether a path that a guest chose names something beneath the directory where it starts.
 fn goes_down(path: &Path) -> bool {
     let mut parts = path.components();
@@ -131,15 +158,17 @@ mod tests {
             is_shown: false,
             stdin: Stdin::Closed,
             writable: vec!["/srv/out".into()],
+            arguments: Vec::new(),
+            given: Vec::new(),
         };
         let refused = |name: &str| {
             let message = format!("[Errno 13] Permission denied: '{name}'");
-            around.hint(&ExceptionInfo::new("PermissionError", message, ""))
+            around.of_exception(&ExceptionInfo::new("PermissionError", message, ""))
         };
         assert!(refused("/srv/out/x").is_some_and(|hint| hint.contains("`--out`")));
         assert_eq!(refused("/srv/other"), None);
         let missing = |around: &Surroundings, class: &str, message: &str| {
-            around.hint(&ExceptionInfo::new(class, message, ""))
+            around.of_exception(&ExceptionInfo::new(class, message, ""))
         };
         let module = |name: &str| format!("No module named '{name}' (and more)");
         let file = |name: &str| format!("[Errno 2] No such file or directory: '{name}'");

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
-use crate::outcome::{Ending, ExceptionInfo};
+use crate::outcome::Ending;
 use crate::policy::{Policy, Stdin};
 use crate::{Cancel, Lifetime, Request, Sandbox};
 
@@ -53,18 +53,27 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         stdin: policy.stdin(),
         // Without one, nothing relative is found.
         current: std::env::current_dir().unwrap_or_default(),
+        arguments: arguments.target.arguments(),
+        given: options.transfer.inputs.clone(),
     };
     let policy = match target.script {
         Some(script) => policy.with_script(script),
         None => policy,
     };
-    let hint = |error: &ExceptionInfo| around.hint(error);
-    launch(target.request, &policy, &options, tty, "the script", &hint)
+    launch(
+        target.request,
+        &policy,
+        &options,
+        tty,
+        "the script",
+        &around,
+    )
 }
 
 /// Runs a program.
 pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     let program = arguments.argv.first().cloned().unwrap_or_default();
+    let own = arguments.argv.iter().skip(1).cloned().collect();
     let request = Request::program(arguments.argv);
     let mut options = arguments.options;
     if arguments.terminal || options.transfer.passes_stdin {
@@ -72,17 +81,27 @@ pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
     }
     let tty = arguments.terminal.then(Tty::prepare).transpose()?;
     let policy = chosen(&options.policy)?;
-    launch(request, &policy, &options, tty, &program, &|_| None)
+    let current = std::env::current_dir().unwrap_or_default();
+    let around = Surroundings {
+        beside: current.clone(),
+        current,
+        is_shown: false,
+        stdin: policy.stdin(),
+        writable: Vec::new(),
+        arguments: own,
+        given: options.transfer.inputs.clone(),
+    };
+    launch(request, &policy, &options, tty, &program, &around)
 }
 
-/// Runs the guest, which messages call `guest`. `hint` is what a person may do about an exception.
+/// Runs the guest, which messages call `guest`.
 fn launch(
     request: Request,
     policy: &Policy,
     options: &GuestOptions,
     tty: Option<Tty>,
     guest: &str,
-    hint: &dyn Fn(&ExceptionInfo) -> Option<String>,
+    around: &Surroundings,
 ) -> Result<u8, Failure> {
     provide(policy)?;
     let cancel = Cancel::new().map_err(Failure::Setup)?;
@@ -139,7 +158,7 @@ fn launch(
         }
     }
     let sentence = sentence(&outcome, policy, guest);
-    let hint = outcome.error().and_then(hint);
+    let hint = around.hint(&outcome);
     explain(&outcome, sentence.as_ref(), hint.as_ref(), denials);
     outputs.exit_code(&outcome)
 }

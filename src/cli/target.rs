@@ -34,23 +34,25 @@ impl TargetChoice {
             _ => "stdin".to_owned(),
         }
     }
-}
 
-impl TargetChoice {
+    /// The guest's own arguments, but those that are no text.
+    pub fn arguments(&self) -> Vec<String> {
+        let module = self.module.iter().flatten().skip(1).cloned();
+        let before = usize::from(self.code.is_none() && self.module.is_none());
+        let rest = self.rest.iter().skip(before);
+        let rest = rest.filter_map(|text| text.to_str().map(str::to_owned));
+        module.chain(rest).collect()
+    }
+
     /// A policy or a key of one that stands behind the script, where it is the script's own argument. Most likely
     /// it was not meant so.
     pub fn misplaced(&self) -> Option<String> {
-        let own: Vec<&str> = match &self.module {
-            Some(module) => module.iter().skip(1).map(String::as_str).collect(),
-            None if self.code.is_some() => return None,
-            None => self
-                .rest
-                .iter()
-                .skip(1)
-                .filter_map(|text| text.to_str())
-                .collect(),
-        };
-        let mut own = own.into_iter().take_while(|text| *text != "--").peekable();
+        if self.code.is_some() {
+            return None;
+        }
+        let own = self.arguments();
+        let own = own.iter().map(String::as_str);
+        let mut own = own.take_while(|text| *text != "--").peekable();
         while let Some(text) = own.next() {
             let (option, value) = match text.split_once('=') {
                 Some((option, value)) if option.starts_with("--") => (option, Some(value)),

@@ -17,6 +17,7 @@ trials! {
     a_module_runs_with_arguments_of_its_own,
     a_policy_names_a_project,
     a_scripts_functions_reach_spawned_processes,
+    pythons_own_tools_find_the_program,
     a_script_from_a_pipe_has_no_file,
     arguments_need_no_dashes,
 }
@@ -228,6 +229,29 @@ fn a_scripts_functions_reach_spawned_processes() -> Result<(), Failed> {
     let output = sandfork(&["run", script.to_str().unwrap()]).output()?;
     let expected = "def double(x): return 2 * x\nspawn [42]\nforkserver [42]\n";
     assert_eq!(said(&output), expected);
+    Ok(())
+}
+
+fn pythons_own_tools_find_the_program() -> Result<(), Failed> {
+    let program = program()?;
+    let code = "import importlib.resources as r; print(r.files('package').joinpath('tool.py').read_text()[:10])";
+    let reads = in_program(program.path(), &["--project=.", "-c", code])?;
+    assert_eq!(said(&reads), "import sys\n");
+    let debugger = ["-m", "pdb", "helper.py"];
+    let quits = in_program(program.path(), &[&["--project=."][..], &debugger].concat())?;
+    assert!(said(&quits).contains("helper.py(1)"), "{}", said(&quits));
+    let hint = "sandfork: `helper.py` is in the current directory, which the guest does not see; `--in helper.py`";
+    let exits = "import sys; sys.exit('no such file: ' + sys.argv[1])";
+    for lacks in [&debugger[..], &["-c", exits, "helper.py"]] {
+        let lacks = in_program(program.path(), lacks)?;
+        assert!(said(&lacks).contains(hint), "{}", said(&lacks));
+    }
+    let given = ["--in", "helper.py", "-c", exits, "helper.py"];
+    let given = in_program(program.path(), &given)?;
+    assert!(!said(&given).contains(hint), "{}", said(&given));
+    let mut cat = sandfork(&["exec", "--", "cat", "helper.py"]);
+    let cat = cat.current_dir(program.path()).output()?;
+    assert!(said(&cat).contains(hint), "{}", said(&cat));
     Ok(())
 }
 
