@@ -155,6 +155,8 @@ def run_program(request):
     except OSError as error:
         from .report import describe_error
 
+        # The last place in which it was looked for says less.
+        error.filename = argv[0]
         wire.send(
             {
                 "kind": "result",

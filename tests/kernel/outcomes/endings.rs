@@ -300,4 +300,9 @@ fn a_program_that_is_not_there(world: &World) {
     let outcome = world.with_shared(standard(), |sandbox| run(sandbox, request));
     ended(&outcome, Status::Exception);
     assert_eq!(outcome.exit_code(), 127);
+    let error = outcome.error().expect("it has one");
+    assert_eq!(
+        error.message,
+        "[Errno 2] No such file or directory: 'no-such-program'"
+    );
 }
