@@ -79,12 +79,13 @@ def test_a_refusal_is_logged_and_counted(fake: FakeSupervisor, records: pytest.L
 def test_what_was_not_opened_does_not_end(fake: FakeSupervisor, records: pytest.LogCaptureFixture) -> None:
     before = sandfork.stats()
     fake.on("open", lambda session, request: session.error("policy", "there is no such policy"))
-    with pytest.raises(sandfork.PolicyError):
-        sandfork.run("1")
-    assert since(before) == ({"PolicyError": 1}, {})
+    for open_one in (lambda: sandfork.run("1"), Sandbox):
+        with pytest.raises(sandfork.PolicyError):
+            open_one()
+    gc.collect()
+    assert since(before) == ({"PolicyError": 2}, {})
     assert sandfork.stats().waiting == before.waiting
-    ((event, level, said),) = events(records)
-    assert (event, level, said) == ("refused", logging.WARNING, "was refused: PolicyError")
+    assert events(records) == 2 * [("refused", logging.WARNING, "was refused: PolicyError")]
 
 
 def test_tasks_are_counted_and_logged(serve: Serve, records: pytest.LogCaptureFixture) -> None:

@@ -13,7 +13,14 @@ from typing import Any, Callable, NamedTuple, TypeVar, Union
 
 from . import _events, _reports, _result
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
-from ._exceptions import ProtocolError, SupervisorDied, SupervisorError, from_code, from_errno
+from ._exceptions import (
+    ProtocolError,
+    SandforkError,
+    SupervisorDied,
+    SupervisorError,
+    from_code,
+    from_errno,
+)
 from ._execution import Logs
 from ._frames import Decoder, Frame, encode
 from ._reports import SessionInfo
@@ -190,6 +197,8 @@ class Conversation:
         self._number = 0
         # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
+        # Whether its supervisor has reported a worker, or a batch, over this connection.
+        self._has_started = False
 
     @property
     def load(self) -> tuple[int, int, int]:
@@ -234,13 +243,17 @@ class Conversation:
             why = "its supervisor died"
         elif isinstance(error, ProtocolError):
             why = "its supervisor could not be understood"
+        elif isinstance(error, SandforkError):
+            why = f"a request was refused: {type(error).__name__}"
         else:
             why = "its caller left it in the middle of something"
         self.ended = f"the {self.noun} ended when {why}: {self.lost}"
         self.decoder = None
         self._establishing = False
         self._answered()
-        _events.report(self, _events.WARNING, "ended", f"has ended: {why}")
+        if self._has_started:
+            self._has_started = False
+            _events.report(self, _events.WARNING, "ended", f"has ended: {why}")
 
     # Parts of conversations.
 
@@ -260,6 +273,7 @@ class Conversation:
             )
         self.info = _reports.session_info(header)
         self.waits = False
+        self._has_started = True
         level = self.info.enforced.level
         said = f"has started at level {level!r}" if level else "has started"
         _events.report(self, _events.INFO, "started", said)

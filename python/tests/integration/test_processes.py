@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import multiprocessing
 import os
@@ -207,7 +208,9 @@ sys.stdin.readline()
             assert any(map(processes.is_alive, children))
         finally:
             for child in children:
-                os.kill(child.number, signal.SIGKILL)
+                # A process that the supervisor started may have ended with it.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(child.number, signal.SIGKILL)
 
 
 def _in_a_child(queue: object) -> None:
