@@ -1,6 +1,6 @@
 //! What `sandfork run` runs: code, a script, a directory or a module, with what belongs to it.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
@@ -60,8 +60,7 @@ impl TargetChoice {
             };
             let is_meant = match (option, value) {
                 ("--policy" | "-p", Some(name)) => {
-                    builtin_names().any(|it| it == name)
-                        || name.ends_with(".toml") && Path::new(name).is_file()
+                    builtin_names().any(|it| it == name) || is_policy_file(Path::new(name))
                 }
                 ("--set", Some(set)) => set.parse().is_ok_and(|set: Override| set.is_valid()),
                 _ => false,
@@ -75,6 +74,10 @@ impl TargetChoice {
         }
         None
     }
+}
+
+fn is_policy_file(path: &Path) -> bool {
+    path.extension() == Some(OsStr::new("toml")) && path.is_file()
 }
 
 impl Target {
