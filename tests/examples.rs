@@ -21,7 +21,7 @@ type Test = fn() -> Result<(), Failed>;
 type PythonTest = fn(&Path) -> Result<(), Failed>;
 
 fn main() -> ExitCode {
-    let tests: [(&str, Test); 8] = [
+    let tests: [(&str, Test); 9] = [
         ("hello", hello),
         ("run_once", run_once),
         ("run_once_with_an_exception", run_once_with_an_exception),
@@ -30,6 +30,7 @@ fn main() -> ExitCode {
         ("session", session),
         ("notebook", notebook),
         ("batch", batch),
+        ("branches", branches),
     ];
     let mut trials: Vec<Trial> = tests
         .map(|(name, test)| trial(name, Level::Standard, test))
@@ -269,6 +270,23 @@ fn batch() -> Result<(), Failed> {
     let total: Result<u32, _> = counts.map(str::parse::<u32>).sum();
     assert_eq!(total?, 60);
     Ok(())
+}
+
+/// Each candidate ends in its own way, and the best goes on.
+fn branches() -> Result<(), Failed> {
+    let text = printed(&mut python_example(Path::new("python3"), "branches.py"))?;
+    let ends = [
+        ("constant  142467", ""),
+        ("line      141866", ""),
+        ("parabola  1025", ""),
+        ("cube      11029260", ""),
+        ("mistake   ", "exception"),
+        ("endless   ", "timeout"),
+        ("leaving   ", "exit"),
+        ("greedy    ", "memory-limit"),
+        ("parabola at 100: ", "29800"),
+    ];
+    assert_lines(&text, &ends)
 }
 
 /// The frame goes in whole, its summary is right, and the chart is a picture.

@@ -53,6 +53,7 @@ fn main() -> ExitCode {
         ("readme_tour", "README.md"),
         ("python_tour", "docs/python.md"),
         ("cookbook_tour", "docs/cookbook.md"),
+        ("snapshots_tour", "docs/snapshots.md"),
         ("package_tour", "python/README.md"),
     ] {
         trials.push(trial(name, Level::Standard, move || tour(document)));

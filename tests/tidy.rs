@@ -223,7 +223,7 @@ fn the_modules_of_src_form_no_circle() {
 }
 
 /// The most items of the public API: each is a promise.
-const MOST_ITEMS: usize = 60;
+const MOST_ITEMS: usize = 61;
 
 /// The root is the API, with the modules that it makes public. Elsewhere `pub` means: for the crate.
 #[test]
@@ -276,17 +276,23 @@ fn unsafe_code_is_in_sys() {
 
 /// Unsafe blocks and implementations in each file: one more is a decision, made here. That each has its
 /// SAFETY comment is clippy's to see (`undocumented_unsafe_blocks`).
-const UNSAFE: [(&str, usize); 21] = [
-    ("crates/jail/src/sys/descriptors.rs", 8),
+const UNSAFE: [(&str, usize); 25] = [
+    // A stack and a mapping outlive what the compiler sees of them: a copy of the process returns there.
+    ("crates/jail/src/sys/checkpoint.rs", 11),
+    // The code that replaces memory cannot be compiled from Rust: it may refer to nothing.
+    ("crates/jail/src/sys/checkpoint_x86_64.rs", 6),
+    ("crates/jail/src/sys/descriptors.rs", 9),
     ("crates/jail/src/sys/hold.rs", 2),
+    ("crates/jail/src/sys/kernel_state.rs", 7),
     ("crates/jail/src/sys/landlock.rs", 1),
     ("crates/jail/src/sys/memory.rs", 3),
     ("crates/jail/src/sys/mount.rs", 6),
     ("crates/jail/src/sys/namespace_init.rs", 7),
+    ("crates/jail/src/sys/pagemap.rs", 1),
     ("crates/jail/src/sys/pidfd.rs", 3),
     ("crates/jail/src/sys/probe_child/chain.rs", 3),
     ("crates/jail/src/sys/probe_child/mod.rs", 7),
-    ("crates/jail/src/sys/process.rs", 10),
+    ("crates/jail/src/sys/process.rs", 11),
     ("crates/jail/src/sys/refused.rs", 3),
     ("crates/jail/src/sys/scheduling.rs", 6),
     ("crates/jail/src/sys/sealed.rs", 5),
@@ -295,7 +301,7 @@ const UNSAFE: [(&str, usize); 21] = [
     ("crates/jail/src/sys/terminal.rs", 1),
     // The name by which CPython finds the module's entry point.
     ("crates/worker/src/native/module.rs", 1),
-    ("crates/worker/src/native/python/allocators.rs", 4),
+    ("crates/worker/src/native/python/allocators.rs", 5),
     ("crates/worker/src/native/python/arrays.rs", 2),
     ("crates/worker/src/native/python/mod.rs", 6),
     ("crates/worker/src/native/python/object.rs", 37),

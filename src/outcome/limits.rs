@@ -37,6 +37,8 @@ pub enum Scope {
     Jail,
     /// The network of a worker. The egress process enforces it, and ends connections but no run.
     Network,
+    /// The snapshots of a session. The supervisor enforces it, and refuses a snapshot.
+    Snapshot,
 }
 
 /// The properties of a limit.
@@ -177,6 +179,13 @@ limits! {
 
     /// What a session sends to other hosts and receives from them, together.
     NetworkBytes, network_bytes: Size, "network.bytes", 1..=PIB, Network, Timeout, "", "of traffic";
+
+    /// Snapshots of a session at once.
+    Snapshots, snapshots: Count, "session.snapshots", 1..=4096, Snapshot, Timeout, "", "snapshots at once";
+
+    /// Memory of a session's snapshots together.
+    // The images are files in memory. They are the supervisor's, so that no limit of a worker counts them.
+    SnapshotBytes, snapshot_bytes: Size, "session.snapshot_bytes", 1 << 20..=PIB, Snapshot, Timeout, "", "of snapshots";
 }
 
 impl LimitName {

@@ -125,9 +125,12 @@ pub struct Supervision {
 }
 
 fn supervised<S: Serializer>(limits: &Limits, to: S) -> Result<S::Ok, S::Error> {
-    let supervised = LimitName::ALL
-        .into_iter()
-        .filter(|name| !matches!(name.spec().scope, Scope::Jail | Scope::Network));
+    let supervised = LimitName::ALL.into_iter().filter(|name| {
+        !matches!(
+            name.spec().scope,
+            Scope::Jail | Scope::Network | Scope::Snapshot
+        )
+    });
     to.collect_map(supervised.map(|name| {
         let (_, short) = name.key().split_once('.').unwrap_or_default();
         let field = match name.spec().unit {

@@ -33,7 +33,15 @@ mod tests {
 
     #[test]
     fn a_section_becomes_its_keys() {
-        assert_eq!(wholes("session."), ["session.idle=", "session.age="]);
+        assert_eq!(
+            wholes("session."),
+            [
+                "session.idle=",
+                "session.age=",
+                "session.snapshots=",
+                "session.snapshot_bytes="
+            ]
+        );
         assert_eq!(wholes("limits.w"), ["limits.wall="]);
         assert!(overrides_beginning_with("limits.wall")[0].1.len() > 10);
         assert!(wholes("").contains(&"env.set=".to_owned()));

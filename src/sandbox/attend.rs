@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
@@ -16,8 +17,8 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    AskHost, Caller, CallerEvent, Payload, Refusal, RunContext, SessionExit, SessionTerms,
-    SupervisorError, attend, await_caller, wait,
+    AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Payload, Refusal, RunContext,
+    ServedSession, SessionExit, SessionTerms, Shelf, SupervisorError, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -29,16 +30,23 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 pub struct SessionRequest {
     /// The guest's standard input; empty if `None`.
     pub stdin: Option<OwnedFd>,
+    /// The state with which the session begins.
+    pub from: Option<Arc<Image>>,
     /// How much of the time that host tools run is excluded from the cell's time.
     pub tool_time: ToolTime,
     /// Whether the host is asked which of the paths that the guest was not shown it has.
     pub ask_host: AskHost,
+    /// The session's number, over its restarts, once it has one.
+    pub session: Option<u64>,
 }
+
+/// A worker, how its session begins, and what refills the pool.
+type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
 
 /// What follows a worker.
 enum Next {
-    /// Another worker, for the request with this id.
-    Worker(u64),
+    /// Another worker, for the request with this id, which begins with a state or anew.
+    Worker(u64, Option<Arc<Image>>),
     End,
 }
 
@@ -70,14 +78,19 @@ impl Sandbox {
                     continue;
                 }
                 Ok(SessionExit::Ended(why)) => why,
+                // The attempt goes on with it.
+                Ok(SessionExit::Rollback { .. }) => continue,
                 Err(error) => {
                     self.inner.counts.refuse(error.kind());
                     caller.refuse(restart, error.into());
                     "no worker could be made".to_owned()
                 }
             };
-            match serve_ended(caller, &why)? {
-                Next::Worker(id) => restart = Some(id),
+            match self.serve_ended(caller, &why)? {
+                Next::Worker(id, from) => {
+                    restart = Some(id);
+                    request.from = from;
+                }
                 Next::End => return Ok(()),
             }
         }
@@ -90,36 +103,127 @@ impl Sandbox {
         request: &mut SessionRequest,
     ) -> Result<SessionExit, Error> {
         let stdin = request.stdin.take();
-        let (parked, refill) = match &stdin {
-            // A worker that is ready has no standard input.
-            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
-            Some(_) => (None, None),
-        };
-        let stood_ready = parked.is_some();
-        let Parked { verified, zygote } = match parked {
-            Some(parked) => parked,
-            None => self.inner.stand(stdin)?,
-        };
+        let session = *request.session.get_or_insert_with(Shelf::session);
         let terms = SessionTerms {
             idle: self.inner.plan.supervision.session_idle,
             age: self.inner.plan.supervision.session_age,
             cpu_rule: self.inner.plan.supervision.cpu_rule,
             tool_time: request.tool_time,
         };
-        let opened = self.opened(restart.take(), &verified.enforced);
-        caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
+        let (mut parked, mut beginning, mut refill) = match request.from.take() {
+            Some(image) => self.restored(&image, stdin, terms)?,
+            None => self.fresh(stdin)?,
+        };
+        loop {
+            let opened = self.opened(restart.take(), &parked.verified.enforced);
+            caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
+            let context = RunContext {
+                ask_host: request.ask_host,
+                session,
+                ..self.inner.place(&parked.zygote)
+            };
+            let mut served = ServedSession::new(&parked.verified, &context, terms, beginning)?;
+            let (next, id) = loop {
+                let left = served.attend(caller, refill.take());
+                if !parked.zygote.is_alive() {
+                    self.inner.warm.discard(&parked.zygote);
+                }
+                match left? {
+                    SessionExit::Rollback { id, snapshot } => {
+                        match self.rolled_back(snapshot, terms) {
+                            Ok(next) => break (next, id),
+                            Err(refusal) => caller.refuse(Some(id), refusal),
+                        }
+                    }
+                    exit => return Ok(exit),
+                }
+            };
+            // The state is the other worker's. This one ends.
+            drop(served);
+            *restart = Some(id);
+            (parked, beginning, refill) = next;
+        }
+    }
+
+    /// A worker for a new session.
+    fn fresh(&self, stdin: Option<OwnedFd>) -> Result<Ready<'_>, Error> {
+        let (parked, refill) = match &stdin {
+            // A worker that is ready has no standard input.
+            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
+            Some(_) => (None, None),
+        };
+        let stood_ready = parked.is_some();
+        let parked = match parked {
+            Some(parked) => parked,
+            None => self.inner.stand(stdin)?,
+        };
         // Refills only after the caller can go on. If too few workers were ready, that is soon
         // enough.
-        let refill = refill.filter(|_| stood_ready);
-        let context = RunContext {
-            ask_host: request.ask_host,
-            ..self.inner.place(&zygote)
+        Ok((parked, Beginning::Fresh, refill.filter(|_| stood_ready)))
+    }
+
+    /// A worker that has taken on this state.
+    fn restored(
+        &self,
+        image: &Arc<Image>,
+        stdin: Option<OwnedFd>,
+        terms: SessionTerms,
+    ) -> Result<Ready<'_>, Error> {
+        let (parked, refill) = match &stdin {
+            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
+            Some(_) => (None, None),
         };
-        let left = attend(&verified, &context, terms, caller, refill);
-        if !zygote.is_alive() {
-            self.inner.warm.discard(&zygote);
+        // Only workers of its zygote have the addresses of the state.
+        let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, image.zygote()));
+        let parked = match parked {
+            Some(parked) => parked,
+            None => self
+                .inner
+                .park_of(image.zygote(), CpuBudgetScope::Cell, stdin)?,
+        };
+        let context = self.inner.place(&parked.zygote);
+        let state = Beginning::State(Arc::clone(image));
+        ServedSession::new(&parked.verified, &context, terms, state)?.restore()?;
+        let cells = image.cells();
+        Ok((parked, Beginning::Restored { cells }, refill))
+    }
+
+    fn rolled_back(&self, snapshot: u64, terms: SessionTerms) -> Result<Ready<'_>, Refusal> {
+        let image = self.snapshot(snapshot);
+        let image = image.ok_or(Refusal::NoSnapshot(snapshot))?;
+        Ok(self.restored(&image, None, terms)?)
+    }
+
+    /// Serves the caller of a session that has ended, until it requests another worker or disconnects.
+    fn serve_ended(&self, caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
+        loop {
+            match await_caller(caller).when("wait for the caller")? {
+                CallerEvent::Request(ClientRequest::Restart { id }, _) => {
+                    return Ok(Next::Worker(id, None));
+                }
+                CallerEvent::Request(ClientRequest::Rollback { id, snapshot }, _) => {
+                    match self.snapshot(snapshot) {
+                        Some(image) => return Ok(Next::Worker(id, Some(image))),
+                        None => caller.refuse(Some(id), Refusal::NoSnapshot(snapshot)),
+                    }
+                }
+                CallerEvent::Request(ClientRequest::Close, _) => {
+                    return finish(caller).map(|()| Next::End);
+                }
+                CallerEvent::Request(ask, _) => {
+                    // An answer or an interrupt that comes too late is dropped.
+                    if ask.id().is_some() {
+                        caller.refuse(ask.id(), Refusal::Ended(why.to_owned()));
+                    }
+                }
+                CallerEvent::Gone => return Ok(Next::End),
+                CallerEvent::Malformed(how) => {
+                    caller.refuse(None, Refusal::Protocol(how));
+                    return Ok(Next::End);
+                }
+                CallerEvent::Nothing => {}
+            }
         }
-        Ok(left?)
     }
 
     fn opened(&self, restart: Option<u64>, enforced: &Enforced) -> Opened {
@@ -175,32 +279,6 @@ impl Inner {
                 again.when("copy the input's descriptor")?,
             ),
             other => other,
-        }
-    }
-}
-
-/// Serves the caller of a session that has ended, until it requests another worker or disconnects.
-fn serve_ended(caller: &mut dyn Caller, why: &str) -> Result<Next, Error> {
-    loop {
-        match await_caller(caller).when("wait for the caller")? {
-            CallerEvent::Request(ClientRequest::Restart { id }, _) => {
-                return Ok(Next::Worker(id));
-            }
-            CallerEvent::Request(ClientRequest::Close, _) => {
-                return finish(caller).map(|()| Next::End);
-            }
-            CallerEvent::Request(ask, _) => {
-                // An answer or an interrupt that comes too late is dropped.
-                if ask.id().is_some() {
-                    caller.refuse(ask.id(), Refusal::Ended(why.to_owned()));
-                }
-            }
-            CallerEvent::Gone => return Ok(Next::End),
-            CallerEvent::Malformed(how) => {
-                caller.refuse(None, Refusal::Protocol(how));
-                return Ok(Next::End);
-            }
-            CallerEvent::Nothing => {}
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::policy::{AddedPackages, Policy};
 use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::egress::Egress;
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{Launched, StartCache, Starting, SupervisorError};
+use crate::supervisor::{Launched, Shelf, StartCache, Starting, SupervisorError};
 use sandfork_jail::control::Lifetime;
 #[cfg(feature = "internals")]
 use sandfork_jail::control::RunPath;
@@ -160,6 +160,7 @@ impl SandboxBuilder {
             sessions,
             warm,
             admission: self.admission,
+            snapshots: Shelf::default(),
             runs: AtomicUsize::new(0),
             counts: Counts::default(),
         };

@@ -35,7 +35,8 @@ use crate::supervisor::egress::Egress;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    AskHost, OutputSink, Request, RunContext, SupervisorError, Zygote, clock, run, run_in,
+    AskHost, Image, OutputSink, Request, RunContext, Shelf, SupervisorError, Zygote, clock, run,
+    run_in,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -58,6 +59,7 @@ pub struct Sandbox {
 struct Inner {
     // Dropped first: its workers use the cgroups and directories below.
     pool: Pool,
+    snapshots: Shelf,
     warm: ZygoteManager,
     egress: Option<Arc<Egress>>,
     cgroups: Option<Arc<CgroupRoot>>,
@@ -195,6 +197,21 @@ impl Sandbox {
         self.inner.egress.as_ref().map(|egress| egress.pid())
     }
 
+    /// The state of this number, unless it was discarded.
+    pub(crate) fn snapshot(&self, number: u64) -> Option<Arc<Image>> {
+        self.inner.snapshots.get(number)
+    }
+
+    /// Whether it keeps states for other sessions.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        !self.inner.snapshots.is_empty()
+    }
+
+    /// Discards a state.
+    pub(crate) fn discard_snapshot(&self, number: u64) {
+        self.inner.snapshots.discard(number);
+    }
+
     /// The plan for each worker.
     pub(crate) fn plan(&self) -> &Plan {
         &self.inner.plan
@@ -215,7 +232,7 @@ impl Inner {
         }
     }
 
-    fn place<'a>(&'a self, zygote: &'a Zygote) -> RunContext<'a> {
+    fn place<'a>(&'a self, zygote: &'a Arc<Zygote>) -> RunContext<'a> {
         RunContext {
             zygote,
             jail: &self.plan.jail,
@@ -227,6 +244,8 @@ impl Inner {
             first_core: self.runs.fetch_add(1, Ordering::Relaxed),
             grants: &self.grants,
             ask_host: AskHost::No,
+            snapshots: &self.snapshots,
+            session: 0,
         }
     }
 }

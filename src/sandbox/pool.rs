@@ -256,7 +256,17 @@ impl Inner {
         cpu: CpuBudgetScope,
         stdin: Option<OwnedFd>,
     ) -> Result<Parked, SupervisorError> {
-        let zygote = self.zygote()?;
+        self.park_of(&self.zygote()?, cpu, stdin)
+    }
+
+    /// Makes a worker of this zygote.
+    pub(super) fn park_of(
+        &self,
+        zygote: &Arc<Zygote>,
+        cpu: CpuBudgetScope,
+        stdin: Option<OwnedFd>,
+    ) -> Result<Parked, SupervisorError> {
+        let zygote = Arc::clone(zygote);
         let stdin = stdin.map_or_else(nothing_to_read, Ok)?;
         match VerifiedWorker::new(&self.place(&zygote), stdin, cpu) {
             Ok(verified) => Ok(Parked { verified, zygote }),

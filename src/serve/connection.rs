@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::batch;
 use super::sandboxes::{Sandboxes, Wanted};
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientRequest, Open, OpenBatch};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Open, OpenBatch};
 use crate::sandbox::SessionRequest;
 use crate::supervisor::{
     AskHost, Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller,
@@ -30,7 +30,7 @@ impl Connection {
         let Ok(mut caller) = FrameCaller::new(Arc::clone(&self.socket)) else {
             return;
         };
-        while let Some(first) = first_message(&mut caller) {
+        while let Some(first) = first_message(&mut caller, &self.sandboxes) {
             let version = first.version();
             if version != VERSION {
                 let ours = format!(
@@ -43,8 +43,20 @@ impl Connection {
                 Ok((sandbox, policy)) => {
                     return match first {
                         First::Session(open, payload) => {
+                            let from = open.snapshot.map(|number| {
+                                sandbox.snapshot(number).ok_or(Refusal::NoSnapshot(number))
+                            });
+                            let from = match from.transpose() {
+                                Ok(from) => from,
+                                Err(refusal) => {
+                                    caller.refuse(None, refusal);
+                                    continue;
+                                }
+                            };
                             let request = SessionRequest {
                                 stdin: payload.passed,
+                                from,
+                                session: None,
                                 tool_time: open.tool_time,
                                 ask_host: if open.ask_host {
                                     AskHost::Yes
@@ -89,7 +101,7 @@ impl First {
 }
 
 /// Waits for the message that states the connection's purpose. `None` if none will come.
-fn first_message(caller: &mut FrameCaller) -> Option<First> {
+fn first_message(caller: &mut FrameCaller, sandboxes: &Sandboxes) -> Option<First> {
     loop {
         match await_caller(caller).ok()? {
             CallerEvent::Request(ClientRequest::Open(open), payload) => {
@@ -97,6 +109,11 @@ fn first_message(caller: &mut FrameCaller) -> Option<First> {
             }
             CallerEvent::Request(ClientRequest::Map(open), _) => {
                 return Some(First::Batch(open));
+            }
+            // The session that made it may be over.
+            CallerEvent::Request(ClientRequest::Discard { snapshot }, _) => {
+                sandboxes.discard_snapshot(snapshot);
+                caller.answer(ClientEvent::Closed, Payload::default());
             }
             CallerEvent::Request(ask, _) => {
                 let first = "the first message of a connection opens its session or batch".into();

@@ -144,6 +144,7 @@ mod tests {
             environ: BTreeMap::default(),
             tool_time: ToolTime::default(),
             ask_host: false,
+            snapshot: None,
             stdin: false,
         };
         policies.get(&(&open).into())

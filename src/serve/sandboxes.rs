@@ -88,6 +88,21 @@ impl Sandboxes {
         Ok((sandbox, policy))
     }
 
+    /// Discards a snapshot, of any policy.
+    pub fn discard_snapshot(&self, number: u64) {
+        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots: Vec<_> = slots
+            .values()
+            .map(|slot| Arc::clone(&slot.sandbox))
+            .collect();
+        for slot in slots {
+            let made = slot.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(sandbox) = made {
+                sandbox.discard_snapshot(number);
+            }
+        }
+    }
+
     fn environment_of(&self, wanted: &Wanted) -> Cow<'_, CallerEnvironment> {
         if wanted.environ.is_empty() {
             return Cow::Borrowed(&self.environment);
@@ -128,6 +143,6 @@ impl Slot {
     fn is_unused(&self) -> bool {
         let made = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
         made.as_ref()
-            .is_none_or(|sandbox| Arc::strong_count(sandbox) == 1)
+            .is_none_or(|sandbox| Arc::strong_count(sandbox) == 1 && !sandbox.has_snapshots())
     }
 }

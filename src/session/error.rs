@@ -18,6 +18,9 @@ pub enum SessionError {
     /// The session's thread could not be connected to this one.
     #[error("the session could not be tied to its thread: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
     Tie(io::Error),
+    /// The session has ended while it was copied.
+    #[error("the session ended with `{0}` while it was copied: restart it, or open another")]
+    EndedBy(&'static str),
     /// A value's buffers could not be sent.
     #[error("the value's buffers cannot be handed over: {0}")]
     Buffers(String),
@@ -26,7 +29,7 @@ pub enum SessionError {
 impl Cause for SessionError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Lost => ErrorKind::SessionEnded,
+            Self::Lost | Self::EndedBy(_) => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
             Self::Buffers(_) => ErrorKind::Request,
         }

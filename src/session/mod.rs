@@ -15,6 +15,7 @@ mod caller;
 mod cell;
 mod error;
 mod files;
+mod snapshot;
 mod tools;
 
 use std::collections::BTreeMap;
@@ -22,6 +23,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 pub use self::cell::{Cell, CellReport, DisplayOutput, OutgoingValue};
+pub use self::snapshot::Snapshot;
 pub use self::tools::ToolArguments;
 pub use crate::outcome::value::{Attachments, Buffers, Dtype, NdarrayView};
 pub use crate::protocol::NamedError;
@@ -47,6 +49,7 @@ use self::tools::Tool;
 /// from another thread.
 #[derive(Debug)]
 pub struct Session {
+    sandbox: Arc<Sandbox>,
     requests: RequestSender,
     events: Events,
     thread: Option<JoinHandle<()>>,
@@ -74,10 +77,15 @@ impl Sandbox {
     ///
     /// As [`Sandbox::run`]: only when the session could not be provided.
     pub fn session(self: &Arc<Self>) -> Result<Session, Error> {
+        self.open(SessionRequest::default())
+    }
+
+    fn open(self: &Arc<Self>, request: SessionRequest) -> Result<Session, Error> {
         let (requests, caller, events) = link()?;
-        let thread = attend_on_a_thread(Arc::clone(self), caller)?;
+        let thread = attend_on_a_thread(Arc::clone(self), caller, request)?;
         match await_opened(&events) {
             Ok(enforced) => Ok(Session {
+                sandbox: Arc::clone(self),
                 requests,
                 events,
                 thread: Some(thread),
@@ -104,10 +112,11 @@ fn disconnect(requests: &RequestSender, thread: JoinHandle<()>) {
 fn attend_on_a_thread(
     sandbox: Arc<Sandbox>,
     mut caller: ThreadCaller,
+    request: SessionRequest,
 ) -> Result<JoinHandle<()>, SessionError> {
     let attend = move || {
         // The caller has been ended of an error.
-        _ = sandbox.attend(&mut caller, SessionRequest::default());
+        _ = sandbox.attend(&mut caller, request);
     };
     let builder = thread::Builder::new().name("session".into());
     builder.spawn(attend).map_err(SessionError::Thread)

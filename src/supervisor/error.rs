@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use super::files::FileError;
+use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
 use crate::plan::Layer;
@@ -52,6 +53,15 @@ pub enum SupervisorError {
         seconds: u64,
         /// The last thing the zygote was doing.
         last: String,
+    },
+    /// A worker cannot take on the state of another.
+    #[error("could not begin with the snapshot: {0}")]
+    Restore(#[from] SnapshotRefusal),
+    /// A worker tried to take on the state of another, and failed.
+    #[error("could not begin with the snapshot: {why}")]
+    NotRestored {
+        /// The reason, as part of a sentence.
+        why: String,
     },
     /// Every uid for workers is taken.
     #[error("no uid is left for another worker: end sessions, or have another process run some")]
@@ -286,6 +296,8 @@ impl Cause for SupervisorError {
             | S::StdinRefused
             | S::AbovePolicy(_)
             | S::FilesTooLarge { .. }
+            | S::Restore(_)
+            | S::NotRestored { .. }
             | S::FileNotPlaced(_) => ErrorKind::Request,
             S::Secret { .. } | S::TooManyRules => ErrorKind::Policy,
             S::Jail { .. }

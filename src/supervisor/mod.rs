@@ -21,6 +21,7 @@ mod instance_name;
 mod proc_dir;
 mod received_fd;
 mod run;
+mod snapshot;
 mod sockets;
 mod spawn;
 mod stop;
@@ -39,13 +40,15 @@ pub mod session;
 pub use cache::{FontCache, StartCache, kept_in};
 pub use error::SupervisorError;
 pub use launch::{Launched, Starting};
-pub(crate) use live::attend;
+pub(crate) use live::ServedSession;
 pub use live::{
-    Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms, await_caller,
+    Beginning, Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms,
+    await_caller,
 };
 pub use received_fd::sealed;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
+pub use snapshot::{Image, Shelf};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;

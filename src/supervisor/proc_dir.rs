@@ -139,6 +139,12 @@ impl ProcDir {
     }
 }
 
+impl AsFd for ProcDir {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.dir.as_fd()
+    }
+}
+
 /// Returns the number, in this pid namespace, of the process behind a handle. A kernel before Linux 6.13
 /// reports it only as `Pid:` of the handle's fdinfo, which takes four calls.
 pub fn number(process: BorrowedFd) -> io::Result<i32> {

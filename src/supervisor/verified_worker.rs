@@ -136,6 +136,12 @@ impl VerifiedWorker {
         network.take()
     }
 
+    /// Keeps it for the next loop.
+    pub fn give_network(&self, of_worker: Option<WorkerNetwork>) {
+        let mut network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
+        *network = of_worker;
+    }
+
     /// Starts to answer the calls that its filter forwards.
     pub fn objects(&self) -> Objects<'_> {
         let session = self.session.as_ref().map(SessionDirectory::path);

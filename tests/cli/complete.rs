@@ -57,7 +57,15 @@ fn bash_completes_keys_of_set_and_what_they_take() -> Result<(), Failed> {
     let set = ["sandfork", "run", "--set"];
     let after = |rest: &[&'static str]| offered(&[&set[..], rest].concat());
     assert_eq!(after(&["limits.wa"])?, ["limits.wall="]);
-    assert_eq!(after(&["session."])?, ["session.idle=", "session.age="]);
+    assert_eq!(
+        after(&["session."])?,
+        [
+            "session.idle=",
+            "session.age=",
+            "session.snapshots=",
+            "session.snapshot_bytes="
+        ]
+    );
     assert_eq!(after(&["python.fresh", "="])?, ["true", "false"]);
     assert_eq!(after(&["assurance.require", "=", "st"])?, ["standard"]);
     assert_eq!(

@@ -24,6 +24,8 @@ pub enum Need {
     OldPython(u8, u8),
     /// The machine language that the test speaks.
     X86_64,
+    /// Copies of sessions.
+    Snapshots,
 }
 
 /// Why a test is not run.
@@ -66,6 +68,13 @@ impl Need {
                 )
             }
             Self::X86_64 => forced(cfg!(target_arch = "x86_64"), "not an x86-64 machine"),
+            Self::Snapshots => no_sandbox(world)
+                .or_else(|| Self::X86_64.missing_on(world))
+                .or_else(|| {
+                    let kernel = &world.host.machine.kernel;
+                    let lists_pages = (kernel.major, kernel.minor) >= (6, 7);
+                    forced(lists_pages, "no PAGEMAP_SCAN before Linux 6.7")
+                }),
         }
     }
 }

@@ -8,7 +8,9 @@ use sandfork::internals::host::{
 };
 use sandfork::internals::plan::{Grants, PRELOAD_ONLY, Plan, needs, plan};
 use sandfork::internals::supervisor::session::SessionRoot;
-use sandfork::internals::supervisor::{AskHost, Entering, Launched, RunContext, StartCache, run};
+use sandfork::internals::supervisor::{
+    AskHost, Entering, Launched, RunContext, Shelf, StartCache, run,
+};
 use sandfork::{CallerEnvironment, FileSystem, Override, Policy, PolicyIdentity, Request};
 use sandfork_jail::control::PythonSetup;
 use sandfork_jail::sys::support::landlock_abi;
@@ -71,7 +73,7 @@ fn run_under(
     };
     let start = StartCache::in_memory();
     let entering = Entering::begin(launched, plan.jail.clone(), python, &start, None)?;
-    let zygote = entering.serves(&start, None)?;
+    let zygote = Arc::new(entering.serves(&start, None)?);
     let place = RunContext {
         zygote: &zygote,
         jail: &plan.jail,
@@ -83,6 +85,8 @@ fn run_under(
         first_core: 0,
         grants: &Grants::new(&policy, &plan),
         ask_host: AskHost::No,
+        snapshots: &Shelf::default(),
+        session: 0,
     };
     let outcome = run(&place, &Request::python(code), &mut ())?;
     Ok(serde_json::to_string(&outcome)?)

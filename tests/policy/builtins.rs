@@ -109,6 +109,8 @@ fn standard_says_every_key() {
     [session]
     idle = "1h"
     age = "24h"
+    snapshots = 8
+    snapshot_bytes = "1GiB"
 
     [syscalls]
     allow = []

@@ -178,6 +178,7 @@ impl Client {
             set: set.chain(more.iter().cloned()).collect(),
             environ: BTreeMap::new(),
             tool_time: ToolTime::default(),
+            snapshot: None,
             stdin: false,
             ask_host: false,
         };

@@ -14,6 +14,7 @@
 /// select(2) knows and that every host's hard limit allows.
 pub const DATA: std::os::fd::RawFd = 1023;
 
+pub mod archive;
 pub mod capabilities;
 mod cgroup;
 pub mod control;
@@ -29,6 +30,7 @@ mod owners;
 mod preload;
 pub mod program;
 pub mod reaper;
+pub mod restore;
 mod root;
 mod scheduling;
 mod self_check;

@@ -96,6 +96,22 @@ class EventLoop:
             link.on_request = None
             loop.remove_reader(link.socket)
 
+    def close_descriptors(self):
+        """Closes the descriptors of a loop that waits for nothing but time, until `open_descriptors`. A copy of
+        this worker gets others. Any other descriptor of a loop remains, for the supervisor to see."""
+        loop = self.loop
+        if not self.is_open() or not hasattr(loop, "_make_self_pipe"):
+            return
+        if len(loop._selector.get_map()) == 1:
+            loop._close_self_pipe()
+            loop._selector.close()
+
+    def open_descriptors(self):
+        loop = self.loop
+        if self.is_open() and getattr(loop, "_ssock", self) is None:
+            loop._selector = type(loop._selector)()
+            loop._make_self_pipe()
+
     def abandon(self, task):
         """Ends an interrupted task, so that it does not run during the next cell."""
         if task.done():

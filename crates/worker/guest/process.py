@@ -123,3 +123,17 @@ def reseed():
         module = sys.modules.get(name)
         if module is not None:
             renew(module)
+
+
+def reseed_copy():
+    """Gives a worker that took on another's memory random numbers of its own. Its process id is the same, so that
+    no package notices. A generator that the guest has made goes on with its numbers."""
+    reseed()
+    modules = sys.modules
+    if "random" in modules:
+        modules["random"].seed()
+    if "tempfile" in modules:
+        modules["tempfile"]._name_sequence = None
+    if "_ssl" in modules:
+        # OpenSSL adds them to what it has, and its generators of all threads begin anew.
+        modules["_ssl"].RAND_add(os.urandom(32), 0.0)

@@ -38,19 +38,21 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
     if left is not None:
         take_over(mask, *left)
     project = setup["project"]
-    hello, _ = wire.receive_alone()
+    hello, order = wire.receive_alone()
     # The supervisor has checked the worker.
     native.limit_objects(None)
     serves = hello.get("serves")
     if serves == "session":
         from .session import Session
 
-        runner = Session(native.trim)
+        runner = Session(native)
     else:
         runner = Runner(os.getpid())
     if hello["kind"] == "rehearse":
         runner.rehearse()
-        wire.receive_alone()
+        hello, order = wire.receive_alone()
+    if hello["kind"] == "restore":
+        restore(native, hello["id"], order)
     if serves == "session":
         runner.serve(stdin, mask, project)
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
@@ -83,6 +85,18 @@ def begin(setup, stdin, changed):
         sys.path.insert(0, work)
     if setup["project"] is not None:
         sys.path.insert(0, setup["project"])
+
+
+def restore(native, number, order):
+    """Takes on the memory of another worker, which then answers the request."""
+    try:
+        native.restore("%d\n%s" % (number, order.decode("utf-8")))
+    except Exception as error:
+        from .report import describe_error
+
+        description = describe_error(error)
+        wire.send({"kind": "result", "id": number, "status": "exception", "error": description})
+    _exit(1)
 
 
 def take_over(mask, worker, header, source, main, value, error):

@@ -52,6 +52,7 @@ from ._policy import Policy
 from ._reports import Connection, Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
 from ._sandbox import Sandbox, run
+from ._snapshots import Snapshot
 from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool
 from ._values import Opaque, Table
@@ -62,6 +63,7 @@ __all__ = [
     "AsyncFiles",
     "AsyncMapped",
     "AsyncSandbox",
+    "AsyncSnapshot",
     "BinaryNotFound",
     "Connection",
     "Denial",
@@ -98,6 +100,7 @@ __all__ = [
     "SessionError",
     "SessionForked",
     "SessionInfo",
+    "Snapshot",
     "Stats",
     "SupervisorDied",
     "SupervisorError",
@@ -118,10 +121,10 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
-    from ._async import AsyncFiles, AsyncMapped, AsyncSandbox, async_map, async_run
+    from ._async import AsyncFiles, AsyncMapped, AsyncSandbox, AsyncSnapshot, async_map, async_run
 
 # asyncio takes longer to import than everything else, so it is imported on first use.
-_LATER = ("AsyncFiles", "AsyncMapped", "AsyncSandbox", "async_map", "async_run")
+_LATER = ("AsyncFiles", "AsyncMapped", "AsyncSandbox", "AsyncSnapshot", "async_map", "async_run")
 
 
 def __getattr__(name: str) -> object:

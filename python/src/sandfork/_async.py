@@ -10,7 +10,8 @@ import select
 import time
 import types
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Callable, TypeVar
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from . import _threads
 from ._batch import END, PENDING, Batch, OnProgress, Source
@@ -24,8 +25,9 @@ from ._map import BaseMapped, batch_of
 from ._options import PolicyLike, Stdin, package_overrides
 from ._sandbox import BaseSandbox, Sandbox, one_run
 from ._session import Session
+from ._snapshots import BaseSnapshot, checked_count
 from ._tasks import TaskLike, TaskResult
-from ._tools import is_async
+from ._tools import Tools, is_async
 
 T = TypeVar("T")
 _FIRST = asyncio.FIRST_COMPLETED
@@ -142,6 +144,36 @@ class AsyncFiles(BaseFiles):
     download = _awaiting(Files.download)
 
 
+class AsyncSnapshot(BaseSnapshot["AsyncSandbox"]):
+    """The async version of `Snapshot`. `AsyncSandbox.snapshot` takes it."""
+
+    @overload
+    async def fork(self, n: None = None, *, tools: Tools | None = None) -> AsyncSandbox: ...
+    @overload
+    async def fork(self, n: int, *, tools: Tools | None = None) -> list[AsyncSandbox]: ...
+    async def fork(
+        self, n: int | None = None, *, tools: Tools | None = None
+    ) -> AsyncSandbox | list[AsyncSandbox]:
+        """The async version of `Snapshot.fork`. A list's sandboxes are opened at the same time."""
+        forks = [self._forked(tools) for _ in range(1 if n is None else checked_count(n))]
+        for fork in forks:
+            fork._begin()
+        opening = (fork._driver.perform(fork._session.opened()) for fork in forks)
+        try:
+            await asyncio.gather(*opening)
+        except BaseException:
+            for fork in forks:
+                await fork.close()
+            raise
+        return forks[0] if n is None else forks
+
+    async def __aenter__(self) -> AsyncSnapshot:
+        return self
+
+    async def __aexit__(self, *raised: object) -> None:
+        self.close()
+
+
 class AsyncSandbox(BaseSandbox):
     """The asyncio version of `Sandbox`, with the same arguments.
 
@@ -167,6 +199,34 @@ class AsyncSandbox(BaseSandbox):
     add_tools = _awaiting(Sandbox.add_tools)
     install = _awaiting(Sandbox.install)
     restart = _awaiting(Sandbox.restart)
+
+    async def snapshot(self) -> AsyncSnapshot:
+        """The async version of `Sandbox.snapshot`."""
+        return AsyncSnapshot(self, *await self._driver.perform(self._session.snapshot()))
+
+    async def fork(self, *, tools: Tools | None = None) -> AsyncSandbox:
+        """The async version of `Sandbox.fork`."""
+        async with await self.snapshot() as snapshot:
+            return await snapshot.fork(tools=tools)
+
+    async def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
+        """The async version of `Sandbox.rollback`."""
+        snapshot._require_open()
+        added = snapshot.missing_tools(self._session)
+        await self._driver.perform(self._session.rollback(snapshot.number, snapshot.cells, added))
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator[AsyncSnapshot]:
+        """The async version of `Sandbox.transaction`."""
+        async with await self.snapshot() as snapshot:
+            failures = self._session.failures
+            failed = True
+            try:
+                yield snapshot
+                failed = self._session.failures != failures
+            finally:
+                if failed and not self._driver.closed:
+                    await self.rollback(snapshot)
 
     async def set(self, **variables: Any) -> None:
         """Sets globals of the guest: `await sbx.set(x=1)`."""

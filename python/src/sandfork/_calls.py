@@ -41,6 +41,11 @@ class Calls:
         # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
 
+    def renewed(self, tools: Mapping[str, Tool] | None) -> Calls:
+        """The same limits for another sandbox, with its own count of calls."""
+        of = self.tools if tools is None else tools
+        return Calls(of, timeout=self._timeout, budget=self._budget, approve=self._approve)
+
     def time_allowed(self, most: float | None, *, counted: bool) -> dict[str, float]:
         """The fields of `open` for the tool time that does not count towards a cell's limit."""
         most = _tools.check_seconds(most, "tool_time")

@@ -21,6 +21,8 @@ _NOUNS = {
     "filesystem.tmp_inodes": "files in /tmp",
     "network.connections": "connections at once",
     "network.bytes": "of traffic",
+    "session.snapshots": "snapshots at once",
+    "session.snapshot_bytes": "of snapshots",
 }
 _TIMES = ("limits.wall", "limits.cpu")
 _SIZES = ("memory", "output", "file_size", "work_size", "tmp_size")

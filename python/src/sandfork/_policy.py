@@ -147,10 +147,13 @@ class AssuranceTable(TypedDict, total=False):
 
 
 class SessionTable(TypedDict, total=False):
-    """`[session]`: the times after which a session ends; `"never"` for no limit."""
+    """`[session]`: the times after which a session ends, `"never"` for no limit; the number and the memory
+    of its snapshots."""
 
     idle: _Duration
     age: _Duration
+    snapshots: int
+    snapshot_bytes: _Size
 
 
 _TABLES = {

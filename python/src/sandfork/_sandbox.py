@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Callable
 
@@ -27,6 +28,7 @@ from ._options import (
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
+from ._snapshots import BaseSnapshot, Snapshot, rolled_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
 # Run by `install` in the session.
@@ -130,6 +132,12 @@ class BaseSandbox:
         if session.info is None:
             raise RequestError("the session is not open yet: use `async with`, or run a cell first")
         return replace(session.info, session=session.number, cells=session.cells, usage=session.usage)
+
+    @property
+    def live(self) -> bool:
+        """Whether the session has a worker: it is open, and no limit or crash has ended it."""
+        session = self._session
+        return not self._driver.closed and session.info is not None and session.ended is None
 
     def __repr__(self) -> str:
         session = self._session
@@ -265,6 +273,34 @@ class Sandbox(BaseSandbox):
         there once they are installed again, which finds them.
         """
         return self._driver.complete(self._install(packages))
+
+    def snapshot(self) -> Snapshot:
+        """Copies the state of the sandbox between two cells. The sandbox goes on as before.
+
+        Raises `RequestError` if something cannot be copied, such as a thread; the message names it.
+        """
+        return Snapshot(self, *self._driver.perform(self._session.snapshot()))
+
+    def fork(self, *, tools: Tools | None = None) -> Sandbox:
+        """Opens a sandbox with a copy of this one's state."""
+        with self.snapshot() as snapshot:
+            return snapshot.fork(tools=tools)
+
+    def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
+        """Gives the sandbox the state of a snapshot of this sandbox, or of another with the same policy.
+        Works after the session has ended too, and keeps the tools. If it fails, the sandbox is unchanged."""
+        snapshot._require_open()
+        added = snapshot.missing_tools(self._session)
+        return self._driver.perform(self._session.rollback(snapshot.number, snapshot.cells, added))
+
+    def transaction(self) -> AbstractContextManager[Snapshot]:
+        """A block whose cells all count, or none: if one does not end with `ok`, or the block raises, the
+        sandbox is rolled back to the state at the block's start.
+
+            with sbx.transaction():
+                sbx.run(code)
+        """
+        return rolled_back_on_failure(self)
 
     def restart(self) -> None:
         """Replaces the session with a fresh one. The policy, the tools and the initial variables are kept,

@@ -8,8 +8,18 @@ from typing import Any, Callable, NamedTuple, TypeVar
 
 from . import _blobs, _events, _reports, _values
 from ._calls import Calls, declarations
-from ._conversation import Actions, Callbacks, Conversation, Output, Send, SendCell, StandBy, refused
-from ._exceptions import RequestError, SessionEnded, SupervisorDied, UndefinedVariable
+from ._conversation import (
+    Actions,
+    Callbacks,
+    Conversation,
+    Output,
+    Send,
+    SendCell,
+    StandBy,
+    discarding,
+    refused,
+)
+from ._exceptions import ProtocolError, RequestError, SessionEnded, SupervisorDied, UndefinedVariable
 from ._execution import Execution
 from ._frames import Decoder, Frame
 from ._terminal import harmless
@@ -54,6 +64,11 @@ class Session(Conversation):
         self._variables = variables
         self._revive = revive
         self._cells = 0
+        self.failures = 0
+        """The number of cells that did not end well."""
+        # The tools that a session gets when it begins with a snapshot, which has those of its maker.
+        self._added: Mapping[str, Tool] = {}
+        self._inherited = 0
         # Whether the next cell is the first after a restart.
         self._restarted = False
 
@@ -78,6 +93,60 @@ class Session(Conversation):
             finally:
                 self.waits = False
         self._restarted = True
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The host tools, by name."""
+        return self._calls.tools
+
+    @property
+    def named(self) -> int:
+        """How many cells have got a name."""
+        return self._cells
+
+    def snapshot(self) -> Actions[tuple[int, int]]:
+        """Copies the session's state. Returns the snapshot's number and its size."""
+
+        def request() -> Actions[tuple[int, int]]:
+            number = yield from self._send({"kind": "snapshot"})
+            ignore = discarding("no cell is running")
+            frame: Frame = yield from self._recv(("snapshot", "outcome"), number, ignore)
+            self._answered()
+            header = frame.header
+            if header["kind"] == "error":
+                raise refused(header)
+            if header["kind"] == "outcome":
+                self._outcome(frame)
+                status = harmless(str(header["outcome"]["status"]))
+                self.ended = f"the session ended while it was copied ({status}): {self.lost}"
+                raise SessionEnded(self.ended)
+            found, size = header.get("snapshot"), header.get("bytes")
+            if type(found) is not int or type(size) is not int:
+                raise ProtocolError("the supervisor sent a snapshot without its number and size")
+            return found, size
+
+        return (yield from self._alive(request))
+
+    def forked(self, snapshot: int, cells: int, tools: Mapping[str, Tool] | None) -> Session:
+        """A session that begins with a snapshot, of a session with so many cells: names of cells go on."""
+        opening = {**self._opening, "snapshot": snapshot}
+        session = Session(opening, self._calls.renewed(tools), revive=self._revive)
+        session._added = tools or {}
+        session._inherited = cells
+        return session
+
+    def rollback(self, snapshot: int, cells: int, added: Mapping[str, Tool]) -> Actions[None]:
+        """Gives the session the state of a snapshot, even if it has ended, and the tools `added` since."""
+        if self.decoder is None:
+            raise SessionEnded(f"{self.ended or 'the session is not open'}; {_REMEDY}")
+        request = self._numbered({"kind": "rollback", "snapshot": snapshot})
+        number = self.under_way
+        yield request
+        yield from self._opened("opened", number)
+        self.ended = None
+        self._cells = cells
+        if added:
+            yield from self._define("the tools", declarations(added.values()))
 
     def run(self, cell: Cell) -> Actions[Execution]:
         """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""
@@ -161,8 +230,10 @@ class Session(Conversation):
         """Sends `first` and the requests that set up a session. `restart` is the number of `first` if it
         restarts a session."""
         requests: list[tuple[str, dict[str, Any], _blobs.OutgoingValue]] = []
-        if self._calls.tools:
-            requests.append(("the tools", declarations(self._calls.tools.values()), _blobs.NO_BUFFERS))
+        begins_anew = restart is not None or "snapshot" not in self._opening
+        tools = self._calls.tools if begins_anew else self._added
+        if tools:
+            requests.append(("the tools", declarations(tools.values()), _blobs.NO_BUFFERS))
         if self._variables:
             requests.append(("the variables", *self._set(self._variables)))
         self._establishing = True
@@ -177,7 +248,7 @@ class Session(Conversation):
             yield from self._defined(what, number)
         self._establishing = False
         self.ended = None
-        self._cells = 0
+        self._cells = self._inherited if restart is None else 0
 
     def _once(self, opening: Send, cell: Cell) -> Actions[Execution]:
         sent = self._cell_message(cell)
@@ -236,6 +307,7 @@ class Session(Conversation):
         )
         self.usage = _reports.total(self.usage, execution.usage)
         self.cells += 1
+        self.failures += execution.status != "ok"
         _events.cell_ended(self, header["outcome"], f"cell {execution.execution_count}")
         if execution.session == "ended":
             _events.report(self, _events.INFO, "ended", f"has ended with its cell: {execution.status}")

@@ -199,6 +199,21 @@ def connect() -> Connection:
             raise SystemFailure(f"no connection to the supervisor: {error.strerror}") from error
 
 
+def existing() -> socket.socket | None:
+    """A connection to this process's supervisor, if there is one and no other thread holds the lock for
+    long."""
+    if not _lock.acquire(timeout=1):
+        return None
+    try:
+        if _shared is None or _shared.process.returncode is not None:
+            return None
+        return _shared.connect()
+    except OSError:
+        return None
+    finally:
+        _lock.release()
+
+
 def stand_by() -> None:
     """Prepares a connection for the next session. Does nothing if another thread holds the lock, because
     closing a sandbox must not wait; the next session then makes its own connection."""

@@ -45,6 +45,15 @@ pub enum ClientEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         entries: Option<Vec<FileEntry>>,
     },
+    /// The session's state was copied.
+    Snapshot {
+        /// The request's number.
+        id: u64,
+        /// The snapshot's number.
+        snapshot: u64,
+        /// The memory that it takes, bytes.
+        bytes: u64,
+    },
     /// The session or the batch has ended, and nothing of it is left.
     Closed,
     /// A batch has started.

@@ -45,6 +45,24 @@ pub enum ClientRequest {
     },
     /// An operation on the session's files. Answered by [`ClientEvent::File`].
     File(FileRequest),
+    /// Copy the session's state. Answered by [`ClientEvent::Snapshot`].
+    Snapshot {
+        /// Repeated in the answer.
+        id: u64,
+    },
+    /// Replace the session's state by that of a snapshot. Answered by [`ClientEvent::Opened`], or by an error, after
+    /// which the session has the state that it had.
+    Rollback {
+        /// Repeated in the answer.
+        id: u64,
+        /// The snapshot's number.
+        snapshot: u64,
+    },
+    /// Discard a snapshot, on a connection that has no session. Answered by [`ClientEvent::Closed`].
+    Discard {
+        /// The snapshot's number.
+        snapshot: u64,
+    },
     /// End the session. Answered by [`ClientEvent::Closed`].
     Close,
     /// The first message of a batch. Answered by [`ClientEvent::Mapping`].
@@ -73,6 +91,9 @@ pub struct Open {
     /// How much of the time in host tools does not count for the cell.
     #[serde(default)]
     pub tool_time: ToolTime,
+    /// The number of the snapshot with which the session begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<u64>,
     /// Whether a descriptor for the guest's standard input comes with the message.
     #[serde(default)]
     pub stdin: bool,
@@ -241,11 +262,14 @@ impl ClientRequest {
             | Self::Set(Variables { id, .. })
             | Self::Tools(Tools { id, .. })
             | Self::Task(TaskHeader { id, .. })
+            | Self::Snapshot { id }
+            | Self::Rollback { id, .. }
             | Self::Restart { id } => Some(*id),
             Self::Open(_)
             | Self::Map(_)
             | Self::Return(_)
             | Self::Interrupt
+            | Self::Discard { .. }
             | Self::End
             | Self::Close => None,
         }

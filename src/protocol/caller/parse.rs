@@ -16,6 +16,9 @@ enum Kind {
     Return,
     Interrupt,
     Restart,
+    Snapshot,
+    Rollback,
+    Discard,
     File,
     Close,
     Map,
@@ -24,8 +27,13 @@ enum Kind {
 }
 
 #[derive(Deserialize)]
-struct Restart {
+struct Numbered {
     id: u64,
+}
+
+#[derive(Deserialize)]
+struct Discard {
+    snapshot: u64,
 }
 
 impl ClientRequest {
@@ -44,8 +52,21 @@ impl ClientRequest {
             Kind::Return => Self::Return(header.members()?),
             Kind::Interrupt => Self::Interrupt,
             Kind::Restart => {
-                let Restart { id } = header.members()?;
+                let Numbered { id } = header.members()?;
                 Self::Restart { id }
+            }
+            Kind::Snapshot => {
+                let Numbered { id } = header.members()?;
+                Self::Snapshot { id }
+            }
+            Kind::Rollback => {
+                let Numbered { id } = header.members()?;
+                let Discard { snapshot } = header.members()?;
+                Self::Rollback { id, snapshot }
+            }
+            Kind::Discard => {
+                let Discard { snapshot } = header.members()?;
+                Self::Discard { snapshot }
             }
             Kind::File => Self::File(header.members()?),
             Kind::Close => Self::Close,

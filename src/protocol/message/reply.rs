@@ -24,6 +24,23 @@ pub enum Reply {
     Display(Display),
     /// A cell calls a host tool.
     Call(ToolCall),
+    /// The worker stands: to be copied, or to take on the state of another.
+    Standing(Standing),
+}
+
+/// Where a worker stands.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Standing {
+    /// The request's number.
+    pub id: u64,
+    /// The address from which a copy goes on.
+    pub place: u64,
+    /// The end of its heap.
+    #[serde(rename = "break")]
+    pub program_break: u64,
+    /// Ranges of memory that copies may share until they write to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shareable: Vec<[u64; 2]>,
 }
 
 /// Something that a cell shows, in one or more forms.
@@ -77,6 +94,7 @@ impl Reply {
             Result,
             Display,
             Call,
+            Standing,
         }
         #[derive(Deserialize)]
         struct Ready {
@@ -91,11 +109,12 @@ impl Reply {
             Kind::Result => Self::Result(header.members()?),
             Kind::Display => Self::Display(header.members()?),
             Kind::Call => Self::Call(header.members()?),
+            Kind::Standing => Self::Standing(header.members()?),
         };
         check_payload(frame, reply.blob())?;
         let mut buffers = BufferCheck::new(reply.blob());
         match &reply {
-            Self::Ready { .. } => {}
+            Self::Ready { .. } | Self::Standing(_) => {}
             Self::Result(result) => match &result.ended {
                 Ended::Ok(Some(value)) => buffers.value(value)?,
                 Ended::Ok(None) | Ended::Exception(_) | Ended::Exit(_) => {}
@@ -109,7 +128,7 @@ impl Reply {
     /// The buffers of the message.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
-            Self::Ready { .. } => None,
+            Self::Ready { .. } | Self::Standing(_) => None,
             Self::Result(result) => result.blob.as_ref(),
             Self::Display(display) => display.blob.as_ref(),
             Self::Call(call) => call.blob.as_ref(),

@@ -23,6 +23,20 @@ pub enum Request {
         /// The purpose of the worker.
         serves: WorkerMode,
     },
+    /// The first message to a worker that takes on the state of another. The order for its native half is the
+    /// payload. Three bytes follow, each with a descriptor: the memory, the files, and when the worker stands, the
+    /// steps.
+    Restore {
+        /// Repeated in the result.
+        id: u64,
+    },
+    /// Stand while the worker is copied, and answer after [`GoOn`](Self::GoOn).
+    Snapshot {
+        /// Repeated in the result.
+        id: u64,
+    },
+    /// The copy is made.
+    GoOn,
     /// Run Python source, which is the payload.
     Cell {
         /// Repeated in the result.

@@ -22,7 +22,7 @@ mod remove;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
-pub(super) use self::beneath::open_beneath;
+pub(super) use self::beneath::{open_beneath, reopen};
 pub use self::error::{Act, FileError};
 pub use self::list::{Entry, EntryKind};
 pub use self::make::Parents;

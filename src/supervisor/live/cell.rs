@@ -1,5 +1,6 @@
 //! The running cell.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::Payload;
@@ -10,6 +11,7 @@ use crate::protocol::CellResult;
 use crate::protocol::message::AfterCell;
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::Stop;
+use crate::supervisor::snapshot::{Image, SnapshotRefusal};
 
 /// A request that the worker is processing: a cell, or a request that is answered like one.
 #[derive(Debug)]
@@ -38,7 +40,21 @@ pub struct CellUnderWay {
     pub answered: Option<Instant>,
     /// Bytes that the cell displayed.
     pub displayed: u64,
+    /// What the worker does in place of running guest code.
+    pub state: StateRequest,
     _busy: Busy,
+}
+
+/// What is done with the state of a session.
+#[derive(Debug, Default)]
+pub enum StateRequest {
+    /// Nothing: guest code runs.
+    #[default]
+    None,
+    /// It is copied. Holds the result, once the worker has stood.
+    Copied(Option<Result<Arc<Image>, SnapshotRefusal>>),
+    /// It is replaced by this one.
+    Replaced(Arc<Image>),
 }
 
 /// Whether a cell's output is forwarded as it arrives, or just before its outcome.
@@ -75,6 +91,7 @@ impl CellUnderWay {
             result: None,
             answered: None,
             displayed: 0,
+            state: StateRequest::None,
             _busy: Busy::new(),
         }
     }

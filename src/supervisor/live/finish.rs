@@ -1,9 +1,10 @@
 //! Ends a cell and reports it to the caller.
 
+use std::mem;
 use std::time::Instant;
 
 use super::caller::{Caller, Payload};
-use super::cell::{CellUnderWay, Streaming};
+use super::cell::{CellUnderWay, StateRequest, Streaming};
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
 use crate::outcome::Phases;
@@ -58,9 +59,18 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) {
-        let Some(cell) = self.cell.take() else { return };
+        let Some(mut cell) = self.cell.take() else {
+            return;
+        };
         self.refuse_open_calls(&cell);
-        self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
+        match mem::take(&mut cell.state) {
+            StateRequest::Copied(copied) => {
+                self.finish_snapshot(cell.id, copied, &result, caller);
+            }
+            StateRequest::None | StateRequest::Replaced(_) => {
+                self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
+            }
+        }
         self.waiting_since = now;
         let cpu = self.terms.limits.cpu();
         self.io

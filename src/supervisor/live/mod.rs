@@ -17,6 +17,7 @@ mod life;
 mod one_run;
 mod refusal;
 mod requests;
+mod state;
 mod worker_io;
 mod worker_loop;
 mod worker_says;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
 pub use self::refusal::Refusal;
+pub use self::state::Beginning;
 
 pub(super) use self::life::LifeTerms;
 pub(super) use self::one_run::{OneRun, serve_run};
@@ -71,23 +73,58 @@ pub enum SessionExit {
         /// The request's id.
         id: u64,
     },
+    /// The caller asked for the session's state to be replaced.
+    Rollback {
+        /// The request's id.
+        id: u64,
+        /// The snapshot's number.
+        snapshot: u64,
+    },
     /// The worker ended. Holds the reason, as part of a sentence.
     Ended(String),
 }
 
-/// Serves a verified worker until the worker or the caller is gone. `later` runs after the first
-/// cell.
-///
-/// # Errors
-///
-/// As [`run`](super::run()). If the worker was lost during a cell, the caller of this function
-/// informs the session's caller.
-pub(crate) fn attend(
-    verified: &VerifiedWorker,
-    context: &RunContext,
-    terms: SessionTerms,
-    caller: &mut dyn Caller,
-    later: Option<Deferred>,
-) -> Result<SessionExit, SupervisorError> {
-    WorkerLoop::new(context, verified, Purpose::Session(terms))?.attend(caller, later)
+/// A session's worker that is served.
+pub(crate) struct ServedSession<'a>(WorkerLoop<'a>);
+
+impl<'a> ServedSession<'a> {
+    /// Prepares to serve a verified worker.
+    ///
+    /// # Errors
+    ///
+    /// When the worker cannot be reached.
+    pub fn new(
+        verified: &'a VerifiedWorker,
+        context: &'a RunContext<'a>,
+        terms: SessionTerms,
+        beginning: Beginning,
+    ) -> Result<Self, SupervisorError> {
+        WorkerLoop::new(context, verified, Purpose::Session(terms), beginning).map(Self)
+    }
+
+    /// Waits until the worker has taken on its state. It is served by another loop then.
+    ///
+    /// # Errors
+    ///
+    /// When it could not. Nothing of it is kept.
+    pub fn restore(mut self) -> Result<(), SupervisorError> {
+        self.0.until_restored()?;
+        self.0.give_back();
+        Ok(())
+    }
+
+    /// Serves until the worker or the caller is gone, or the caller wants another worker. `later` runs after the
+    /// first cell.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](super::run()). If the worker was lost during a cell, the caller of this function
+    /// informs the session's caller.
+    pub fn attend(
+        &mut self,
+        caller: &mut dyn Caller,
+        later: Option<Deferred>,
+    ) -> Result<SessionExit, SupervisorError> {
+        self.0.attend(caller, later)
+    }
 }

@@ -5,11 +5,11 @@ use std::time::Instant;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use super::Purpose;
 use super::caller::{Caller, CallerEvent, Payload};
 use super::refusal::Refusal;
 use super::worker_io::WorkerIo as _;
 use super::worker_loop::WorkerLoop;
+use super::{Beginning, Purpose};
 use crate::outcome::{JailSteps, Outcome, Phases};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::supervisor::clock;
@@ -65,7 +65,7 @@ pub fn serve_run(
         sink,
         cancel,
     } = run;
-    let mut worker_loop = WorkerLoop::new(context, verified, Purpose::Run(kind))?;
+    let mut worker_loop = WorkerLoop::new(context, verified, Purpose::Run(kind), Beginning::Fresh)?;
     let started = clock::now();
     worker_loop.state.start_run(message, started);
     let mut caller = RunCaller { sink, cancel };

@@ -5,6 +5,7 @@ use crate::protocol::MessageError;
 use crate::protocol::caller::ErrorCode;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::FileError;
+use crate::supervisor::snapshot::SnapshotRefusal;
 
 /// Why a request was not carried out. A caller in this process receives it as an [`Error`], a caller at
 /// the other end of a socket as a code with one sentence.
@@ -26,6 +27,12 @@ pub enum Refusal {
     /// The request does not fit into a message to the worker.
     #[error(transparent)]
     TooLarge(#[from] MessageError),
+    /// The session's state cannot be copied, or given to another.
+    #[error("cannot snapshot: {0}")]
+    Snapshot(#[from] SnapshotRefusal),
+    /// There is no such snapshot.
+    #[error("snapshot {0} was closed, or belongs to another policy: take another")]
+    NoSnapshot(u64),
     /// An operation on one of the session's files failed.
     #[error(transparent)]
     File(#[from] FileError),
@@ -43,7 +50,9 @@ impl Refusal {
         match self {
             Self::Busy => ErrorCode::Busy,
             Self::Ended(_) => ErrorCode::SessionEnded,
-            Self::NoWall | Self::TooLarge(_) => ErrorCode::Request,
+            Self::NoWall | Self::TooLarge(_) | Self::Snapshot(_) | Self::NoSnapshot(_) => {
+                ErrorCode::Request
+            }
             Self::File(_) => ErrorCode::File,
             Self::NotProvided(error) => error.kind().into(),
             Self::Protocol(_) => ErrorCode::Protocol,
@@ -63,9 +72,12 @@ impl Cause for Refusal {
             Self::NotProvided(error) => error.kind(),
             Self::Busy => ErrorKind::Busy,
             Self::Ended(_) => ErrorKind::SessionEnded,
-            Self::File(_) | Self::NoWall | Self::TooLarge(_) | Self::Protocol(_) => {
-                ErrorKind::Request
-            }
+            Self::File(_)
+            | Self::NoWall
+            | Self::TooLarge(_)
+            | Self::Snapshot(_)
+            | Self::NoSnapshot(_)
+            | Self::Protocol(_) => ErrorKind::Request,
         }
     }
 

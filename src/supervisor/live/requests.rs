@@ -29,9 +29,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let id = request.id();
         let answered_like_a_cell = matches!(
             request,
-            ClientRequest::Cell(_) | ClientRequest::Set { .. } | ClientRequest::Tools { .. }
+            ClientRequest::Cell(_)
+                | ClientRequest::Set { .. }
+                | ClientRequest::Tools { .. }
+                | ClientRequest::Snapshot { .. }
         );
-        if answered_like_a_cell || matches!(request, ClientRequest::Restart { .. }) {
+        if answered_like_a_cell
+            || matches!(
+                request,
+                ClientRequest::Restart { .. } | ClientRequest::Rollback { .. }
+            )
+        {
             if self.cell.is_some() {
                 caller.refuse(id, Refusal::Busy);
                 return None;
@@ -52,6 +60,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ClientRequest::Tools(tools) => {
                 self.begin(tools.id, None, &Request::Tools(tools), payload, now, caller);
             }
+            ClientRequest::Snapshot { id } => self.begin_snapshot(id, now, caller),
             ClientRequest::Return(answer) => self.return_to_guest(answer, payload, now, caller),
             ClientRequest::Interrupt => {
                 if self.cell.is_some() {
@@ -59,11 +68,18 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 }
             }
             ClientRequest::Restart { id } => return Some(SessionExit::Restart { id }),
+            ClientRequest::Rollback { id, snapshot } => {
+                return Some(SessionExit::Rollback { id, snapshot });
+            }
             ClientRequest::Close => return Some(SessionExit::Closed),
             ClientRequest::File(request) => self.file(&request, caller),
             ClientRequest::Open(_) => {
                 let twice = "this connection has its session: open another connection for another";
                 caller.refuse(None, Refusal::Protocol(twice.into()));
+            }
+            ClientRequest::Discard { .. } => {
+                let apart = "a snapshot is discarded on a connection that has no session";
+                caller.refuse(None, Refusal::Protocol(apart.into()));
             }
             ClientRequest::Map(_) | ClientRequest::Task(_) | ClientRequest::End => {
                 let other = "this connection is a session's: open another one for a batch";
@@ -111,7 +127,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Sends a request to the worker, which makes it the running cell, or refuses it. `wall` is a wall time of its own.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         id: u64,
         wall: Option<Duration>,
@@ -145,11 +161,15 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             Some(wall) => limits.cpu_within(wall, terms.cpu_rule),
             None => limits.cpu(),
         };
-        let wall = wall.unwrap_or(limits.wall());
-        let may_stand = terms.tool_time.of_cell(wall);
-        let clock = WallClock::new(now, wall, may_stand, self.end_of_life());
+        let clock = self.wall_clock(now, wall.unwrap_or(limits.wall()));
         self.cell = Some(CellUnderWay::new(id, now, clock, cpu, before));
         self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
         self.io.send(bytes, payload.passed);
+    }
+
+    /// The clock of a request that starts now.
+    pub(super) fn wall_clock(&self, now: Instant, wall: Duration) -> WallClock {
+        let may_stand = self.session_terms().tool_time.of_cell(wall);
+        WallClock::new(now, wall, may_stand, self.end_of_life())
     }
 }

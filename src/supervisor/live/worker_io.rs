@@ -1,6 +1,7 @@
 //! What a session does to its worker, and asks about it.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -19,6 +20,7 @@ use crate::supervisor::files::FileError;
 use crate::supervisor::link::{Link, LinkError};
 use crate::supervisor::objects::Objects;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
+use crate::supervisor::snapshot::{Image, SnapshotRefusal, Source, Standing, require_alone};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::sys;
@@ -54,6 +56,16 @@ pub trait WorkerIo {
     fn files(&self) -> Files;
     /// Carries out a caller's request for the worker's files.
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError>;
+    /// Requires that the session may have another copy, and that nothing of the worker runs but its main thread.
+    fn require_copyable(&self) -> Result<(), SnapshotRefusal>;
+    /// Copies the worker, which stands and has run so many cells.
+    fn capture(&self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal>;
+    /// Keeps a copy. Returns its number.
+    fn keep(&self, image: Arc<Image>) -> u64;
+    /// What the worker does before its memory is replaced by this.
+    fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
+    /// The steps by which its memory is replaced. It stands, and answers the request with this number next.
+    fn plan(&self, image: &Image, number: u64) -> Result<OwnedFd, SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
     fn traffic(&mut self) -> Traffic;
     /// Reads the output that is available now.
@@ -99,6 +111,11 @@ impl<'a> JailedWorker<'a> {
         })
     }
 
+    /// The worker with what was made for it.
+    pub fn verified(&self) -> &'a VerifiedWorker {
+        self.verified
+    }
+
     /// The worker.
     pub fn worker(&self) -> &'a Worker {
         &self.verified.worker
@@ -115,6 +132,16 @@ impl<'a> JailedWorker<'a> {
     pub fn answer_calls(&mut self) {
         let spent = self.objects.answer(&self.watch);
         self.watch.charge(spent);
+    }
+
+    fn source(&self, cells: u64) -> Source<'_> {
+        Source {
+            worker: self.worker(),
+            zygote: self.context.zygote,
+            jail: &self.context.jail.worker,
+            cells,
+            limits: &self.context.limits,
+        }
     }
 
     /// Notes that nothing is left of the worker.
@@ -186,6 +213,36 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {
         do_with_file(self.verified, self.context.jail, request)
+    }
+
+    fn require_copyable(&self) -> Result<(), SnapshotRefusal> {
+        if self.verified.session.is_some() {
+            return Err(SnapshotRefusal::Level);
+        }
+        self.context
+            .snapshots
+            .room(self.context.session, &self.context.limits)?;
+        require_alone(self.worker(), &self.watch.tree())
+    }
+
+    fn capture(&self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal> {
+        // A program may have been started since the request was accepted.
+        self.require_copyable()?;
+        let snapshots = self.context.snapshots;
+        let room = snapshots.room(self.context.session, &self.context.limits)?;
+        self.source(cells).capture(standing, room)
+    }
+
+    fn keep(&self, image: Arc<Image>) -> u64 {
+        self.context.snapshots.put(self.context.session, image)
+    }
+
+    fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal> {
+        image.order(&self.context.jail.worker)
+    }
+
+    fn plan(&self, image: &Image, number: u64) -> Result<OwnedFd, SnapshotRefusal> {
+        image.plan(&self.source(0), number)
     }
 
     fn traffic(&mut self) -> Traffic {

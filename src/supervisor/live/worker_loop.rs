@@ -9,6 +9,7 @@ use nix::poll::PollFlags;
 use super::adaptive_poll::AdaptivePoll;
 use super::caller::Caller;
 use super::life::{LifeTerms, Quiet, WorkerLife};
+use super::state::{Beginning, RestoreCaller};
 use super::worker_io::JailedWorker;
 use super::{Purpose, SessionExit};
 use crate::supervisor::clock;
@@ -48,11 +49,12 @@ pub struct WorkerLoop<'a> {
 }
 
 impl<'a> WorkerLoop<'a> {
-    /// Prepares to serve a worker that is ready in its jail, and greets that of a session.
+    /// Prepares to serve a worker that is ready in its jail. That of a session is greeted, or takes on a state.
     pub fn new(
         context: &'a RunContext<'a>,
         verified: &'a VerifiedWorker,
         purpose: Purpose,
+        beginning: Beginning,
     ) -> Result<Self, SupervisorError> {
         let worker = JailedWorker::new(context, verified)?;
         let stoppable = Stoppable::new(&verified.worker);
@@ -69,7 +71,11 @@ impl<'a> WorkerLoop<'a> {
         };
         let mut state = WorkerLife::new(terms, worker, now);
         if let Purpose::Session(_) = purpose {
-            state.greet(now)?;
+            match beginning {
+                Beginning::Fresh => state.greet(now)?,
+                Beginning::State(image) => state.begin_restored(image, now)?,
+                Beginning::Restored { cells } => state.go_on(cells, now),
+            }
             state.io.settle();
         }
         Ok(Self {
@@ -101,46 +107,80 @@ impl<'a> WorkerLoop<'a> {
         let mut left = self.state.on_caller(clock::now(), caller);
         while left.is_none() {
             let due = later.as_ref().map(Deferred::due);
-            let ready = self.wait(caller, due).when("wait for the worker")?;
-            caller.flush();
-            // Frames first: a worker that breaks the protocol is ended before more of its output is
-            // read.
-            if ready.data_in {
-                self.read_frames(caller);
-            }
-            if ready.data_out {
-                self.state.io.link.flush();
-            }
-            for (stream, readable) in [
-                (Stream::Stdout, ready.stdout),
-                (Stream::Stderr, ready.stderr),
-            ] {
-                if readable {
-                    self.state.on_output(stream, clock::now(), caller);
-                }
-            }
-            if ready.objects {
-                self.state.io.answer_calls();
-            }
-            if ready.network {
-                self.attend_network();
-            }
-            if ready.monitor {
-                self.read_monitor(caller)?;
-            }
-            let now = clock::now();
-            self.state.on_time(now);
-            let given_up = self.state.reap_until.is_some_and(|until| now >= until);
-            if !self.monitor_open || given_up {
-                return Ok(None);
-            }
-            if ready.caller {
-                left = self.state.on_caller(now, caller);
+            match self.turn(caller, due)? {
+                Turn::Gone => return Ok(None),
+                Turn::Left(exit) => left = Some(exit),
+                Turn::Stays => {}
             }
             let is_over = self.state.has_finished_a_cell();
+            let now = clock::now();
             later = later.filter(|later| !is_over && !later.is_due(now));
         }
         Ok(left)
+    }
+
+    /// Serves until the worker has taken on a state.
+    pub(super) fn until_restored(&mut self) -> Result<(), SupervisorError> {
+        let mut outcome = RestoreCaller::default();
+        while self.state.is_restoring() {
+            if matches!(self.turn(&mut outcome, None)?, Turn::Gone) {
+                _ = self.state.on_end(clock::now(), &mut outcome);
+            }
+        }
+        outcome.result()
+    }
+
+    /// The worker's way to the hosts of the policy goes to the next loop that serves it.
+    pub(super) fn give_back(self) {
+        let io = self.state.io;
+        io.verified().give_network(io.network);
+    }
+
+    /// Waits until `due` at the latest, and handles what has happened.
+    fn turn(
+        &mut self,
+        caller: &mut dyn Caller,
+        due: Option<Instant>,
+    ) -> Result<Turn, SupervisorError> {
+        let ready = self.wait(caller, due).when("wait for the worker")?;
+        caller.flush();
+        // Frames first: a worker that breaks the protocol is ended before more of its output is
+        // read.
+        if ready.data_in {
+            self.read_frames(caller);
+        }
+        if ready.data_out {
+            self.state.io.link.flush();
+        }
+        for (stream, readable) in [
+            (Stream::Stdout, ready.stdout),
+            (Stream::Stderr, ready.stderr),
+        ] {
+            if readable {
+                self.state.on_output(stream, clock::now(), caller);
+            }
+        }
+        if ready.objects {
+            self.state.io.answer_calls();
+        }
+        if ready.network {
+            self.attend_network();
+        }
+        if ready.monitor {
+            self.read_monitor(caller)?;
+        }
+        let now = clock::now();
+        self.state.on_time(now);
+        let given_up = self.state.reap_until.is_some_and(|until| now >= until);
+        if !self.monitor_open || given_up {
+            return Ok(Turn::Gone);
+        }
+        if ready.caller
+            && let Some(exit) = self.state.on_caller(now, caller)
+        {
+            return Ok(Turn::Left(exit));
+        }
+        Ok(Turn::Stays)
     }
 
     /// Waits until `due` at the latest.
@@ -260,6 +300,16 @@ impl<'a> WorkerLoop<'a> {
         }
         Ok(())
     }
+}
+
+/// What a turn of the loop has brought.
+enum Turn {
+    /// Worker and caller stay.
+    Stays,
+    /// The caller leaves.
+    Left(SessionExit),
+    /// The worker is gone.
+    Gone,
 }
 
 /// The result of poll(2).

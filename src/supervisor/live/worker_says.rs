@@ -36,8 +36,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let reply = Reply::parse(&frame).map_err(|error| error.to_string())?;
         let fits_a_run =
             |blob: &Blob| blob.way() == Transport::Payload && blob.total() <= LARGEST_OF_RUN;
-        let is_of_a_session = matches!(reply, Reply::Call(_) | Reply::Display(_))
-            || reply.blob().is_some_and(|blob| !fits_a_run(blob));
+        let is_of_a_session = matches!(
+            reply,
+            Reply::Call(_) | Reply::Display(_) | Reply::Standing(_)
+        ) || reply.blob().is_some_and(|blob| !fits_a_run(blob));
         if matches!(self.terms.purpose, Purpose::Run(_)) && is_of_a_session {
             return Err("it sent what only the worker of a session may".into());
         }
@@ -52,6 +54,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             _ if !self.greeted => Err("it spoke before it greeted".into()),
+            Reply::Standing(said) => self.on_standing(&said),
             Reply::Call(call) => self.call(call, payload, frame.header.len(), now, caller),
             Reply::Display(display) => {
                 let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == display.id) else {

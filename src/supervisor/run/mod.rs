@@ -28,6 +28,7 @@ use super::egress::Egress;
 use super::error::{SupervisorError, While};
 use super::live::{OneRun, serve_run};
 use super::session::SessionRoot;
+use super::snapshot::Shelf;
 use super::trace;
 use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
@@ -41,7 +42,7 @@ use sandfork_jail::program::ZygoteJail;
 #[derive(Debug)]
 pub struct RunContext<'a> {
     /// The zygote that forks the worker.
-    pub zygote: &'a Zygote,
+    pub zygote: &'a Arc<Zygote>,
     /// The zygote's jail. The worker is checked against it.
     pub jail: &'a ZygoteJail,
     /// The parent of the worker's cgroup, if the plan has that layer.
@@ -60,6 +61,10 @@ pub struct RunContext<'a> {
     pub grants: &'a Grants,
     /// Whether the host is asked which of the paths that a guest was not shown it has.
     pub ask_host: AskHost,
+    /// The snapshots of sessions.
+    pub snapshots: &'a Shelf,
+    /// The session's number among them.
+    pub session: u64,
 }
 
 /// Whether the host is asked which of the paths that a guest was not shown it has.

@@ -5,6 +5,7 @@ mod clocks;
 mod ends;
 mod files;
 mod memory;
+mod snapshots;
 mod stress;
 mod terms;
 mod tools;
@@ -33,6 +34,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(ends::tests());
     tests.extend(files::tests());
     tests.extend(memory::tests());
+    tests.extend(snapshots::tests());
     tests.extend(stress::tests());
     tests.extend(terms::tests());
     tests.extend(tools::tests());

@@ -162,6 +162,24 @@ pub fn close_inherited(kept: BorrowedFd) -> Result<(), Errno> {
     close_from(libc::STDERR_FILENO + 1, kept.as_raw_fd())
 }
 
+/// Puts a copy of a descriptor at a number, in place of what is open there.
+///
+/// The caller must use no owner of what was there again.
+pub fn place_at(from: RawFd, number: RawFd, flags: nix::fcntl::OFlag) -> Result<(), Errno> {
+    // SAFETY: integers only; the caller keeps to the above.
+    Errno::result(unsafe { libc::dup3(from, number, flags.bits()) }).map(drop)
+}
+
+/// Leaves a descriptor to the process, under its number.
+pub fn keep(fd: OwnedFd, on_exec: nix::fcntl::OFlag) -> Result<(), Errno> {
+    use nix::fcntl::{FcntlArg, FdFlag, OFlag, fcntl};
+    let mut flags = FdFlag::empty();
+    flags.set(FdFlag::FD_CLOEXEC, on_exec.contains(OFlag::O_CLOEXEC));
+    fcntl(&fd, FcntlArg::F_SETFD(flags))?;
+    std::mem::forget(fd);
+    Ok(())
+}
+
 /// Moves the socket that this process inherited as its standard stream `number` to a new number, and puts
 /// `/dev/null` at streams 0 and 1.
 pub fn relocate_stdio(number: RawFd) -> Result<OwnedFd, Errno> {

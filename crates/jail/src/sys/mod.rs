@@ -5,12 +5,15 @@
 //! crate, so these files can be read and reviewed alone.
 #![allow(unsafe_code)]
 
+pub mod checkpoint;
 pub mod descriptors;
 pub mod hold;
+pub mod kernel_state;
 pub mod landlock;
 pub mod memory;
 pub mod mount;
 pub mod namespace_init;
+pub mod pagemap;
 pub mod pidfd;
 pub mod probe_child;
 pub mod process;

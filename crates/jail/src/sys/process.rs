@@ -226,6 +226,15 @@ pub fn reap_any() -> Result<Option<(Pid, Reaped)>, Errno> {
     Ok(Some((Pid::from_raw(pid), reaped)))
 }
 
+/// Whether two descriptors of a process are one open file, with one position (kcmp(2)). A kernel that cannot say
+/// answers no.
+pub fn is_same_file(pid: i32, one: RawFd, other: RawFd) -> bool {
+    const KCMP_FILE: libc::c_int = 0;
+    // SAFETY: integers only.
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) };
+    order == 0
+}
+
 /// What wait4(2) reported about a child.
 #[derive(Clone, Copy, Debug)]
 pub struct Reaped {

@@ -7,6 +7,7 @@ from os import _exit, getpid
 
 from .. import values, wire
 from ..cell import cut
+from ..process import reseed_copy
 from ..program import link_project
 from ..runner import REHEARSED, Runner, describe
 from .display import Displays
@@ -36,9 +37,9 @@ class Session(Runner):
     rehearsed = (*Runner.rehearsed, ("statement", b"x = 1"))
     encode = staticmethod(values.encode)
 
-    def __init__(self, trim):
+    def __init__(self, native):
         super().__init__(getpid())
-        self.trim = trim
+        self.native = native
         self.interrupts = Interrupts()
         self.guarded = self.interrupts.guarded
         self.link = Link(self.interrupts)
@@ -90,13 +91,28 @@ class Session(Runner):
             return
         result = {"kind": "result", "id": request["id"], "status": "ok"}
         try:
-            if kind == "tools":
+            if kind == "snapshot":
+                result["id"] = self.stand(request["id"])
+            elif kind == "tools":
                 self.tools.define(request["tools"], vars(self.main))
             else:
                 self.set_variables(request, unpack(request.get("blob"), payload, passed))
         except Exception as error:
             describe(result, error)
         self.send(result, ())
+
+    def stand(self, number):
+        """Stands while the supervisor copies this worker. Returns the number of the request that it then answers: in
+        a copy, of the one that made it."""
+        self.loop.close_descriptors()
+        try:
+            copied = self.native.stand(str(number))
+        finally:
+            self.loop.open_descriptors()
+        if not copied:
+            return number
+        reseed_copy()
+        return int(copied)
 
     def set_variables(self, request, buffers):
         decoder = values.Decoder(buffers)
@@ -129,7 +145,7 @@ class Session(Runner):
         if ran_out:
             # The C library keeps what lies below an object that is still in use. The next cell would have
             # as much less.
-            self.trim("")
+            self.native.trim("")
         if shows:
             self.guarded(self.plots.show_figures)
         return buffers

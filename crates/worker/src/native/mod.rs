@@ -12,4 +12,5 @@ mod python;
 mod reaper;
 mod run;
 mod serve;
+mod snapshot;
 mod sources;

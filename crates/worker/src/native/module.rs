@@ -20,6 +20,8 @@
 //! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |
 //! | `run` | what Python offers (`offer` in `worker.py`) | in a worker: greets the supervisor and serves its run. Returns only what is left to Python |
 //! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
+//! | `stand` | the number of a request | in a session: stands while the supervisor copies the worker's memory. Returns an empty string, and in a worker that has taken on the memory the number of its request |
+//! | `restore` | the number of a request, and on the next line the supervisor's order | in a worker: takes on the memory of another. Returns only with an error |
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -36,6 +38,7 @@ use crate::native::python::{
 };
 use crate::native::run::{Offer, Rehearse, Run};
 use crate::native::serve::{ForkHooks, Served, Server};
+use crate::native::snapshot::{Restore, Stand};
 use crate::native::sources;
 use sandfork_jail::control::{FromZygote, NAMESPACES, send_message};
 use sandfork_jail::sys;
@@ -66,6 +69,8 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             object_method::<Serve>(),
             object_method::<Run>(),
             method::<Trim>(),
+            method::<Stand>(),
+            method::<Restore>(),
             end_of_methods(),
         ],
     )

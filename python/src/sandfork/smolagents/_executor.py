@@ -57,6 +57,8 @@ class NativeExecutor(PythonExecutor):
       default is the policy's limit, or without a policy 30 s.
     - `max_print_outputs_length`: the maximum number of printed characters that the model sees.
     - `additional_functions`: functions of the host that code may call besides the tools.
+    - `rollback_on_error`: whether code that fails leaves variables, imports and files as they were before.
+      The model is told.
     - Any other parameter is an option of `Sandbox`, such as `tool_timeout`, `tool_budget` and `approve`.
 
     Give each agent its own executor: a shared executor serves its agents one after the other.
@@ -74,6 +76,7 @@ class NativeExecutor(PythonExecutor):
         timeout_seconds: float | FromPolicy | None = FROM_POLICY,
         max_print_outputs_length: int | None = None,
         additional_functions: Mapping[str, Callable[..., Any]] | None = None,
+        rollback_on_error: bool = False,
         **sandbox_options: Any,
     ) -> None:
         asked = Imports(additional_imports, additional_authorized_imports, imports)
@@ -87,7 +90,7 @@ class NativeExecutor(PythonExecutor):
         self.additional_functions = dict(additional_functions or {})
         self._tools = HostTools(self.additional_functions)
         made_of = executor_policy(policy, self.authorized_imports, interpreter, timeout_seconds)
-        self._session = AgentSession(made_of, sandbox_options, self._tools)
+        self._session = AgentSession(made_of, sandbox_options, self._tools, rolls_back=rollback_on_error)
         self._steps = 0
         self._make_locks()
         # The session starts now and not at the first step, so that the caller gets an error about the policy,
@@ -111,6 +114,16 @@ class NativeExecutor(PythonExecutor):
     def static_tools(self) -> dict[str, Callable[..., Any]]:
         """The tools that code may call, by name."""
         return dict(self._tools.functions)
+
+    def branch(self) -> NativeExecutor:
+        """An executor with a copy of the state: variables, imports and files. Both go their own ways, and
+        call the same tools on the host."""
+        with self._turn():
+            tools = HostTools(self._tools.functions)
+            session = self._session.branch(tools)
+            other: NativeExecutor = object.__new__(type(self))
+            other.__setstate__({**self.__getstate__(), "_tools": tools, "_session": session})
+            return other
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
         """Replaces the tools and managed agents that code may call."""
@@ -144,7 +157,7 @@ class NativeExecutor(PythonExecutor):
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
                 lost = self._session.tell_loss()
-                raise failure(code_action, filename, execution, lost, self._session.wall)
+                raise failure(code_action, filename, execution, lost or note, self._session.wall)
             return CodeOutput(output=execution.value, logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:

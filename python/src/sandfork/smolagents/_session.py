@@ -11,6 +11,7 @@ from smolagents.utils import is_valid_name
 from sandfork import (
     Execution,
     Policy,
+    RequestError,
     Sandbox,
     SandboxUnavailable,
     SessionClosed,
@@ -43,10 +44,13 @@ _MOST_NAMES = 8
 class AgentSession:
     """One live session at a time, with the tools and variables that the agent has sent."""
 
-    def __init__(self, policy: Policy, options: Mapping[str, Any], tools: HostTools) -> None:
+    def __init__(
+        self, policy: Policy, options: Mapping[str, Any], tools: HostTools, *, rolls_back: bool = False
+    ) -> None:
         self._policy = policy
         self._options = dict(options)
         self._tools = tools
+        self._rolls_back = rolls_back
         self._withdrawn: set[str] = set()
         self._variables: dict[str, Any] = {}
         self._sandbox: Sandbox | None = None
@@ -138,9 +142,18 @@ class AgentSession:
         except _BROKEN as error:
             self._lose(error)
             raise
-        if execution.session == "ended":
+        if execution.session == "ended" and not self._is_rolled_back():
             self._lose()
         return execution, note
+
+    def branch(self, tools: HostTools) -> AgentSession:
+        """A session with a copy of this one's state, whose code calls these tools."""
+        sandbox = self.live()
+        other = AgentSession(self._policy, self._options, tools, rolls_back=self._rolls_back)
+        other._withdrawn, other._variables = set(self._withdrawn), dict(self._variables)
+        other._sandbox = sandbox.fork(tools=tools.to_send())
+        other._is_live, other.wall = True, self.wall
+        return other
 
     def tell_loss(self) -> str:
         """Describes for the model what an ended session lost and what is restored; empty if it is live."""
@@ -168,7 +181,24 @@ class AgentSession:
                 "Note: the Python session had ended, and this code ran in a fresh one, without what "
                 "earlier steps defined.\n"
             )
-        return sandbox.run(code, filename=filename, last="statement"), note
+        if not self._rolls_back:
+            return sandbox.run(code, filename=filename, last="statement"), note
+        try:
+            snapshot = sandbox.snapshot()
+        except RequestError as error:
+            note += f"Note: if this code fails, what it changed stays ({error}).\n"
+            return sandbox.run(code, filename=filename, last="statement"), note
+        with snapshot:
+            execution = sandbox.run(code, filename=filename, last="statement")
+            if execution.status == "ok" or self._tools.answered:
+                return execution, note
+            sandbox.rollback(snapshot)
+            note += "Note: this code failed, and everything that it changed was undone.\n"
+            return execution, note
+
+    def _is_rolled_back(self) -> bool:
+        """Whether the sandbox lives although the worker of the last code has ended."""
+        return self._sandbox is not None and self._sandbox.live
 
     def _send(self, send: Callable[[Sandbox], object]) -> None:
         if not self._is_live:

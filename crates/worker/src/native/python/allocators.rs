@@ -78,6 +78,29 @@ pub fn guard_allocators<A: Admission>() {
     }
 }
 
+/// Hears of CPython's arenas.
+pub trait ArenaLog {
+    /// One was made.
+    fn made(address: u64, size: u64);
+    /// The one at this address is given back.
+    fn freed(address: u64);
+}
+
+/// From now on `L` hears of each arena.
+pub fn log_arenas<L: ArenaLog>() {
+    // SAFETY: as in `guard_allocators`.
+    unsafe {
+        let mut arena = MaybeUninit::uninit();
+        PyObject_GetArenaAllocator(arena.as_mut_ptr());
+        let mut logged = ArenaAllocator {
+            ctx: kept(arena.assume_init()),
+            alloc: alloc_logged_arena::<L>,
+            free: free_logged_arena::<L>,
+        };
+        PyObject_SetArenaAllocator(&raw mut logged);
+    }
+}
+
 /// This allocator behind the decision of `A`. It must be the C library's.
 pub(super) fn guarded<A: Admission, F: Copy>(before: Allocator<F>, free: F) -> Allocator<F> {
     Allocator {
@@ -154,5 +177,20 @@ extern "C" fn alloc_arena<A: Admission>(ctx: *mut c_void, size: usize) -> *mut c
 
 extern "C" fn free_arena(ctx: *mut c_void, arena: *mut c_void, size: usize) {
     let before: ArenaAllocator = before(ctx);
+    (before.free)(before.ctx, arena, size);
+}
+
+extern "C" fn alloc_logged_arena<L: ArenaLog>(ctx: *mut c_void, size: usize) -> *mut c_void {
+    let before: ArenaAllocator = before(ctx);
+    let arena = (before.alloc)(before.ctx, size);
+    if !arena.is_null() {
+        L::made(arena as u64, size as u64);
+    }
+    arena
+}
+
+extern "C" fn free_logged_arena<L: ArenaLog>(ctx: *mut c_void, arena: *mut c_void, size: usize) {
+    let before: ArenaAllocator = before(ctx);
+    L::freed(arena as u64);
     (before.free)(before.ctx, arena, size);
 }

@@ -19,7 +19,7 @@ use pyo3_ffi::{
 };
 use serde::Deserialize;
 
-pub use self::allocators::{Admission, guard_allocators};
+pub use self::allocators::{Admission, ArenaLog, guard_allocators, log_arenas};
 pub use self::arrays::guard_arrays;
 pub use self::object::{
     Mode, Object, Plain, Raised, clear_exception, compile, evaluate, handle_signals,

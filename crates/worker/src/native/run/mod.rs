@@ -16,7 +16,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{Pid, getpid};
 use serde::Serialize;
 
-use self::link::Link;
+pub use self::link::Link;
 use self::program::Program;
 use self::request::{Received, recognise};
 use crate::native::allowance;

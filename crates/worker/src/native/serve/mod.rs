@@ -15,6 +15,8 @@ use nix::unistd::{Pid, getpid};
 use self::fork::Forked;
 use crate::native::allowance;
 use crate::native::networks::{Network, Networks};
+use crate::native::python;
+use crate::native::snapshot::Arenas;
 use sandfork_jail::control::{
     Beneath, Exit, ExitStatus, FromMonitor, MAX_MESSAGE, MAX_WORKERS, ToZygote, recv_message,
     send_message,
@@ -87,6 +89,7 @@ impl Server {
     pub fn new(control: OwnedFd, jail: ZygoteJail, zygote: Zygote) -> Result<Self, Failure> {
         let single = SingleThreaded::count(zygote.proc.as_fd()).in_step(Step::Fork)?;
         let proc = zygote.proc.as_fd();
+        python::log_arenas::<Arenas>();
         if let ProcessMemory::Touched(bytes) = jail.worker.memory {
             allowance::set_allowance(proc, bytes).in_step(Step::Fork)?;
         }

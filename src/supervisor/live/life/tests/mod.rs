@@ -6,6 +6,7 @@ use self::scene::{SESSION, code, in_scene, ms, reason};
 use super::*;
 use crate::outcome::LimitName;
 use crate::protocol::caller::{ClientRequest, SessionState};
+use crate::supervisor::snapshot::SnapshotRefusal;
 
 const OK: &str = r#"{"kind":"result","id":1,"status":"ok","value":null}"#;
 
@@ -251,5 +252,73 @@ fn the_first_moment_of_a_cell_and_the_last_of_a_run_are_quiet() {
         let now = scene.now + 2 * QUIET;
         scene.life.on_exit(code(0), now);
         assert_eq!(scene.life.quiet(now), Some((Quiet::Ending, now + QUIET)));
+    });
+}
+
+#[test]
+fn a_session_that_cannot_be_copied_is_not_asked_to_stand() {
+    in_scene(SESSION, |scene| {
+        scene.life.io.refusal = Some(SnapshotRefusal::Level);
+        assert!(scene.asks(ClientRequest::Snapshot { id: 1 }).is_none());
+        let (id, why) = scene.caller.refusals.remove(0);
+        assert!(
+            why.starts_with("cannot snapshot: the sandbox is of level"),
+            "{why}"
+        );
+        // Only the greeting.
+        assert_eq!((id, scene.life.io.sent), (Some(1), 1));
+        scene.cell(2);
+        scene.says(&OK.replace('1', "2"));
+        assert_eq!(scene.caller.outcomes(), [("ok", SessionState::Live)]);
+    });
+}
+
+#[test]
+fn a_copy_that_fails_lets_the_session_go_on() {
+    in_scene(SESSION, |scene| {
+        scene.asks(ClientRequest::Snapshot { id: 1 });
+        scene.says(r#"{"kind":"standing","id":1,"place":7,"break":8}"#);
+        // The greeting, the request, and the message to go on.
+        assert_eq!(scene.life.io.sent, 3);
+        assert!(scene.caller.refusals.is_empty());
+        scene.says(OK);
+        let (id, why) = scene.caller.refusals.remove(0);
+        assert!(why.starts_with("cannot snapshot: "), "{why}");
+        assert_eq!((id, scene.life.io.kills), (Some(1), 0));
+    });
+}
+
+#[test]
+fn a_guest_that_does_not_stand_gives_its_reason() {
+    in_scene(SESSION, |scene| {
+        scene.asks(ClientRequest::Snapshot { id: 1 });
+        let error = r#"{"name":"OSError","message":"no","traceback":""}"#;
+        scene.says(&format!(
+            r#"{{"kind":"result","id":1,"status":"exception","error":{error}}}"#
+        ));
+        let (_, why) = scene.caller.refusals.remove(0);
+        assert!(why.ends_with("OSError: no"), "{why}");
+    });
+}
+
+#[test]
+fn a_worker_that_stands_unasked_breaks_the_protocol() {
+    let standing = r#"{"kind":"standing","id":1,"place":7,"break":8}"#;
+    in_scene(SESSION, |scene| {
+        scene.says(standing);
+        assert_eq!(scene.life.io.kills, 1);
+    });
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        scene.says(standing);
+        assert_eq!(scene.life.io.kills, 1);
+    });
+    // It stands once for each request.
+    in_scene(SESSION, |scene| {
+        scene.asks(ClientRequest::Snapshot { id: 1 });
+        scene.says(standing);
+        assert_eq!(scene.life.io.kills, 0);
+        scene.says(standing);
+        assert_eq!(scene.life.io.kills, 1);
     });
 }

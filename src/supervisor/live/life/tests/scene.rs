@@ -1,6 +1,7 @@
 //! A worker and a caller without a kernel.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
 
 use super::super::*;
 use crate::outcome::{CpuRule, Level, LimitName, Traffic};
@@ -15,6 +16,7 @@ use crate::supervisor::link::LinkError;
 use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
 use crate::supervisor::run::{AskHost, Files, Measured};
+use crate::supervisor::snapshot::{Image, SnapshotRefusal, Standing};
 
 pub const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -33,6 +35,8 @@ pub struct FakeWorker {
     pub drained: Drained,
     /// The processor time that it may use from now on.
     pub cpu: Duration,
+    /// Why it cannot be copied.
+    pub refusal: Option<SnapshotRefusal>,
 }
 
 impl WorkerIo for FakeWorker {
@@ -90,6 +94,26 @@ impl WorkerIo for FakeWorker {
 
     fn do_with_file(&self, _: &FileRequest) -> Result<Done, FileError> {
         Err(FileError::Gone)
+    }
+
+    fn require_copyable(&self) -> Result<(), SnapshotRefusal> {
+        self.refusal.clone().map_or(Ok(()), Err)
+    }
+
+    fn capture(&self, _: Standing, _: u64) -> Result<Image, SnapshotRefusal> {
+        Err(SnapshotRefusal::Changed)
+    }
+
+    fn keep(&self, _: Arc<Image>) -> u64 {
+        0
+    }
+
+    fn order(&self, _: &Image) -> Result<Vec<u8>, SnapshotRefusal> {
+        Err(SnapshotRefusal::Changed)
+    }
+
+    fn plan(&self, _: &Image, _: u64) -> Result<OwnedFd, SnapshotRefusal> {
+        Err(SnapshotRefusal::Changed)
     }
 
     fn traffic(&mut self) -> Traffic {
@@ -196,6 +220,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         over: None,
         drained: Drained::WithinCap,
         cpu: Duration::ZERO,
+        refusal: None,
     };
     let terms = LifeTerms {
         purpose,

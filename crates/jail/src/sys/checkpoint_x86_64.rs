@@ -1,0 +1,212 @@
+//! The code for x86-64.
+
+use std::arch::{asm, global_asm, naked_asm};
+use std::ffi::c_void;
+
+use nix::errno::Errno;
+
+use super::Place;
+
+/// Saves the registers that a call keeps, calls a function, and returns 0. A process that takes on the memory
+/// returns from it as well, with 1.
+///
+/// All that a call keeps is on the stack, so that the stack's address and the address of the second way out are
+/// enough to go on (System V ABI, AMD64, 3.2).
+#[unsafe(naked)]
+pub unsafe extern "C" fn stand_at(
+    place: *mut Place,
+    call: extern "C" fn(*mut c_void),
+    data: *mut c_void,
+) -> u64 {
+    naked_asm!(
+        "push rbx",
+        "push rbp",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "sub rsp, 24",
+        "stmxcsr [rsp]",
+        "fnstcw [rsp + 4]",
+        "mov [rdi], rsp",
+        "lea rax, [rip + 20f]",
+        "mov [rdi + 8], rax",
+        "mov rdi, rdx",
+        "call rsi",
+        "xor eax, eax",
+        "jmp 30f",
+        "20:",
+        "mov eax, 1",
+        "30:",
+        "ldmxcsr [rsp]",
+        "fldcw [rsp + 4]",
+        "add rsp, 24",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbp",
+        "pop rbx",
+        "ret",
+    )
+}
+
+// The restoring code. Its only argument is the address of the header, in rdi. It uses no stack and no data of its
+// own. A system call changes rax, rcx and r11; what has to survive one is in other registers:
+// rbp the header, rbx the step, r12 the end of the steps, r13 the buffer, r14 the file that the steps have opened,
+// r15 the image.
+global_asm!(
+    ".pushsection .text.sandfork_restorer,\"ax\",@progbits",
+    ".balign 64",
+    ".hidden sandfork_restorer",
+    ".globl sandfork_restorer",
+    "sandfork_restorer:",
+    "cld",
+    "mov rbp, rdi",
+    "mov rbx, [rbp + 32]",
+    "mov r12, [rbp + 40]",
+    "mov r13, [rbp + 48]",
+    "mov r15, [rbp + 56]",
+    "xor r14d, r14d",
+    // The next step.
+    "20:",
+    "cmp rbx, r12",
+    "jae 90f",
+    "movzx eax, word ptr [rbx]",
+    "cmp eax, 1",
+    "je 40f",
+    "cmp eax, 2",
+    "je 60f",
+    // A system call.
+    "mov eax, [rbx + 4]",
+    "mov rdi, [rbx + 8]",
+    "mov rsi, [rbx + 16]",
+    "mov rdx, [rbx + 24]",
+    "mov r10, [rbx + 32]",
+    "mov r8, [rbx + 40]",
+    "mov r9, [rbx + 48]",
+    "movzx ecx, word ptr [rbx + 2]",
+    "test ecx, 1",
+    "cmovnz rdi, r14",
+    "test ecx, 2",
+    "cmovnz r8, r14",
+    "test ecx, 4",
+    "cmovnz rdi, r15",
+    "test ecx, 8",
+    "cmovnz r8, r15",
+    "syscall",
+    "cmp rax, -4095",
+    "jae 80f",
+    "movzx ecx, word ptr [rbx + 2]",
+    "test ecx, 16",
+    "cmovnz r14, rax",
+    "test ecx, 32",
+    "jz 30f",
+    "cmp rax, [rbx + 56]",
+    // ENOMEM: the kernel had less than was asked for.
+    "mov eax, -12",
+    "jne 80f",
+    "30:",
+    "add rbx, 64",
+    "jmp 20b",
+    // Copies the pages of the buffer that differ from those at an address.
+    "40:",
+    "mov r8, [rbx + 8]",
+    "mov r9, [rbx + 16]",
+    "mov r10, r13",
+    "41:",
+    "test r9, r9",
+    "jz 30b",
+    "xor ecx, ecx",
+    "42:",
+    "movdqa xmm0, [r10 + rcx]",
+    "movdqa xmm1, [r10 + rcx + 16]",
+    "movdqa xmm2, [r10 + rcx + 32]",
+    "movdqa xmm3, [r10 + rcx + 48]",
+    "pcmpeqb xmm0, [r8 + rcx]",
+    "pcmpeqb xmm1, [r8 + rcx + 16]",
+    "pcmpeqb xmm2, [r8 + rcx + 32]",
+    "pcmpeqb xmm3, [r8 + rcx + 48]",
+    "pand xmm0, xmm1",
+    "pand xmm2, xmm3",
+    "pand xmm0, xmm2",
+    "pmovmskb eax, xmm0",
+    "cmp eax, 0xffff",
+    "jne 43f",
+    "add ecx, 64",
+    "cmp ecx, 4096",
+    "jb 42b",
+    "jmp 44f",
+    "43:",
+    "mov rsi, r10",
+    "mov rdi, r8",
+    "mov ecx, 512",
+    "rep movsq",
+    "44:",
+    "add r8, 4096",
+    "add r10, 4096",
+    "sub r9, 4096",
+    "jmp 41b",
+    // Touches an address, so that the stack grows down to it.
+    "60:",
+    "mov r8, [rbx + 8]",
+    "mov al, [r8]",
+    "mov [r8], al",
+    "jmp 30b",
+    // Ends the process with the errno.
+    "80:",
+    "neg eax",
+    "mov edi, eax",
+    "mov eax, 231",
+    "syscall",
+    "ud2",
+    // Goes on where the other process stood.
+    "90:",
+    "mov rdi, [rbp]",
+    "mov rax, [rbp + 8]",
+    "mov [rdi + 16], rax",
+    "mov rax, [rbp + 16]",
+    "mov [rdi + 24], rax",
+    "mov rax, [rbp + 24]",
+    "mov [rdi + 32], rax",
+    "mov rsp, [rdi]",
+    "jmp qword ptr [rdi + 8]",
+    ".hidden sandfork_restorer_end",
+    ".globl sandfork_restorer_end",
+    "sandfork_restorer_end:",
+    ".popsection",
+);
+
+unsafe extern "C" {
+    static sandfork_restorer: u8;
+    static sandfork_restorer_end: u8;
+}
+
+/// The bytes of the restoring code.
+pub fn restorer() -> &'static [u8] {
+    let (start, end) = (
+        &raw const sandfork_restorer,
+        &raw const sandfork_restorer_end,
+    );
+    // SAFETY: both labels stand in one section of this library's text, in this order.
+    unsafe { std::slice::from_raw_parts(start, end.addr() - start.addr()) }
+}
+
+/// Enters the restoring code at `start`, with the header at `header`. Does not return.
+///
+/// # Safety
+///
+/// The code and a header whose steps leave them alone are there.
+pub unsafe fn enter(start: u64, header: u64, stack: u64) -> Result<(), Errno> {
+    // SAFETY: the caller keeps to the above. The stack pointer is within the blob; nothing is pushed.
+    unsafe {
+        asm!(
+            "mov rsp, {stack}",
+            "jmp {start}",
+            stack = in(reg) stack,
+            start = in(reg) start,
+            in("rdi") header,
+            options(noreturn),
+        )
+    }
+}

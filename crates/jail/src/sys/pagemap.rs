@@ -1,0 +1,129 @@
+//! Which pages a process has of its own (Documentation/admin-guide/mm/pagemap.rst, `PAGEMAP_SCAN`, since Linux 6.7).
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use nix::errno::Errno;
+
+use super::check;
+
+/// `struct page_region` of `linux/fs.h`.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+struct Region {
+    start: u64,
+    end: u64,
+    categories: u64,
+}
+
+/// `struct pm_scan_arg`.
+#[repr(C)]
+#[derive(Default)]
+struct Scan {
+    size: u64,
+    flags: u64,
+    start: u64,
+    end: u64,
+    walk_end: u64,
+    vec: u64,
+    vec_len: u64,
+    max_pages: u64,
+    category_inverted: u64,
+    category_mask: u64,
+    category_anyof_mask: u64,
+    return_mask: u64,
+}
+
+const IS_FILE: u64 = 1 << 2;
+const IS_PRESENT: u64 = 1 << 3;
+const IS_SWAPPED: u64 = 1 << 4;
+const IS_ZERO: u64 = 1 << 5;
+
+/// `_IOWR('f', 16, struct pm_scan_arg)`.
+const PAGEMAP_SCAN: libc::c_ulong =
+    3 << 30 | (size_of::<Scan>() as libc::c_ulong) << 16 | 0x66 << 8 | 16;
+
+/// The ranges of pages that a call returns at most.
+const AT_ONCE: usize = 512;
+
+/// Appends the ranges of pages that are the process's own: in memory or swapped out, not those of a file and not the
+/// page of zeros. `E2BIG` if there would be more than `most`.
+pub fn scan(
+    pagemap: BorrowedFd,
+    within: Range<u64>,
+    found: &mut Vec<Range<u64>>,
+    most: usize,
+) -> Result<(), Errno> {
+    let mut regions = [Region::default(); AT_ONCE];
+    let mut start = within.start;
+    while start < within.end {
+        let mut scan = Scan {
+            size: size_of::<Scan>() as u64,
+            start,
+            end: within.end,
+            vec: regions.as_mut_ptr() as u64,
+            vec_len: AT_ONCE as u64,
+            category_inverted: IS_ZERO | IS_FILE,
+            category_mask: IS_ZERO | IS_FILE,
+            category_anyof_mask: IS_PRESENT | IS_SWAPPED,
+            return_mask: IS_PRESENT | IS_SWAPPED,
+            ..Scan::default()
+        };
+        // SAFETY: the structure is the kernel's, and `vec` has room for as many regions as it says.
+        let count =
+            check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) }.into())?;
+        let count = usize::try_from(count).unwrap_or(0).min(AT_ONCE);
+        for region in &regions[..count] {
+            match found.last_mut() {
+                Some(last) if last.end == region.start => last.end = region.end,
+                _ => found.push(region.start..region.end),
+            }
+            if found.len() > most {
+                return Err(Errno::E2BIG);
+            }
+        }
+        if scan.walk_end <= start {
+            return Err(Errno::EIO);
+        }
+        start = scan.walk_end;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn pages_that_were_written_to_are_found() {
+        const PAGE: usize = 4096;
+        let mut memory = vec![0_u8; 64 * PAGE];
+        let first = memory.as_ptr().align_offset(PAGE);
+        let start = memory.as_ptr() as u64 + first as u64;
+        let pagemap = File::open("/proc/self/pagemap").expect("it is this process's own");
+        memory[first + 20 * PAGE] = 1;
+        let mut found = Vec::new();
+        let within = start + 10 * PAGE as u64..start + 30 * PAGE as u64;
+        match scan(pagemap.as_fd(), within.clone(), &mut found, 10) {
+            // Before Linux 6.7.
+            Err(Errno::ENOTTY) => return,
+            other => other.expect("it is supported"),
+        }
+        let written = start + 20 * PAGE as u64;
+        assert!(
+            found.iter().any(|range| range.contains(&written)),
+            "{found:x?}"
+        );
+        assert!(
+            found.iter().all(|range| within.contains(&range.start)),
+            "{found:x?}"
+        );
+        assert_eq!(
+            scan(pagemap.as_fd(), within, &mut Vec::new(), 0),
+            Err(Errno::E2BIG)
+        );
+    }
+}

@@ -1,0 +1,217 @@
+//! A worker that stands for its memory to be copied, and a worker that takes on the memory of another.
+//!
+//! Guest code can call both functions. The first then tells the supervisor what it did not ask for, which ends the
+//! worker. The second waits for descriptors that do not come.
+
+mod shareable;
+mod unpack;
+
+use std::ffi::CStr;
+use std::fs::File;
+use std::io::Write as _;
+use std::mem::ManuallyDrop;
+use std::ops::Range;
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open};
+use nix::sys::stat::Mode;
+use nix::unistd::{Whence, close, lseek};
+use serde_json::json;
+
+pub use self::shareable::Arenas;
+
+use super::enter::words;
+use super::python::TextFunction;
+use super::run::Link;
+use sandfork_jail::restore::{Descriptor, Opened, Order};
+use sandfork_jail::sys::checkpoint::{Blob, Stood, program_break, stand};
+use sandfork_jail::sys::kernel_state::KernelState;
+use sandfork_jail::{DATA, sys};
+
+/// The standard streams.
+const STREAMS: Range<RawFd> = 0..3;
+
+/// `stand`: in a session's worker, between two cells. Its argument is the request's number. Returns an empty string
+/// in this worker, and the number of another request in a worker that took on the memory.
+pub struct Stand;
+
+impl TextFunction for Stand {
+    const NAME: &'static CStr = c"stand";
+
+    fn call(number: &str) -> Result<String, String> {
+        let number: u64 = number.parse().map_err(|_| "a request has a number")?;
+        let state = KernelState::save().map_err(words)?;
+        let link = Link::inherited();
+        let mut frame = StandingFrame::new(number, &shareable::ranges());
+        let stood = stand(|place| {
+            // From here until the supervisor has answered, nothing is allocated: it copies this memory meanwhile.
+            link.send(frame.finish(place));
+            let mut lengths = [0; 8];
+            link.peek(&mut lengths);
+        });
+        match stood {
+            Stood::Original => {
+                // The only message that the supervisor sends now is the one to go on.
+                let lengths = link.take(8);
+                let lengths = lengths.chunks(4).map(|part| {
+                    let part = [part[0], part[1], part[2], part[3]];
+                    u32::from_le_bytes(part) as usize
+                });
+                link.take(lengths.sum());
+                Ok(String::new())
+            }
+            Stood::Copy(number) => {
+                state.load().map_err(words)?;
+                Ok(number.to_string())
+            }
+        }
+    }
+}
+
+/// The frame by which a worker says that it stands. It has room for the place, which is known last.
+struct StandingFrame(Vec<u8>);
+
+impl StandingFrame {
+    /// The digits of the longest number.
+    const ROOM: usize = 20;
+
+    fn new(number: u64, shareable: &[[u64; 2]]) -> Self {
+        let shareable = json!(shareable);
+        let end = program_break();
+        let text = format!(
+            r#"{{"kind":"standing","id":{number},"shareable":{shareable},"break":{end},"place":"#
+        );
+        let mut frame = Vec::with_capacity(8 + text.len() + Self::ROOM + 1);
+        frame.extend([0; 8]);
+        frame.extend(text.bytes());
+        Self(frame)
+    }
+
+    /// Adds the place. Allocates nothing.
+    fn finish(&mut self, place: u64) -> &[u8] {
+        // There is room.
+        _ = write!(self.0, "{place}}}");
+        let length = u32::try_from(self.0.len() - 8).unwrap_or(u32::MAX);
+        self.0[..4].copy_from_slice(&length.to_le_bytes());
+        &self.0
+    }
+}
+
+/// `restore`: in a worker that was checked and has run no guest code. Its argument is the request's number and the
+/// supervisor's order. Returns only if something failed before the memory was replaced.
+pub struct Restore;
+
+impl TextFunction for Restore {
+    const NAME: &'static CStr = c"restore";
+
+    fn call(argument: &str) -> Result<String, String> {
+        let (number, order) = argument.split_once('\n').ok_or("an order has a number")?;
+        let number: u64 = number.parse().map_err(|_| "a request has a number")?;
+        let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
+        let image = restore_outside_memory(&order)?;
+        drop(order);
+        let mut frame = StandingFrame::new(number, &[]);
+        // From here on nothing is allocated: the supervisor looks at this process's memory now, and makes the steps
+        // for what it sees.
+        Link::inherited().send(frame.finish(0));
+        let plan = ManuallyDrop::new(passed().map_err(words)?);
+        let blob = Blob::map(plan.as_fd()).map_err(words)?;
+        close(plan.as_raw_fd()).map_err(words)?;
+        let failed = blob.enter(image);
+        Err(failed.err().map_or_else(String::new, words))
+    }
+}
+
+/// Everything but memory and what [`KernelState`] has. Returns the image's descriptor.
+fn restore_outside_memory(order: &Order) -> Result<RawFd, String> {
+    let image = passed().map_err(words)?;
+    let trees = passed().map_err(words)?;
+    unpack::unpack(&File::from(trees), &order.trees)?;
+    reopen(order, image)
+}
+
+/// The descriptor that comes with the next byte.
+fn passed() -> Result<OwnedFd, Errno> {
+    let data = ManuallyDrop::new(sys::descriptors::inherited(DATA));
+    let (_, mut fds) = sys::descriptors::receive(data.as_fd(), &mut [0; 1])?;
+    fds.pop().ok_or(Errno::EBADF)
+}
+
+/// Makes the descriptors of the other process. Returns the number of the image, which is none of theirs.
+fn reopen(order: &Order, image: OwnedFd) -> Result<RawFd, String> {
+    let wanted = &order.descriptors;
+    let is_wanted = |number: &RawFd| wanted.iter().any(|one| one.number == *number);
+    let image = image.into_raw_fd();
+    let mut free = (STREAMS.end..DATA).filter(|number| !is_wanted(number) && *number != image);
+    let mut copy = |from: RawFd| -> Result<RawFd, Errno> {
+        let number = free.next().ok_or(Errno::EMFILE)?;
+        sys::descriptors::place_at(from, number, OFlag::O_CLOEXEC)?;
+        Ok(number)
+    };
+    // They are copied from, and may be replaced before that.
+    let mut streams = Vec::new();
+    for stream in STREAMS {
+        streams.push(copy(stream).map_err(words)?);
+    }
+    let image = if is_wanted(&image) {
+        let moved = copy(image).map_err(words)?;
+        close(image).map_err(words)?;
+        moved
+    } else {
+        image
+    };
+    for one in wanted {
+        make(one, &streams).map_err(|errno| match &one.open {
+            Opened::File { path, .. } => format!("`{path}` cannot be opened again: {errno}"),
+            Opened::Same(_) => format!("descriptor {} cannot be made: {errno}", one.number),
+        })?;
+    }
+    let unwanted = STREAMS.filter(|stream| !is_wanted(stream));
+    for number in unwanted.chain(streams) {
+        close(number).map_err(words)?;
+    }
+    Ok(image)
+}
+
+/// Makes one. `streams` has copies of the standard streams.
+fn make(one: &Descriptor, streams: &[RawFd]) -> Result<(), Errno> {
+    let on_exec = if one.inherited {
+        OFlag::empty()
+    } else {
+        OFlag::O_CLOEXEC
+    };
+    let place = |from| sys::descriptors::place_at(from, one.number, on_exec);
+    match &one.open {
+        Opened::Same(number) => {
+            let stream = usize::try_from(*number).ok().and_then(|at| streams.get(at));
+            place(*stream.unwrap_or(number))
+        }
+        Opened::File {
+            path,
+            flags,
+            position,
+        } => {
+            let opened = open_again(path, *flags, *position)?;
+            if opened.as_raw_fd() == one.number {
+                return sys::descriptors::keep(opened, on_exec);
+            }
+            place(opened.as_raw_fd())
+        }
+    }
+}
+
+fn open_again(path: &str, flags: i32, position: u64) -> Result<OwnedFd, Errno> {
+    let once = OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_TRUNC;
+    let flags = OFlag::from_bits_retain(flags) - once;
+    let opened = open(
+        path,
+        flags | OFlag::O_CLOEXEC | OFlag::O_NOCTTY,
+        Mode::empty(),
+    )?;
+    if position > 0 {
+        let position = i64::try_from(position).map_err(|_| Errno::EOVERFLOW)?;
+        lseek(&opened, position, Whence::SeekSet)?;
+    }
+    Ok(opened)
+}

@@ -1,0 +1,137 @@
+//! Memory of this worker that its copies may share until they write to it.
+//!
+//! Copies map it from a file. That can be noticed: memory that is given back to the kernel is not zero afterwards, and
+//! a mapping does not grow. The C library's large blocks are only ever unmapped, or grown by mremap(2), which their
+//! first page prevents: it stays memory of its own, and the C library copies the block. CPython's arenas are only ever
+//! unmapped.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use crate::native::python::ArenaLog;
+
+/// The most ranges.
+const MOST: usize = 4096;
+
+/// The most places at which a block is looked for: a mapping may be full of other things.
+const MOST_LOOKS: usize = 16_384;
+
+const PAGE: u64 = 4096;
+
+/// The least size of a block that malloc(3) maps by itself (`M_MMAP_THRESHOLD`).
+const LEAST_BLOCK: u64 = 128 << 10;
+
+/// In the header of such a block, beside its size (`IS_MMAPPED` of glibc's malloc/malloc.c).
+const IS_MAPPED: u64 = 2;
+const FLAGS: u64 = 7;
+
+/// The arenas that CPython has: each one's address, with its size in [`UNIT`]s in the bits that an address has not.
+static ARENAS: [AtomicU64; 16_384] = [const { AtomicU64::new(0) }; 16_384];
+
+/// Arenas are of 256 KiB, and of 1 MiB since Python 3.10.
+const UNIT: u64 = 256 << 10;
+
+/// Keeps the list of arenas.
+pub struct Arenas;
+
+impl ArenaLog for Arenas {
+    fn made(address: u64, size: u64) {
+        let units = size / UNIT;
+        if address.is_multiple_of(PAGE) && size.is_multiple_of(UNIT) && (1..PAGE).contains(&units) {
+            let free = ARENAS.iter().find(|arena| arena.load(Relaxed) == 0);
+            // An arena for which there is no place is copied.
+            if let Some(arena) = free {
+                arena.store(address | units, Relaxed);
+            }
+        }
+    }
+
+    fn freed(address: u64) {
+        let of_address = |arena: &&AtomicU64| arena.load(Relaxed) & !(PAGE - 1) == address;
+        if let Some(arena) = ARENAS.iter().find(of_address) {
+            arena.store(0, Relaxed);
+        }
+    }
+}
+
+fn arenas() -> impl Iterator<Item = [u64; 2]> {
+    let arenas = ARENAS.iter().map(|arena| arena.load(Relaxed));
+    let arenas = arenas.filter(|arena| *arena != 0);
+    arenas.map(|arena| {
+        let (address, units) = (arena & !(PAGE - 1), arena & (PAGE - 1));
+        [address, address + units * UNIT]
+    })
+}
+
+/// The ranges, in order. Without a /proc there are only arenas.
+pub fn ranges() -> Vec<[u64; 2]> {
+    let mut arenas: Vec<[u64; 2]> = arenas().collect();
+    arenas.sort_unstable();
+    let mut found = blocks(&arenas).unwrap_or_default();
+    found.extend(arenas);
+    found.sort_unstable();
+    found.truncate(MOST);
+    found
+}
+
+/// The C library's large blocks, without their first pages.
+fn blocks(arenas: &[[u64; 2]]) -> Option<Vec<[u64; 2]>> {
+    let maps = fs::read("/proc/self/maps").ok()?;
+    let memory = File::open("/proc/self/mem").ok()?;
+    let mut found = Vec::new();
+    let mut looks = 0;
+    let mut last_end = 0;
+    for line in maps.split(|byte| *byte == b'\n') {
+        let Some((start, end)) = anonymous(line) else {
+            continue;
+        };
+        // The kernel may have split a block at what it was advised.
+        let mut at = start.max(last_end);
+        while at + PAGE <= end && looks < MOST_LOOKS {
+            if let Ok(place) = arenas.binary_search_by_key(&at, |[start, _]| *start) {
+                at = arenas[place][1];
+                continue;
+            }
+            looks += 1;
+            match size_of_block(&memory, at) {
+                Some(size) => {
+                    found.push([at + PAGE, at + size]);
+                    at += size;
+                }
+                None => at += PAGE,
+            }
+        }
+        last_end = at;
+    }
+    Some(found)
+}
+
+/// The bounds of a writable mapping of memory.
+fn anonymous(line: &[u8]) -> Option<(u64, u64)> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut fields = line.split_ascii_whitespace();
+    let (start, end) = fields.next()?.split_once('-')?;
+    let is_writable = fields.next()? == "rw-p";
+    let has_inode = fields.nth(2)? != "0";
+    if !is_writable || has_inode || fields.next().is_some() {
+        return None;
+    }
+    Some((
+        u64::from_str_radix(start, 16).ok()?,
+        u64::from_str_radix(end, 16).ok()?,
+    ))
+}
+
+/// The size of the block at an address, if one is there.
+fn size_of_block(memory: &File, at: u64) -> Option<u64> {
+    let mut header = [0; 16];
+    memory.read_exact_at(&mut header, at).ok()?;
+    let (before, size) = header.split_at(8);
+    let size = u64::from_le_bytes(size.try_into().ok()?);
+    let is_block = before.iter().all(|byte| *byte == 0)
+        && size & FLAGS == IS_MAPPED
+        && (size & !FLAGS).is_multiple_of(PAGE)
+        && size >= LEAST_BLOCK;
+    is_block.then_some(size & !FLAGS)
+}

@@ -1,0 +1,267 @@
+//! Reads the files of another worker into this worker's own directories.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
+
+use nix::dir::Dir;
+use nix::errno::Errno;
+use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::sys::stat::{Mode, UtimensatFlags, fchmod, fstat, fstatat, futimens, mkdirat, utimensat};
+use nix::sys::time::TimeSpec;
+use nix::unistd::{UnlinkatFlags, linkat, mkfifoat, symlinkat, unlinkat};
+
+use sandfork_jail::archive::{ENTRY, Entry, Kind, PIECE, piece_of};
+
+/// The bytes of a file that are copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// The most inodes of a tree that are used up for the numbers of others.
+const MOST_SKIPPED: u64 = 100_000;
+
+/// No program runs as its owner: the filter may refuse such a mode.
+const MODE: u32 = 0o1777;
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_CLOEXEC);
+
+/// Replaces the contents of these directories by those that the stream has.
+pub fn unpack(stream: &File, directories: &[String]) -> Result<(), String> {
+    let mut reader = BufReader::with_capacity(CHUNK, stream);
+    for directory in directories {
+        let failed = |error: io::Error| format!("`{directory}` cannot be filled: {error}");
+        let root = open(directory.as_str(), DIRECTORY, Mode::empty()).map_err(io::Error::from);
+        let root = root.map_err(failed)?;
+        clear(&root).map_err(io::Error::from).map_err(failed)?;
+        Tree::new(root).fill(&mut reader).map_err(failed)?;
+    }
+    Ok(())
+}
+
+/// Removes what is in a directory. What a mount covers stays: every worker has it.
+fn clear(directory: &OwnedFd) -> Result<(), Errno> {
+    let listed = openat(directory, ".", DIRECTORY, Mode::empty())?;
+    for entry in Dir::from_fd(listed)?.iter() {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") {
+            continue;
+        }
+        match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+            Err(Errno::EISDIR) => {}
+            Err(Errno::EBUSY) | Ok(()) => continue,
+            Err(errno) => return Err(errno),
+        }
+        let Ok(inner) = openat(directory, name, DIRECTORY, Mode::empty()) else {
+            continue;
+        };
+        clear(&inner)?;
+        match unlinkat(directory, name, UnlinkatFlags::RemoveDir) {
+            Err(Errno::EBUSY | Errno::ENOTEMPTY | Errno::EROFS) | Ok(()) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
+/// A tree that is being filled. Its files are made in the tree's own directory, each under its inode's number, and
+/// then get their names.
+struct Tree {
+    root: OwnedFd,
+    /// The files that have no name yet, by the number that they had.
+    unnamed: BTreeSet<u64>,
+    /// The first name of each file that has one.
+    named: BTreeMap<u64, OsString>,
+    /// The directories in the order of their names.
+    directories: Vec<(OsString, Entry)>,
+    /// The most inodes that are used up for their numbers.
+    spare: u64,
+    /// The number of the next file, once it is known.
+    next: Option<u64>,
+}
+
+impl Tree {
+    fn new(root: OwnedFd) -> Self {
+        Self {
+            root,
+            unnamed: BTreeSet::new(),
+            named: BTreeMap::new(),
+            directories: Vec::new(),
+            spare: MOST_SKIPPED,
+            next: None,
+        }
+    }
+
+    fn fill(&mut self, reader: &mut impl Read) -> io::Result<()> {
+        let mut made = BTreeMap::new();
+        loop {
+            let mut bytes = [0; ENTRY];
+            reader.read_exact(&mut bytes)?;
+            let entry = Entry::decode(&bytes).ok_or(io::ErrorKind::InvalidData)?;
+            let name = text(reader, entry.name)?;
+            match entry.kind {
+                Kind::Root => {
+                    for (path, of) in self.directories.iter().rev() {
+                        let directory =
+                            openat(&self.root, path.as_os_str(), DIRECTORY, Mode::empty())?;
+                        finish(&directory, *of)?;
+                    }
+                    return finish(&self.root, entry);
+                }
+                Kind::Name => {
+                    let path = OsString::from_vec(name);
+                    if made.get(&entry.inode) == Some(&Kind::Directory) {
+                        self.directories.push((path.clone(), entry));
+                    }
+                    self.name(entry.inode, path)?;
+                }
+                kind => {
+                    self.make(entry, reader)?;
+                    made.insert(entry.inode, kind);
+                    self.unnamed.insert(entry.inode);
+                }
+            }
+        }
+    }
+
+    /// Makes a file with the number that it had, if that is still to come: a guest's program may compare it, as SQLite
+    /// does. A file system numbers its files one after the other.
+    fn make(&mut self, entry: Entry, reader: &mut impl Read) -> io::Result<()> {
+        let target = match entry.kind {
+            Kind::Symlink => text(reader, usize::try_from(entry.size).unwrap_or(0))?,
+            _ => Vec::new(),
+        };
+        let name = stage(entry.inode);
+        let name = name.as_str();
+        self.reach(entry.inode)?;
+        let mut made = self.create(entry, name, &target)?;
+        if made < entry.inode && self.spare > 0 {
+            let how = match entry.kind {
+                Kind::Directory => UnlinkatFlags::RemoveDir,
+                _ => UnlinkatFlags::NoRemoveDir,
+            };
+            unlinkat(&self.root, name, how)?;
+            self.next = Some(made + 1);
+            self.reach(entry.inode)?;
+            made = self.create(entry, name, &target)?;
+        }
+        self.next = Some(made + 1);
+        match entry.kind {
+            Kind::File => {
+                let flags = OFlag::O_WRONLY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+                let file = File::from(openat(&self.root, name, flags, Mode::empty())?);
+                copy(reader, &file, entry.size)?;
+                finish(&file.into(), entry)
+            }
+            Kind::Symlink => {
+                let (time, flags) = (time_of(entry), UtimensatFlags::NoFollowSymlink);
+                Ok(utimensat(&self.root, name, &time, &time, flags)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes a file without contents. Returns its inode's number.
+    fn create(&self, entry: Entry, name: &str, target: &[u8]) -> io::Result<u64> {
+        match entry.kind {
+            Kind::Directory => mkdirat(&self.root, name, Mode::S_IRWXU)?,
+            Kind::Symlink => symlinkat(OsStr::from_bytes(target), &self.root, name)?,
+            Kind::Fifo => mkfifoat(
+                &self.root,
+                name,
+                Mode::from_bits_truncate(entry.mode & MODE),
+            )?,
+            _ => {
+                let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
+                openat(&self.root, name, flags, Mode::S_IRUSR | Mode::S_IWUSR).map(drop)?;
+            }
+        }
+        let made = fstatat(&self.root, name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
+        Ok(made.st_ino)
+    }
+
+    /// Uses up the numbers before this one.
+    fn reach(&mut self, wanted: u64) -> io::Result<()> {
+        let flags = OFlag::O_RDWR | OFlag::O_TMPFILE | OFlag::O_CLOEXEC;
+        while let Some(next) = self.next
+            && next < wanted
+            && self.spare > 0
+        {
+            let unused = openat(&self.root, ".", flags, Mode::S_IRUSR)?;
+            self.next = Some(fstat(&unused)?.st_ino + 1);
+            self.spare -= 1;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, inode: u64, path: OsString) -> io::Result<()> {
+        let root = &self.root;
+        if self.unnamed.remove(&inode) {
+            match renameat(root, stage(inode).as_str(), root, path.as_os_str()) {
+                // A directory that has to be there for a mount.
+                Err(Errno::EBUSY | Errno::ENOTEMPTY | Errno::EEXIST) => {
+                    unlinkat(root, stage(inode).as_str(), UnlinkatFlags::RemoveDir)?;
+                }
+                other => other?,
+            }
+            self.named.insert(inode, path);
+        } else if let Some(first) = self.named.get(&inode) {
+            linkat(
+                root,
+                first.as_os_str(),
+                root,
+                path.as_os_str(),
+                AtFlags::empty(),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// The name of a file until it gets its own.
+fn stage(inode: u64) -> String {
+    format!(".sandfork-{inode}")
+}
+
+/// Copies the pieces of a file.
+fn copy(reader: &mut impl Read, file: &File, size: u64) -> io::Result<()> {
+    let mut chunk = vec![0; CHUNK];
+    loop {
+        let mut head = [0; PIECE];
+        reader.read_exact(&mut head)?;
+        let (mut offset, mut length) = piece_of(&head);
+        if length == 0 {
+            return file.set_len(size);
+        }
+        while length > 0 {
+            let now = usize::try_from(length).unwrap_or(CHUNK).min(CHUNK);
+            reader.read_exact(&mut chunk[..now])?;
+            file.write_all_at(&chunk[..now], offset)?;
+            offset += now as u64;
+            length -= now as u64;
+        }
+    }
+}
+
+/// Sets what writing to a file changes.
+fn finish(handle: &OwnedFd, entry: Entry) -> io::Result<()> {
+    fchmod(handle.as_fd(), Mode::from_bits_truncate(entry.mode & MODE))?;
+    let time = time_of(entry);
+    Ok(futimens(handle.as_fd(), &time, &time)?)
+}
+
+fn time_of(entry: Entry) -> TimeSpec {
+    TimeSpec::new(entry.modified.0, entry.modified.1.into())
+}
+
+fn text(reader: &mut impl Read, length: usize) -> io::Result<Vec<u8>> {
+    let mut text = vec![0; length];
+    reader.read_exact(&mut text)?;
+    Ok(text)
+}

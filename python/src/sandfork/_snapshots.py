@@ -1,0 +1,160 @@
+"""Copies of a session's state, and the sandboxes that begin with them."""
+
+from __future__ import annotations
+
+import socket
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from . import _supervisor
+from ._exceptions import RequestError
+from ._frames import encode
+from ._tools import Tools, collect
+
+if TYPE_CHECKING:
+    from ._sandbox import BaseSandbox, Sandbox
+    from ._session import Session
+
+S = TypeVar("S", bound="BaseSandbox")
+# Seconds for the supervisor to free a snapshot.
+_GRACE = 5.0
+
+
+class BaseSnapshot(Generic[S]):
+    """The part of `Snapshot` and `AsyncSnapshot` that does not wait for the supervisor."""
+
+    def __init__(self, sandbox: S, number: int, size: int) -> None:
+        self.size = size
+        """The memory that the snapshot takes, in bytes."""
+        self.number = number
+        self._made_by = sandbox
+        self._tools = frozenset(sandbox._session.tools)
+        self.cells = sandbox._session.named
+        """How many cells the sandbox had run."""
+        # The number stands for a snapshot in the supervisor of this process alone.
+        self._end = weakref.finalize(self, _discard, number, _supervisor.this_process)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return not self._end.alive
+
+    def close(self) -> None:
+        """Frees the snapshot's memory. Sandboxes that were forked from it continue. May be called again."""
+        detached = self._end.detach()
+        told = None if detached is None else _discarding(*detached[2])
+        if told is not None:
+            with told, suppress(OSError):
+                # Until it is done, the snapshot counts against the session's limit.
+                told.settimeout(_GRACE)
+                told.recv(64)
+
+    def _forked(self, tools: Tools | None) -> S:
+        """A sandbox that will begin with the snapshot."""
+        self._require_open()
+        made_by = self._made_by
+        forked: S = object.__new__(type(made_by))
+        forked._timeout, forked._callbacks = made_by._timeout, made_by._callbacks
+        others = None if tools is None else collect(tools)
+        forked._session = made_by._session.forked(self.number, self.cells, others)
+        return forked
+
+    def _require_open(self) -> None:
+        if self.closed:
+            raise RequestError("the snapshot is closed: take another")
+
+    def missing_tools(self, session: Session) -> dict[str, Any]:
+        """The tools that were added to a session since."""
+        return {name: tool for name, tool in session.tools.items() if name not in self._tools}
+
+    def __repr__(self) -> str:
+        state = " closed" if self.closed else ""
+        return f"<{type(self).__name__} {self.number}{state} size={self.size}>"
+
+
+class Snapshot(BaseSnapshot["Sandbox"]):
+    """The state of a sandbox between two cells: variables, imports, functions, generators, open files and the
+    files of `/work`, `/tmp` and `/dev/shm`. `Sandbox.snapshot` takes it.
+
+        with sbx.snapshot() as snap:
+            branches = snap.fork(8)
+
+    The sandbox that made it may be closed. Forks of one snapshot share their address layout: use them for one
+    tenant. The snapshot holds memory of the host until `close`, the end of its `with` block, or until it is
+    no longer referenced.
+    """
+
+    @overload
+    def fork(self, n: None = None, *, tools: Tools | None = None) -> Sandbox: ...
+    @overload
+    def fork(self, n: int, *, tools: Tools | None = None) -> list[Sandbox]: ...
+    def fork(self, n: int | None = None, *, tools: Tools | None = None) -> Sandbox | list[Sandbox]:
+        """Opens a sandbox that begins with this state, or a list of `n` of them. Each goes its own way.
+
+        A fork calls the same host tools as the sandbox that made the snapshot, or `tools` in their place.
+        """
+        if n is None:
+            return self._fork(tools)
+        forks: list[Sandbox] = []
+        try:
+            # One after the other: those that were opened are closed if another fails.
+            forks.extend(self._fork(tools) for _ in range(checked_count(n)))
+        except BaseException:
+            for fork in forks:
+                fork.close()
+            raise
+        return forks
+
+    def _fork(self, tools: Tools | None) -> Sandbox:
+        forked = self._forked(tools)
+        forked._begin()
+        return forked
+
+    def __enter__(self) -> Snapshot:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+
+def checked_count(n: object) -> int:
+    if type(n) is not int or n < 1:
+        raise RequestError(f"n is {n!r}: give the number of forks, or None for a single sandbox")
+    return n
+
+
+@contextmanager
+def rolled_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
+    """Rolls a sandbox back if one of the block's cells fails, or the block raises."""
+    with sandbox.snapshot() as snapshot:
+        failures = sandbox._session.failures
+        failed = True
+        try:
+            yield snapshot
+            failed = sandbox._session.failures != failures
+        finally:
+            if failed and not sandbox._driver.closed:
+                sandbox.rollback(snapshot)
+
+
+def _discard(number: int, process: object) -> None:
+    """Discards a snapshot without waiting for the supervisor."""
+    connected = _discarding(number, process)
+    if connected is not None:
+        connected.close()
+
+
+def _discarding(number: int, process: object) -> socket.socket | None:
+    """Tells the supervisor that a snapshot is no longer used. Returns the connection on which it answers. If
+    it cannot be told, it has ended."""
+    connected = _supervisor.existing() if process is _supervisor.this_process else None
+    if connected is None:
+        return None
+    try:
+        connected.sendall(encode({"kind": "discard", "snapshot": number}))
+    except OSError:
+        connected.close()
+        return None
+    return connected

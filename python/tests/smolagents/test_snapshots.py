@@ -1,0 +1,52 @@
+"""Snapshots under an executor: steps that are undone, and branches."""
+
+from __future__ import annotations
+
+import pytest
+
+from sandfork.smolagents import CodeError, NativeExecutor
+
+
+@pytest.fixture
+def undoing():  # type: ignore[no-untyped-def]
+    executor = NativeExecutor(["os", "threading"], rollback_on_error=True)
+    executor.send_tools({"add": lambda a, b: a + b})
+    yield executor
+    executor.cleanup()
+
+
+@pytest.mark.parametrize("ends", ["1 / 0", "import os\nos.abort()", "import os\nos._exit(1)"])
+def test_code_that_fails_changes_nothing(undoing: NativeExecutor, ends: str) -> None:
+    undoing("x = [1]\nopen('f', 'w').write('kept')")
+    with pytest.raises(CodeError, match="everything that it changed was undone") as failed:
+        undoing(f"x.append(2)\ny = 3\nopen('f', 'w').write('changed')\n{ends}")
+    assert "are lost" not in str(failed.value)
+    assert undoing("(x, 'y' in globals(), open('f').read(), add(1, 2))").output == ([1], False, "kept", 3)
+
+
+def test_the_model_is_told_what_cannot_be_undone(undoing: NativeExecutor) -> None:
+    undoing("import threading\ne = threading.Event()\nt = threading.Thread(target=e.wait)\nt.start()")
+    told = undoing("x = 1")
+    assert told.logs.startswith("Note: if this code fails, what it changed stays (cannot snapshot: ")
+    undoing("e.set()\nt.join()")
+    assert undoing("x").logs == ""
+
+
+def test_a_branch_goes_its_own_way(executor: NativeExecutor) -> None:
+    calls: list[int] = []
+    executor.send_tools({"note": lambda n: calls.append(n)})
+    executor.send_variables({"given": 5})
+    executor("x = [given]")
+    branch = executor.branch()
+    try:
+        branch("x.append(1)\nnote(1)")
+        executor("x.append(2)\nnote(2)")
+        assert branch("x").output == [5, 1]
+        assert executor("x").output == [5, 2]
+        assert calls == [1, 2]
+        another = branch.branch()
+        assert another("x").output == [5, 1]
+        another.cleanup()
+    finally:
+        branch.cleanup()
+    assert executor("x").output == [5, 2]

@@ -1,0 +1,93 @@
+//! Copies of a session's state.
+
+use std::sync::Arc;
+
+use super::{Session, SessionError, await_opened, next};
+use crate::error::Error;
+use crate::protocol::caller::{ClientEvent, ClientRequest};
+use crate::sandbox::{Sandbox, SessionRequest};
+use crate::supervisor::{Image, Payload};
+
+/// The state of a session at the end of a cell: variables, imports, functions, generators, open files and the
+/// contents of its directories. Sessions begin with it, in any number and each on its own.
+///
+/// Dropping it frees its memory. The sessions that began with it live on.
+#[derive(Debug)]
+pub struct Snapshot {
+    sandbox: Arc<Sandbox>,
+    image: Arc<Image>,
+    number: u64,
+}
+
+impl Snapshot {
+    /// The memory that it takes, bytes.
+    pub fn size(&self) -> u64 {
+        self.image.bytes()
+    }
+
+    /// Opens a session that begins with this state. It has no host tools until [`Session::tool`] defines them.
+    ///
+    /// Forks of one snapshot share its address layout and its keys, and may share memory: give them to one tenant.
+    ///
+    /// # Errors
+    ///
+    /// When the session could not be provided, or the state could not be restored.
+    pub fn fork(&self) -> Result<Session, Error> {
+        self.sandbox.open(SessionRequest {
+            from: Some(Arc::clone(&self.image)),
+            ..SessionRequest::default()
+        })
+    }
+}
+
+impl Session {
+    /// Copies the session's state between two cells. The session goes on as before.
+    ///
+    /// # Errors
+    ///
+    /// When there is something that cannot be copied, such as a thread, another process or a socket. The error names
+    /// it, and the session lives on.
+    pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
+        let id = self.id();
+        self.requests
+            .send(ClientRequest::Snapshot { id }, Payload::default());
+        loop {
+            match next(&self.events)?.0 {
+                ClientEvent::Snapshot { snapshot, .. } => {
+                    let image = self.sandbox.snapshot(snapshot);
+                    return Ok(Snapshot {
+                        sandbox: Arc::clone(&self.sandbox),
+                        image: image.ok_or(SessionError::Lost)?,
+                        number: snapshot,
+                    });
+                }
+                // The worker has ended.
+                ClientEvent::Outcome(ended) => {
+                    let status = ended.outcome.0.status();
+                    return Err(SessionError::EndedBy(status.as_str()).into());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Gives the session the state of a snapshot of its sandbox. Host tools stay defined.
+    ///
+    /// # Errors
+    ///
+    /// When the state could not be restored. The session then has the state that it had.
+    pub fn rollback(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
+        let id = self.id();
+        let snapshot = snapshot.number;
+        self.requests
+            .send(ClientRequest::Rollback { id, snapshot }, Payload::default());
+        self.enforced = await_opened(&self.events)?;
+        Ok(())
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        self.sandbox.discard_snapshot(self.number);
+    }
+}

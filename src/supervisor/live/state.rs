@@ -1,0 +1,224 @@
+//! Copies the state of a session, and begins one with the state of another.
+
+use std::mem;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::caller::{Caller, CallerEvent, Payload};
+use super::cell::{CellUnderWay, StateRequest};
+use super::life::WorkerLife;
+use super::refusal::Refusal;
+use super::worker_io::WorkerIo;
+use crate::protocol::caller::{ClientEvent, SessionState};
+use crate::protocol::message::{self, GuestError};
+use crate::protocol::{CellResult, Ended, Request};
+use crate::supervisor::error::SupervisorError;
+use crate::supervisor::run::Pace;
+use crate::supervisor::snapshot::{Image, SnapshotRefusal, Standing, in_order};
+
+/// The number of the request to take on a state. Callers count from 1.
+const RESTORED: u64 = 0;
+
+/// How a session begins.
+#[derive(Debug)]
+pub enum Beginning {
+    /// As a new interpreter.
+    Fresh,
+    /// With this state, which its worker takes on now.
+    State(Arc<Image>),
+    /// With a state that its worker has.
+    Restored {
+        /// How many cells the session has run.
+        cells: u64,
+    },
+}
+
+/// What is sent with a descriptor.
+const BYTE: [u8; 1] = [0];
+
+impl<W: WorkerIo> WorkerLife<'_, W> {
+    /// Asks the worker to stand, unless it cannot be copied.
+    pub(super) fn begin_snapshot(&mut self, id: u64, now: Instant, caller: &mut dyn Caller) {
+        if let Err(refusal) = self.io.require_copyable() {
+            caller.refuse(Some(id), refusal.into());
+            return;
+        }
+        let request = Request::Snapshot { id };
+        self.begin(id, None, &request, Payload::default(), now, caller);
+        if let Some(cell) = &mut self.cell {
+            cell.state = StateRequest::Copied(None);
+        }
+    }
+
+    /// Begins with the state of another session, which the worker answers like a cell.
+    pub fn begin_restored(
+        &mut self,
+        image: Arc<Image>,
+        now: Instant,
+    ) -> Result<(), SupervisorError> {
+        let order = self.io.order(&image)?;
+        let attachments = image.attachments()?;
+        let mut frame = Vec::new();
+        let request = Request::Restore { id: RESTORED };
+        let encoded = request.encode_into(&order, &mut frame);
+        encoded.map_err(|error| SnapshotRefusal::Guest(error.to_string()))?;
+        let clock = self.wall_clock(now, self.terms.limits.wall());
+        let cpu = self.terms.limits.cpu();
+        let before = self.io.counts();
+        let mut cell = CellUnderWay::new(RESTORED, now, clock, cpu, before);
+        self.cells = image.cells();
+        cell.state = StateRequest::Replaced(image);
+        self.cell = Some(cell);
+        self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
+        self.io.send(frame, None);
+        for file in attachments {
+            self.io.send(BYTE.to_vec(), Some(file));
+        }
+        Ok(())
+    }
+
+    /// Whether the worker takes on a state.
+    pub fn is_restoring(&self) -> bool {
+        self.cell.as_ref().is_some_and(|cell| cell.id == RESTORED)
+    }
+
+    /// Serves a worker that has taken on a state, in which the session has run so many cells.
+    pub fn go_on(&mut self, cells: u64, now: Instant) {
+        self.greeted = true;
+        self.cells = cells;
+        let cpu = self.terms.limits.cpu();
+        self.counted = self.io.counts();
+        self.io
+            .watch_anew(Pace::Waiting, now, self.counted.cpu_us, cpu);
+    }
+
+    /// The worker stands. Guest code runs in it and may say so at any time.
+    pub(super) fn on_standing(&mut self, said: &message::Standing) -> Result<(), String> {
+        let refused = Err(format!(
+            "it stood without being asked, for request {}",
+            said.id
+        ));
+        let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == said.id) else {
+            return refused;
+        };
+        let standing = Standing {
+            place: said.place,
+            program_break: said.program_break,
+            shareable: in_order(
+                said.shareable
+                    .iter()
+                    .map(|[start, end]| *start..*end)
+                    .collect(),
+            ),
+        };
+        match mem::take(&mut cell.state) {
+            StateRequest::Copied(None) => {
+                let image = self.io.capture(standing, self.cells).map(Arc::new);
+                cell.state = StateRequest::Copied(Some(image));
+                let mut frame = Vec::new();
+                // A message without a payload fits.
+                _ = Request::GoOn.encode_into(&[], &mut frame);
+                self.io.send(frame, None);
+                Ok(())
+            }
+            StateRequest::Replaced(image) => {
+                match self.io.plan(&image, RESTORED) {
+                    Ok(steps) => self.send_steps(steps),
+                    Err(refusal) => self.on_fault(refusal.into()),
+                }
+                Ok(())
+            }
+            other => {
+                cell.state = other;
+                refused
+            }
+        }
+    }
+
+    fn send_steps(&mut self, steps: OwnedFd) {
+        self.io.send(BYTE.to_vec(), Some(steps));
+    }
+
+    /// Answers a request for a copy, once the worker has gone on.
+    pub(super) fn finish_snapshot(
+        &self,
+        id: u64,
+        copied: Option<Result<Arc<Image>, SnapshotRefusal>>,
+        result: &CellResult,
+        caller: &mut dyn Caller,
+    ) {
+        let copied = match (copied, &result.ended) {
+            (Some(Ok(image)), Ended::Ok(_)) => Ok(image),
+            (Some(Err(refusal)), _) => Err(refusal),
+            (_, ended) => Err(SnapshotRefusal::Guest(reason(ended))),
+        };
+        match copied {
+            Ok(image) => {
+                let bytes = image.bytes();
+                let snapshot = self.io.keep(image);
+                let event = ClientEvent::Snapshot {
+                    id,
+                    snapshot,
+                    bytes,
+                };
+                caller.answer(event, Payload::default());
+            }
+            Err(refusal) => caller.refuse(Some(id), Refusal::Snapshot(refusal)),
+        }
+    }
+}
+
+fn reason(ended: &Ended) -> String {
+    match ended {
+        Ended::Exception(GuestError { name, message, .. }) => format!("{name}: {message}"),
+        Ended::Ok(_) | Ended::Exit(_) => "it answered before it stood".to_owned(),
+    }
+}
+
+/// The caller of a worker that takes on a state: it waits for the outcome.
+#[derive(Default)]
+pub struct RestoreCaller {
+    failed: Option<String>,
+}
+
+impl RestoreCaller {
+    /// Whether the worker has the state.
+    pub fn result(self) -> Result<(), SupervisorError> {
+        match self.failed {
+            None => Ok(()),
+            Some(why) => Err(SupervisorError::NotRestored { why }),
+        }
+    }
+}
+
+impl Caller for RestoreCaller {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    fn unsent(&self) -> usize {
+        0
+    }
+
+    fn flush(&mut self) {}
+
+    fn recv(&mut self) -> CallerEvent {
+        CallerEvent::Nothing
+    }
+
+    fn answer(&mut self, answer: ClientEvent, _: Payload) {
+        if let ClientEvent::Outcome(ended) = answer
+            && !(ended.outcome.0.is_ok() && ended.session == SessionState::Live)
+        {
+            let outcome = ended.outcome.0;
+            let status = || format!("its worker ended with `{}`", outcome.status().as_str());
+            let error = outcome.error().map(|error| error.message.clone());
+            self.failed = Some(error.unwrap_or_else(status));
+        }
+    }
+
+    fn refuse(&mut self, _: Option<u64>, refusal: Refusal) {
+        self.failed = Some(refusal.to_string());
+    }
+}

@@ -1,0 +1,397 @@
+//! Copies a worker that stands.
+
+use std::fs::File;
+use std::io::{IoSliceMut, Read};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use nix::errno::Errno;
+use nix::fcntl::AtFlags;
+use nix::sys::stat::{SFlag, fstat, fstatat, major, minor};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+
+use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
+use super::pack::pack;
+use super::refusal::{Doing, SnapshotRefusal};
+use super::regions::{self, Backing, MOST_TEXT, Region, name_heap};
+use super::restore::open_to_read;
+use super::{Image, Room, Standing};
+use crate::outcome::{LimitName, Limits};
+use crate::supervisor::spawn::Worker;
+use crate::supervisor::zygote::Zygote;
+use sandfork_jail::program::WorkerJail;
+use sandfork_jail::restore::{Descriptor, Opened};
+use sandfork_jail::sys;
+use sandfork_jail::sys::sealed;
+
+/// The most pieces of memory.
+const MOST_PIECES: usize = 1 << 18;
+
+/// The bytes that are copied at once, and the pieces.
+const CHUNK: u64 = 1 << 20;
+const PIECES: usize = 512;
+
+/// How often the threads are counted before there are too many: one that was joined is there for a moment longer.
+const THREAD_LOOKS: usize = 25;
+const THREAD_PAUSE: Duration = Duration::from_millis(1);
+
+/// A session's worker.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// The worker.
+    pub worker: &'a Worker,
+    /// Its zygote.
+    pub zygote: &'a Arc<Zygote>,
+    /// Its jail.
+    pub jail: &'a WorkerJail,
+    /// How many cells it has run.
+    pub cells: u64,
+    /// Its limits.
+    pub limits: &'a Limits,
+}
+
+/// Requires that nothing of a worker runs but its main thread. `tree` has its processes.
+pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusal> {
+    let main = worker.proc.pid();
+    if let Some(other) = tree.iter().find(|pid| pid.as_raw() != main) {
+        let name = std::fs::read(format!("/proc/{other}/comm")).unwrap_or_default();
+        return Err(SnapshotRefusal::Process {
+            pid: other.as_raw(),
+            name: printable(&name),
+        });
+    }
+    let mut looks = THREAD_LOOKS;
+    loop {
+        let tasks = std::fs::read_dir(format!("/proc/{main}/task")).doing("list its threads")?;
+        let tasks: Vec<_> = tasks.flatten().collect();
+        let own = main.to_string();
+        let Some(other) = tasks.iter().find(|task| task.file_name() != own.as_str()) else {
+            return Ok(());
+        };
+        if looks == 0 {
+            return Err(SnapshotRefusal::Threads {
+                count: tasks.len(),
+                name: printable(&std::fs::read(other.path().join("comm")).unwrap_or_default()),
+            });
+        }
+        looks -= 1;
+        thread::sleep(THREAD_PAUSE);
+    }
+}
+
+/// The name of a process or a thread, which the guest chooses.
+fn printable(name: &[u8]) -> String {
+    let name = String::from_utf8_lossy(name.trim_ascii_end());
+    name.chars()
+        .filter(|letter| !letter.is_control())
+        .take(32)
+        .collect()
+}
+
+impl Source<'_> {
+    /// Copies the worker, which stands there.
+    pub fn capture(&self, standing: Standing, room: Room) -> Result<Image, SnapshotRefusal> {
+        if !sys::checkpoint::IS_SUPPORTED {
+            return Err(SnapshotRefusal::Processor);
+        }
+        let mut regions = self.regions("smaps")?;
+        let stat = self.worker.proc.read_at_once("stat").doing("describe it")?;
+        name_heap(&mut regions, &stat, standing.program_break);
+        require_mappable(&regions)?;
+        let pages = self.pages(&regions)?;
+        let bytes: u64 = pages.iter().map(|range| range.end - range.start).sum();
+        self.require_room(bytes, self.limits.memory(), LimitName::Memory)?;
+        self.require_room(bytes, room.bytes, LimitName::SnapshotBytes)?;
+        let memory = self.copy(&pages)?;
+        let descriptors = self.descriptors()?;
+        let directories: Vec<_> = self.jail.writable_directories().collect();
+        let (trees, of_trees) = pack(&self.worker.directories, &directories)?;
+        self.require_room(bytes + of_trees, room.bytes, LimitName::SnapshotBytes)?;
+        // The number was this process's until now: all that was read is of this one.
+        sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
+        Ok(Image {
+            zygote: Arc::clone(self.zygote),
+            memory: finish(&memory)?,
+            trees: finish(&trees)?,
+            regions,
+            pages,
+            standing,
+            descriptors,
+            cells: self.cells,
+            bytes: bytes + of_trees,
+        })
+    }
+
+    fn require_room(&self, bytes: u64, room: u64, limit: LimitName) -> Result<(), SnapshotRefusal> {
+        if bytes <= room {
+            return Ok(());
+        }
+        let most = self.limits.named(limit);
+        let key = limit.key();
+        Err(SnapshotRefusal::Large { most, key })
+    }
+
+    /// Its mappings, from `maps` or `smaps`.
+    pub fn regions(&self, file: &str) -> Result<Vec<Region>, SnapshotRefusal> {
+        let file = self.worker.proc.open(file).doing("read its mappings")?;
+        let mut text = Vec::new();
+        let read = file.take(MOST_TEXT + 1).read_to_end(&mut text);
+        if read.doing("read its mappings")? as u64 > MOST_TEXT {
+            let most = regions::MOST_REGIONS;
+            return Err(SnapshotRefusal::Fragmented { most });
+        }
+        regions::parse(&text)
+    }
+
+    /// The pages of its own.
+    pub fn pages(&self, regions: &[Region]) -> Result<Vec<Range<u64>>, SnapshotRefusal> {
+        let pagemap = self
+            .worker
+            .proc
+            .open("pagemap")
+            .doing("open its page map")?;
+        let mut pages = Vec::new();
+        let copied = |region: &&Region| region.backing != Backing::Kernel && !region.is_shared;
+        for region in regions.iter().filter(copied) {
+            if region.advice.is_wiped {
+                continue;
+            }
+            let within = region.start..region.end;
+            if region.is_image {
+                add(&mut pages, within);
+                continue;
+            }
+            match sys::pagemap::scan(pagemap.as_fd(), within, &mut pages, MOST_PIECES) {
+                Err(Errno::ENOTTY) => return Err(SnapshotRefusal::Kernel),
+                Err(Errno::E2BIG) => return Err(SnapshotRefusal::Fragmented { most: MOST_PIECES }),
+                other => other.doing("list its pages")?,
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Copies pages to the same addresses of a file.
+    fn copy(&self, pages: &[Range<u64>]) -> Result<File, SnapshotRefusal> {
+        let image = File::from(sealed::memory_file(c"sandfork-memory").doing("make an image")?);
+        let end = pages.last().map_or(0, |range| range.end);
+        image.set_len(end).doing("make an image")?;
+        let mut buffer = vec![0; usize::try_from(CHUNK).unwrap_or(0)];
+        for batch in batches(pages) {
+            self.read(&batch, &mut buffer)?;
+            let mut rest = buffer.as_slice();
+            for range in &batch {
+                let length = usize::try_from(range.end - range.start).unwrap_or(0);
+                let (piece, others) = rest.split_at(length);
+                image
+                    .write_all_at(piece, range.start)
+                    .doing("write an image")?;
+                rest = others;
+            }
+        }
+        Ok(image)
+    }
+
+    fn read(&self, batch: &[Range<u64>], buffer: &mut [u8]) -> Result<(), SnapshotRefusal> {
+        let length = |range: &Range<u64>| usize::try_from(range.end - range.start).unwrap_or(0);
+        let remote: Vec<_> = batch
+            .iter()
+            .map(|range| RemoteIoVec {
+                base: usize::try_from(range.start).unwrap_or(0),
+                len: length(range),
+            })
+            .collect();
+        let all = batch.iter().map(length).sum();
+        let pid = Pid::from_raw(self.worker.proc.pid());
+        match process_vm_readv(pid, &mut [IoSliceMut::new(&mut buffer[..all])], &remote) {
+            Ok(read) if read == all => return Ok(()),
+            Ok(_) | Err(Errno::EFAULT) => {}
+            Err(errno) => return Err(errno).doing("read its memory"),
+        }
+        // Memory that the process itself may not read.
+        let memory = self.worker.proc.open("mem").doing("open its memory")?;
+        let mut rest = &mut buffer[..all];
+        for range in batch {
+            let (piece, others) = rest.split_at_mut(length(range));
+            match memory.read_exact_at(piece, range.start) {
+                Err(_) => return Err(SnapshotRefusal::Changed),
+                Ok(()) => rest = others,
+            }
+        }
+        Ok(())
+    }
+
+    fn descriptors(&self) -> Result<Vec<Descriptor>, SnapshotRefusal> {
+        let worker = self.worker;
+        let inode = |pipe: &OwnedFd| {
+            fstat(pipe)
+                .map(|stat| stat.st_ino)
+                .doing("describe its streams")
+        };
+        let outputs = Outputs {
+            stdout: inode(&worker.stdout)?,
+            stderr: inode(&worker.stderr)?,
+        };
+        let mut numbers = worker.proc.descriptors().doing("list its descriptors")?;
+        numbers.sort_unstable();
+        if numbers.len() > MOST_DESCRIPTORS {
+            return Err(SnapshotRefusal::Descriptor {
+                number: numbers[MOST_DESCRIPTORS],
+                what: format!("one of more than {MOST_DESCRIPTORS}"),
+            });
+        }
+        let mut kept: Vec<Descriptor> = Vec::new();
+        for number in numbers {
+            let found = self.find(number)?;
+            if let Some(descriptor) = keep(&found, outputs)? {
+                kept.push(self.same_as_before(descriptor, &kept));
+            }
+        }
+        Ok(kept)
+    }
+
+    fn find(&self, number: i32) -> Result<Found, SnapshotRefusal> {
+        let proc = &self.worker.proc;
+        let link = format!("fd/{number}");
+        let stat = fstatat(proc.as_fd(), link.as_str(), AtFlags::empty())
+            .doing("describe a descriptor")?;
+        let kind = match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
+            SFlag::S_IFREG => Kind::File,
+            SFlag::S_IFDIR => Kind::Directory,
+            SFlag::S_IFCHR => Kind::Device {
+                numbers: (major(stat.st_rdev), minor(stat.st_rdev)),
+            },
+            SFlag::S_IFIFO => Kind::Pipe,
+            SFlag::S_IFSOCK => Kind::Socket,
+            _ => Kind::Other,
+        };
+        let info = proc
+            .read(&format!("fdinfo/{number}"))
+            .doing("describe a descriptor")?;
+        let link = proc.link(&link).doing("describe a descriptor")?;
+        Ok(Found {
+            number,
+            link: link.into_encoded_bytes(),
+            info,
+            kind,
+            inode: stat.st_ino,
+            names: stat.st_nlink,
+        })
+    }
+
+    /// Finds one that shares its position, as after dup(2).
+    fn same_as_before(&self, new: Descriptor, before: &[Descriptor]) -> Descriptor {
+        let pid = self.worker.proc.pid();
+        let is_same = |old: &&Descriptor| {
+            let is_file = matches!(old.open, Opened::File { .. });
+            is_file
+                && old.open == new.open
+                && sys::process::is_same_file(pid, old.number, new.number)
+        };
+        match before.iter().find(is_same) {
+            None => new,
+            Some(old) => Descriptor {
+                open: Opened::Same(old.number),
+                ..new
+            },
+        }
+    }
+}
+
+/// Adds a range behind others.
+fn add(pages: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match pages.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => pages.push(range),
+    }
+}
+
+/// Ranges that are copied at once.
+fn batches(pages: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
+    let mut batches = Vec::new();
+    let (mut batch, mut room) = (Vec::new(), CHUNK);
+    for range in pages {
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + room);
+            batch.push(start..end);
+            room -= end - start;
+            start = end;
+            if room == 0 || batch.len() == PIECES {
+                batches.push(std::mem::take(&mut batch));
+                room = CHUNK;
+            }
+        }
+    }
+    batches.extend((!batch.is_empty()).then_some(batch));
+    batches
+}
+
+/// Refuses mappings that a copy cannot have.
+fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
+    for region in regions {
+        if region.advice.is_shadow_stack {
+            let what = "a thread has a shadow stack".into();
+            return Err(SnapshotRefusal::Mapping { what });
+        }
+        let is_written = region.protection.written() == region.protection;
+        if let Backing::File { path, .. } = &region.backing
+            && region.is_shared
+            && is_written
+        {
+            let what = format!("`{path}` is mapped shared and writable");
+            return Err(SnapshotRefusal::Mapping { what });
+        }
+    }
+    Ok(())
+}
+
+/// Seals a file, and returns it for reading only.
+fn finish(file: &File) -> Result<OwnedFd, SnapshotRefusal> {
+    sealed::seal(file.as_fd()).doing("seal an image")?;
+    open_to_read(file.as_fd()).doing("open an image")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_have_every_byte_once() {
+        let pages = [0..4096, 8192..8192 + 3 * CHUNK, 1 << 40..(1 << 40) + 4096];
+        let batches = batches(&pages);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for batch in &batches {
+            assert!(
+                batch
+                    .iter()
+                    .map(|range| range.end - range.start)
+                    .sum::<u64>()
+                    <= CHUNK
+            );
+            for range in batch {
+                match joined.last_mut() {
+                    Some(last) if last.end == range.start => last.end = range.end,
+                    _ => joined.push(range.clone()),
+                }
+            }
+        }
+        assert_eq!(joined, pages);
+    }
+
+    #[test]
+    fn a_shared_writable_mapping_is_refused() {
+        let parse = |line: &str| regions::parse(line.as_bytes()).expect("a line");
+        let shared = parse("1000-2000 rw-s 0 00:2a 7 /work/x");
+        let refused = require_mappable(&shared).expect_err("it is refused");
+        let sentence = "`/work/x` is mapped shared and writable; remove the mapping first";
+        assert_eq!(refused.to_string(), sentence);
+        let read =
+            parse("1000-2000 r--s 0 00:2a 7 /work/x\n2000-3000 rw-p 0 fe:00 9 /usr/lib/a.so");
+        require_mappable(&read).expect("both can be mapped");
+    }
+}

@@ -1,0 +1,220 @@
+//! What a process has open, from `/proc/PID/fd` and `/proc/PID/fdinfo` (proc(5)). Pure.
+
+use super::refusal::SnapshotRefusal;
+use sandfork_jail::DATA;
+use sandfork_jail::restore::{Descriptor, Opened};
+
+/// The most descriptors of a session.
+pub const MOST_DESCRIPTORS: usize = 4096;
+
+/// Devices that every worker has at the same path, with their numbers (null(4), random(4)).
+const DEVICES: [(&str, (u64, u64)); 5] = [
+    ("/dev/null", (1, 3)),
+    ("/dev/zero", (1, 5)),
+    ("/dev/full", (1, 7)),
+    ("/dev/random", (1, 8)),
+    ("/dev/urandom", (1, 9)),
+];
+
+/// What the kernel says of an open descriptor.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Found {
+    /// Its number.
+    pub number: i32,
+    /// The target of its link.
+    pub link: Vec<u8>,
+    /// The text of its `fdinfo` file.
+    pub info: String,
+    /// The kind of file.
+    pub kind: Kind,
+    /// The inode's number.
+    pub inode: u64,
+    /// How many names the file has.
+    pub names: u64,
+}
+
+/// The kind of an open file.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Directory,
+    /// A character device.
+    Device {
+        /// Its numbers.
+        numbers: (u64, u64),
+    },
+    /// A pipe.
+    Pipe,
+    /// A socket.
+    Socket,
+    /// Anything else, such as an event file.
+    Other,
+}
+
+/// The pipes that are the worker's standard output and error.
+#[derive(Clone, Copy, Debug)]
+pub struct Outputs {
+    /// The inode of standard output.
+    pub stdout: u64,
+    /// The inode of standard error.
+    pub stderr: u64,
+}
+
+/// The part of `fdinfo` that is needed.
+struct Info {
+    position: u64,
+    flags: i32,
+    is_locked: bool,
+}
+
+impl Info {
+    fn parse(text: &str) -> Option<Self> {
+        let value = |name: &str| {
+            text.lines()
+                .find_map(|line| Some(line.strip_prefix(name)?.trim()))
+        };
+        Some(Self {
+            position: value("pos:")?.parse().ok()?,
+            flags: i32::from_str_radix(value("flags:")?, 8).ok()?,
+            is_locked: value("lock:").is_some(),
+        })
+    }
+}
+
+/// What a worker needs to have the same descriptor. `None` if every worker has it already.
+pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, SnapshotRefusal> {
+    let number = found.number;
+    let text = String::from_utf8_lossy(&found.link).into_owned();
+    let refuse = |what: String| Err(SnapshotRefusal::Descriptor { number, what });
+    let Some(info) = Info::parse(&found.info) else {
+        return refuse(format!("`{text}`, of which the kernel says too little"));
+    };
+    let descriptor = |open| {
+        Ok(Some(Descriptor {
+            number,
+            inherited: info.flags & libc::O_CLOEXEC == 0,
+            open,
+        }))
+    };
+    let file = |path: String| {
+        descriptor(Opened::File {
+            path,
+            flags: info.flags & !libc::O_CLOEXEC,
+            position: info.position,
+        })
+    };
+    match found.kind {
+        Kind::Socket if number == DATA => Ok(None),
+        Kind::Pipe if found.inode == outputs.stdout => descriptor(Opened::Same(1)),
+        Kind::Pipe if found.inode == outputs.stderr => descriptor(Opened::Same(2)),
+        Kind::Device { numbers } => {
+            let device = DEVICES.iter().find(|(_, own)| *own == numbers);
+            match device {
+                // A copy reads nothing, as every worker that was ready.
+                _ if number == 0 => descriptor(Opened::Same(0)),
+                Some((path, _)) => file((*path).to_owned()),
+                None => refuse(format!("the device `{text}`")),
+            }
+        }
+        Kind::File | Kind::Directory => {
+            if !text.starts_with('/') || found.names == 0 {
+                return refuse(format!("`{text}`, a file without a name"));
+            }
+            if info.is_locked {
+                return refuse(format!("`{text}`, which it has locked"));
+            }
+            match String::from_utf8(found.link.clone()) {
+                Ok(path) => file(path),
+                Err(_) => refuse(format!("`{text}`, whose name is not UTF-8")),
+            }
+        }
+        Kind::Pipe | Kind::Socket | Kind::Other if number == 0 => descriptor(Opened::Same(0)),
+        Kind::Pipe => refuse("a pipe".into()),
+        Kind::Socket => refuse("a socket".into()),
+        Kind::Other => refuse(format!("`{text}`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OUTPUTS: Outputs = Outputs {
+        stdout: 11,
+        stderr: 12,
+    };
+
+    fn found(number: i32, link: &str, kind: Kind, inode: u64) -> Found {
+        Found {
+            number,
+            link: link.into(),
+            info: "pos:\t6\nflags:\t02100002\nmnt_id:\t30\nino:\t5\n".into(),
+            kind,
+            inode,
+            names: 1,
+        }
+    }
+
+    fn kept(found: &Found) -> Option<Descriptor> {
+        keep(found, OUTPUTS).expect("it is kept")
+    }
+
+    #[test]
+    fn files_and_streams_are_kept() {
+        let file = kept(&found(5, "/work/notes.txt", Kind::File, 9)).expect("it is made");
+        assert!(!file.inherited);
+        let Opened::File {
+            path,
+            flags,
+            position,
+        } = file.open
+        else {
+            panic!("{file:?}");
+        };
+        assert_eq!(
+            (path.as_str(), flags, position),
+            ("/work/notes.txt", 0o100_002, 6)
+        );
+        let copy = kept(&found(7, "pipe:[11]", Kind::Pipe, 11)).expect("it is made");
+        assert_eq!(copy.open, Opened::Same(1));
+        assert_eq!(kept(&found(DATA, "socket:[3]", Kind::Socket, 3)), None);
+        let null = Kind::Device { numbers: (1, 3) };
+        let stdin = kept(&found(0, "/dev/null", null, 4)).expect("it is made");
+        assert_eq!(stdin.open, Opened::Same(0));
+    }
+
+    #[test]
+    fn what_cannot_be_made_again_is_refused() {
+        let refused = |found: Found| {
+            keep(&found, OUTPUTS)
+                .expect_err("it is refused")
+                .to_string()
+        };
+        let pipe = refused(found(4, "pipe:[99]", Kind::Pipe, 99));
+        assert_eq!(pipe, "descriptor 4 is a pipe; close it first");
+        refused(found(4, "socket:[99]", Kind::Socket, 99));
+        refused(found(4, "anon_inode:[eventpoll]", Kind::Other, 99));
+        refused(found(
+            4,
+            "/dev/pts/0",
+            Kind::Device { numbers: (136, 0) },
+            99,
+        ));
+        let gone = refused(Found {
+            names: 0,
+            ..found(4, "/work/x (deleted)", Kind::File, 99)
+        });
+        assert!(gone.contains("a file without a name"), "{gone}");
+        let locked = refused(Found {
+            info: "pos: 0\nflags: 02\nlock: 1: FLOCK  ADVISORY  WRITE 1 00:2a:9 0 EOF\n".into(),
+            ..found(4, "/work/x", Kind::File, 99)
+        });
+        assert!(locked.contains("locked"), "{locked}");
+        refused(Found {
+            info: "pos: x\n".into(),
+            ..found(4, "/work/x", Kind::File, 99)
+        });
+    }
+}

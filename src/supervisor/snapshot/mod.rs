@@ -1,0 +1,79 @@
+//! Live snapshots: the state of a session's worker as an image, from which other workers take it on.
+//!
+//! A worker that stands at a cell boundary is copied from outside: its memory into a sealed file, its directories
+//! into another, its descriptors as a list. A copy begins as any worker does: forked by the same zygote, jailed,
+//! checked from outside, before it gets anything. It then restores the files and descriptors with a guest's rights,
+//! and replaces its own memory by steps that are made here. No byte of a guest is interpreted outside a jail: what
+//! is read of a worker is what the kernel says of it.
+//!
+//! [`regions`], [`descriptors`] and [`steps`] are pure.
+
+mod capture;
+mod descriptors;
+mod pack;
+mod refusal;
+mod regions;
+mod restore;
+mod shelf;
+mod steps;
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+pub use self::capture::{Source, require_alone};
+pub use self::refusal::SnapshotRefusal;
+pub use self::shelf::{Room, Shelf};
+pub use self::steps::in_order;
+
+use self::regions::Region;
+use super::zygote::Zygote;
+use sandfork_jail::restore::Descriptor;
+
+/// Where a worker says that it stands. It is hostile: what is wrong breaks its copies, and nothing else.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Standing {
+    /// The address from which a copy goes on.
+    pub place: u64,
+    /// The end of its heap.
+    pub program_break: u64,
+    /// Ranges that copies may share, in order.
+    pub shareable: Vec<Range<u64>>,
+}
+
+/// The state of a session's worker.
+#[derive(Debug)]
+pub struct Image {
+    /// Only its workers have the same addresses as this one.
+    zygote: Arc<Zygote>,
+    /// The pages at their addresses, sealed, read-only.
+    memory: OwnedFd,
+    /// The contents of the worker's directories, sealed, read-only.
+    trees: OwnedFd,
+    regions: Vec<Region>,
+    /// The pages that `memory` has.
+    pages: Vec<Range<u64>>,
+    standing: Standing,
+    descriptors: Vec<Descriptor>,
+    /// How many cells the session has run.
+    cells: u64,
+    /// The bytes of memory and files.
+    bytes: u64,
+}
+
+impl Image {
+    /// The zygote whose workers can take it on.
+    pub fn zygote(&self) -> &Arc<Zygote> {
+        &self.zygote
+    }
+
+    /// How many cells the session had run.
+    pub fn cells(&self) -> u64 {
+        self.cells
+    }
+
+    /// The memory that the image takes, bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+}

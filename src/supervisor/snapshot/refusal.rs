@@ -1,0 +1,127 @@
+//! Why a session's state cannot be copied.
+
+use nix::errno::Errno;
+
+/// Why there is no snapshot, as the rest of a sentence. The session lives on.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
+pub enum SnapshotRefusal {
+    /// The level has no namespaces, so that addresses, numbers and files are not a worker's own.
+    #[error("the sandbox is of level `landlock`; a snapshot needs level `standard`")]
+    Level,
+    /// The processor.
+    #[error(
+        "this build is for {}; snapshots exist for x86-64",
+        std::env::consts::ARCH
+    )]
+    Processor,
+    /// The kernel.
+    #[error("the kernel cannot list changed pages (PAGEMAP_SCAN); Linux 6.7 or later can")]
+    Kernel,
+    /// The session has threads.
+    #[error(
+        "the session has {count} threads, among them `{name}`; end them first (for OpenBLAS and OpenMP, set \
+         OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 under `env.set` in the policy)"
+    )]
+    Threads {
+        /// How many threads it has.
+        count: usize,
+        /// The name of one that is not the main thread.
+        name: String,
+    },
+    /// The session has other processes.
+    #[error("process {pid} (`{name}`) of the session still runs; end it first")]
+    Process {
+        /// Its number on the host.
+        pid: i32,
+        /// Its name.
+        name: String,
+    },
+    /// A descriptor cannot be made again.
+    #[error("descriptor {number} is {what}; close it first")]
+    Descriptor {
+        /// Its number.
+        number: i32,
+        /// What it is open on.
+        what: String,
+    },
+    /// A file of the session cannot be copied.
+    #[error("`{path}` is {what}; remove it first")]
+    File {
+        /// Its path.
+        path: String,
+        /// What it is.
+        what: &'static str,
+    },
+    /// A mapping cannot be made again.
+    #[error("{what}; remove the mapping first")]
+    Mapping {
+        /// What is mapped.
+        what: String,
+    },
+    /// A file that is mapped has changed.
+    #[error("`{path}` was replaced since the snapshot was taken; take another")]
+    Replaced {
+        /// Its path.
+        path: String,
+    },
+    /// There are too many mappings.
+    #[error("the session has more than {most} mappings or pieces of memory")]
+    Fragmented {
+        /// The most.
+        most: usize,
+    },
+    /// The memory is too large.
+    #[error("the session holds more than {most}, its limit (`{key}`)")]
+    Large {
+        /// The limit, such as `512MiB of memory`.
+        most: String,
+        /// Its key.
+        key: &'static str,
+    },
+    /// The session has as many snapshots as it may.
+    #[error("the session has reached its limit of {most} (`{key}`); close one first")]
+    Quota {
+        /// The limit, such as `8 snapshots at once`.
+        most: String,
+        /// Its key.
+        key: &'static str,
+    },
+    /// The guest's side has refused it.
+    #[error("the session did not stand still: {0}")]
+    Guest(String),
+    /// The worker changed while it was copied.
+    #[error("the session changed while it was copied; try again")]
+    Changed,
+    /// A system call failed.
+    #[error("could not {what}: {}", .errno.desc())]
+    System {
+        /// What failed.
+        what: &'static str,
+        /// Its error.
+        errno: Errno,
+    },
+}
+
+/// Adds what failed to an error of the kernel.
+pub trait Doing<T> {
+    /// The refusal for it.
+    fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal>;
+}
+
+impl<T> Doing<T> for Result<T, Errno> {
+    fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal> {
+        self.map_err(|errno| match errno {
+            // The worker is gone, which is reported in its own way.
+            Errno::ESRCH => SnapshotRefusal::Changed,
+            _ => SnapshotRefusal::System { what, errno },
+        })
+    }
+}
+
+impl<T> Doing<T> for std::io::Result<T> {
+    fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal> {
+        let errno =
+            |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        self.map_err(errno).doing(what)
+    }
+}

@@ -1,0 +1,351 @@
+//! The mappings of a process, from `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure.
+//!
+//! Names in them are chosen by the guest. They are the last field of a line, and the kernel writes a line feed in
+//! them as `\012`.
+
+use super::refusal::SnapshotRefusal;
+use sandfork_jail::restore::Protection;
+
+/// The most mappings of a session. A program has some hundreds.
+pub const MOST_REGIONS: usize = 16_384;
+
+/// The most bytes of a file that lists so many.
+pub const MOST_TEXT: u64 = 32 << 20;
+
+/// A mapping.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Region {
+    /// Its first address.
+    pub start: u64,
+    /// The address behind it.
+    pub end: u64,
+    /// What may be done with it.
+    pub protection: Protection,
+    /// Whether writes to it are seen outside of the process.
+    pub is_shared: bool,
+    /// What it maps.
+    pub backing: Backing,
+    /// What `smaps` says of it.
+    pub advice: Advice,
+    /// Whether it is memory that an earlier copy shares with its image. Each of its pages counts, even one that the
+    /// process has not used yet.
+    pub is_image: bool,
+}
+
+/// What a mapping maps.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Backing {
+    /// Memory of the process alone.
+    Anonymous,
+    /// The heap that brk(2) extends.
+    Heap,
+    /// The main thread's stack.
+    Stack,
+    /// What the kernel maps into every process.
+    Kernel,
+    /// A file.
+    File {
+        /// The path by which it was opened.
+        path: String,
+        /// The device, as the kernel writes it.
+        device: String,
+        /// The inode's number.
+        inode: u64,
+        /// Where the mapping starts in the file.
+        offset: u64,
+    },
+}
+
+/// How the kernel treats the memory of a mapping.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub struct Advice {
+    /// `MAP_NORESERVE`.
+    pub unreserved: bool,
+    /// `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
+    pub huge: Option<i32>,
+    /// Its contents are not for copies: `MADV_WIPEONFORK`, or the kernel's own state of getrandom(2).
+    pub is_wiped: bool,
+    /// It is a shadow stack.
+    pub is_shadow_stack: bool,
+}
+
+/// The name of a mapping of an image. A guest may give it to a file of its own, whose contents are then copied.
+const IMAGE: &[u8] = b"/memfd:sandfork-memory (deleted)";
+
+/// The names of what the kernel maps (arch_vma_name).
+const OF_KERNEL: [&[u8]; 5] = [
+    b"[vdso]",
+    b"[vvar]",
+    b"[vvar_vclock]",
+    b"[vsyscall]",
+    b"[uprobes]",
+];
+
+impl Region {
+    /// Whether it is memory of the process alone.
+    pub fn is_anonymous(&self) -> bool {
+        matches!(
+            self.backing,
+            Backing::Anonymous | Backing::Heap | Backing::Stack
+        )
+    }
+
+    /// Whether the other process has the same at the addresses that both have.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let from = |region: &Self, offset: u64| offset.wrapping_sub(region.start);
+        match (&self.backing, &other.backing) {
+            (
+                Backing::File {
+                    device,
+                    inode,
+                    offset,
+                    ..
+                },
+                Backing::File {
+                    device: its_device,
+                    inode: its_inode,
+                    offset: its_offset,
+                    ..
+                },
+            ) => {
+                let same_file =
+                    (device, inode, self.is_shared) == (its_device, its_inode, other.is_shared);
+                same_file && from(self, *offset) == from(other, *its_offset)
+            }
+            _ => self.is_anonymous() && other.is_anonymous(),
+        }
+    }
+
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut rest = line;
+        let mut field = || {
+            let start = rest.iter().position(|byte| *byte != b' ')?;
+            let from = &rest[start..];
+            let end = from
+                .iter()
+                .position(|byte| *byte == b' ')
+                .unwrap_or(from.len());
+            rest = &from[end..];
+            std::str::from_utf8(&from[..end]).ok()
+        };
+        let (start, end) = field()?.split_once('-')?;
+        let permissions = field()?.as_bytes();
+        let offset = u64::from_str_radix(field()?, 16).ok()?;
+        let device = field()?.to_owned();
+        let inode = field()?.parse().ok()?;
+        let name = rest.trim_ascii_start();
+        let [read, write, execute, sharing] = permissions.try_into().ok()?;
+        let bit = |letter: u8, wanted: u8, bit: i32| {
+            if letter == wanted {
+                bit.unsigned_abs().into()
+            } else {
+                0_u64
+            }
+        };
+        let protection = bit(read, b'r', libc::PROT_READ)
+            | bit(write, b'w', libc::PROT_WRITE)
+            | bit(execute, b'x', libc::PROT_EXEC);
+        let (start, end) = (
+            u64::from_str_radix(start, 16).ok()?,
+            u64::from_str_radix(end, 16).ok()?,
+        );
+        let is_image = name == IMAGE && sharing == b'p';
+        let backing = match name {
+            _ if is_image => Backing::Anonymous,
+            b"[heap]" => Backing::Heap,
+            b"[stack]" => Backing::Stack,
+            name if OF_KERNEL.contains(&name) => Backing::Kernel,
+            name if name.starts_with(b"/") => Backing::File {
+                path: String::from_utf8(name.to_vec()).ok()?,
+                device,
+                inode,
+                offset,
+            },
+            name if inode == 0 && (name.is_empty() || name.starts_with(b"[anon:")) => {
+                Backing::Anonymous
+            }
+            _ => return None,
+        };
+        (start < end).then_some(Self {
+            start,
+            end,
+            protection: Protection(protection),
+            is_shared: sharing == b's',
+            backing,
+            advice: Advice::default(),
+            is_image,
+        })
+    }
+}
+
+impl Advice {
+    fn parse(flags: &str) -> Self {
+        let mut advice = Self::default();
+        for flag in flags.split_ascii_whitespace() {
+            match flag {
+                "nr" => advice.unreserved = true,
+                "hg" => advice.huge = Some(libc::MADV_HUGEPAGE),
+                "nh" => advice.huge = Some(libc::MADV_NOHUGEPAGE),
+                "wf" | "dp" => advice.is_wiped = true,
+                "ss" => advice.is_shadow_stack = true,
+                _ => {}
+            }
+        }
+        advice
+    }
+}
+
+/// Parses either file. A line that is not understood is refused: nothing of a process is left out.
+pub fn parse(text: &[u8]) -> Result<Vec<Region>, SnapshotRefusal> {
+    let mut regions: Vec<Region> = Vec::new();
+    let lines = text.split(|byte| *byte == b'\n');
+    for line in lines.filter(|line| !line.is_empty()) {
+        if let Some(flags) = line.strip_prefix(b"VmFlags:") {
+            let flags = std::str::from_utf8(flags).unwrap_or_default();
+            if let Some(last) = regions.last_mut() {
+                last.advice = Advice::parse(flags);
+            }
+        } else if line.first().is_some_and(u8::is_ascii_uppercase) {
+            // A measurement of the mapping.
+        } else {
+            if regions.len() == MOST_REGIONS {
+                return Err(SnapshotRefusal::Fragmented { most: MOST_REGIONS });
+            }
+            let region = Region::parse(line).ok_or_else(|| SnapshotRefusal::Mapping {
+                what: format!("what is mapped as `{}` is of no known kind", name_of(line)),
+            })?;
+            regions.push(region);
+        }
+    }
+    Ok(regions)
+}
+
+/// Recognises the parts of a heap that an earlier copy shares with its image: the kernel does not name them. The heap
+/// starts where the kernel says in `stat`, and ends where the process says.
+pub fn name_heap(regions: &mut [Region], of_process: &str, program_break: u64) {
+    /// The number of the field (proc(5)).
+    const START: usize = 47;
+    let fields = of_process.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let start = fields.split_ascii_whitespace().nth(START - 3);
+    let Some(start) = start
+        .and_then(|start| start.parse::<u64>().ok())
+        .filter(|start| *start > 0)
+    else {
+        return;
+    };
+    let is_heap = |region: &&mut Region| {
+        region.is_image && region.start >= start && region.end < program_break.saturating_add(4096)
+    };
+    for region in regions.iter_mut().filter(is_heap) {
+        region.backing = Backing::Heap;
+    }
+}
+
+fn name_of(line: &[u8]) -> String {
+    let name = line
+        .splitn(6, |byte| *byte == b' ')
+        .last()
+        .unwrap_or_default();
+    String::from_utf8_lossy(name.trim_ascii())
+        .chars()
+        .take(200)
+        .collect()
+}
+
+/// The mapping at an address. The mappings are in order.
+pub fn at(regions: &[Region], address: u64) -> Option<&Region> {
+    let next = regions.partition_point(|region| region.end <= address);
+    regions.get(next).filter(|region| region.start <= address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(line: &str) -> Region {
+        let mut parsed = parse(line.as_bytes()).expect("a line");
+        parsed.pop().expect("a mapping")
+    }
+
+    #[test]
+    fn a_mapping_is_read_with_its_flags() {
+        let text = "7f0000000000-7f0000200000 rw-p 00000000 00:00 0 \nSize:               2048 kB\nVmFlags: rd wr mr mw me ac nr hg \n\
+                    7ffc00000000-7ffc00021000 rw-p 00000000 00:00 0                          [stack]\nVmFlags: rd wr gd wf \n";
+        let regions = parse(text.as_bytes()).expect("both are read");
+        assert_eq!(regions[0].end - regions[0].start, 2 << 20);
+        assert_eq!(regions[0].protection, Protection::READ_WRITE);
+        assert!(regions[0].advice.unreserved && !regions[0].advice.is_wiped);
+        assert_eq!(regions[0].advice.huge, Some(libc::MADV_HUGEPAGE));
+        assert_eq!(regions[1].backing, Backing::Stack);
+        assert!(regions[1].advice.is_wiped);
+        assert_eq!(at(&regions, 0x7f00_0010_0000), Some(&regions[0]));
+        assert_eq!(at(&regions, 0x7f00_0020_0000), None);
+    }
+
+    #[test]
+    fn a_guest_s_names_are_names() {
+        let path = |line: &str| match one(line).backing {
+            Backing::File { path, .. } => path,
+            other => panic!("{other:?}"),
+        };
+        let spaces = "1000-2000 r--s 00000000 00:2a 7 /work/a b  [heap]";
+        assert_eq!(path(spaces), "/work/a b  [heap]");
+        assert!(one(spaces).is_shared);
+        let line_feed = "1000-2000 r--p 00000000 00:2a 7 /work/x\\012VmFlags: wf";
+        assert_eq!(path(line_feed), "/work/x\\012VmFlags: wf");
+        assert_eq!(
+            one("1000-2000 rw-p 0 00:00 0 [anon:[heap]]").backing,
+            Backing::Anonymous
+        );
+        for wrong in [
+            "1000-2000 rw-p 0 00:00",
+            "2000-1000 rw-p 0 00:00 0 ",
+            "1000-2000 rw-s 0 00:01 5 [anon_shmem:x]",
+            "1000-2000 rw-p 0 00:01 5 socket:[5]",
+        ] {
+            parse(wrong.as_bytes()).expect_err(wrong);
+        }
+    }
+
+    #[test]
+    fn what_is_shared_with_an_image_is_memory() {
+        let image = "/memfd:sandfork-memory (deleted)";
+        let text = format!(
+            "5000-8000 rw-p 5000 00:01 9 {image}\n8000-9000 rw-p 0 00:00 0 [heap]\n70000-80000 rw-p 0 00:01 9 {image}"
+        );
+        let mut regions = parse(text.as_bytes()).expect("they are read");
+        let stat = format!("7 (a) S{}", " 0".repeat(43)) + " 20480 0 0";
+        name_heap(&mut regions, &stat, 0x8f00);
+        let backings = regions
+            .iter()
+            .map(|region| (region.backing.clone(), region.is_image));
+        let wanted = [
+            (Backing::Heap, true),
+            (Backing::Heap, false),
+            (Backing::Anonymous, true),
+        ];
+        assert_eq!(backings.collect::<Vec<_>>(), wanted);
+        assert!(!one(&format!("5000-8000 rw-s 5000 00:01 9 {image}")).is_image);
+    }
+
+    #[test]
+    fn a_file_is_the_same_at_the_same_offset() {
+        let of = |start: u64, offset: u64, inode: u64| {
+            one(&format!(
+                "{start:x}-9000 r--p {offset:x} fe:00 {inode} /usr/lib/a.so"
+            ))
+        };
+        assert!(of(0x1000, 0, 5).is_same(&of(0x3000, 0x2000, 5)));
+        assert!(!of(0x1000, 0, 5).is_same(&of(0x3000, 0, 5)));
+        assert!(!of(0x1000, 0, 5).is_same(&of(0x1000, 0, 6)));
+        assert!(!of(0x1000, 0, 5).is_same(&one("1000-9000 r--p 0 00:00 0 ")));
+    }
+
+    #[test]
+    fn too_many_mappings_are_refused() {
+        let line = "1000-2000 rw-p 0 00:00 0 \n";
+        let lines = line.repeat(MOST_REGIONS + 1);
+        let refused = SnapshotRefusal::Fragmented { most: MOST_REGIONS };
+        assert_eq!(parse(lines.as_bytes()), Err(refused));
+    }
+}

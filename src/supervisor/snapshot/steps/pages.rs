@@ -1,0 +1,160 @@
+//! Ranges of pages of two processes. Pure.
+
+use std::cmp::Ordering;
+use std::ops::Range;
+
+/// Which process has pages.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Who {
+    /// The process that is copied.
+    Source,
+    /// The process that becomes the copy.
+    Target,
+    /// Both.
+    Both,
+}
+
+/// Which of two processes has which pages. Both lists are in order.
+pub fn compare(
+    source: impl Iterator<Item = Range<u64>>,
+    target: impl Iterator<Item = Range<u64>>,
+) -> Vec<(Range<u64>, Who)> {
+    let (mut source, mut target) = (source, target);
+    let (mut its, mut own) = (source.next(), target.next());
+    let mut found = Vec::new();
+    loop {
+        match (&mut its, &mut own) {
+            (None, None) => return found,
+            (Some(pages), None) => {
+                found.push((pages.clone(), Who::Source));
+                its = source.next();
+            }
+            (None, Some(pages)) => {
+                found.push((pages.clone(), Who::Target));
+                own = target.next();
+            }
+            (Some(a), Some(b)) => {
+                let (end, who) = match a.start.cmp(&b.start) {
+                    Ordering::Less => (a.end.min(b.start), Who::Source),
+                    Ordering::Greater => (b.end.min(a.start), Who::Target),
+                    Ordering::Equal => (a.end.min(b.end), Who::Both),
+                };
+                found.push((a.start.min(b.start)..end, who));
+                if who != Who::Target {
+                    a.start = end;
+                }
+                if who != Who::Source {
+                    b.start = end;
+                }
+                if a.is_empty() {
+                    its = source.next();
+                }
+                if own.as_ref().is_some_and(Range::is_empty) {
+                    own = target.next();
+                }
+            }
+        }
+    }
+}
+
+/// The range in parts of at most so many bytes.
+pub fn parts(pages: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
+    let end = pages.end;
+    let mut start = pages.start;
+    std::iter::from_fn(move || {
+        let part = start..end.min(start + most);
+        start = part.end;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
+/// The parts of a range that lie in some ranges, which are in order, and those that do not.
+pub fn split(range: &Range<u64>, within: &[Range<u64>]) -> Vec<(Range<u64>, bool)> {
+    let mut found = Vec::new();
+    let mut start = range.start;
+    let first = within.partition_point(|one| one.end <= start);
+    for one in within[first..]
+        .iter()
+        .take_while(|one| one.start < range.end)
+    {
+        if start < one.start {
+            found.push((start..one.start, false));
+        }
+        let end = one.end.min(range.end);
+        found.push((start.max(one.start)..end, true));
+        start = end;
+    }
+    if start < range.end {
+        found.push((start..range.end, false));
+    }
+    found
+}
+
+/// Ranges in order, without overlaps. What is no range of whole pages is left out.
+pub fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
+    ranges.retain(|one| {
+        one.start < one.end && one.start.is_multiple_of(PAGE) && one.end.is_multiple_of(PAGE)
+    });
+    ranges.sort_by_key(|one| one.start);
+    let mut merged: Vec<Range<u64>> = Vec::new();
+    for one in ranges {
+        match merged.last_mut() {
+            Some(last) if one.start <= last.end => last.end = last.end.max(one.end),
+            _ => merged.push(one),
+        }
+    }
+    merged
+}
+
+/// The size of a page on x86-64.
+const PAGE: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_are_told_apart_by_who_has_them() {
+        let (source, target) = ([0..3, 5..6, 8..9], [1..2, 5..9]);
+        let told = compare(source.into_iter(), target.into_iter());
+        let wanted = [
+            (0..1, Who::Source),
+            (1..2, Who::Both),
+            (2..3, Who::Source),
+            (5..6, Who::Both),
+            (6..8, Who::Target),
+            (8..9, Who::Both),
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn a_range_is_split_at_the_bounds_of_others() {
+        let others = [0..2, 4..6, 9..20];
+        let parts = split(&(1..10), &others);
+        assert_eq!(
+            parts,
+            [
+                (1..2, true),
+                (2..4, false),
+                (4..6, true),
+                (6..9, false),
+                (9..10, true)
+            ]
+        );
+        assert_eq!(split(&(6..8), &others), [(6..8, false)]);
+        assert_eq!(split(&(1..1), &[]), []);
+    }
+
+    #[test]
+    fn ranges_that_a_guest_names_are_put_in_order() {
+        let named = vec![
+            0x5000..0x6000,
+            0x1000..0x3000,
+            0x2000..0x2000,
+            7..0x9000,
+            0x2000..0x4000,
+        ];
+        assert_eq!(in_order(named), [0x1000..0x4000, 0x5000..0x6000]);
+    }
+}

@@ -1,0 +1,162 @@
+#![allow(
+    clippy::single_range_in_vec_init,
+    reason = "a process may have a single range of pages"
+)]
+
+use super::super::regions::parse;
+use super::*;
+use sandfork_jail::restore::Protection;
+
+const BLOB: u64 = 1 << 40;
+
+/// What the source may share besides its heap.
+const SHAREABLE: [Range<u64>; 1] = [0x90_1000..0xb0_0000];
+
+fn regions(text: &str) -> Vec<Region> {
+    parse(text.as_bytes()).expect("mappings")
+}
+
+fn made(
+    source: (&str, &[Range<u64>]),
+    target: (&str, &[Range<u64>]),
+) -> Result<Vec<Step>, SnapshotRefusal> {
+    let (its, own) = (regions(source.0), regions(target.0));
+    let source = Memory {
+        regions: &its,
+        pages: source.1,
+        shareable: &SHAREABLE,
+    };
+    let target = Memory {
+        regions: &own,
+        pages: target.1,
+        shareable: &[],
+    };
+    let plan = steps(source, 0x2_2800, target, &mut BlobData::new(BLOB))?;
+    Ok(plan.steps)
+}
+
+#[test]
+fn a_mapping_of_both_is_compared() {
+    let text = "10000-20000 rw-p 0 00:00 0 ";
+    let source = [0x1_0000..0x1_2000, 0x1_4000..0x1_5000];
+    let target = [0x1_1000..0x1_3000];
+    let steps = made((text, &source), (text, &target)).expect("there is a way");
+    let buffer = BlobData::new(BLOB).buffer();
+    let wanted = [
+        Step::read(0x1_0000, 0x1000, 0x1_0000),
+        Step::read(buffer, 0x1000, 0x1_1000),
+        Step::copy_differing(0x1_1000, 0x1000),
+        Step::advise(0x1_2000, 0x1000, libc::MADV_DONTNEED),
+        Step::read(0x1_4000, 0x1000, 0x1_4000),
+        Step::close_image(),
+    ];
+    assert_eq!(steps, wanted);
+}
+
+#[test]
+fn what_is_missing_is_mapped_and_what_is_too_much_is_unmapped() {
+    let library =
+        "30000-32000 r--p 1000 fe:00 7 /usr/lib/a.so\n32000-33000 rw-p 3000 fe:00 7 /usr/lib/a.so";
+    let other = "40000-50000 rw-p 0 00:00 0 ";
+    let source = [0x3_2000..0x3_3000];
+    let steps = made((library, &source), (other, &[])).expect("there is a way");
+    let name = BlobData::new(BLOB).name("/usr/lib/a.so");
+    let wanted = [
+        Step::unmap(0x4_0000, 0x1_0000),
+        Step::open(name),
+        Step::map_file(0x3_0000, 0x2000, Protection(1), Sharing::Private, 0x1000),
+        Step::map_file(0x3_2000, 0x1000, Protection(3), Sharing::Private, 0x3000),
+        Step::close(),
+        Step::read(0x3_2000, 0x1000, 0x3_2000),
+        Step::close_image(),
+    ];
+    assert_eq!(steps, wanted);
+}
+
+#[test]
+fn a_read_only_page_is_written_and_protected_again() {
+    let text = "10000-12000 r--p 0 fe:00 7 /usr/lib/a.so";
+    let source = [0x1_0000..0x1_1000];
+    let steps = made((text, &source), (text, &[])).expect("there is a way");
+    assert_eq!(steps[0], Step::protect(0x1_0000, 0x2000, Protection(3)));
+    assert_eq!(steps[2], Step::protect(0x1_0000, 0x2000, Protection(1)));
+}
+
+#[test]
+fn heap_and_stack_get_the_other_s_ends() {
+    let source = "10000-23000 rw-p 0 00:00 0 [heap]\n70000-80000 rw-p 0 00:00 0 [stack]";
+    let target = "10000-20000 rw-p 0 00:00 0 [heap]\n78000-80000 rw-p 0 00:00 0 [stack]";
+    let steps = made((source, &[]), (target, &[])).expect("there is a way");
+    let wanted = [
+        // The guest's word, which is within the last page.
+        Step::program_break(0x2_2800),
+        Step::touch(0x7_0000),
+        Step::close_image(),
+    ];
+    assert_eq!(steps, wanted);
+}
+
+#[test]
+fn what_cannot_be_mapped_again_is_refused() {
+    let deleted = "10000-12000 r--p 0 00:01 7 /memfd:x (deleted)";
+    let refused = made((deleted, &[]), ("", &[])).expect_err("it is refused");
+    assert!(refused.to_string().contains("/memfd:x"), "{refused}");
+    // Every worker has the zygote's.
+    made((deleted, &[]), (deleted, &[])).expect("it is the same");
+    let moved = (
+        "10000-12000 r-xp 0 00:00 0 [vdso]",
+        "20000-22000 r-xp 0 00:00 0 [vdso]",
+    );
+    made((moved.0, &[]), (moved.1, &[])).expect_err("it is refused");
+}
+
+#[test]
+fn a_hole_is_free_in_both() {
+    let (source, target) = (
+        regions("100000000-120000000 rw-p 0 00:00 0 "),
+        regions("120000000-121000000 rw-p 0 00:00 0 "),
+    );
+    let hole = hole(&source, &target).expect("there is one");
+    assert_eq!(hole, 0x1_3000_0000);
+}
+
+#[test]
+fn wiped_memory_is_left_as_the_fork_left_it() {
+    let text = "10000-12000 rw-p 0 00:00 0 \nVmFlags: rd wr wf";
+    let target = [0x1_0000..0x1_1000];
+    let steps = made((text, &[]), (text, &target)).expect("there is a way");
+    assert_eq!(steps, [Step::close_image()]);
+}
+
+#[test]
+fn heap_and_large_blocks_are_mapped_from_the_image() {
+    let text = "10000-60000 rw-p 0 00:00 0 [heap]\n900000-c00000 rw-p 0 00:00 0 \n\
+                c00000-d00000 r--p 0 00:00 0 ";
+    let source = [
+        0x1_0000..0x4_0000,
+        0x5_0000..0x5_1000,
+        0x90_0000..0x98_0000,
+        0xaf_0000..0xb1_0000,
+        0xc0_0000..0xc2_0000,
+    ];
+    let target = [0x1_0000..0x1_1000, 0x5_0000..0x5_1000];
+    let steps = made((text, &source), (text, &target)).expect("there is a way");
+    let buffer = BlobData::new(BLOB).buffer();
+    let wanted = [
+        Step::program_break(0x6_0000),
+        Step::protect(0xc0_0000, 0x10_0000, Protection(3)),
+        Step::map_image(0x1_0000, 0x3_0000, 0x1_0000),
+        // The first page of a block stays memory of its own.
+        Step::map_image(0x90_1000, 0x7_f000, 0x90_1000),
+        Step::map_image(0xaf_0000, 0x1_0000, 0xaf_0000),
+        // Too little to be worth a mapping.
+        Step::read(buffer, 0x1000, 0x5_0000),
+        Step::copy_differing(0x5_0000, 0x1000),
+        Step::read(0x90_0000, 0x1000, 0x90_0000),
+        Step::read(0xb0_0000, 0x1_0000, 0xb0_0000),
+        Step::read(0xc0_0000, 0x2_0000, 0xc0_0000),
+        Step::protect(0xc0_0000, 0x10_0000, Protection(1)),
+        Step::close_image(),
+    ];
+    assert_eq!(steps, wanted);
+}
