@@ -18,7 +18,8 @@ use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTi
 use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Payload, Refusal, RunContext,
-    ServedSession, SessionExit, SessionTerms, Shelf, SupervisorError, await_caller, wait,
+    ServedSession, SessionExit, SessionTerms, Shelf, SnapshotRefusal, SupervisorError,
+    await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -177,9 +178,15 @@ impl Sandbox {
         let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, image.zygote()));
         let parked = match parked {
             Some(parked) => parked,
-            None => self
-                .inner
-                .park_of(image.zygote(), CpuBudgetScope::Cell, stdin)?,
+            None => {
+                let made = self
+                    .inner
+                    .park_of(image.zygote(), CpuBudgetScope::Cell, stdin);
+                made.map_err(|error| match error {
+                    SupervisorError::ZygoteGone => SnapshotRefusal::Interpreter.into(),
+                    other => other,
+                })?
+            }
         };
         let context = self.inner.place(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));

@@ -48,7 +48,7 @@ pub use live::{
 pub use received_fd::sealed;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
-pub use snapshot::{Image, Shelf};
+pub use snapshot::{Image, Shelf, SnapshotRefusal};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;

@@ -26,6 +26,17 @@ pub enum Reply {
     Call(ToolCall),
     /// The worker stands: to be copied, or to take on the state of another.
     Standing(Standing),
+    /// A step failed by which the worker takes on the state of another. The last message of the worker.
+    FailedStep(FailedStep),
+}
+
+/// A step that failed.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct FailedStep {
+    /// Its place in the list, from 0.
+    pub step: usize,
+    /// Its error.
+    pub errno: i32,
 }
 
 /// Where a worker stands.
@@ -95,6 +106,7 @@ impl Reply {
             Display,
             Call,
             Standing,
+            FailedStep,
         }
         #[derive(Deserialize)]
         struct Ready {
@@ -110,11 +122,12 @@ impl Reply {
             Kind::Display => Self::Display(header.members()?),
             Kind::Call => Self::Call(header.members()?),
             Kind::Standing => Self::Standing(header.members()?),
+            Kind::FailedStep => Self::FailedStep(header.members()?),
         };
         check_payload(frame, reply.blob())?;
         let mut buffers = BufferCheck::new(reply.blob());
         match &reply {
-            Self::Ready { .. } | Self::Standing(_) => {}
+            Self::Ready { .. } | Self::Standing(_) | Self::FailedStep(_) => {}
             Self::Result(result) => match &result.ended {
                 Ended::Ok(Some(value)) => buffers.value(value)?,
                 Ended::Ok(None) | Ended::Exception(_) | Ended::Exit(_) => {}
@@ -128,7 +141,7 @@ impl Reply {
     /// The buffers of the message.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
-            Self::Ready { .. } | Self::Standing(_) => None,
+            Self::Ready { .. } | Self::Standing(_) | Self::FailedStep(_) => None,
             Self::Result(result) => result.blob.as_ref(),
             Self::Display(display) => display.blob.as_ref(),
             Self::Call(call) => call.blob.as_ref(),

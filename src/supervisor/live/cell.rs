@@ -12,6 +12,7 @@ use crate::protocol::message::AfterCell;
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::snapshot::{Image, SnapshotRefusal};
+use sandfork_jail::restore::Step;
 
 /// A request that the worker is processing: a cell, or a request that is answered like one.
 #[derive(Debug)]
@@ -53,8 +54,10 @@ pub enum StateRequest {
     None,
     /// It is copied. Holds the result, once the worker has stood.
     Copied(Option<Result<Arc<Image>, SnapshotRefusal>>),
-    /// It is replaced by this one.
+    /// It is replaced by this one, once the worker stands.
     Replaced(Arc<Image>),
+    /// The worker carries out these steps.
+    Restoring(Vec<Step>),
 }
 
 /// Whether a cell's output is forwarded as it arrives, or just before its outcome.

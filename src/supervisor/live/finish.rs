@@ -67,7 +67,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             StateRequest::Copied(copied) => {
                 self.finish_snapshot(cell.id, copied, &result, caller);
             }
-            StateRequest::None | StateRequest::Replaced(_) => {
+            _ => {
                 self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
             }
         }

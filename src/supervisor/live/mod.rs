@@ -36,6 +36,7 @@ use super::ending::Kind;
 use super::error::SupervisorError;
 use super::run::{Deferred, RunContext};
 use super::verified_worker::VerifiedWorker;
+use crate::error::Error;
 use crate::outcome::CpuRule;
 use crate::protocol::caller::ToolTime;
 
@@ -107,7 +108,7 @@ impl<'a> ServedSession<'a> {
     /// # Errors
     ///
     /// When it could not. Nothing of it is kept.
-    pub fn restore(mut self) -> Result<(), SupervisorError> {
+    pub fn restore(mut self) -> Result<(), Error> {
         self.0.until_restored()?;
         self.0.give_back();
         Ok(())

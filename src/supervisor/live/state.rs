@@ -1,21 +1,25 @@
 //! Copies the state of a session, and begins one with the state of another.
 
 use std::mem;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
+
+use nix::errno::Errno;
 
 use super::caller::{Caller, CallerEvent, Payload};
 use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
 use super::refusal::Refusal;
 use super::worker_io::WorkerIo;
+use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, SessionState};
 use crate::protocol::message::{self, GuestError};
 use crate::protocol::{CellResult, Ended, Request};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::{Image, SnapshotRefusal, Standing, in_order};
+use sandfork_jail::restore::Step;
 
 /// The number of the request to take on a state. Callers count from 1.
 const RESTORED: u64 = 0;
@@ -124,7 +128,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
             StateRequest::Replaced(image) => {
                 match self.io.plan(&image, RESTORED) {
-                    Ok(steps) => self.send_steps(steps),
+                    Ok((file, steps)) => {
+                        cell.state = StateRequest::Restoring(steps);
+                        self.io.send(BYTE.to_vec(), Some(file));
+                    }
                     Err(refusal) => self.on_fault(refusal.into()),
                 }
                 Ok(())
@@ -136,8 +143,24 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    fn send_steps(&mut self, steps: OwnedFd) {
-        self.io.send(BYTE.to_vec(), Some(steps));
+    /// A step has failed. Guest code runs in a session's worker and may say so at any time.
+    pub(super) fn on_failed_step(&mut self, failed: &message::FailedStep) -> Result<(), String> {
+        let steps = match self.cell.as_ref().map(|cell| &cell.state) {
+            Some(StateRequest::Restoring(steps)) => steps,
+            _ => return Err("a step failed that it did not have".to_owned()),
+        };
+        let step = steps
+            .get(failed.step)
+            .map_or_else(String::new, Step::to_string);
+        let errno = Errno::from_raw(failed.errno);
+        let why = format!(
+            "{step} failed: {} (step {} of {})",
+            errno.desc(),
+            failed.step + 1,
+            steps.len()
+        );
+        self.on_fault(SupervisorError::NotRestored { why });
+        Ok(())
     }
 
     /// Answers a request for a copy, once the worker has gone on.
@@ -179,15 +202,19 @@ fn reason(ended: &Ended) -> String {
 /// The caller of a worker that takes on a state: it waits for the outcome.
 #[derive(Default)]
 pub struct RestoreCaller {
-    failed: Option<String>,
+    failed: Option<Refusal>,
 }
 
 impl RestoreCaller {
     /// Whether the worker has the state.
-    pub fn result(self) -> Result<(), SupervisorError> {
+    pub fn result(self) -> Result<(), Error> {
         match self.failed {
             None => Ok(()),
-            Some(why) => Err(SupervisorError::NotRestored { why }),
+            Some(Refusal::NotProvided(error)) => Err(error),
+            Some(other) => {
+                let why = other.to_string();
+                Err(SupervisorError::NotRestored { why }.into())
+            }
         }
     }
 }
@@ -214,11 +241,12 @@ impl Caller for RestoreCaller {
             let outcome = ended.outcome.0;
             let status = || format!("its worker ended with `{}`", outcome.status().as_str());
             let error = outcome.error().map(|error| error.message.clone());
-            self.failed = Some(error.unwrap_or_else(status));
+            let why = error.unwrap_or_else(status);
+            self.failed = Some(SupervisorError::NotRestored { why }.into());
         }
     }
 
     fn refuse(&mut self, _: Option<u64>, refusal: Refusal) {
-        self.failed = Some(refusal.to_string());
+        self.failed = Some(refusal);
     }
 }

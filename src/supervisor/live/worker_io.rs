@@ -23,6 +23,7 @@ use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::snapshot::{Image, SnapshotRefusal, Source, Standing, require_alone};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
+use sandfork_jail::restore::Step;
 use sandfork_jail::sys;
 
 /// A worker, as [`WorkerLife`](super::life::WorkerLife) sees it. Tests put a value in its place.
@@ -65,7 +66,7 @@ pub trait WorkerIo {
     /// What the worker does before its memory is replaced by this.
     fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
     /// The steps by which its memory is replaced. It stands, and answers the request with this number next.
-    fn plan(&self, image: &Image, number: u64) -> Result<OwnedFd, SnapshotRefusal>;
+    fn plan(&self, image: &Image, number: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
     fn traffic(&mut self) -> Traffic;
     /// Reads the output that is available now.
@@ -241,7 +242,7 @@ impl WorkerIo for JailedWorker<'_> {
         image.order(&self.context.jail.worker)
     }
 
-    fn plan(&self, image: &Image, number: u64) -> Result<OwnedFd, SnapshotRefusal> {
+    fn plan(&self, image: &Image, number: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         image.plan(&self.source(0), number)
     }
 

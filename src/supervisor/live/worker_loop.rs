@@ -12,6 +12,7 @@ use super::life::{LifeTerms, Quiet, WorkerLife};
 use super::state::{Beginning, RestoreCaller};
 use super::worker_io::JailedWorker;
 use super::{Purpose, SessionExit};
+use crate::error::Error;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
@@ -120,7 +121,7 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Serves until the worker has taken on a state.
-    pub(super) fn until_restored(&mut self) -> Result<(), SupervisorError> {
+    pub(super) fn until_restored(&mut self) -> Result<(), Error> {
         let mut outcome = RestoreCaller::default();
         while self.state.is_restoring() {
             if matches!(self.turn(&mut outcome, None)?, Turn::Gone) {

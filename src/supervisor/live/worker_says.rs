@@ -38,7 +38,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             |blob: &Blob| blob.way() == Transport::Payload && blob.total() <= LARGEST_OF_RUN;
         let is_of_a_session = matches!(
             reply,
-            Reply::Call(_) | Reply::Display(_) | Reply::Standing(_)
+            Reply::Call(_) | Reply::Display(_) | Reply::Standing(_) | Reply::FailedStep(_)
         ) || reply.blob().is_some_and(|blob| !fits_a_run(blob));
         if matches!(self.terms.purpose, Purpose::Run(_)) && is_of_a_session {
             return Err("it sent what only the worker of a session may".into());
@@ -55,6 +55,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
             _ if !self.greeted => Err("it spoke before it greeted".into()),
             Reply::Standing(said) => self.on_standing(&said),
+            Reply::FailedStep(failed) => self.on_failed_step(&failed),
             Reply::Call(call) => self.call(call, payload, frame.header.len(), now, caller),
             Reply::Display(display) => {
                 let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == display.id) else {

@@ -78,6 +78,25 @@ pub enum SnapshotRefusal {
         /// Its key.
         key: &'static str,
     },
+    /// The host would have too little memory left.
+    #[error(
+        "it takes {wanted}, more than half of the {left} of memory that the host has left; close other snapshots or \
+         sessions first"
+    )]
+    Host {
+        /// The memory of the image.
+        wanted: String,
+        /// What is left of the host's.
+        left: String,
+    },
+    /// The supervisor would have too few descriptors left.
+    #[error(
+        "the supervisor has no descriptors left; raise `ulimit -n`, or close other snapshots or sessions first"
+    )]
+    HostDescriptors,
+    /// The process is gone whose workers have the addresses of the image.
+    #[error("the interpreter from which its session was forked has ended; take another")]
+    Interpreter,
     /// The session has as many snapshots as it may.
     #[error("the session has reached its limit of {most} (`{key}`); close one first")]
     Quota {

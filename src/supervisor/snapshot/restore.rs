@@ -12,7 +12,7 @@ use super::refusal::{Doing, SnapshotRefusal};
 use super::steps::{HOLE, Memory, hole, steps};
 use super::{Image, Source};
 use sandfork_jail::program::WorkerJail;
-use sandfork_jail::restore::{BlobData, Order};
+use sandfork_jail::restore::{BlobData, Order, Step};
 use sandfork_jail::sys::sealed;
 
 impl Image {
@@ -37,7 +37,11 @@ impl Image {
 
     /// The steps for a worker that waits for them. It returns from them as if the request with this number had been
     /// answered.
-    pub fn plan(&self, target: &Source, number: u64) -> Result<OwnedFd, SnapshotRefusal> {
+    pub fn plan(
+        &self,
+        target: &Source,
+        number: u64,
+    ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;
         let pages = target.pages(&regions)?;
         let blob = hole(&self.regions, &regions).ok_or_else(|| SnapshotRefusal::Mapping {
@@ -66,7 +70,7 @@ impl Image {
         let mut file = std::fs::File::from(file);
         file.write_all(&bytes).doing("write the steps")?;
         sealed::seal(file.as_fd()).doing("seal the steps")?;
-        Ok(file.into())
+        Ok((file.into(), plan.steps))
     }
 }
 

@@ -5,7 +5,15 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Image, SnapshotRefusal};
+use crate::host::Headroom;
 use crate::outcome::{LimitName, Limits};
+use crate::plan::bytes;
+
+/// The bytes of the images that are being made in this process, of all its sandboxes.
+static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
+
+/// What an image takes besides its bytes.
+const DESCRIPTORS_OF_AN_IMAGE: u64 = 2;
 
 /// Numbers are given once in a process, so that a caller cannot mean a snapshot of another sandbox.
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -26,6 +34,39 @@ struct Kept {
 pub struct Room {
     /// Bytes.
     pub bytes: u64,
+}
+
+/// Memory of the host for an image that is being made. Once it is made, the kernel counts it.
+#[derive(Debug)]
+pub struct Reserved(u64);
+
+impl Reserved {
+    /// Reserves memory, if that leaves the host half of what it has. No cgroup of a worker counts images.
+    pub fn new(bytes: u64) -> Result<Self, SnapshotRefusal> {
+        let mut others = IN_THE_MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        require_half(&Headroom::now(), *others, bytes)?;
+        *others += bytes;
+        Ok(Self(bytes))
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        let mut all = IN_THE_MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        *all -= self.0;
+    }
+}
+
+fn require_half(left: &Headroom, others: u64, wanted: u64) -> Result<(), SnapshotRefusal> {
+    let memory = left.memory.saturating_sub(others);
+    if wanted > memory / 2 {
+        let (wanted, left) = (bytes(wanted), bytes(memory));
+        return Err(SnapshotRefusal::Host { wanted, left });
+    }
+    if left.descriptors / 2 < DESCRIPTORS_OF_AN_IMAGE {
+        return Err(SnapshotRefusal::HostDescriptors);
+    }
+    Ok(())
 }
 
 impl Shelf {
@@ -79,5 +120,43 @@ impl Shelf {
         // Dropped without the lock: to free the memory takes time.
         let discarded = self.lock().remove(&number);
         drop(discarded);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEFT: Headroom = Headroom {
+        memory: 10 << 30,
+        tasks: 9,
+        descriptors: 100,
+    };
+
+    #[test]
+    fn an_image_leaves_the_host_half_of_its_memory() {
+        assert_eq!(require_half(&LEFT, 0, 5 << 30), Ok(()));
+        let refused = require_half(&LEFT, 0, (5 << 30) + 1).expect_err("it is more");
+        let sentence = "it takes 5GiB, more than half of the 10GiB of memory that the host has left; close other snapshots \
+                        or sessions first";
+        assert_eq!(
+            refused.to_string(),
+            sentence.replace("5GiB", &bytes((5 << 30) + 1))
+        );
+        // So many others are being made.
+        require_half(&LEFT, 2 << 30, 5 << 30).expect_err("it is more");
+        let without = Headroom {
+            descriptors: 3,
+            ..LEFT
+        };
+        require_half(&without, 0, 1).expect_err("it is one of the last");
+    }
+
+    #[test]
+    fn what_is_reserved_is_given_back() {
+        let reserved = Reserved::new(4096).expect("there is memory");
+        assert!(*IN_THE_MAKING.lock().expect("no test has failed") >= 4096);
+        Reserved::new(u64::MAX / 2).expect_err("no host has that");
+        drop(reserved);
     }
 }

@@ -339,9 +339,9 @@ const REFUSED: [(&str, &str, &str); 8] = [
         "os.close(r); os.close(w)",
     ),
     (
-        "import os; m = os.memfd_create('held')",
-        "a file without a name; close it first",
-        "os.close(m)",
+        "import select; e = select.epoll()",
+        "is `anon_inode:[eventpoll]`; close it first",
+        "e.close()",
     ),
     (
         "f = open('gone', 'w'); import os; os.remove('gone')",

@@ -91,8 +91,23 @@ pub mod header {
     pub const BUFFER: usize = 48;
     /// The descriptor of the image.
     pub const IMAGE: usize = 56;
+    /// The descriptor to which a step that fails is told.
+    pub const LINK: usize = 64;
+    /// The frame that tells it.
+    pub const FRAME: usize = 72;
     /// The length of the header.
-    pub const LENGTH: usize = 64;
+    pub const LENGTH: usize = 192;
+}
+
+/// What the restoring code sends if a step fails. It fills in the numbers.
+pub mod failure {
+    /// The frame: the length of its text, and that of no payload, before the text.
+    pub const FRAME: &[u8] = b"\x3a\0\0\0\0\0\0\0\
+        {\"kind\":\"failed-step\",\"errno\":      0,\"step\":             0}";
+    /// Where the last digit of the errno is.
+    pub const ERRNO: usize = 44;
+    /// Where the last digit of the step's number is.
+    pub const STEP: usize = 66;
 }
 
 /// Where the header is in a blob, behind the code.
@@ -150,7 +165,7 @@ impl Blob {
     }
 
     /// Replaces this process's memory, and goes on where the other process stood. If a step fails, the process
-    /// exits with its errno(3).
+    /// sends its number and the errno(3), and exits.
     pub fn enter(&self, image: i32) -> Result<(), Errno> {
         // The handlers of signals are a part of what is replaced.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;

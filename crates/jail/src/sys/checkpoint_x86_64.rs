@@ -5,7 +5,7 @@ use std::ffi::c_void;
 
 use nix::errno::Errno;
 
-use super::Place;
+use super::{Place, failure, header};
 
 /// Saves the registers that a call keeps, calls a function, and returns 0. A process that takes on the memory
 /// returns from it as well, with 1.
@@ -153,10 +153,37 @@ global_asm!(
     "mov al, [r8]",
     "mov [r8], al",
     "jmp 30b",
-    // Ends the process with the errno.
+    // Tells the errno and the number of the step, and ends the process. Digits are written from the last one on.
     "80:",
     "neg eax",
-    "mov edi, eax",
+    "mov ecx, 10",
+    "lea r8, [rbp + {errno}]",
+    "81:",
+    "xor edx, edx",
+    "div ecx",
+    "add dl, 48",
+    "mov [r8], dl",
+    "dec r8",
+    "test eax, eax",
+    "jnz 81b",
+    "mov rax, rbx",
+    "sub rax, [rbp + 32]",
+    "shr rax, 6",
+    "lea r8, [rbp + {step}]",
+    "82:",
+    "xor edx, edx",
+    "div ecx",
+    "add dl, 48",
+    "mov [r8], dl",
+    "dec r8",
+    "test eax, eax",
+    "jnz 82b",
+    "mov edi, [rbp + 64]",
+    "lea rsi, [rbp + {frame}]",
+    "mov edx, {length}",
+    "mov eax, 1",
+    "syscall",
+    "mov edi, 1",
     "mov eax, 231",
     "syscall",
     "ud2",
@@ -175,6 +202,10 @@ global_asm!(
     ".globl sandfork_restorer_end",
     "sandfork_restorer_end:",
     ".popsection",
+    errno = const header::FRAME + failure::ERRNO,
+    step = const header::FRAME + failure::STEP,
+    frame = const header::FRAME,
+    length = const failure::FRAME.len(),
 );
 
 unsafe extern "C" {

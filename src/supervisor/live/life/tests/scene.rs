@@ -17,6 +17,7 @@ use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
 use crate::supervisor::run::{AskHost, Files, Measured};
 use crate::supervisor::snapshot::{Image, SnapshotRefusal, Standing};
+use sandfork_jail::restore::Step;
 
 pub const fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
@@ -112,7 +113,7 @@ impl WorkerIo for FakeWorker {
         Err(SnapshotRefusal::Changed)
     }
 
-    fn plan(&self, _: &Image, _: u64) -> Result<OwnedFd, SnapshotRefusal> {
+    fn plan(&self, _: &Image, _: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
     }
 
