@@ -80,6 +80,10 @@ pub mod supervisor {
     reveal! { SandboxProcesses of Sandbox: fn egress_process() -> Option<u32>; }
 }
 
+pub mod snapshot {
+    pub use crate::supervisor::snapshot_readers::*;
+}
+
 pub mod sandbox {
     use crate::sandbox::SandboxBuilder;
     pub use sandfork_jail::control::RunPath;

@@ -48,6 +48,8 @@ pub use live::{
 pub use received_fd::sealed;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
+#[cfg(feature = "internals")]
+pub use snapshot::readers as snapshot_readers;
 pub use snapshot::{Image, Shelf, SnapshotRefusal};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;

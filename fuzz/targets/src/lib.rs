@@ -12,6 +12,7 @@ mod packages;
 mod policies;
 mod replies;
 mod seccomp;
+mod snapshots;
 mod source;
 mod tasks;
 mod values;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     blobs::TARGET,
     packages::TARGET,
     policies::TARGET,
+    snapshots::TARGET,
     tasks::TARGET,
     seccomp::TARGET,
 ];

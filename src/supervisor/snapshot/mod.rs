@@ -21,6 +21,14 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+/// What reads what the kernel says of a guest, and makes steps of it.
+#[cfg(feature = "internals")]
+pub mod readers {
+    pub use super::descriptors::{Found, Kind, Outputs, keep};
+    pub use super::regions::{Backing, MOST_REGIONS, Region, parse};
+    pub use super::steps::{Memory, hole, in_order, steps};
+}
+
 pub use self::capture::{Source, require_alone};
 pub use self::refusal::SnapshotRefusal;
 pub use self::shelf::{Room, Shelf};

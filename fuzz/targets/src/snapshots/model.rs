@@ -1,0 +1,260 @@
+//! A memory in which steps are carried out as the restoring code and the kernel do.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use sandfork::internals::snapshot::{Backing, Region};
+use sandfork_jail::restore::STEP;
+use sandfork_jail::sys::checkpoint::{BUFFER, BUFFER_AT, DATA_AT, header};
+
+use super::layout::{Layout, PAGE};
+
+const READ: u64 = libc::PROT_READ as u64;
+const WRITE: u64 = libc::PROT_WRITE as u64;
+const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
+
+/// The flag of a step whose fifth argument is the image.
+const IMAGE_FIFTH: u16 = 8;
+
+/// What a page maps: the inode and the offset of a file, and whether it is shared.
+type Mapped = Option<(u64, u64, bool)>;
+
+/// What a page has.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Content {
+    /// Zeros, or what the file has.
+    Fresh,
+    /// What the process has written.
+    Own,
+    /// What the image has at an address.
+    Image(u64),
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+struct Page {
+    mapped: Mapped,
+    protection: u64,
+    content: Content,
+}
+
+#[derive(Debug)]
+pub struct Model {
+    pages: BTreeMap<u64, Page>,
+    blob: u64,
+    heap: Range<u64>,
+    stack: u64,
+    file: Option<u64>,
+    /// What was read into the buffer.
+    buffer: Range<u64>,
+}
+
+fn pages(range: Range<u64>) -> impl Iterator<Item = u64> {
+    (range.start..range.end).step_by(4096)
+}
+
+fn mapped(region: &Region, page: u64) -> Mapped {
+    match &region.backing {
+        Backing::File { inode, offset, .. } => {
+            Some((*inode, offset + (page - region.start), region.is_shared))
+        }
+        _ => None,
+    }
+}
+
+impl Model {
+    pub fn new(target: &Layout, blob: u64) -> Self {
+        let regions = target.regions();
+        let of = |backing: &Backing| regions.iter().find(|region| region.backing == *backing);
+        let mut model = Self {
+            pages: BTreeMap::new(),
+            blob,
+            heap: of(&Backing::Heap).map_or(0..0, |heap| heap.start..heap.end),
+            stack: of(&Backing::Stack).map_or(0, |stack| stack.start),
+            file: None,
+            buffer: 0..0,
+        };
+        for region in &regions {
+            for page in pages(region.start..region.end) {
+                let page_of = Page {
+                    mapped: mapped(region, page),
+                    protection: region.protection.0,
+                    content: Content::Fresh,
+                };
+                model.pages.insert(page, page_of);
+            }
+        }
+        for page in target.pages.iter().cloned().flat_map(pages) {
+            model.page(page, 0).content = Content::Own;
+        }
+        model
+    }
+
+    /// A page that is mapped with this protection at least.
+    fn page(&mut self, address: u64, protection: u64) -> &mut Page {
+        let page = self.pages.get_mut(&address);
+        let page = page.unwrap_or_else(|| panic!("{address:#x} is not mapped"));
+        assert_eq!(page.protection & protection, protection, "{address:#x}");
+        page
+    }
+
+    /// Carries out the steps of a blob.
+    pub fn carry_out(&mut self, bytes: &[u8]) {
+        let (head, data) = bytes.split_at(header::LENGTH);
+        let field = |bytes: &[u8], at: usize| {
+            u64::from_le_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
+        };
+        let at = |address: u64| {
+            let from_data = address - self.blob - DATA_AT as u64;
+            usize::try_from(from_data).expect("it is in the blob")
+        };
+        let (first, end) = (
+            at(field(head, header::STEPS)),
+            at(field(head, header::STEPS_END)),
+        );
+        let length = usize::try_from(STEP).expect("small");
+        let blob = self.blob;
+        for step in data[first..end].chunks(length) {
+            let kind = u16::from_le_bytes([step[0], step[1]]);
+            let flags = u16::from_le_bytes([step[2], step[3]]);
+            let call = u32::from_le_bytes([step[4], step[5], step[6], step[7]]);
+            let arguments = [0, 1, 2, 3, 4, 5].map(|number| field(step, 8 + 8 * number));
+            let name = |address: u64| {
+                let from = usize::try_from(address - blob).expect("it is in the blob") - DATA_AT;
+                let name = data[from..].split(|byte| *byte == 0).next();
+                String::from_utf8_lossy(name.unwrap_or_default()).into_owned()
+            };
+            self.step((kind, flags), call.into(), arguments, &name);
+        }
+    }
+
+    fn step(
+        &mut self,
+        (kind, flags): (u16, u16),
+        call: i64,
+        arguments: [u64; 6],
+        name: &dyn Fn(u64) -> String,
+    ) {
+        let [first, second, third, fourth, _, sixth] = arguments;
+        match (kind, call) {
+            (0, libc::SYS_mmap) if flags & IMAGE_FIFTH != 0 => {
+                self.map(first..first + second, third, fourth | ANONYMOUS, 0);
+                self.read(first..first + second, sixth);
+            }
+            (1, _) => {
+                assert!(second <= self.buffer.end - self.buffer.start);
+                for (page, of) in pages(first..first + second).zip(pages(self.buffer.clone())) {
+                    self.page(page, READ | WRITE).content = Content::Image(of);
+                }
+            }
+            (2, _) => {
+                for page in pages(first & !(PAGE - 1)..self.stack) {
+                    self.pages.insert(page, fresh(None, READ | WRITE));
+                }
+            }
+            (0, libc::SYS_brk) => {
+                let end = first.next_multiple_of(PAGE);
+                for page in pages(self.heap.end..end) {
+                    self.pages.insert(page, fresh(None, READ | WRITE));
+                }
+                self.pages
+                    .retain(|page, _| !(end..self.heap.end).contains(page));
+            }
+            (0, libc::SYS_munmap) => self
+                .pages
+                .retain(|page, _| !(first..first + second).contains(page)),
+            (0, libc::SYS_openat) => {
+                let digits = name(second)
+                    .chars()
+                    .filter(char::is_ascii_digit)
+                    .collect::<String>();
+                self.file = digits.parse().ok();
+            }
+            (0, libc::SYS_mmap) => self.map(first..first + second, third, fourth, sixth),
+            (0, libc::SYS_pread64) => self.read(second..second + third, fourth),
+            (0, libc::SYS_mprotect) => {
+                for page in pages(first..first + second) {
+                    self.page(page, 0).protection = third;
+                }
+            }
+            (0, libc::SYS_madvise) => {
+                for page in pages(first..first + second) {
+                    let page = self.page(page, 0);
+                    if third == libc::MADV_DONTNEED as u64 {
+                        page.content = Content::Fresh;
+                    }
+                }
+            }
+            (0, libc::SYS_close) => self.file = None,
+            other => panic!("no such step: {other:?}"),
+        }
+    }
+
+    fn map(&mut self, range: Range<u64>, protection: u64, flags: u64, offset: u64) {
+        assert!(
+            range.end <= self.blob || range.start >= self.blob + (256 << 20),
+            "{range:x?}"
+        );
+        let is = |flag: i32| flags & u64::from(flag.unsigned_abs()) != 0;
+        assert!(is(libc::MAP_FIXED));
+        for page in pages(range.clone()) {
+            let place = offset + (page - range.start);
+            let made = match self.file {
+                _ if is(libc::MAP_ANONYMOUS) => fresh(None, protection),
+                Some(inode) => fresh(Some((inode, place, is(libc::MAP_SHARED))), protection),
+                None => panic!("no file is open"),
+            };
+            self.pages.insert(page, made);
+        }
+    }
+
+    fn read(&mut self, range: Range<u64>, offset: u64) {
+        let buffer = self.blob + BUFFER_AT as u64;
+        if range.start == buffer {
+            assert!(range.end <= buffer + BUFFER as u64);
+            self.buffer = offset..offset + (range.end - range.start);
+            return;
+        }
+        for page in pages(range.clone()) {
+            self.page(page, WRITE).content = Content::Image(offset + (page - range.start));
+        }
+    }
+
+    /// Requires that the memory is that of the source.
+    pub fn require(&self, source: &Layout) {
+        let mut wanted = BTreeMap::new();
+        let mut wiped = Vec::new();
+        for region in source.regions() {
+            for page in pages(region.start..region.end) {
+                wanted.insert(page, fresh(mapped(&region, page), region.protection.0));
+            }
+            if region.advice.is_wiped {
+                wiped.push(region.start..region.end);
+            }
+        }
+        for page in source.pages.iter().cloned().flat_map(pages) {
+            wanted.get_mut(&page).expect("it is mapped").content = Content::Image(page);
+        }
+        let mut found = self.pages.clone();
+        for page in wiped.into_iter().flat_map(pages) {
+            found.get_mut(&page).expect("it is mapped").content = Content::Fresh;
+        }
+        // What lies below the other's stack means nothing.
+        found.retain(|page, _| {
+            *page < self.stack || *page >= STACK_END || wanted.contains_key(page)
+        });
+        for (page, wanted) in &wanted {
+            assert_eq!(found.get(page), Some(wanted), "{page:#x}");
+        }
+        assert_eq!(found.len(), wanted.len(), "something else is mapped");
+    }
+}
+
+const STACK_END: u64 = 0x3000_0000;
+
+const fn fresh(mapped: Mapped, protection: u64) -> Page {
+    Page {
+        mapped,
+        protection,
+        content: Content::Fresh,
+    }
+}
