@@ -1,5 +1,6 @@
 //! What Python programs rely on, with each CPython that the set-up found.
 
+mod copies;
 mod reseeding;
 
 use crate::check::{fine, shown};
@@ -103,6 +104,17 @@ fn tests_with(python: &Python) -> Vec<Test> {
         name("reseeding_preloaded"),
         venv(data_science()),
     ));
+    for (suffix, recipe) in [("", venv(standard())), ("_preloaded", venv(data_science()))] {
+        let recipe = recipe.set("limits.cpu=60s").set("limits.wall=120s");
+        tests.push(copies::state(
+            name(&format!("copies{suffix}")),
+            recipe.clone(),
+        ));
+        tests.push(copies::draws(
+            name(&format!("draws_of_copies{suffix}")),
+            recipe,
+        ));
+    }
     tests
 }
 
@@ -166,11 +178,12 @@ assert (numpy.ones((300, 300)) @ numpy.ones((300, 300)))[0, 0] == 300
 /// What a worker printed, by source.
 fn lines(outcome: &sandfork::Outcome) -> Vec<(String, String)> {
     fine(outcome);
-    let stdout = outcome.stdout();
+    lines_of(&outcome.stdout())
+}
+
+fn lines_of(stdout: &str) -> Vec<(String, String)> {
     let pairs = stdout.lines().map(|line| {
-        let (source, draw) = line
-            .split_once('\t')
-            .unwrap_or_else(|| panic!("{}", shown(outcome)));
+        let (source, draw) = line.split_once('\t').unwrap_or_else(|| panic!("{stdout}"));
         (source.to_owned(), draw.to_owned())
     });
     pairs.collect()

@@ -9,7 +9,7 @@ use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::{World, run};
 
-const DRAWS: &str = include_str!("draws.py");
+pub const DRAWS: &str = include_str!("draws.py");
 const WORKERS: usize = 6;
 
 /// With modules preloaded that keep state: what they drew in the zygote, every worker has.
