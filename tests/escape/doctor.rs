@@ -9,6 +9,7 @@ use crate::capture::capture;
 use crate::control::control_user;
 use crate::need;
 use crate::probe::{Launch, Probe};
+use crate::sandboxed::Place;
 use crate::world::Party;
 
 /// The report of `sandfork doctor --json` for one user.
@@ -75,4 +76,15 @@ pub fn skip_control(probe: &Probe, user: User, party: Option<&Party>) -> Option<
 /// Whether the product cannot run for this user here.
 pub fn skip_sandboxed(party: &Party) -> Option<Skip> {
     party.doctor.namespaces.clone().err().map(Skip::Mendable)
+}
+
+/// Whether sessions cannot be copied here.
+pub fn skip_copies(place: Place) -> Option<Skip> {
+    let reason = match place {
+        Place::Worker => return None,
+        Place::Copy if cfg!(not(target_arch = "x86_64")) => "not an x86-64 machine",
+        Place::Copy if need::kernel() < (6, 7) => "no PAGEMAP_SCAN before Linux 6.7",
+        Place::Copy => return None,
+    };
+    Some(Skip::Forced(reason.to_owned()))
 }

@@ -28,14 +28,17 @@ use std::sync::{Arc, OnceLock};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
 use account::User;
-use doctor::{Skip, skip_control, skip_sandboxed};
+use doctor::{Skip, skip_control, skip_copies, skip_sandboxed};
 use probe::{Probe, Schedule};
 use report::{End, Report};
+use sandboxed::Place;
 use verdict::Verdict;
 use world::World;
 
 /// The default policies of a probe.
 const POLICIES: [&str; 2] = ["strict", "standard"];
+/// The policy of copies of sessions.
+const COPIED: &str = "standard";
 /// So that none gets lost: 76 of the reference set, and ours.
 const PROBES: usize = 210;
 /// What every launcher finds on its stdin, and its guest must not.
@@ -96,7 +99,10 @@ fn trials(probes: Vec<Probe>, shared: &Arc<Shared>) -> Vec<Trial> {
                 trials.push(control_trial(&probe, user, shared));
             }
             for policy in &probe.header.policies {
-                trials.push(sandboxed_trial(&probe, policy, user, shared));
+                trials.push(sandboxed_trial(&probe, policy, user, Place::Worker, shared));
+            }
+            if probe.is_tried_in_copies(COPIED) {
+                trials.push(sandboxed_trial(&probe, COPIED, user, Place::Copy, shared));
             }
         }
     }
@@ -118,20 +124,31 @@ fn control_trial(probe: &Arc<Probe>, user: User, shared: &Arc<Shared>) -> Trial 
     Trial::ignorable_test(name, run).with_kind("open")
 }
 
-fn sandboxed_trial(probe: &Arc<Probe>, policy: &str, user: User, shared: &Arc<Shared>) -> Trial {
+fn sandboxed_trial(
+    probe: &Arc<Probe>,
+    policy: &str,
+    user: User,
+    place: Place,
+    shared: &Arc<Shared>,
+) -> Trial {
     let name = format!("{}::{}::{}", probe.class, probe.name, user.name());
     let (probe, shared, policy) = (Arc::clone(probe), Arc::clone(shared), policy.to_owned());
-    let kind = policy.clone();
+    let kind = match place {
+        Place::Worker => policy.clone(),
+        Place::Copy => format!("{policy}, in copies"),
+    };
     let run = move || {
         let world = shared.world()?;
         let party = world.party(user).ok_or("no such user")?;
-        let skip = skip_control(&probe, user, Some(party)).or_else(|| skip_sandboxed(party));
+        let skip = skip_control(&probe, user, Some(party))
+            .or_else(|| skip_sandboxed(party))
+            .or_else(|| skip_copies(place));
         if let Some(skip) = skip {
             shared.report.count(&probe.class, End::Ignored);
             return ignore(skip);
         }
         quietly(world, &probe, || {
-            let (end, result) = attempt(world, &probe, &policy, user);
+            let (end, result) = attempt(world, &probe, &policy, user, place);
             shared.report.count(&probe.class, end);
             Ok(result?)
         })
@@ -139,7 +156,13 @@ fn sandboxed_trial(probe: &Arc<Probe>, policy: &str, user: User, shared: &Arc<Sh
     Trial::ignorable_test(name, run).with_kind(kind)
 }
 
-fn attempt(world: &World, probe: &Probe, policy: &str, user: User) -> (End, Result<(), String>) {
+fn attempt(
+    world: &World,
+    probe: &Probe,
+    policy: &str,
+    user: User,
+    place: Place,
+) -> (End, Result<(), String>) {
     if let Err(error) = world.controls.check(world, probe, user) {
         return (End::ControlFailed, Err(format!("open control: {error}")));
     }
@@ -148,7 +171,7 @@ fn attempt(world: &World, probe: &Probe, policy: &str, user: User) -> (End, Resu
     }
     let header = &probe.header;
     let open = header.not_promised.is_some() && header.promised_of != Some(user);
-    match sandboxed::run(world, probe, policy, user) {
+    match sandboxed::run(world, probe, policy, user, place) {
         Ok(Verdict::Contained) if open => (
             End::Unexplained,
             Err("it is held: let SECURITY.md promise that".to_owned()),

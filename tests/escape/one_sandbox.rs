@@ -17,12 +17,14 @@ use crate::world::value_of;
 pub const IN_ONE_SANDBOX: &str = "--in-one-sandbox";
 /// Runs the programs in one sandbox; all but the second are cells of one session, which lives meanwhile.
 pub const AS_TWO_TENANTS: &str = "--as-two-tenants";
+/// Runs the programs in copies of a session that has loaded something.
+pub const IN_A_COPY: &str = "--in-a-copy";
 /// Stands in a program for what the one before it printed after `VALUE `.
 pub const PREVIOUS: &str = "@PREV@";
 
 /// Whether a first argument makes this binary such a program.
 pub fn is_asked_for(argument: &OsString) -> bool {
-    [IN_ONE_SANDBOX, AS_TWO_TENANTS]
+    [IN_ONE_SANDBOX, AS_TWO_TENANTS, IN_A_COPY]
         .iter()
         .any(|how| argument == how)
 }
@@ -39,7 +41,7 @@ pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
 }
 
 fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std::error::Error>> {
-    let two_tenants = arguments.next().is_some_and(|how| how == AS_TWO_TENANTS);
+    let how = arguments.next().unwrap_or_default();
     let mut policy = String::new();
     let mut overrides = Vec::new();
     let mut programs = Vec::new();
@@ -57,6 +59,10 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
     }
     let policy = Policy::load(&policy, &overrides, &FileSystem)?;
     let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
+    if how == IN_A_COPY {
+        return in_a_copy(&sandbox, &programs);
+    }
+    let two_tenants = how == AS_TWO_TENANTS;
     let mut first = two_tenants.then(|| sandbox.session()).transpose()?;
     let mut previous = String::new();
     for (number, program) in programs.iter().enumerate() {
@@ -65,6 +71,26 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
             Some(session) if number != 1 => told(session.run(Cell::new(source))?.outcome())?,
             _ => told(&sandbox.run(Request::python(source))?)?,
         };
+    }
+    Ok(())
+}
+
+/// Runs each program in a fork of a session, and in that session once it was rolled back.
+fn in_a_copy(
+    sandbox: &Arc<Sandbox>,
+    programs: &[OsString],
+) -> Result<(), Box<dyn std::error::Error>> {
+    for program in programs {
+        let source = fs::read_to_string(Path::new(program))?;
+        let mut session = sandbox.session()?;
+        session
+            .run("import json, socket; loaded = list(range(10_000)); open('made', 'w').close()")?;
+        let snapshot = session.snapshot()?;
+        let mut forked = snapshot.fork()?;
+        told(forked.run(Cell::new(source.clone()))?.outcome())?;
+        drop(forked);
+        session.rollback(&snapshot)?;
+        told(session.run(Cell::new(source))?.outcome())?;
     }
     Ok(())
 }

@@ -68,6 +68,9 @@ pub struct Header {
     pub set: Vec<String>,
     #[serde(default)]
     pub through: Through,
+    /// Where the attempt means something.
+    #[serde(default)]
+    pub only: Only,
     #[serde(default)]
     pub launch: Launch,
     #[serde(default)]
@@ -162,6 +165,17 @@ pub enum Through {
     TwoTenants,
 }
 
+/// Where an attempt means something.
+#[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Only {
+    /// In every worker.
+    #[default]
+    Any,
+    /// In the worker of a run: of a session's, the supervisor keeps the limit.
+    Runs,
+}
+
 /// How both runs are launched.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
@@ -202,6 +216,18 @@ fn every_policy() -> Vec<String> {
 }
 
 impl Probe {
+    /// Whether it is tried in copies of sessions too, under this policy. Those of the class `resources` take long, and
+    /// meet the same limits in every worker.
+    pub fn is_tried_in_copies(&self, policy: &str) -> bool {
+        let header = &self.header;
+        header.runs == 1
+            && header.through == Through::CommandLine
+            && header.host_check.is_none()
+            && header.policies.iter().any(|own| own == policy)
+            && header.only == Only::Any
+            && self.class != "resources"
+    }
+
     fn parse(class: &str, name: &str, source: String) -> Result<Self, String> {
         let header = source
             .strip_prefix(QUOTES)

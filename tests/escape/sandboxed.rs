@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::BAIT_STDIN;
 use crate::account::User;
 use crate::capture::{Captured, capture};
-use crate::one_sandbox::{AS_TWO_TENANTS, IN_ONE_SANDBOX, PREVIOUS};
+use crate::one_sandbox::{AS_TWO_TENANTS, IN_A_COPY, IN_ONE_SANDBOX, PREVIOUS};
 use crate::probe::{Clock, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{MODULES, Party, RunDirectory, World, value_of};
@@ -29,6 +29,9 @@ const PROFILE: [&str; 10] = [
     "filesystem.tmp_inodes=4096",
     "assurance.require=standard",
 ];
+
+/// A fork and a session that was rolled back.
+const COPIES: usize = 2;
 
 /// The values of `TIME_LIMIT` and `CPU_LIMIT`.
 const TIGHT: [&str; 2] = ["limits.wall=2s", "limits.cpu=2s"];
@@ -55,7 +58,22 @@ struct Run {
     said: String,
 }
 
-pub fn run(world: &World, probe: &Probe, policy: &str, user: User) -> Result<Verdict, String> {
+/// Where the attempt runs.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Place {
+    /// In a worker of its own, through the door that the probe names.
+    Worker,
+    /// In a fork of a session, and in a session that was rolled back.
+    Copy,
+}
+
+pub fn run(
+    world: &World,
+    probe: &Probe,
+    policy: &str,
+    user: User,
+    place: Place,
+) -> Result<Verdict, String> {
     let party = world.party(user).ok_or("the harness is not root")?;
     let directory = world.run_directory(&party.account)?;
     let attempt = Attempt {
@@ -66,6 +84,7 @@ pub fn run(world: &World, probe: &Probe, policy: &str, user: User) -> Result<Ver
         directory: &directory,
     };
     let runs = match probe.header.through {
+        _ if place == Place::Copy => attempt.in_copies()?,
         Through::CommandLine => attempt.through_command_line()?,
         Through::OneSandbox => attempt.in_one_sandbox(IN_ONE_SANDBOX)?,
         Through::TwoTenants => attempt.in_one_sandbox(AS_TWO_TENANTS)?,
@@ -119,9 +138,22 @@ impl Attempt<'_> {
         for number in 2..=self.probe.header.runs {
             programs.push(self.program(number, PREVIOUS)?);
         }
-        let captured = self.launch(&self.world.escape, &[how], &programs)?;
+        self.through_library(how, &programs, programs.len())
+    }
+
+    fn in_copies(&self) -> Result<Vec<Run>, String> {
+        self.through_library(IN_A_COPY, &[self.program(1, "")?], COPIES)
+    }
+
+    fn through_library(
+        &self,
+        how: &str,
+        programs: &[PathBuf],
+        outcomes: usize,
+    ) -> Result<Vec<Run>, String> {
+        let captured = self.launch(&self.world.escape, &[how], programs)?;
         let lines: Vec<&str> = captured.stdout.lines().collect();
-        if lines.len() != programs.len() {
+        if lines.len() != outcomes {
             return Err(no_outcome(&format!("{} outcomes", lines.len()), &captured));
         }
         let run = |line| {

@@ -4,6 +4,7 @@ name = "soft limits below hard limits"
 attempt = "Any of AS, NPROC, NOFILE, FSIZE, CPU, MEMLOCK whose hard limit is unlimited."
 severity = "medium"
 proven_open = "user"
+only = "runs"
 
 [[expect]]
 text = ["all hard limits finite"]
