@@ -38,8 +38,9 @@ const fn kill(victim: Role, clock: Role, command: &'static str, most: usize) -> 
 const ALL: usize = usize::MAX;
 
 /// A thousand points for each victim, or more. `build` is the making of a sandbox, `run` of a worker that runs
-/// a guest and ends, `session` the life of a session, with tools, files and output.
-pub const KILLS: [Kill; 19] = [
+/// a guest and ends, `session` the life of a session, with tools, files and output, `copies` a fork of a session and
+/// its rollback.
+pub const KILLS: [Kill; 24] = [
     kill(Role::Worker, Role::Worker, "run", 400),
     kill(Role::Worker, Role::Worker, "session", 500),
     kill(Role::Worker, Role::Attendant, "session", 200),
@@ -56,6 +57,11 @@ pub const KILLS: [Kill; 19] = [
     kill(Role::Supervisor, Role::Supervisor, "run", ALL),
     kill(Role::Supervisor, Role::Worker, "session", 300),
     kill(Role::Supervisor, Role::Attendant, "session", 300),
+    kill(Role::Worker, Role::Worker, "copies", 200),
+    kill(Role::Worker, Role::Attendant, "copies", 200),
+    kill(Role::Zygote, Role::Attendant, "copies", 200),
+    kill(Role::Supervisor, Role::Worker, "copies", 200),
+    kill(Role::Supervisor, Role::Attendant, "copies", 200),
     kill(Role::Supervisor, Role::Worker, "session", 100).of(Setting::User),
     kill(Role::Worker, Role::Worker, "session", 100).of(Setting::NoNamespaces),
     kill(Role::Supervisor, Role::Worker, "session", 100).of(Setting::NoNamespaces),
@@ -145,6 +151,7 @@ fn judge(bench: &Bench, kill: Kill, told: &Told) -> Option<String> {
         None if is_supervisor => None,
         // The request was answered before the kill.
         went if went == sound => None,
+        went if kill.command == "copies" && Went::is_plain(went.as_ref()) => None,
         Some(Went::Refused { says, .. }) if !is_supervisor && !says.is_empty() => None,
         Some(Went::Ran { status, .. }) if of_worker && status == "signal" => None,
         went => Some(format!("it was told {went:?}")),

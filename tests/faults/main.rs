@@ -27,6 +27,7 @@ mod situation;
 mod traced;
 
 mod bench;
+mod copies;
 mod fault;
 mod found;
 mod kills;
@@ -99,6 +100,12 @@ fn trials(scale: Scale) -> Vec<Trial> {
             strike(bench, kill, scale, found);
         })
     });
+    let copies = copies::ROLES.map(|role| {
+        let name = format!("fails::copies::{role}");
+        measured(name, Setting::Best, move |bench, found| {
+            copies::fail_in_turn(bench, role, scale, found);
+        })
+    });
     let lost = losses::LOSSES.map(|(name, loss)| {
         trial(format!("lost::{name}"), Setting::Best, move |bench| {
             loss(bench)?;
@@ -107,7 +114,12 @@ fn trials(scale: Scale) -> Vec<Trial> {
             Ok(())
         })
     });
-    let mut trials: Vec<Trial> = fails.chain(left_out).chain(killed).chain(lost).collect();
+    let mut trials: Vec<Trial> = fails
+        .chain(copies)
+        .chain(left_out)
+        .chain(killed)
+        .chain(lost)
+        .collect();
     if scale == Scale::Ci {
         trials.retain(|trial| is_in_ci(trial.name()));
     }
@@ -116,13 +128,16 @@ fn trials(scale: Scale) -> Vec<Trial> {
 
 /// Whether it is one of those that take no more than seconds, and tell what the others tell too.
 fn is_in_ci(name: &str) -> bool {
-    const FAILS_AND_KILLS: [&str; 7] = [
+    const FAILS_AND_KILLS: [&str; 10] = [
         "fails::build::launcher",
         "fails::build::init",
         "fails::run::worker",
+        "fails::copies::attendant",
+        "fails::copies::worker",
         "killed::best::worker_at_worker_in_session",
         "killed::best::zygote_at_worker_in_session",
         "killed::best::supervisor_at_worker_in_session",
+        "killed::best::supervisor_at_attendant_in_copies",
         "killed::no_namespaces::supervisor_at_worker_in_session",
     ];
     name.starts_with("left_out::") || name.starts_with("lost::") || FAILS_AND_KILLS.contains(&name)

@@ -30,6 +30,9 @@ for number in range(80):
 print(open('given').read())
 ";
 
+/// What a copy of a session does.
+const COPIED: &str = "file.seek(0); print(x * int(file.read())); x = 0";
+
 /// How a command went.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -106,6 +109,7 @@ impl Subject {
             "run" => self.run(POSTURE),
             "plain" => self.run("print(6 * 7)"),
             "session" => self.session(),
+            "copies" => self.copies(),
             "open" => self.open(name),
             "ask" => self.ask(name),
             "close" => {
@@ -153,6 +157,24 @@ impl Subject {
             _ = made.read_to_string(&mut text);
         }
         Ok(Went::ran(report.outcome()))
+    }
+
+    /// A session that is copied and rolled back.
+    fn copies(&self) -> Result<Went, Error> {
+        let sandbox = self.sandbox.as_ref().expect("`build` comes first");
+        let mut session = sandbox.session()?;
+        let made =
+            session.run("x = 6; file = open('kept', 'w+'); _ = file.write('7'), file.flush()")?;
+        if !made.outcome().is_ok() {
+            return Ok(Went::ran(made.outcome()));
+        }
+        let snapshot = session.snapshot()?;
+        let forked = snapshot.fork()?.run(COPIED)?;
+        if !forked.outcome().is_ok() {
+            return Ok(Went::ran(forked.outcome()));
+        }
+        session.rollback(&snapshot)?;
+        Ok(Went::ran(session.run(COPIED)?.outcome()))
     }
 
     fn open(&mut self, name: &str) -> Result<Went, Error> {
