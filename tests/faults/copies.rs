@@ -1,20 +1,16 @@
 //! Every system call by which a session is copied, and by which a worker takes on its state, fails in turn. What comes
 //! of it is a copy as sound as any, or an error with a name. Other sessions go on, and nothing is left.
 
-use nix::errno::Errno;
-
 use crate::bench::Bench;
 use crate::family::{Call, Role};
 use crate::fault::{Act, Fault};
 use crate::found::Found;
 use crate::scale::Scale;
+use crate::set_up;
 use crate::subject::Went;
 
 /// Whose calls fail: the session's thread copies, and the worker takes on the state.
 pub const ROLES: [Role; 2] = [Role::Attendant, Role::Worker];
-
-/// How a call fails, besides all that a worker's set-up must survive.
-const ERRORS: [Errno; 2] = [Errno::ENOMEM, Errno::EPERM];
 
 /// How many of the calls a sample has.
 const SAMPLE: usize = 24;
@@ -24,18 +20,18 @@ pub fn fail_in_turn(bench: &mut Bench, role: Role, scale: Scale, found: &mut Fou
     let calls = bench.record("copies", role);
     bench.settled();
     found.calls = calls.len();
-    let faults: Vec<(Call, Errno)> = calls
+    let faults: Vec<_> = calls
         .iter()
-        .flat_map(|call| ERRORS.map(|errno| (*call, errno)))
+        .flat_map(|call| set_up::acts(call).into_iter().map(move |act| (*call, act)))
         .collect();
-    for (call, errno) in scale.of(&faults, SAMPLE, usize::MAX) {
-        put(bench, &call, errno, found);
+    for (call, act) in scale.of(&faults, SAMPLE, usize::MAX) {
+        put(bench, &call, act, found);
     }
 }
 
-fn put(bench: &mut Bench, call: &Call, errno: Errno, found: &mut Found) {
+fn put(bench: &mut Bench, call: &Call, act: Act, found: &mut Found) {
     assert_eq!(bench.ask("open other").went, Some(Went::Well));
-    let told = bench.ask_with("copies", Fault::at(call, Act::Fail(errno)));
+    let told = bench.ask_with("copies", Fault::at(call, act));
     let mut wrong = Vec::new();
     if let Some(fired) = told.fired {
         found.points += 1;
@@ -52,7 +48,7 @@ fn put(bench: &mut Bench, call: &Call, errno: Errno, found: &mut Found) {
             }
             went => wrong.push(format!("it was told {went:?}")),
         }
-        let place = format!("{fired} fails with {errno:?}");
+        let place = format!("{fired} {act}");
         wrong = wrong
             .into_iter()
             .map(|how| format!("{place}: {how}"))
@@ -60,18 +56,16 @@ fn put(bench: &mut Bench, call: &Call, errno: Errno, found: &mut Found) {
     }
     let other = bench.ask("ask other").went;
     if !Went::is_plain(other.as_ref()) {
-        wrong.push(format!(
-            "{call} {errno:?}: another session was told {other:?}"
-        ));
+        wrong.push(format!("{call} {act}: another session was told {other:?}"));
     }
     bench.ask("close other");
     let next = bench.ask("plain").went;
     if !Went::is_plain(next.as_ref()) {
-        wrong.push(format!("{call} {errno:?}: the next run: {next:?}"));
+        wrong.push(format!("{call} {act}: the next run: {next:?}"));
         bench.build();
     }
     if let Some(left) = bench.left_over() {
-        wrong.push(format!("{call} {errno:?}: leaves {left}"));
+        wrong.push(format!("{call} {act}: leaves {left}"));
     }
     for how in wrong {
         found.is_wrong(how);

@@ -123,7 +123,12 @@ pub fn acts(call: &Call) -> Vec<Act> {
         return Vec::new();
     }
     // What asks for nothing but memory: an allocator that gets none ends a Rust program, as it must.
-    if call.role == Role::Supervisor && call.is(&["brk", "mmap", "munmap", "mremap", "madvise"]) {
+    let is_supervisor = matches!(call.role, Role::Supervisor | Role::Attendant);
+    if is_supervisor && call.is(&["brk", "mmap", "munmap", "mremap", "madvise"]) {
+        return Vec::new();
+    }
+    // Threads wait for each other by it, which they could not report to anyone.
+    if call.is(&["futex"]) {
         return Vec::new();
     }
     // The kernel closes what it was asked to, and can only say that it was disturbed (close(2)).

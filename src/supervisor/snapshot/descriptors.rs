@@ -5,7 +5,7 @@ use sandfork_jail::DATA;
 use sandfork_jail::restore::{Descriptor, Opened};
 
 /// The most descriptors of a session.
-pub const MOST_DESCRIPTORS: usize = 4096;
+pub const MOST_DESCRIPTORS: usize = 1024;
 
 /// Devices that every worker has at the same path, with their numbers (null(4), random(4)).
 const DEVICES: [(&str, (u64, u64)); 5] = [

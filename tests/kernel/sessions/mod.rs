@@ -4,6 +4,7 @@ mod cells;
 mod clocks;
 mod ends;
 mod files;
+mod hostile_copies;
 mod memory;
 mod snapshots;
 mod stress;
@@ -33,6 +34,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(clocks::tests());
     tests.extend(ends::tests());
     tests.extend(files::tests());
+    tests.extend(hostile_copies::tests());
     tests.extend(memory::tests());
     tests.extend(snapshots::tests());
     tests.extend(stress::tests());

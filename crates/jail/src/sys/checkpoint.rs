@@ -102,7 +102,7 @@ pub mod header {
 /// What the restoring code sends if a step fails. It fills in the numbers.
 pub mod failure {
     /// The frame: the length of its text, and that of no payload, before the text.
-    pub const FRAME: &[u8] = b"\x3a\0\0\0\0\0\0\0\
+    pub const FRAME: &[u8] = b"\x3c\0\0\0\0\0\0\0\
         {\"kind\":\"failed-step\",\"errno\":      0,\"step\":             0}";
     /// Where the last digit of the errno is.
     pub const ERRNO: usize = 44;

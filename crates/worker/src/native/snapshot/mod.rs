@@ -21,7 +21,6 @@ use serde_json::json;
 
 pub use self::shareable::Arenas;
 
-use super::enter::words;
 use super::python::TextFunction;
 use super::run::Link;
 use sandfork_jail::restore::{Descriptor, Opened, Order};
@@ -41,7 +40,8 @@ impl TextFunction for Stand {
 
     fn call(number: &str) -> Result<String, String> {
         let number: u64 = number.parse().map_err(|_| "a request has a number")?;
-        let state = KernelState::save().map_err(words)?;
+        let state =
+            KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
         let link = Link::inherited();
         let mut frame = StandingFrame::new(number, &shareable::ranges());
         let stood = stand(|place| {
@@ -62,7 +62,9 @@ impl TextFunction for Stand {
                 Ok(String::new())
             }
             Stood::Copy(number) => {
-                state.load().map_err(words)?;
+                state
+                    .load()
+                    .map_err(|errno| failed("restore the kernel's state", errno))?;
                 Ok(number.to_string())
             }
         }
@@ -115,27 +117,33 @@ impl TextFunction for Restore {
         // From here on nothing is allocated: the supervisor looks at this process's memory now, and makes the steps
         // for what it sees.
         Link::inherited().send(frame.finish(0));
-        let plan = ManuallyDrop::new(passed().map_err(words)?);
-        let blob = Blob::map(plan.as_fd()).map_err(words)?;
-        close(plan.as_raw_fd()).map_err(words)?;
-        let failed = blob.enter(image);
-        Err(failed.err().map_or_else(String::new, words))
+        let plan = ManuallyDrop::new(passed("steps")?);
+        let blob = Blob::map(plan.as_fd()).map_err(|errno| failed("map the steps", errno))?;
+        close(plan.as_raw_fd()).map_err(|errno| failed("close the steps", errno))?;
+        let ended = blob.enter(image).err().unwrap_or(Errno::EINVAL);
+        Err(failed("enter the steps", ended))
     }
 }
 
 /// Everything but memory and what [`KernelState`] has. Returns the image's descriptor.
 fn restore_outside_memory(order: &Order) -> Result<RawFd, String> {
-    let image = passed().map_err(words)?;
-    let trees = passed().map_err(words)?;
+    let image = passed("memory")?;
+    let trees = passed("files")?;
     unpack::unpack(&File::from(trees), &order.trees)?;
     reopen(order, image)
 }
 
 /// The descriptor that comes with the next byte.
-fn passed() -> Result<OwnedFd, Errno> {
+fn passed(what: &str) -> Result<OwnedFd, String> {
     let data = ManuallyDrop::new(sys::descriptors::inherited(DATA));
-    let (_, mut fds) = sys::descriptors::receive(data.as_fd(), &mut [0; 1])?;
-    fds.pop().ok_or(Errno::EBADF)
+    let received = sys::descriptors::receive(data.as_fd(), &mut [0; 1]);
+    let passed = received.and_then(|(_, mut fds)| fds.pop().ok_or(Errno::EBADF));
+    passed.map_err(|errno| format!("could not receive its {what}: {}", errno.desc()))
+}
+
+/// What failed, as a sentence.
+fn failed(what: &str, errno: Errno) -> String {
+    format!("could not {what}: {}", errno.desc())
 }
 
 /// Makes the descriptors of the other process. Returns the number of the image, which is none of theirs.
@@ -152,11 +160,11 @@ fn reopen(order: &Order, image: OwnedFd) -> Result<RawFd, String> {
     // They are copied from, and may be replaced before that.
     let mut streams = Vec::new();
     for stream in STREAMS {
-        streams.push(copy(stream).map_err(words)?);
+        streams.push(copy(stream).map_err(|errno| failed("copy a standard stream", errno))?);
     }
     let image = if is_wanted(&image) {
-        let moved = copy(image).map_err(words)?;
-        close(image).map_err(words)?;
+        let moved = copy(image).map_err(|errno| failed("move the image's descriptor", errno))?;
+        close(image).map_err(|errno| failed("close the image", errno))?;
         moved
     } else {
         image
@@ -169,7 +177,7 @@ fn reopen(order: &Order, image: OwnedFd) -> Result<RawFd, String> {
     }
     let unwanted = STREAMS.filter(|stream| !is_wanted(stream));
     for number in unwanted.chain(streams) {
-        close(number).map_err(words)?;
+        close(number).map_err(|errno| failed("close a standard stream", errno))?;
     }
     Ok(image)
 }

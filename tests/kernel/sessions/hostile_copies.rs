@@ -1,0 +1,189 @@
+//! Copies of sessions whose guests make them hard to copy, or lie about them.
+
+use sandfork::Status;
+use sandfork::session::SessionState;
+
+use super::snapshots::{FORGES, copy, fork, ok};
+use super::{assert_ended, open, run, value};
+use crate::need::Need;
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let tests = tests![
+        a_step_that_fails_is_named_and_the_session_lives_on,
+        a_session_with_too_many_mappings_is_refused,
+        a_session_with_too_many_descriptors_is_refused,
+        a_full_tree_of_files_is_copied,
+        names_with_line_feeds_are_names,
+        a_place_that_a_guest_forges_ends_its_forks_alone,
+        ranges_that_a_guest_forges_harm_its_forks_alone,
+        a_guest_that_stands_unasked_is_ended,
+        a_guest_that_fails_a_step_unasked_is_ended
+    ];
+    tests
+        .into_iter()
+        .map(|test| test.needs(Need::Snapshots))
+        .collect()
+}
+
+/// The mapping is there, but nothing can open its file again.
+fn a_step_that_fails_is_named_and_the_session_lives_on(world: &World) {
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "import ctypes, os\n\
+         libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p\n\
+         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+         with open('m', 'w+') as f: f.write('x' * 4096); f.flush(); p = libc.mmap(None, 4096, 1, 2, f.fileno(), 0)\n\
+         os.chmod('m', 0)",
+    );
+    let snapshot = copy(&mut session);
+    let error = snapshot.fork().expect_err("its file cannot be opened");
+    let text = error.to_string();
+    let sentence = "could not begin with the snapshot: openat(2) failed: Permission denied (step ";
+    assert!(text.starts_with(sentence), "{text}");
+    let error = session.rollback(&snapshot).expect_err("it is the same");
+    assert!(error.to_string().starts_with(sentence), "{error}");
+    ok(
+        &mut session,
+        "assert ctypes.string_at(p, 2) == b'xx'; os.chmod('m', 0o600)",
+    );
+    let kept = "ctypes.string_at(p, 2) == b'xx'";
+    assert_eq!(value(&mut fork(&copy(&mut session)), kept), "True");
+}
+
+fn a_session_with_too_many_mappings_is_refused(world: &World) {
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "import ctypes\n\
+         libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p\n\
+         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+         libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]\n\
+         p = libc.mmap(None, 4096 * 20_000, 3, 0x4022, -1, 0)\n\
+         for n in range(10_000): libc.mprotect(p + 8192 * n, 4096, 1)",
+    );
+    let refused = session.snapshot().expect_err("it is refused").to_string();
+    assert!(refused.contains("mappings"), "{refused}");
+    assert_eq!(value(&mut session, "1"), "1");
+}
+
+fn a_session_with_too_many_descriptors_is_refused(world: &World) {
+    let mut session = open(world, standard().set("limits.open_files=4096"));
+    ok(
+        &mut session,
+        "import os\nheld = [os.open('/dev/null', os.O_RDONLY) for _ in range(900)]",
+    );
+    assert_eq!(value(&mut fork(&copy(&mut session)), "len(held)"), "900");
+    ok(&mut session, "more = [os.dup(held[0]) for _ in range(900)]");
+    let refused = session.snapshot().expect_err("it is refused").to_string();
+    assert!(
+        refused.ends_with("is one of more than 1024; close it first"),
+        "{refused}"
+    );
+    assert_eq!(value(&mut session, "1"), "1");
+}
+
+/// Of so many files with the longest names as there may be.
+fn a_full_tree_of_files_is_copied(world: &World) {
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "import os\n\
+         made = 0\n\
+         try:\n\
+         \x20   while True: open('%0255d' % made, 'w').close(); made += 1\n\
+         except OSError as error: print(error.strerror)",
+    );
+    ok(&mut session, "os.remove('%0255d' % 0)");
+    let mut forked = fork(&copy(&mut session));
+    assert_eq!(
+        value(&mut forked, "len(os.listdir('/work')) == made - 1 > 3000"),
+        "True"
+    );
+}
+
+fn names_with_line_feeds_are_names(world: &World) {
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "import mmap, os\n\
+         name = 'a\\n7f0000000000-7f0000001000 rwxp 0 00:00 0 \\nVmFlags: wf'\n\
+         f = open(name, 'w+b'); f.write(b'kept' * 2000); f.flush()",
+    );
+    assert_eq!(
+        value(
+            &mut fork(&copy(&mut session)),
+            "f.seek(0); f.read(4) == b'kept', os.listdir() == [name]"
+        ),
+        "(True, True)"
+    );
+    ok(
+        &mut session,
+        "m = mmap.mmap(f.fileno(), 8000, flags=mmap.MAP_PRIVATE)",
+    );
+    let snapshot = copy(&mut session);
+    let refused = snapshot
+        .fork()
+        .expect_err("its file has no path")
+        .to_string();
+    assert!(
+        refused.contains("is mapped, and cannot be opened again"),
+        "{refused}"
+    );
+    assert_eq!(value(&mut session, "m[:4] == b'kept'"), "True");
+}
+
+fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
+    for place in ["0", "2 ** 63", "id(own)", "0xffffffffff600000"] {
+        let mut session = open(world, standard());
+        ok(&mut session, &FORGES.replace("PLACE", place));
+        let snapshot = copy(&mut session);
+        let error = snapshot.fork().expect_err(place).to_string();
+        assert!(
+            error.starts_with("could not begin with the snapshot: "),
+            "{error}"
+        );
+        session.rollback(&snapshot).expect_err(place);
+        assert_eq!(value(&mut session, "6 * 7"), "42", "{place}");
+    }
+}
+
+/// Ranges that are no memory of its own.
+fn ranges_that_a_guest_forges_harm_its_forks_alone(world: &World) {
+    for ranges in [
+        "[[0, 2 ** 64 - 4096]]",
+        "[[n * 8192, n * 8192 + 4096] for n in range(2000)]",
+        "[[n, 2 ** 63 - n] for n in range(2000)]",
+    ] {
+        let mut session = open(world, standard());
+        let forged = FORGES
+            .replace("PLACE", "1")
+            .replace("'break': 5", &format!("'break': 5, 'shareable': {ranges}"));
+        ok(&mut session, &forged);
+        copy(&mut session).fork().expect_err(ranges);
+        assert_eq!(value(&mut session, "6 * 7"), "42", "{ranges}");
+    }
+}
+
+fn a_guest_that_stands_unasked_is_ended(world: &World) {
+    let mut session = open(world, standard());
+    let report = run(
+        &mut session,
+        format!("{}\nown.native.stand('1')", FORGES.replace("PLACE", "1")),
+    );
+    assert_ended(&report, Status::ProtocolViolation, SessionState::Ended);
+}
+
+fn a_guest_that_fails_a_step_unasked_is_ended(world: &World) {
+    let mut session = open(world, standard());
+    let report = run(
+        &mut session,
+        "import os; said = b'{\"kind\":\"failed-step\",\"errno\":12,\"step\":0}'\n\
+         os.write(1023, len(said).to_bytes(4, 'little') + bytes(4) + said)\n\
+         import time; time.sleep(60)",
+    );
+    assert_ended(&report, Status::ProtocolViolation, SessionState::Ended);
+}
