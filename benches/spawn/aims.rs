@@ -8,7 +8,9 @@ use sandfork_measure::Rank::{self, Final, First};
 use sandfork_measure::{Aim, Crowd, Programs, Ratio, Summary};
 
 use self::Of::{Median, Time};
-use crate::subject::Subject::{self, BareFork, Call, ColdRun, Create, Cycle, Each, Python, Ready};
+use crate::subject::Subject::{
+    self, BareFork, Call, ColdRun, Create, Cycle, Each, ForkOfSession, Python, Ready,
+};
 use crate::subject::{Client, Preload};
 
 /// The base of a ratio.
@@ -29,7 +31,7 @@ const FORK: Subject = BareFork(Preload::Nothing);
 /// A quantile of the subject as a multiple of the base, the most that it may be, and the aim's rank.
 type Goal = (Subject, Quantile, Of, f64, Rank);
 
-const GOALS: [Goal; 12] = [
+const GOALS: [Goal; 18] = [
     (BARE, P50, Median(PYTHON), 0.20, First),
     (BARE, P50, Median(PYTHON), 0.10, Final),
     (BARE, P99, Median(PYTHON), 0.35, Final),
@@ -49,6 +51,12 @@ const GOALS: [Goal; 12] = [
     (Cycle(PANDAS), P50, Median(BareFork(PANDAS)), 2.0, Final),
     (Call(Client::Python), P50, Time(150), 1.0, Final),
     (Create(Client::Python), P50, Median(NEW), 1.3, Final),
+    (ForkOfSession(5), P50, Time(6_000), 1.0, First),
+    (ForkOfSession(5), P50, Time(3_000), 1.0, Final),
+    (ForkOfSession(50), P50, Time(20_000), 1.0, First),
+    (ForkOfSession(50), P50, Time(10_000), 1.0, Final),
+    (ForkOfSession(500), P50, Time(50_000), 1.0, First),
+    (ForkOfSession(500), P50, Time(25_000), 1.0, Final),
 ];
 const NEW: Subject = Create(Client::Rust);
 
@@ -95,6 +103,23 @@ pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
         at_most: 1.0,
         rank: Final,
     })
+}
+
+/// The most memory of ten forks of the largest session, bytes.
+const MEMORY_OF_FORKS: u32 = 600_000_000;
+
+/// The memory of forks, each's share of what they share. `shares` has that of forks of the largest session.
+pub fn of_forks(shares: &[u64]) -> Aim {
+    #[allow(clippy::cast_precision_loss)] // megabytes
+    let all = shares.iter().sum::<u64>() as f64;
+    Aim {
+        subject: format!("PSS of {} forks of 500 MB together", shares.len()),
+        quantile: None,
+        base: format!("{} MB", MEMORY_OF_FORKS / 1_000_000),
+        ratio: Ratio::exact(all / f64::from(MEMORY_OF_FORKS)),
+        at_most: 1.0,
+        rank: First,
+    }
 }
 
 /// Computing inside, compared with computing outside.

@@ -8,6 +8,7 @@ mod aims;
 #[path = "../common/mod.rs"]
 mod common;
 mod contestant;
+mod copies;
 mod crowd;
 mod field;
 mod ground;
@@ -57,6 +58,8 @@ enum Part {
     Memory,
     /// The same programs inside and outside a sandbox.
     Overhead,
+    /// Copies of live sessions.
+    Snapshot,
     /// All of these.
     All,
 }
@@ -82,7 +85,7 @@ fn main() -> Result<()> {
     let mut report = report::head(&ground, &options);
     let mut base = Base(processes::python(&ground.python)?, Samples::default());
     let mut failed = Vec::new();
-    for part in [Part::Spawn, Part::Memory, Part::Overhead] {
+    for part in [Part::Spawn, Part::Memory, Part::Overhead, Part::Snapshot] {
         if !options.parts.contains(&part) && !options.parts.contains(&Part::All) {
             continue;
         }
@@ -133,6 +136,12 @@ fn measure_part(
             let (programs, left_out) = programs::measure(ground, options)?;
             report::add_programs(report, programs);
             Ok(left_out)
+        }
+        Part::Snapshot => {
+            let (measured, shares) = copies::measure(ground, options)?;
+            report::add_times(report, &measured);
+            report.aims.push(aims::of_forks(&shares));
+            Ok(Vec::new())
         }
         Part::Spawn | Part::All => {
             let mut field = Field::assemble(ground, options)?;

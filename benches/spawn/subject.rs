@@ -43,6 +43,14 @@ pub enum Subject {
     Call(Client),
     /// A new session of a warm zygote, until it is ready for use.
     Create(Client),
+    /// The making of a snapshot, of a session that holds so many megabytes.
+    Snapshot(usize),
+    /// A new session that begins with a snapshot, until it is ready for use.
+    ForkOfSession(usize),
+    /// A session's return to a snapshot.
+    Rollback(usize),
+    /// os.fork, exit and wait of an interpreter that holds so many megabytes, no jail.
+    OsFork(usize),
     /// `sandfork run -c pass`, a whole process with nothing warm.
     ColdRun,
     /// fork, exit and wait of an interpreter with these modules, no jail.
@@ -61,8 +69,9 @@ impl Subject {
             Self::Result(_) | Self::Ready | Self::Call(_) | Self::Create(_) | Self::ColdRun => {
                 Kind::Ours
             }
-            Self::Cycle(_) | Self::Each(_) | Self::Phase(..) => Kind::Detail,
-            Self::Python(_) | Self::BareFork(_) => Kind::Bare,
+            Self::Cycle(_) | Self::Each(_) | Self::Phase(..) | Self::Snapshot(_) => Kind::Detail,
+            Self::ForkOfSession(_) | Self::Rollback(_) => Kind::Ours,
+            Self::Python(_) | Self::BareFork(_) | Self::OsFork(_) => Kind::Bare,
             Self::Peer(_) => Kind::Peer,
         }
     }
@@ -127,6 +136,10 @@ impl fmt::Display for Subject {
             Self::Phase(_, phase) => f.write_str(phase)?,
             Self::ColdRun => f.write_str("sandfork run -c pass, nothing warm")?,
             Self::BareFork(_) => f.write_str("bare fork+exit+wait")?,
+            Self::Snapshot(size) => write!(f, "snapshot of a session, {size} MB")?,
+            Self::ForkOfSession(size) => write!(f, "fork of a session, {size} MB")?,
+            Self::Rollback(size) => write!(f, "rollback of a session, {size} MB")?,
+            Self::OsFork(size) => write!(f, "bare fork+exit+wait, {size} MB")?,
             Self::Call(client) => write!(f, "cell in a live session, from {client:?}")?,
             Self::Create(client) => write!(f, "new session, from {client:?}")?,
             Self::Peer(peer) => write!(f, "{} + python3 -c pass", peer.name())?,

@@ -178,15 +178,7 @@ impl Sandbox {
         let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, image.zygote()));
         let parked = match parked {
             Some(parked) => parked,
-            None => {
-                let made = self
-                    .inner
-                    .park_of(image.zygote(), CpuBudgetScope::Cell, stdin);
-                made.map_err(|error| match error {
-                    SupervisorError::ZygoteGone => SnapshotRefusal::Interpreter.into(),
-                    other => other,
-                })?
-            }
+            None => self.inner.worker_for(image, stdin)?,
         };
         let context = self.inner.place(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
@@ -276,6 +268,15 @@ impl Sandbox {
 }
 
 impl Inner {
+    /// Makes a worker of the zygote whose workers have the addresses of this state.
+    fn worker_for(&self, image: &Image, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
+        let made = self.park_of(image.zygote(), CpuBudgetScope::Cell, stdin);
+        made.map_err(|error| match error {
+            SupervisorError::ZygoteGone => SnapshotRefusal::Interpreter.into(),
+            other => other,
+        })
+    }
+
     /// Makes a ready worker now. If the zygote was ended from outside, the session only starts
     /// later.
     fn stand(&self, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {

@@ -127,8 +127,8 @@ pub fn acts(call: &Call) -> Vec<Act> {
     if is_supervisor && call.is(&["brk", "mmap", "munmap", "mremap", "madvise"]) {
         return Vec::new();
     }
-    // Threads wait for each other by it, which they could not report to anyone.
-    if call.is(&["futex"]) {
+    // By these the C library begins threads and has them wait: if they fail, it ends the program.
+    if is_supervisor && call.is(&["futex", "rseq", "set_robust_list"]) {
         return Vec::new();
     }
     // The kernel closes what it was asked to, and can only say that it was disturbed (close(2)).

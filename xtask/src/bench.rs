@@ -23,7 +23,7 @@ pub struct Options {
     /// How many programs `map` runs at once
     #[arg(long)]
     jobs: Option<usize>,
-    /// `map`, or parts of the rest: spawn, memory, overhead
+    /// `map`, or parts of the rest: spawn, memory, overhead, snapshot
     #[arg(value_name = "PART", default_value = "all")]
     parts: Vec<String>,
 }

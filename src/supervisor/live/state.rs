@@ -145,9 +145,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// A step has failed. Guest code runs in a session's worker and may say so at any time.
     pub(super) fn on_failed_step(&mut self, failed: &message::FailedStep) -> Result<(), String> {
-        let steps = match self.cell.as_ref().map(|cell| &cell.state) {
-            Some(StateRequest::Restoring(steps)) => steps,
-            _ => return Err("a step failed that it did not have".to_owned()),
+        let state = self.cell.as_ref().map(|cell| &cell.state);
+        let Some(StateRequest::Restoring(steps)) = state else {
+            return Err("a step failed that it did not have".to_owned());
         };
         let step = steps
             .get(failed.step)
