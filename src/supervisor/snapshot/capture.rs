@@ -154,11 +154,8 @@ impl Source<'_> {
 
     /// The pages of its own.
     pub fn pages(&self, regions: &[Region]) -> Result<Vec<Range<u64>>, SnapshotRefusal> {
-        let pagemap = self
-            .worker
-            .proc
-            .open("pagemap")
-            .doing("open its page map")?;
+        let proc = &self.worker.proc;
+        let pagemap = proc.open("pagemap").doing("open its page map")?;
         let mut pages = Vec::new();
         let copied = |region: &&Region| region.backing != Backing::Kernel && !region.is_shared;
         for region in regions.iter().filter(copied) {

@@ -82,7 +82,7 @@ impl Tree<'_> {
 
     /// Finds the entries of a directory, whose names begin with `prefix`.
     fn list(&mut self, path: &CStr, prefix: &CStr) -> Result<(), SnapshotRefusal> {
-        let directory = open_beneath(self.directory, path, LISTED).doing("open its directory")?;
+        let directory = self.opened(path, open_beneath(self.directory, path, LISTED))?;
         for entry in Dir::from_fd(directory).doing("list its directory")?.iter() {
             let entry = entry.doing("list its directory")?;
             let name = entry.file_name();
@@ -108,12 +108,11 @@ impl Tree<'_> {
         let handle = match open_beneath(self.directory, &path, OFlag::O_PATH) {
             // Something is mounted there, which every worker has.
             Err(Errno::EXDEV) => return Ok(()),
-            other => other.doing("open its file")?,
+            other => self.opened(&path, other)?,
         };
         let stat = fstat(&handle).doing("describe its file")?;
         let refuse = |what| {
-            let path = path.to_string_lossy();
-            let path = format!("{}/{path}", self.root.display());
+            let path = self.path(&path);
             Err(SnapshotRefusal::File { path, what })
         };
         let kind = match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
@@ -130,10 +129,28 @@ impl Tree<'_> {
         Ok(())
     }
 
+    fn path(&self, path: &CStr) -> String {
+        format!("{}/{}", self.root.display(), path.to_string_lossy())
+    }
+
+    /// Names a file that its owner may not read, which is a user as any other to the kernel.
+    fn opened(
+        &self,
+        path: &CStr,
+        opened: Result<OwnedFd, Errno>,
+    ) -> Result<OwnedFd, SnapshotRefusal> {
+        match opened {
+            Err(Errno::EACCES) => Err(SnapshotRefusal::Unreadable {
+                path: self.path(path),
+            }),
+            other => other.doing("open its file"),
+        }
+    }
+
     fn write(&self, writer: &mut impl Write) -> Result<(), SnapshotRefusal> {
         for node in self.nodes.values() {
             let handle = open_beneath(self.directory, &node.path, OFlag::O_PATH);
-            let handle = handle.doing("open its file")?;
+            let handle = self.opened(&node.path, handle)?;
             let size = u64::try_from(node.stat.st_size).unwrap_or(0);
             match node.kind {
                 Kind::Symlink => {
@@ -143,7 +160,8 @@ impl Tree<'_> {
                     writer.write_all(target).doing("write an image")?;
                 }
                 Kind::File => {
-                    let file = reopen(&handle, OFlag::O_RDONLY).doing("open its file")?;
+                    let file = reopen(&handle, OFlag::O_RDONLY);
+                    let file = self.opened(&node.path, file)?;
                     entry(writer, node.kind, c"", &node.stat, size)?;
                     pieces(writer, &file.into(), size).doing("copy its file")?;
                 }

@@ -52,6 +52,12 @@ pub enum SnapshotRefusal {
         /// What it is.
         what: &'static str,
     },
+    /// A file of the session is not readable.
+    #[error("`{path}` cannot be read by its owner; give it another mode first (chmod)")]
+    Unreadable {
+        /// Its path.
+        path: String,
+    },
     /// A mapping cannot be made again.
     #[error("{what}; remove the mapping first")]
     Mapping {
