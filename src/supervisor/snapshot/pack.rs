@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::{FileStat, SFlag, fstat};
@@ -83,17 +82,15 @@ impl Tree<'_> {
     /// Finds the entries of a directory, whose names begin with `prefix`.
     fn list(&mut self, path: &CStr, prefix: &CStr) -> Result<(), SnapshotRefusal> {
         let directory = self.opened(path, open_beneath(self.directory, path, LISTED))?;
-        for entry in Dir::from_fd(directory).doing("list its directory")?.iter() {
-            let entry = entry.doing("list its directory")?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
+        // By way of its descriptor, which `Dir::from_fd` of nix would leak if it fails.
+        let listed = fs::read_dir(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        for entry in listed.doing("list its directory")? {
+            let name = entry.doing("list its directory")?.file_name();
             let mut path = prefix.to_bytes().to_vec();
             if !path.is_empty() {
                 path.push(b'/');
             }
-            path.extend(name.to_bytes());
+            path.extend(name.as_encoded_bytes());
             // Neither part has a zero.
             let path = CString::new(path).unwrap_or_default();
             if self.names.len() == MOST_ENTRIES {

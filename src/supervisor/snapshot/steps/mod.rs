@@ -79,7 +79,7 @@ impl Memory<'_> {
     }
 }
 
-/// An address at which neither process has anything for [`HOLE`] bytes.
+/// An address at which neither process has anything for as long as a hole is.
 pub fn hole(source: &[Region], target: &[Region]) -> Option<u64> {
     let is_free = |start: &u64| {
         let end = start + HOLE;
