@@ -24,7 +24,8 @@ use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::World;
 
-pub const PARTS: [Part; 2] = [
+pub const PARTS: [Part; 3] = [
+    ("ended-interpreter", snapshots::ended_interpreter),
     ("dropped-sessions", ends::dropped_sessions),
     ("stressed-sessions", stress::part),
 ];

@@ -3,14 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use sandfork::session::{Session, SessionState, Snapshot};
 use sandfork::{ErrorKind, Status};
 
 use super::{assert_ended, open, run, session, value};
+use crate::apart;
+use crate::leftovers::traces::children;
 use crate::need::Need;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
-use crate::world::World;
+use crate::world::{self, World};
 
 pub fn tests() -> Vec<Test> {
     let tests = tests![
@@ -29,6 +33,7 @@ pub fn tests() -> Vec<Test> {
         a_rollback_brings_back_a_session_that_has_ended,
         what_cannot_be_copied_is_named_and_the_session_lives_on,
         a_snapshot_is_of_its_sandbox,
+        a_snapshot_ends_with_its_interpreter,
         a_running_event_loop_is_carried
     ];
     tests
@@ -397,6 +402,32 @@ fn a_snapshot_is_of_its_sandbox(world: &World) {
         "{refused}"
     );
     assert_eq!(value(&mut other, "1"), "1");
+}
+
+fn a_snapshot_ends_with_its_interpreter(_: &World) {
+    apart::finishes("ended-interpreter");
+}
+
+/// In a process of its own, all of whose descendants are killed.
+pub fn ended_interpreter() {
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = Arc::new(world.build(standard()));
+    let mut session = session(&sandbox);
+    ok(&mut session, "x = 1");
+    let snapshot = copy(&mut session);
+    let mut unseen = children(std::process::id());
+    while let Some(pid) = unseen.pop() {
+        unseen.extend(children(pid));
+        let pid = Pid::from_raw(pid.try_into().expect("a process id"));
+        // It may have ended with the one above it.
+        _ = kill(pid, Signal::SIGKILL);
+    }
+    let refused = snapshot.fork().expect_err("its addresses are gone");
+    let sentence = "could not begin with the snapshot: the interpreter from which its session was forked has ended; \
+                    take another";
+    assert_eq!(refused.to_string(), sentence);
+    session.rollback(&snapshot).expect_err("the same");
+    assert!(world::run(&sandbox, "pass").is_ok());
 }
 
 fn a_running_event_loop_is_carried(world: &World) {
