@@ -1,12 +1,12 @@
 //! The command line, as clap's derive reads it.
 
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process;
 
 use clap::builder::StyledStr;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
@@ -15,7 +15,7 @@ use super::complete::{overrides, policies};
 use super::env::EnvArguments;
 use super::learn::Accept;
 use super::terminal::harmless;
-use crate::policy::meant;
+use super::tip::tip;
 use sandfork_jail::control::MAX_WORKERS;
 
 /// Run untrusted Python in a fresh, sealed Linux sandbox.
@@ -39,61 +39,13 @@ impl Arguments {
     /// Parses the command line. Like clap, prints help or an error and exits if needed.
     pub fn read() -> Self {
         Self::try_parse().unwrap_or_else(|mut error| {
-            if let Some(tip) = tip(&error) {
+            if let Some(tip) = tip(&error, &Self::command()) {
                 let tips = vec![StyledStr::from(tip)];
                 error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
             }
             exit_with(&error)
         })
     }
-}
-
-/// What to write in place of an argument that is not known, if clap cannot know it.
-fn tip(error: &clap::Error) -> Option<String> {
-    let first = std::env::args_os().nth(1)?;
-    let is_argument = error.kind() == ErrorKind::UnknownArgument;
-    if !Arguments::command()
-        .get_subcommands()
-        .any(|it| it.get_name() == first)
-    {
-        let is_option = first == "-c" || first == "-m";
-        let is_unknown = is_argument || error.kind() == ErrorKind::InvalidSubcommand;
-        let is_python = is_option || looks_like_python(Path::new(&first));
-        let tip = "`sandfork run FILE`, `run -c CODE` and `run -m MODULE` run Python";
-        return (is_unknown && is_python).then(|| tip.to_owned());
-    }
-    let has_policy = ["run", "exec", "learn", "shell", "map", "plan"]
-        .iter()
-        .any(|it| first == *it);
-    let is_near = error.get(ContextKind::SuggestedArg).is_some();
-    if !has_policy || !is_argument || is_near {
-        return None;
-    }
-    let named = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(named)) => named.as_str(),
-        _ => "",
-    };
-    if let Some(key) = named.strip_prefix("--").and_then(key_of_option) {
-        return Some(format!("the policy has that: `--set {key}=VALUE`"));
-    }
-    // An option behind `-c CODE` or a program may be meant for either.
-    let for_guest = ["run", "exec", "learn"].iter().any(|it| first == *it);
-    let has_no_tip = error.get(ContextKind::Suggested).is_none();
-    (for_guest && has_no_tip).then(|| "what is meant for the guest stands behind `--`".to_owned())
-}
-
-/// The key of a policy that an option of another program names, such as `--timeout` or `--allow-read`.
-fn key_of_option(name: &str) -> Option<&'static str> {
-    let name = name.strip_prefix("allow-").unwrap_or(name);
-    meant(&name.replace('-', "_"))
-}
-
-fn looks_like_python(path: &Path) -> bool {
-    let is_name = |name| path == Path::new(name);
-    is_name("python")
-        || is_name("python3")
-        || path.extension() == Some(OsStr::new("py"))
-        || path.exists()
 }
 
 /// Prints help or an error about the command line, and exits. A quoted argument may be the name of
@@ -130,7 +82,7 @@ pub enum Command {
     Policy(PolicyArguments),
     /// Install packages in environments for guests, and list, show and remove them
     Env(EnvArguments),
-    /// Serve sandboxes over HTTP: `sandfork server --help`
+    /// Serve sandboxes over HTTP
     #[command(disable_help_flag = true)]
     Server {
         /// What the program `sandfork-server` is given
@@ -141,7 +93,7 @@ pub enum Command {
         )]
         arguments: Vec<OsString>,
     },
-    /// Be the tools of a model for the process that started this one (MCP): `sandfork mcp --help`
+    /// Serve the sandbox as tools of a model (MCP), over the standard streams
     #[command(disable_help_flag = true)]
     Mcp {
         /// What the program `sandfork-server` is given

@@ -23,6 +23,7 @@ mod shell_word;
 mod streams;
 mod target;
 mod terminal;
+mod tip;
 mod transfer;
 mod tty;
 

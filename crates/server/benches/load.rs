@@ -12,8 +12,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Runs of a turn.
-const RUNS: usize = 5_000;
-const CLIENTS: usize = 64;
+const RUNS: u32 = 5_000;
+const CLIENTS: u32 = 64;
 const TURNS: usize = 5;
 
 fn main() {
@@ -36,7 +36,7 @@ fn main() {
     }
     drop(server);
     let (http, map) = (median(http), median(map));
-    let rate = |time: Duration| RUNS as f64 / time.as_secs_f64();
+    let rate = |time: Duration| f64::from(RUNS) / time.as_secs_f64();
     println!("{RUNS} runs, medians of {TURNS} turns, {CLIENTS} clients");
     println!("HTTP  {:8.0} runs a second", rate(http));
     println!("map   {:8.0} runs a second", rate(map));
@@ -67,7 +67,7 @@ fn start(program: &Path) -> (Server, u16) {
     (Server(server), port.parse().expect("it says its port"))
 }
 
-fn program(number: usize) -> String {
+fn program(number: u32) -> String {
     format!("print({number} * 1000003)")
 }
 
@@ -89,7 +89,12 @@ fn through_map(command: &PathBuf, tasks: &Path) -> Duration {
         .expect("the command runs");
     let time = begun.elapsed();
     let count = output.stdout.split(|byte| *byte == b'\n').count() - 1;
-    assert_eq!(count, RUNS, "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(
+        count,
+        RUNS as usize,
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
     time
 }
 
@@ -105,11 +110,11 @@ fn over_http(port: u16) -> Duration {
 }
 
 /// Sends one of the clients' parts, over one connection.
-fn ask(port: u16, client: usize) {
+fn ask(port: u16, client: u32) {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
     let mut answers = BufReader::new(stream.try_clone().unwrap());
     let mut requests = stream;
-    for number in (client..RUNS).step_by(CLIENTS) {
+    for number in (client..RUNS).step_by(CLIENTS as usize) {
         let body = serde_json::json!({ "code": program(number) }).to_string();
         let head = format!(
             "POST /run_code HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
@@ -117,7 +122,7 @@ fn ask(port: u16, client: usize) {
         );
         requests.write_all((head + &body).as_bytes()).unwrap();
         let answer = read(&mut answers);
-        let expected = number * 1_000_003;
+        let expected = u64::from(number) * 1_000_003;
         assert!(
             answer.contains(&format!("\"stdout\":\"{expected}\\n\"")),
             "{answer}"

@@ -25,7 +25,7 @@ pub struct Arguments {
 /// What is done instead of serving.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Serve the process that started this one over its standard streams, as tools of a model (MCP)
+    /// Serve the sandbox as tools of a model (MCP), over the standard streams
     Mcp(Box<ServeArguments>),
     /// Print a new token, and the line of the token file that stands for it
     Token {

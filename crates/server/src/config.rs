@@ -59,6 +59,8 @@ pub struct Config {
     pub session_idle: Duration,
     /// Bounds of connections.
     pub http: HttpBounds,
+    /// What encrypts connections.
+    pub tls: Option<TlsFiles>,
     /// What tenants have that the configuration does not name.
     pub others: Profile,
     /// What it names.
@@ -74,6 +76,16 @@ pub struct Profile {
     pub set: Vec<Override>,
     /// The quota.
     pub quota: Quota,
+}
+
+/// The files of a certificate and its key, in PEM.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// Bounds of what clients can make the server hold.
@@ -118,6 +130,7 @@ struct ConfigFile {
     #[serde(with = "humantime_serde")]
     session_idle: Option<Duration>,
     http: HttpBounds,
+    tls: Option<TlsFiles>,
     default: ProfileTable,
     tenants: BTreeMap<String, ProfileTable>,
 }
@@ -193,13 +206,26 @@ impl Config {
             drain: file.drain.unwrap_or(Duration::from_secs(30)),
             session_idle: file.session_idle.unwrap_or(Duration::from_secs(15 * 60)),
             http: file.http,
+            tls: file.tls.map(|tls| TlsFiles {
+                certificate: directory.join(tls.certificate),
+                key: directory.join(tls.key),
+            }),
             others,
             tenants,
         };
-        if config.token_file.is_none() && !config.listen.ip().is_loopback() {
-            return Err(ConfigError::Open(config.listen));
-        }
+        config.may_listen(config.listen)?;
         Ok(config)
+    }
+
+    /// Refuses an address at which others could run code.
+    ///
+    /// # Errors
+    /// If other machines reach it, and need no token.
+    pub fn may_listen(&self, address: SocketAddr) -> Result<(), ConfigError> {
+        if self.token_file.is_none() && !address.ip().is_loopback() {
+            return Err(ConfigError::Open(address));
+        }
+        Ok(())
     }
 
     /// What a tenant has.

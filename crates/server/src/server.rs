@@ -1,6 +1,7 @@
 //! From the command line to a server, and to its end.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,16 +17,18 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use clap::Parser;
+use listenfd::ListenFd;
 use sandfork::{Admission, Capacity};
+use sd_notify::NotifyState;
 use serde::Serialize;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::{Doorkeeper, TokenFileError};
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
-use crate::http::{Bodies, Draining, Held, Tracked, log, serve};
+use crate::http::{Bodies, Draining, Held, Serving, Tls, TlsError, Tracked, log};
 use crate::metrics::Metrics;
 use crate::sessions::Sessions;
 use crate::shelf::Variant;
@@ -64,6 +67,8 @@ enum StartError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Tokens(#[from] TokenFileError),
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     #[error("the tenant `{tenant}`: {cause}")]
     Tenant {
         tenant: String,
@@ -88,7 +93,7 @@ impl StartError {
     /// The caller's mistake, or the host's, as the command `sandfork` has it.
     fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Tokens(_) | Self::Name => 2,
+            Self::Config(_) | Self::Tokens(_) | Self::Tls(_) | Self::Name => 2,
             Self::Tenant { cause, .. } => cause.exit_code(),
             Self::Random(_) | Self::Listen { .. } | Self::Client(_) | Self::System(_) => 125,
         }
@@ -134,6 +139,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         begin_log();
     }
     let config = Arc::new(Config::of(arguments)?);
+    let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let doorkeeper = Doorkeeper::new(&config)?;
     let tenants = doorkeeper
         .all()
@@ -183,7 +189,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
             let served = runtime.block_on(mcp::serve_streams(app, tenant));
             served.map_err(StartError::Client)
         }
-        _ => runtime.block_on(listen(&config, app)),
+        _ => runtime.block_on(listen(&config, tls, app)),
     };
     // What still runs is cancelled: the process ends, and each sandbox with it.
     runtime.shutdown_timeout(Duration::from_secs(5));
@@ -219,28 +225,19 @@ fn begin_log() {
     };
 }
 
-async fn listen(config: &Config, app: Arc<App>) -> Result<(), StartError> {
-    let unusable = |cause| StartError::Listen {
-        address: config.listen.to_string(),
-        cause,
-    };
-    let listener = TcpListener::bind(config.listen).await.map_err(unusable)?;
-    let address = listener.local_addr().map_err(unusable)?;
+async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), StartError> {
+    let (listener, address) = listener(config).await?;
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
         signal(SignalKind::terminate())?,
     );
-    let mut hangup = signal(SignalKind::hangup())?;
-    println!("sandfork server: serving on http://{address}");
-    let reloaded = Arc::clone(&app);
-    tokio::spawn(async move {
-        while hangup.recv().await.is_some() {
-            match reloaded.doorkeeper.reload() {
-                Ok(()) => tracing::info!("the tokens were read again"),
-                Err(error) => tracing::error!("the tokens stay as they were: {error}"),
-            }
-        }
-    });
+    tokio::spawn(read_tokens_again(
+        signal(SignalKind::hangup())?,
+        Arc::clone(&app),
+    ));
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    println!("sandfork server: serving on {scheme}://{address}");
+    tell_systemd(NotifyState::Ready);
     let ending = Arc::clone(&app);
     let ended = async move {
         tokio::select! {
@@ -248,19 +245,54 @@ async fn listen(config: &Config, app: Arc<App>) -> Result<(), StartError> {
             _ = terminate.recv() => {}
         }
         tracing::info!("no connection is accepted any more, and what runs has time to end");
+        tell_systemd(NotifyState::Stopping);
         ending.draining.begin();
     };
-    let metrics = Arc::clone(&app.metrics);
-    serve(
-        listener,
-        router(app, config),
-        config.http,
-        metrics,
-        ended,
-        config.drain,
-    )
-    .await;
+    let serving = Serving {
+        bounds: config.http,
+        tls,
+        metrics: Arc::clone(&app.metrics),
+        drain: config.drain,
+        router: router(app, config),
+    };
+    serving.serve(listener, ended).await;
     Ok(())
+}
+
+/// The socket that systemd has opened, or one of its own (`sd_listen_fds(3)`).
+async fn listener(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
+    let unusable = |cause| StartError::Listen {
+        address: config.listen.to_string(),
+        cause,
+    };
+    let given = ListenFd::from_env()
+        .take_tcp_listener(0)
+        .map_err(unusable)?;
+    let listener = match given {
+        Some(given) => {
+            given.set_nonblocking(true).map_err(unusable)?;
+            TcpListener::from_std(given)
+        }
+        None => TcpListener::bind(config.listen).await,
+    };
+    let listener = listener.map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
+    config.may_listen(address)?;
+    Ok((listener, address))
+}
+
+fn tell_systemd(state: NotifyState) {
+    // Nothing listens where systemd did not start it.
+    _ = sd_notify::notify(&[state]);
+}
+
+async fn read_tokens_again(mut hangup: Signal, app: Arc<App>) {
+    while hangup.recv().await.is_some() {
+        match app.doorkeeper.reload() {
+            Ok(()) => tracing::info!("the tokens were read again"),
+            Err(error) => tracing::error!("the tokens stay as they were: {error}"),
+        }
+    }
 }
 
 fn router(app: Arc<App>, config: &Config) -> Router {

@@ -33,7 +33,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[Any]:
             stack.callback(process.stderr.close)
             stack.callback(process.kill)
             line = process.stdout.readline()
-            assert "serving on http://" in line, line + process.stderr.read()
+            assert "serving on http" in line, line + process.stderr.read()
             port = int(line.rpartition(":")[2])
             return Server(process, port)
 

@@ -3,9 +3,9 @@
 mod body;
 mod budget;
 mod log;
+mod tls;
 mod unhurried;
 
-use std::convert::Infallible;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,15 +17,18 @@ use axum::http::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tower::ServiceExt;
 
 pub use self::body::{Bodies, Posted, Sized};
 pub use self::budget::Held;
 pub use self::log::{Tracked, log};
+pub use self::tls::{Tls, TlsError};
 use self::unhurried::Patient;
 use crate::config::HttpBounds;
 use crate::metrics::Metrics;
@@ -46,77 +49,90 @@ impl Draining {
     }
 }
 
-/// Serves connections until `ended`, and then those that are open for `drain` more.
-pub async fn serve(
-    listener: TcpListener,
-    router: Router,
-    bounds: HttpBounds,
-    metrics: Arc<Metrics>,
-    ended: impl Future<Output = ()>,
-    drain: Duration,
-) {
-    let places = Arc::new(Semaphore::new(bounds.connections));
-    let open = GracefulShutdown::new();
-    let mut ended = pin!(ended);
-    loop {
-        let next = async {
-            // One that has no place waits in the kernel's queue.
-            let place = Arc::clone(&places).acquire_owned().await;
-            (place, listener.accept().await)
-        };
-        let (place, accepted) = tokio::select! {
-            next = next => next,
-            () = &mut ended => break,
-        };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::warn!("a connection could not be accepted: {error}");
-                // The process may have no descriptor left: others end meanwhile.
-                tokio::time::sleep(Duration::from_millis(50)).await;
-                continue;
-            }
-        };
-        let connection = open.watch(connection(stream, router.clone(), bounds));
-        let metrics = Arc::clone(&metrics);
-        metrics.connections.inc();
-        tokio::spawn(async move {
-            // A client that breaks off, or is too slow, is no event.
-            _ = connection.await;
-            metrics.connections.dec();
-            drop(place);
-        });
-    }
-    drop(listener);
-    if tokio::time::timeout(drain, open.shutdown()).await.is_err() {
-        tracing::warn!("what still ran after {} s is cancelled", drain.as_secs());
-    }
+/// How connections are served.
+#[derive(Debug)]
+pub struct Serving {
+    /// What answers.
+    pub router: Router,
+    /// Bounds of connections.
+    pub bounds: HttpBounds,
+    /// Encrypts, if there is a certificate.
+    pub tls: Option<Tls>,
+    /// Counts connections.
+    pub metrics: Arc<Metrics>,
+    /// How long those that are open may go on at the end.
+    pub drain: Duration,
 }
 
-/// A connection, as something to await.
-fn connection(
-    stream: TcpStream,
-    router: Router,
-    bounds: HttpBounds,
-) -> http1::Connection<
-    TokioIo<Patient<TcpStream>>,
-    impl hyper::service::Service<
-        Request<Incoming>,
-        Response = axum::response::Response,
-        Error = Infallible,
-        Future: Send,
-    >,
-> {
-    // Answers are written whole: waiting for more to send only delays them.
-    _ = stream.set_nodelay(true);
-    let service = router.map_request(|request: Request<Incoming>| request.map(Body::new));
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(bounds.head)
-        .max_buf_size(64 << 10);
-    builder.serve_connection(
-        TokioIo::new(Patient::new(stream, bounds.pause)),
-        TowerToHyperService::new(service),
-    )
+impl Serving {
+    /// Serves connections until `ended`, and then those that are still open.
+    pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = ()>) {
+        let places = Arc::new(Semaphore::new(self.bounds.connections));
+        let open = GracefulShutdown::new();
+        let drain = self.drain;
+        let serving = Arc::new(self);
+        let mut ended = pin!(ended);
+        loop {
+            let next = async {
+                // One that has no place waits in the kernel's queue.
+                let place = Arc::clone(&places).acquire_owned().await;
+                (place, listener.accept().await)
+            };
+            let (place, accepted) = tokio::select! {
+                next = next => next,
+                () = &mut ended => break,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!("a connection could not be accepted: {error}");
+                    // The process may have no descriptor left: others end meanwhile.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    continue;
+                }
+            };
+            let (serving, watcher) = (Arc::clone(&serving), open.watcher());
+            tokio::spawn(async move {
+                serving.metrics.connections.inc();
+                serving.attend(stream, watcher).await;
+                serving.metrics.connections.dec();
+                drop(place);
+            });
+        }
+        drop(listener);
+        if timeout(drain, open.shutdown()).await.is_err() {
+            tracing::warn!("what still ran after {} s is cancelled", drain.as_secs());
+        }
+    }
+
+    async fn attend(&self, stream: TcpStream, watcher: Watcher) {
+        // Answers are written whole: waiting for more to send only delays them.
+        _ = stream.set_nodelay(true);
+        let Some(tls) = &self.tls else {
+            return self.answer(stream, watcher).await;
+        };
+        // A client that does not come to an end with it is too slow, as with a head.
+        if let Ok(Ok(stream)) = timeout(self.bounds.head, tls.accept(stream)).await {
+            self.answer(stream, watcher).await;
+        }
+    }
+
+    async fn answer<S>(&self, stream: S, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+    {
+        let router = self.router.clone();
+        let service = router.map_request(|request: Request<Incoming>| request.map(Body::new));
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.bounds.head)
+            .max_buf_size(64 << 10);
+        let connection = builder.serve_connection(
+            TokioIo::new(Patient::new(stream, self.bounds.pause)),
+            TowerToHyperService::new(service),
+        );
+        // A client that breaks off, or is too slow, is no event.
+        _ = watcher.watch(connection).await;
+    }
 }

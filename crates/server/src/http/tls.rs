@@ -1,0 +1,71 @@
+//! TLS, for those who have no proxy that ends it before the server.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::ServerConfig;
+use rustls::crypto::ring::default_provider;
+use rustls::pki_types::pem::{Error as PemError, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use tokio::net::TcpStream;
+use tokio_rustls::{Accept, TlsAcceptor};
+
+use crate::config::TlsFiles;
+
+/// Why a certificate cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file has no certificate or no key.
+    #[error("tls: {path}: {cause}; it has to be a file in PEM", path = path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        cause: PemError,
+    },
+    /// The two do not belong together.
+    #[error("tls: the certificate and the key cannot be used: {0}")]
+    Pair(#[from] rustls::Error),
+}
+
+/// Encrypts connections.
+pub struct Tls(TlsAcceptor);
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // It has a private key.
+        f.write_str("Tls")
+    }
+}
+
+impl Tls {
+    /// Reads the certificate, with those between it and its authority, and its key.
+    ///
+    /// # Errors
+    /// If they cannot be read, or do not belong together.
+    pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+        let wrong = |path: &Path| {
+            let path = path.to_owned();
+            move |cause| TlsError::File { path, cause }
+        };
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&files.certificate)
+            .map_err(wrong(&files.certificate))?
+            .collect();
+        let chain = chain.map_err(wrong(&files.certificate))?;
+        if chain.is_empty() {
+            return Err(wrong(&files.certificate)(PemError::NoItemsFound));
+        }
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(wrong(&files.key))?;
+        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Self(TlsAcceptor::from(Arc::new(config))))
+    }
+
+    /// Begins the encryption of a connection.
+    pub fn accept(&self, stream: TcpStream) -> Accept<TcpStream> {
+        self.0.accept(stream)
+    }
+}

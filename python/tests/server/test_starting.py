@@ -1,0 +1,104 @@
+"""How a server is started: with a certificate, and by systemd."""
+
+from __future__ import annotations
+
+import datetime
+import http.client
+import os
+import pathlib
+import socket
+import ssl
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from sandfork import _binary
+
+from .support import Server
+
+
+def _certificate(directory: pathlib.Path) -> pathlib.Path:
+    """Writes a certificate of this machine and its key."""
+    if sys.version_info < (3, 11):
+        pytest.skip("cryptography is installed for Python 3.11 and later")
+    from cryptography import x509
+    from cryptography.hazmat.primitives import hashes, serialization
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "localhost")])
+    now = datetime.datetime.now(datetime.timezone.utc)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    path = directory / "certificate.pem"
+    path.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private = (serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    (directory / "key.pem").write_bytes(key.private_bytes(serialization.Encoding.PEM, *private))
+    return path
+
+
+def _config(directory: pathlib.Path) -> str:
+    path = directory / "server.toml"
+    path.write_text("[tls]\ncertificate = 'certificate.pem'\nkey = 'key.pem'\n[http]\nhead = '1s'\n")
+    return str(path)
+
+
+def test_connections_are_encrypted(start: Any, tmp_path: pathlib.Path) -> None:
+    trusted = _certificate(tmp_path)
+    server: Server = start("--config", _config(tmp_path))
+    context = ssl.create_default_context(cafile=str(trusted))
+    connection = http.client.HTTPSConnection("localhost", server.port, timeout=60, context=context)
+    connection.request("POST", "/run_code", b'{"code": "print(1)"}')
+    assert b"Success" in connection.getresponse().read()
+    connection.close()
+    # A client that begins no encryption, or none that it ends, is let go.
+    for data in (b"GET / HTTP/1.1\r\n\r\n", b""):
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as plain:
+            plain.sendall(data)
+            assert not plain.recv(4096).startswith(b"HTTP")
+
+
+def test_a_certificate_that_is_none_is_named(tmp_path: pathlib.Path) -> None:
+    command = [_binary.find(), "server", "--check", "--config", _config(tmp_path)]
+    (tmp_path / "certificate.pem").write_text("none")
+    for name in ("certificate.pem", "key.pem"):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert f"{name}: " in done.stderr
+        if name == "certificate.pem":
+            _certificate(tmp_path)
+            (tmp_path / "key.pem").unlink()
+
+
+def test_systemd_opens_the_socket_and_hears_when_it_is_served(tmp_path: pathlib.Path) -> None:
+    notified = tmp_path / "notify"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as hears, socket.socket() as listens:
+        hears.bind(str(notified))
+        hears.settimeout(60)
+        listens.bind(("127.0.0.1", 0))
+        listens.listen()
+        # This process has the id that the server keeps.
+        script = (
+            "import os, sys\nos.dup2(int(sys.argv[1]), 3)\n"
+            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1')\nos.execv(sys.argv[2], sys.argv[2:])"
+        )
+        command = [sys.executable, "-c", script, str(listens.fileno()), _binary.find(), "server"]
+        environment = {**os.environ, "NOTIFY_SOCKET": str(notified), "SANDFORK_LOG": "off"}
+        fds = (listens.fileno(),)
+        with subprocess.Popen(command, pass_fds=fds, env=environment, stdout=subprocess.DEVNULL) as process:
+            assert hears.recv(4096) == b"READY=1\n"
+            server = Server(process, listens.getsockname()[1])
+            assert server.run("6 * 7").json["value"] == 42
+            process.terminate()
+            assert hears.recv(4096) == b"STOPPING=1\n"
