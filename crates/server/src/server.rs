@@ -18,6 +18,7 @@ use axum::routing::get;
 use bytes::Bytes;
 use clap::Parser;
 use listenfd::ListenFd;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::{Admission, Capacity};
 use sd_notify::NotifyState;
 use serde::Serialize;
@@ -139,6 +140,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         begin_log();
     }
     let config = Arc::new(Config::of(arguments)?);
+    let descriptors = descriptors()?;
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let doorkeeper = Doorkeeper::new(&config)?;
     let tenants = doorkeeper
@@ -189,11 +191,19 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
             let served = runtime.block_on(mcp::serve_streams(app, tenant));
             served.map_err(StartError::Client)
         }
-        _ => runtime.block_on(listen(&config, tls, app)),
+        _ => runtime.block_on(listen(&config, tls, descriptors, app)),
     };
     // What still runs is cancelled: the process ends, and each sandbox with it.
     runtime.shutdown_timeout(Duration::from_secs(5));
     served
+}
+
+/// Raises the limit on descriptors to what this process may have: each connection and each run takes some, and the usual
+/// limit is for programs that use select(2). Guests have a limit of their own.
+fn descriptors() -> Result<usize, StartError> {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(std::io::Error::from)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(std::io::Error::from)?;
+    Ok(usize::try_from(most).unwrap_or(usize::MAX))
 }
 
 async fn close_idle_sessions(app: Arc<App>) {
@@ -225,7 +235,12 @@ fn begin_log() {
     };
 }
 
-async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), StartError> {
+async fn listen(
+    config: &Config,
+    tls: Option<Tls>,
+    descriptors: usize,
+    app: Arc<App>,
+) -> Result<(), StartError> {
     let (listener, address) = listener(config).await?;
     let (mut interrupt, mut terminate) = (
         signal(SignalKind::interrupt())?,
@@ -248,8 +263,11 @@ async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), 
         tell_systemd(NotifyState::Stopping);
         ending.draining.begin();
     };
+    let mut bounds = config.http;
+    // Runs and sessions have the other half.
+    bounds.connections = bounds.connections.min(descriptors / 2);
     let serving = Serving {
-        bounds: config.http,
+        bounds,
         tls,
         metrics: Arc::clone(&app.metrics),
         drain: config.drain,

@@ -39,14 +39,16 @@ impl Bodies {
         if announced.is_some_and(|length| length > self.longest) {
             return Err(Failure::TooLong(self.longest));
         }
-        // Before the first byte is read: one that announces no length may come to have the most.
-        match self.budget.hold(announced.unwrap_or(self.longest)) {
-            Ok(held) => Ok((self.collect(request.into_body()).await?, held)),
+        // What is announced has its memory before it is sent, and what is not as it comes.
+        let mut held = match self.budget.hold(announced.unwrap_or_default()) {
+            Ok(held) => held,
             Err(failure) => {
                 self.discard(request.into_body()).await;
-                Err(failure)
+                return Err(failure);
             }
-        }
+        };
+        let bytes = self.collect(request.into_body(), &mut held).await?;
+        Ok((bytes, held))
     }
 
     /// Reads a body that nothing needs, for as long as a client may pause: one that is still sending when its connection
@@ -64,7 +66,7 @@ impl Bodies {
         _ = timeout(self.pause, discard).await;
     }
 
-    async fn collect(&self, mut body: Body) -> Result<Bytes, Failure> {
+    async fn collect(&self, mut body: Body, held: &mut Held) -> Result<Bytes, Failure> {
         let mut bytes = BytesMut::new();
         loop {
             let next = timeout(self.pause, body.frame()).await;
@@ -77,6 +79,7 @@ impl Bodies {
                 if (bytes.len() + data.len()) as u64 > self.longest {
                     return Err(Failure::TooLong(self.longest));
                 }
+                held.grow((bytes.len() + data.len()) as u64)?;
                 bytes.extend_from_slice(&data);
             }
         }

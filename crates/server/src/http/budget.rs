@@ -22,7 +22,8 @@ pub struct Budget(Arc<Semaphore>);
 /// A part of it, until it is dropped.
 #[derive(Debug)]
 pub struct Held {
-    _part: Option<OwnedSemaphorePermit>,
+    budget: Budget,
+    part: Option<OwnedSemaphorePermit>,
 }
 
 impl Budget {
@@ -32,27 +33,49 @@ impl Budget {
         Self(Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Takes a part. Small ones are free: the number of connections bounds them.
+    /// Takes a part.
     ///
     /// # Errors
     /// If so much is not left.
     pub fn hold(&self, bytes: u64) -> Result<Held, Failure> {
-        const SMALL: u64 = 16 * KIB;
-        if bytes <= SMALL {
-            return Ok(Held { _part: None });
+        let mut held = Held {
+            budget: self.clone(),
+            part: None,
+        };
+        held.grow(bytes)?;
+        Ok(held)
+    }
+}
+
+impl Held {
+    /// Takes more, until it is so many bytes. Few are free: the number of connections bounds them.
+    ///
+    /// # Errors
+    /// If so much is not left. It stays as it was.
+    pub fn grow(&mut self, bytes: u64) -> Result<(), Failure> {
+        const FREE: u64 = 16 * KIB;
+        let has = self
+            .part
+            .as_ref()
+            .map_or(0, OwnedSemaphorePermit::num_permits) as u64;
+        let more = bytes.div_ceil(KIB).saturating_sub(has);
+        if bytes <= FREE || more == 0 {
+            return Ok(());
         }
-        let places = u32::try_from(bytes.div_ceil(KIB)).unwrap_or(u32::MAX);
-        let part = Arc::clone(&self.0).try_acquire_many_owned(places);
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let part = Arc::clone(&self.budget.0).try_acquire_many_owned(more);
         let part = part.map_err(|_| {
             Failure::Busy(
                 "the server holds as much of bodies as it may: try again later".to_owned(),
             )
         })?;
-        Ok(Held { _part: Some(part) })
+        match &mut self.part {
+            Some(held) => held.merge(part),
+            None => self.part = Some(part),
+        }
+        Ok(())
     }
-}
 
-impl Held {
     /// A body that holds it until it is sent.
     pub fn with(self, bytes: Bytes) -> Body {
         Body::new(Holding {
@@ -100,6 +123,10 @@ mod tests {
         assert!(budget.hold(80 * KIB).is_err());
         assert!(budget.hold(KIB).is_ok(), "small ones are free");
         drop(held);
-        assert!(budget.hold(80 * KIB).is_ok());
+        let mut held = budget.hold(KIB).expect("it is there");
+        held.grow(90 * KIB).expect("it is there");
+        assert!(budget.hold(20 * KIB).is_err() && held.grow(101 * KIB).is_err());
+        drop(held);
+        assert!(budget.hold(100 * KIB).is_ok());
     }
 }

@@ -50,19 +50,23 @@ pub async fn read(
     Extension(tenant): OfTenant,
     Path((id, path)): Path<(String, String)>,
 ) -> Result<Response, Failure> {
-    let most = app.longest_answer;
-    let held = app.bodies.budget.hold(most)?;
-    let bytes = with(&app, &tenant, &id, move |session| {
-        let (file, size) = session
-            .open_read(&path)
-            .map_err(|error| failure(&path, error))?;
+    let (named, most) = (path.clone(), app.longest_answer);
+    let opened = with(&app, &tenant, &id, move |session| {
+        session
+            .open_read(&named)
+            .map_err(|error| failure(&named, error))
+    });
+    let (file, size) = opened.await?;
+    if size > most {
+        let problem = format!("`{path}` has {size} bytes, more than the {most} of an answer");
+        return Err(Failure::Request(problem));
+    }
+    let held = app.bodies.budget.hold(size)?;
+    let bytes = blocking(move || {
         let mut bytes = Vec::new();
-        let read = file.take(most + 1).read_to_end(&mut bytes);
+        // The guest may go on writing.
+        let read = file.take(size).read_to_end(&mut bytes);
         read.map_err(|error| Failure::Request(format!("`{path}`: {error}")))?;
-        if bytes.len() as u64 > most {
-            let problem = format!("`{path}` has {size} bytes, more than the {most} of an answer");
-            return Err(Failure::Request(problem));
-        }
         Ok(bytes)
     });
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
