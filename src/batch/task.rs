@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Expect, TaskId};
+use super::{Done, Expect, TaskId, TaskLine, TaskLineError};
+use crate::error::Error;
+use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::supervisor::Request;
 
@@ -30,6 +32,39 @@ impl Task {
         }
     }
 
+    /// Reads a task as a line of a task file has it; `docs/batch.md` describes the keys. `id` is that of a task without
+    /// one. `file` and `policy` are refused: they name files of the host.
+    ///
+    /// # Errors
+    ///
+    /// Of kind [`Request`](crate::ErrorKind::Request), when it is no task.
+    pub fn read(line: &[u8], id: impl Into<TaskId>) -> Result<Self, Error> {
+        let line = TaskLine::parse(line)?;
+        if line.policy.is_some() {
+            return Err(TaskLineError::OfHost("policy").into());
+        }
+        let id = line.id.clone().unwrap_or_else(|| id.into());
+        let of_host = |_| Err(TaskLineError::OfHost("file"));
+        let (request, expect) = line.request(None, of_host)?;
+        Ok(Self::new(id, request).expect(expect))
+    }
+
+    /// What it runs, for a caller that runs it otherwise than by a batch.
+    pub fn request(&self) -> &Request {
+        &self.request
+    }
+
+    /// Its result, from the outcome of its request.
+    pub fn done(self, outcome: Outcome) -> Done {
+        Done {
+            id: self.id,
+            verdict: self.expect.and_then(|expect| expect.judge(&outcome)),
+            elapsed: outcome.usage().wall,
+            result: Ok(Box::new(outcome)),
+            attempts: 1,
+        }
+    }
+
     /// Sets another policy. All tasks under policies of the same effect share one sandbox.
     #[must_use]
     pub fn policy(mut self, policy: Arc<Policy>) -> Self {
@@ -47,5 +82,47 @@ impl Task {
     /// The task's id.
     pub fn id(&self) -> &TaskId {
         &self.id
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::expect_used)]
+
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::outcome::{Ending, Enforced, PolicyIdentity, Verdict};
+    use crate::policy::Level;
+
+    fn printed(text: &str) -> Outcome {
+        let layers = Vec::new();
+        let enforced = Enforced {
+            level: Level::Full,
+            layers,
+        };
+        Outcome::new(Ending::Ok, PolicyIdentity::default(), enforced)
+            .with_output(text.into(), Vec::new())
+    }
+
+    #[test]
+    fn a_line_is_judged_without_a_batch() {
+        let line = br#"{"code": "print(1)", "expect": {"stdout": "1"}}"#;
+        let task = Task::read(line, 7).expect("it is a task");
+        assert_eq!(task.id(), &TaskId::from(7));
+        let verdict = |text| task.clone().done(printed(text)).verdict;
+        assert_eq!(verdict("1\n"), Some(Verdict::Pass));
+        assert!(matches!(verdict("2\n"), Some(Verdict::Wrong(_))));
+    }
+
+    #[test]
+    fn a_line_from_elsewhere_names_no_file_of_the_host() {
+        for (line, key) in [
+            (r#"{"file": "/etc/passwd"}"#, "`file`"),
+            (r#"{"code": "1", "policy": "strict"}"#, "`policy`"),
+        ] {
+            let error = Task::read(line.as_bytes(), 0).expect_err(line);
+            assert_eq!(error.kind(), ErrorKind::Request);
+            assert!(error.to_string().starts_with(key), "{error}");
+        }
     }
 }

@@ -43,6 +43,8 @@ pub struct App {
     draining: Draining,
     /// Which runs and cells start, wait or are refused.
     pub admission: Admission,
+    /// How many run at once.
+    pub jobs: usize,
     /// What is counted.
     pub metrics: Arc<Metrics>,
     /// Reads bodies.
@@ -174,6 +176,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         doorkeeper,
         draining: Draining::default(),
         admission: Admission::new(jobs, config.queue),
+        jobs: jobs.get(),
         sessions: Sessions::new(&metrics),
         metrics,
         bodies: Bodies::new(&config.http),

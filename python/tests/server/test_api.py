@@ -57,6 +57,39 @@ def test_a_mistake_has_its_status_with_events_too(server: Server) -> None:
     assert answer.status == 422
 
 
+def _results(server: Server, body: object) -> dict:
+    answer = server.ask("POST", "/v1/batches", body)
+    assert answer.status == 200, answer
+    lines = [json.loads(line) for line in answer.body.splitlines()]
+    return {line["id"]: line for line in lines}
+
+
+def test_a_batch_has_a_line_for_each_task(server: Server) -> None:
+    tasks = [{"stdin": str(number), "expect": {"stdout": str(number * 2)}} for number in range(40)]
+    tasks += [{"id": "wrong", "stdin": "1", "expect": {"stdout": "3"}}, {"id": "none", "stdin": "x"}]
+    results = _results(server, {"common": {"code": "print(int(input()) * 2)"}, "tasks": tasks})
+    assert len(results) == 42
+    assert all(results[number]["verdict"] == "pass" for number in range(40))
+    assert results["wrong"]["verdict"] == "wrong"
+    assert results["none"]["error"]["name"] == "ValueError"
+
+
+@pytest.mark.parametrize(
+    "task", [{"file": "/etc/passwd"}, {"code": "1", "policy": "/etc/passwd"}, {"cod": "1"}]
+)
+def test_a_task_that_is_none_is_told_in_its_line(server: Server, task: dict) -> None:
+    results = _results(server, {"tasks": [{"id": "a", **task}, {"code": "1"}]})
+    assert results["a"]["status"] == "infrastructure"
+    assert next(iter(task)) in results["a"]["error"]["message"] or "policy" in task
+    assert results[1]["value"] == 1
+
+
+def test_a_batch_has_its_bounds(server: Server) -> None:
+    assert server.ask("POST", "/v1/batches", {"tasks": [{}] * 100_001}).status == 422
+    assert server.ask("POST", "/v1/batches", {"task": []}).status == 422
+    assert server.ask("POST", "/v1/batches", {"tasks": []}).body == b""
+
+
 @pytest.fixture
 def session(server: Server) -> str:
     answer = server.ask("POST", "/v1/sessions", {"idle": 60})

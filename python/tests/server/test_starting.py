@@ -91,7 +91,8 @@ def test_systemd_opens_the_socket_and_hears_when_it_is_served(tmp_path: pathlib.
         # This process has the id that the server keeps.
         script = (
             "import os, sys\nos.dup2(int(sys.argv[1]), 3)\n"
-            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1')\nos.execv(sys.argv[2], sys.argv[2:])"
+            "os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS='1')\n"
+            "os.execv(sys.argv[2], sys.argv[2:])"
         )
         command = [sys.executable, "-c", script, str(listens.fileno()), _binary.find(), "server"]
         environment = {**os.environ, "NOTIFY_SOCKET": str(notified), "SANDFORK_LOG": "off"}

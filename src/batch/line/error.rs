@@ -1,5 +1,6 @@
 //! Why a line is not a valid task. Each message follows the file's name and the line's number.
 
+use crate::error::{Cause, ErrorKind};
 use crate::outcome::LimitName;
 use crate::protocol::FrameLimits;
 use crate::supervisor::files::PathError;
@@ -132,4 +133,13 @@ pub enum TaskLineError {
         /// The policy's value.
         allowed: String,
     },
+    /// A key that names a file of the host, where tasks come from elsewhere.
+    #[error("`{0}` names a file of the host, which tasks from elsewhere cannot")]
+    OfHost(&'static str),
+}
+
+impl Cause for TaskLineError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Request
+    }
 }

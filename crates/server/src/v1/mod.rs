@@ -1,5 +1,6 @@
 //! Sandfork's own API, which `openapi.json` describes.
 
+mod batches;
 mod events;
 mod files;
 mod runs;
@@ -18,6 +19,7 @@ use crate::server::App;
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/runs", post(runs::run))
+        .route("/v1/batches", post(batches::batch))
         .route("/v1/sessions", post(sessions::open).get(sessions::list))
         .route(
             "/v1/sessions/{id}",
