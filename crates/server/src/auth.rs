@@ -49,13 +49,13 @@ pub enum TokenFileError {
 
 /// Knows the tenants by their tokens.
 #[derive(Debug)]
-pub struct Doorkeeper {
+pub struct Authenticator {
     config: Arc<Config>,
     tokens: RwLock<Option<Tokens>>,
     tenants: Mutex<HashMap<Arc<str>, Arc<Tenant>>>,
 }
 
-impl Doorkeeper {
+impl Authenticator {
     /// Reads the tokens, if the configuration names a file of them.
     ///
     /// # Errors

@@ -8,9 +8,9 @@ use sandfork::{Cancel, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
 use crate::failure::Failure;
+use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::sessions::Open;
-use crate::shelf::Variant;
 use crate::tenant::{Running, Tenant};
 
 /// Does what blocks on a thread that may.
@@ -40,7 +40,7 @@ pub async fn run(
     let running = tenant.begin_run(variant)?;
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
-        let sandbox = tenant.shelf.sandbox(variant)?;
+        let sandbox = tenant.sandboxes.sandbox(variant)?;
         let request = request.cancel(turn.stop.cancel());
         let outcome = sandbox.run_streaming(request, &mut sink)?;
         turn.ended(&outcome);
@@ -115,7 +115,7 @@ pub struct Turn {
 impl Turn {
     /// The longest time of a run or a cell.
     pub fn longest(&self) -> Duration {
-        self.tenant.shelf.wall()
+        self.tenant.sandboxes.wall()
     }
 
     /// Counts a run or a cell that has ended.

@@ -26,20 +26,20 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Arguments, Command, ServeArguments};
-use crate::auth::{Doorkeeper, TokenFileError};
+use crate::auth::{Authenticator, TokenFileError};
 use crate::config::{Config, ConfigError};
 use crate::failure::Failure;
-use crate::http::{Bodies, Draining, Held, Serving, Tls, TlsError, Tracked, log};
+use crate::http::{Bodies, Draining, Held, Serving, TenantName, Tls, TlsError, log};
 use crate::metrics::Metrics;
+use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
-use crate::shelf::Variant;
 use crate::tenant::Tenant;
 use crate::{fusion, mcp, tokens, v1};
 
 /// What handlers share.
 #[derive(Debug)]
 pub struct App {
-    doorkeeper: Doorkeeper,
+    authenticator: Authenticator,
     draining: Draining,
     /// Which runs and cells start, wait or are refused.
     pub admission: Admission,
@@ -144,8 +144,8 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let config = Arc::new(Config::of(arguments)?);
     let descriptors = descriptors()?;
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
-    let doorkeeper = Doorkeeper::new(&config)?;
-    let tenants = doorkeeper
+    let authenticator = Authenticator::new(&config)?;
+    let tenants = authenticator
         .all()
         .map_err(|(tenant, cause)| StartError::Tenant {
             tenant: tenant.to_string(),
@@ -173,7 +173,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
     let app = Arc::new(App {
-        doorkeeper,
+        authenticator,
         draining: Draining::default(),
         admission: Admission::new(jobs, config.queue),
         jobs: jobs.get(),
@@ -219,7 +219,7 @@ async fn close_idle_sessions(app: Arc<App>) {
 
 /// Makes a tenant's sandbox, and runs something in it.
 fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
-    let sandbox = tenant.shelf.sandbox(Variant::default())?;
+    let sandbox = tenant.sandboxes.sandbox(Variant::default())?;
     sandbox.run("1")?;
     Ok(sandbox)
 }
@@ -309,7 +309,7 @@ fn tell_systemd(state: NotifyState) {
 
 async fn read_tokens_again(mut hangup: Signal, app: Arc<App>) {
     while hangup.recv().await.is_some() {
-        match app.doorkeeper.reload() {
+        match app.authenticator.reload() {
             Ok(()) => tracing::info!("the tokens were read again"),
             Err(error) => tracing::error!("the tokens stay as they were: {error}"),
         }
@@ -334,19 +334,19 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .with_state(app)
 }
 
-/// Lets in whose token is known, as its tenant.
+/// Finds the tenant of a request by its token. A request without one goes no further.
 async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
     let tenant = if app.draining.has_begun() {
         Err(Failure::Draining)
     } else {
-        app.doorkeeper.tenant_of(request.headers())
+        app.authenticator.tenant_of(request.headers())
     };
     match tenant {
         Ok(tenant) => {
             let name = Arc::clone(&tenant.name);
             request.extensions_mut().insert(tenant);
             let mut response = next.run(request).await;
-            response.extensions_mut().insert(Tracked(name));
+            response.extensions_mut().insert(TenantName(name));
             response
         }
         Err(failure) => {
@@ -371,7 +371,7 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 impl App {
     /// Whether clients need a token.
     pub fn has_tokens(&self) -> bool {
-        self.doorkeeper.has_tokens()
+        self.authenticator.has_tokens()
     }
 
     /// An answer in JSON. The memory of the request, and its own, counts until it is sent.

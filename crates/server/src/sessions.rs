@@ -55,7 +55,8 @@ impl Sessions {
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
         let counts = tenant.open_session()?;
         let of = Arc::clone(tenant);
-        let session = blocking(move || Ok(of.shelf.sandbox(<_>::default())?.session()?)).await?;
+        let session =
+            blocking(move || Ok(of.sandboxes.sandbox(<_>::default())?.session()?)).await?;
         let open = Arc::new(Open {
             id: new_id()?,
             opened: SystemTime::now(),

@@ -7,15 +7,15 @@ use sandfork::Error;
 
 use crate::account::{Account, Refusal};
 use crate::config::Profile;
-use crate::shelf::{Shelf, Variant};
+use crate::sandboxes::{Sandboxes, Variant};
 
-/// Who asks.
+/// Clients that share one policy and one quota.
 #[derive(Debug)]
 pub struct Tenant {
     /// Its name, also in metrics and logs.
     pub name: Arc<str>,
     /// Its sandboxes.
-    pub shelf: Shelf,
+    pub sandboxes: Sandboxes,
     account: Mutex<Account>,
 }
 
@@ -28,7 +28,7 @@ impl Tenant {
         let account = Account::new(profile.quota.clone(), Instant::now());
         Ok(Self {
             name,
-            shelf: Shelf::new(profile.clone())?,
+            sandboxes: Sandboxes::new(profile.clone())?,
             account: Mutex::new(account),
         })
     }
@@ -42,7 +42,7 @@ impl Tenant {
     /// # Errors
     /// If the quota is used up.
     pub fn begin_run(self: &Arc<Self>, variant: Variant) -> Result<Running, Refusal> {
-        self.begin(self.shelf.memory(variant))
+        self.begin(self.sandboxes.memory(variant))
     }
 
     /// Counts a cell of an open session, whose memory is the session's.
@@ -67,7 +67,7 @@ impl Tenant {
     /// # Errors
     /// If the quota is used up.
     pub fn open_session(self: &Arc<Self>) -> Result<Opened, Refusal> {
-        let memory = self.shelf.memory(Variant::default());
+        let memory = self.sandboxes.memory(Variant::default());
         self.account().open_session(memory)?;
         Ok(Opened {
             tenant: Arc::clone(self),

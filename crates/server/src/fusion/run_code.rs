@@ -13,10 +13,10 @@ use super::language::{COMPILED, Language, Way};
 use super::{FusionFailure, ProgramResult, RunStatus};
 use crate::failure::Failure;
 use crate::files::{Encoded, Fetched, decoded, guest_path};
-use crate::http::Posted;
+use crate::http::JsonBody;
 use crate::running::run;
+use crate::sandboxes::{Executes, Variant};
 use crate::server::App;
-use crate::shelf::{Executes, Variant};
 use crate::tenant::Tenant;
 
 #[derive(Debug, Deserialize)]
@@ -62,9 +62,9 @@ struct CodeResult {
 pub async fn run_code(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
-    posted: Result<Posted<RunCode>, Failure>,
+    posted: Result<JsonBody<RunCode>, Failure>,
 ) -> Result<Response, FusionFailure> {
-    let Posted { value: asked, held } = posted?;
+    let JsonBody { value: asked, held } = posted?;
     let code = asked.code.ok_or_else(|| missing("code"))?;
     let fetched = Fetched::new(&asked.fetch_files, app.longest_answer)?;
     let mut request = Job {
@@ -141,7 +141,7 @@ impl Job<'_> {
         for (path, contents) in &self.files {
             request = request.file(path.clone(), contents.clone());
         }
-        let request = request.wall(self.tenant.shelf.time(seconds)?);
+        let request = request.wall(self.tenant.sandboxes.time(seconds)?);
         run(self.app, self.tenant, self.variant, request, ()).await
     }
 }

@@ -21,10 +21,10 @@ use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
 use crate::display::{representations, value_text};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path};
-use crate::http::Posted;
+use crate::http::JsonBody;
 use crate::running::{Deadline, Turn, in_turn};
+use crate::sandboxes::Variant;
 use crate::server::App;
-use crate::shelf::Variant;
 use crate::tenant::Tenant;
 
 #[derive(Debug, Deserialize)]
@@ -75,9 +75,9 @@ struct CellResult {
 pub async fn run_jupyter(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
-    posted: Result<Posted<RunJupyter>, Failure>,
+    posted: Result<JsonBody<RunJupyter>, Failure>,
 ) -> Result<Response, FusionFailure> {
-    let Posted { value: asked, held } = posted?;
+    let JsonBody { value: asked, held } = posted?;
     let variant = Variant {
         memory: super::megabytes(asked.memory_limit_mb),
         ..Variant::default()
@@ -91,7 +91,7 @@ pub async fn run_jupyter(
             .collect::<Result<_, _>>()?,
         each: match asked.cell_timeout {
             0.0 => None,
-            time => Some(tenant.shelf.time(time)?),
+            time => Some(tenant.sandboxes.time(time)?),
         },
         // The policy bounds each cell, and this all of them.
         total: Duration::try_from_secs_f64(asked.total_timeout)
@@ -102,7 +102,7 @@ pub async fn run_jupyter(
     let running = tenant.begin_run(variant)?;
     let of = Arc::clone(&tenant);
     let result = in_turn(&app, &tenant, running, move |turn| {
-        let mut session = of.shelf.sandbox(variant)?.session()?;
+        let mut session = of.sandboxes.sandbox(variant)?.session()?;
         turn.stop.reaches(session.interrupter());
         job.run(&mut session, turn)
     });

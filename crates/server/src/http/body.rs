@@ -88,7 +88,7 @@ impl Bodies {
 
 /// A body that is JSON.
 #[derive(Debug)]
-pub struct Posted<T> {
+pub struct JsonBody<T> {
     /// What it says.
     pub value: T,
     /// The memory of it.
@@ -97,14 +97,14 @@ pub struct Posted<T> {
 
 /// A body that is bytes.
 #[derive(Debug)]
-pub struct Sized {
+pub struct RawBody {
     /// The bytes.
     pub bytes: Bytes,
     /// The memory of them.
     pub held: Held,
 }
 
-impl<S: Send + Sync> FromRequest<S> for Sized
+impl<S: Send + Sync> FromRequest<S> for RawBody
 where
     Bodies: FromRef<S>,
 {
@@ -116,14 +116,14 @@ where
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Posted<T>
+impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T>
 where
     Bodies: FromRef<S>,
 {
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let Sized { bytes, held } = Sized::from_request(request, state).await?;
+        let RawBody { bytes, held } = RawBody::from_request(request, state).await?;
         // Without a body, everything is as if it had said nothing.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         let value = serde_json::from_slice(text).map_err(|error| {

@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 
 /// The tenant of a request, which its handler tells the log.
 #[derive(Clone, Debug)]
-pub struct Tracked(pub Arc<str>);
+pub struct TenantName(pub Arc<str>);
 
 /// Logs and counts what comes after it. The path of the log is that of the route: one of a request may have what its
 /// client wants to keep for itself.
@@ -26,7 +26,7 @@ pub async fn log(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
     let method = request.method().clone();
     let response = next.run(request).await;
     let (code, time) = (response.status().as_u16(), begun.elapsed());
-    let tenant = response.extensions().get::<Tracked>();
+    let tenant = response.extensions().get::<TenantName>();
     let tenant = tenant.map_or_else(|| "".into(), |tracked| Arc::clone(&tracked.0));
     let kind = response
         .extensions()

@@ -4,7 +4,7 @@ mod body;
 mod budget;
 mod log;
 mod tls;
-mod unhurried;
+mod write_timeout;
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-pub use self::body::{Bodies, Posted, Sized};
+pub use self::body::{Bodies, JsonBody, RawBody};
 pub use self::budget::Held;
-pub use self::log::{Tracked, log};
+pub use self::log::{TenantName, log};
 pub use self::tls::{Tls, TlsError};
-use self::unhurried::Patient;
+use self::write_timeout::WriteTimeout;
 use crate::config::HttpBounds;
 use crate::metrics::Metrics;
 
@@ -129,7 +129,7 @@ impl Serving {
             .header_read_timeout(self.bounds.head)
             .max_buf_size(64 << 10);
         let connection = builder.serve_connection(
-            TokioIo::new(Patient::new(stream, self.bounds.pause)),
+            TokioIo::new(WriteTimeout::new(stream, self.bounds.pause)),
             TowerToHyperService::new(service),
         );
         // A client that breaks off, or is too slow, is no event.

@@ -13,8 +13,8 @@ use serde_json::Value;
 use crate::display::{representations, value_text};
 use crate::failure::Failure;
 use crate::running::{blocking, in_turn, run_cell};
+use crate::sandboxes::Variant;
 use crate::server::App;
-use crate::shelf::Variant;
 use crate::tenant::Tenant;
 
 /// What a model reads of one output. The middle of more is left out.
@@ -94,7 +94,7 @@ impl Call<'_> {
         let running = self.tenant.begin_run(Variant::default())?;
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
-            let mut session = tenant.shelf.sandbox(Variant::default())?.session()?;
+            let mut session = tenant.sandboxes.sandbox(Variant::default())?.session()?;
             turn.stop.reaches(session.interrupter());
             for (name, value) in global_variables {
                 let set = session.set(name.clone(), value_of(value))?;

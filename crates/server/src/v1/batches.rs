@@ -17,10 +17,10 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use crate::failure::Failure;
-use crate::http::Posted;
+use crate::http::JsonBody;
 use crate::running::run;
+use crate::sandboxes::Variant;
 use crate::server::App;
-use crate::shelf::Variant;
 use crate::tenant::Tenant;
 
 /// More are several batches.
@@ -40,9 +40,9 @@ pub struct Batch {
 pub async fn batch(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
-    posted: Posted<Batch>,
+    posted: JsonBody<Batch>,
 ) -> Result<Response, Failure> {
-    let Posted { value, held } = posted;
+    let JsonBody { value, held } = posted;
     if value.tasks.len() > MOST_TASKS {
         let problem = format!("a batch has at most {MOST_TASKS} tasks");
         return Err(Failure::Request(problem));

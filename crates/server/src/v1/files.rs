@@ -13,7 +13,7 @@ use sandfork::session::{Contents, Parents, Removal, Session};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::http::Sized;
+use crate::http::RawBody;
 use crate::running::blocking;
 use crate::server::App;
 use crate::tenant::Tenant;
@@ -78,7 +78,7 @@ pub async fn write(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     Path((id, path)): Path<(String, String)>,
-    Sized { bytes, held }: Sized,
+    RawBody { bytes, held }: RawBody,
 ) -> Result<StatusCode, Failure> {
     with(&app, &tenant, &id, move |session| {
         if let Some((directory, _)) = path.rsplit_once('/') {

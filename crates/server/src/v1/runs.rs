@@ -13,10 +13,10 @@ use serde_json::{Value, json};
 use super::events;
 use crate::failure::Failure;
 use crate::files::{Encoded, Fetched, decoded};
-use crate::http::Posted;
+use crate::http::JsonBody;
 use crate::running::run as run_request;
+use crate::sandboxes::{Sandboxes, Variant};
 use crate::server::App;
-use crate::shelf::{Shelf, Variant};
 use crate::tenant::Tenant;
 
 #[derive(Debug, Default, Deserialize)]
@@ -48,15 +48,15 @@ pub async fn run(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
     headers: HeaderMap,
-    posted: Posted<Run>,
+    posted: JsonBody<Run>,
 ) -> Result<Response, Failure> {
-    let Posted { value: asked, held } = posted;
+    let JsonBody { value: asked, held } = posted;
     let variant = Variant {
         memory: asked.limits.memory,
         ..Variant::default()
     };
     let fetched = Fetched::new(&asked.fetch, app.longest_answer)?;
-    let request = fetched.from(asked.request(&tenant.shelf)?);
+    let request = fetched.from(asked.request(&tenant.sandboxes)?);
     if !events::is_asked(&headers) {
         let outcome = run_request(&app, &tenant, variant, request, ()).await?;
         return app.answer(&answer(&outcome, &fetched), held);
@@ -75,7 +75,7 @@ fn answer(outcome: &Outcome, fetched: &Fetched) -> Value {
 }
 
 impl Run {
-    fn request(self, of: &Shelf) -> Result<Request, Failure> {
+    fn request(self, of: &Sandboxes) -> Result<Request, Failure> {
         let mut request = match (self.code, self.module, self.program) {
             (Some(code), None, None) => Request::python(code),
             (None, Some(module), None) => Request::module(module),

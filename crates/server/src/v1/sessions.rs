@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::events;
 use crate::display::representations;
 use crate::failure::Failure;
-use crate::http::Posted;
+use crate::http::JsonBody;
 use crate::running::{blocking, run_cell};
 use crate::server::App;
 use crate::sessions::Open;
@@ -41,7 +41,7 @@ pub struct NewCell {
 pub async fn open(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    asked: Posted<NewSession>,
+    asked: JsonBody<NewSession>,
 ) -> Result<Response, Failure> {
     let idle = match asked.value.idle {
         None => app.session_idle,
@@ -112,11 +112,14 @@ pub async fn cell(
     Extension(tenant): OfTenant,
     Path(id): Path<String>,
     headers: HeaderMap,
-    posted: Posted<NewCell>,
+    posted: JsonBody<NewCell>,
 ) -> Result<Response, Failure> {
-    let Posted { value: asked, held } = posted;
+    let JsonBody { value: asked, held } = posted;
     let open = app.sessions.find(&tenant, &id)?;
-    let wall = asked.wall.map(|wall| tenant.shelf.time(wall)).transpose()?;
+    let wall = asked
+        .wall
+        .map(|wall| tenant.sandboxes.time(wall))
+        .transpose()?;
     let mut cell = Cell::new(asked.code);
     if let Some(filename) = asked.filename {
         cell = cell.filename(filename);

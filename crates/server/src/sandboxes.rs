@@ -32,11 +32,11 @@ pub enum Executes {
 
 /// The sandboxes of a policy.
 #[derive(Debug)]
-pub struct Shelf {
+pub struct Sandboxes {
     profile: Profile,
     memory: u64,
     wall: Duration,
-    /// The one that was used last comes last.
+    /// The sandbox that was used last comes last.
     made: Mutex<Vec<(Variant, Arc<Slot>)>>,
 }
 
@@ -47,7 +47,7 @@ struct Slot {
     made: OnceLock<Arc<Sandbox>>,
 }
 
-impl Shelf {
+impl Sandboxes {
     /// Reads the policy. No sandbox is made yet.
     ///
     /// # Errors

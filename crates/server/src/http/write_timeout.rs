@@ -8,21 +8,21 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// A stream that gives up writing.
+/// A stream on which a write fails that its peer does not take in time.
 #[derive(Debug)]
-pub struct Patient<S> {
+pub struct WriteTimeout<S> {
     stream: S,
-    patience: Duration,
+    timeout: Duration,
     /// Runs while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
-impl<S> Patient<S> {
-    /// Waits this long for a peer that takes nothing.
-    pub fn new(stream: S, patience: Duration) -> Self {
+impl<S> WriteTimeout<S> {
+    /// Bounds each write on a stream by this time.
+    pub fn new(stream: S, timeout: Duration) -> Self {
         Self {
             stream,
-            patience,
+            timeout,
             deadline: None,
         }
     }
@@ -36,17 +36,17 @@ impl<S> Patient<S> {
             self.deadline = None;
             return written;
         }
-        let patience = self.patience;
+        let timeout = self.timeout;
         let deadline = self
             .deadline
-            .get_or_insert_with(|| Box::pin(sleep(patience)));
+            .get_or_insert_with(|| Box::pin(sleep(timeout)));
         ready!(deadline.as_mut().poll(context));
-        deadline.as_mut().reset(Instant::now() + patience);
+        deadline.as_mut().reset(Instant::now() + timeout);
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for WriteTimeout<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -56,7 +56,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Patient<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for WriteTimeout<S> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -99,8 +99,8 @@ mod tests {
     #[tokio::test]
     async fn a_peer_that_takes_nothing_is_given_up() {
         let (writer, _reader) = tokio::io::duplex(16);
-        let mut patient = Patient::new(writer, Duration::from_millis(10));
-        let error = patient
+        let mut bounded = WriteTimeout::new(writer, Duration::from_millis(10));
+        let error = bounded
             .write_all(&[0; 64])
             .await
             .expect_err("nothing reads");
