@@ -1,11 +1,13 @@
 //! Runs and sessions block a thread. This has threads do it, and ends what no client waits for any more.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use sandfork::session::{Cell, CellReport, Interrupter};
 use sandfork::{Cancel, Outcome, OutputSink, Request};
+use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use crate::failure::Failure;
 use crate::sandboxes::Variant;
@@ -64,7 +66,7 @@ pub async fn run_cell(
     let running = tenant.begin_cell()?;
     let mut session = open.turn().await;
     in_turn(app, tenant, running, move |turn| {
-        turn.stop.reaches(session.interrupter());
+        turn.stop.reaches(session.interrupter())?;
         let report = session.run_streaming(cell, &mut sink);
         turn.stop.leaves();
         open.is_used();
@@ -125,17 +127,24 @@ impl Turn {
     }
 }
 
+/// Nothing of a turn is stopped once it is over.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.stop.leaves();
+    }
+}
+
 /// Ends runs and cells, from another thread.
 #[derive(Clone, Debug)]
 pub struct Stop {
     cancel: Cancel,
-    session: Arc<Mutex<Stopped>>,
+    state: Arc<Mutex<StopState>>,
 }
 
-#[derive(Debug)]
-enum Stopped {
-    Not(Option<Interrupter>),
-    Already,
+#[derive(Debug, Default)]
+struct StopState {
+    has_stopped: bool,
+    session: Option<Interrupter>,
 }
 
 impl Stop {
@@ -144,8 +153,12 @@ impl Stop {
         let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
         Ok(Self {
             cancel,
-            session: Arc::new(Mutex::new(Stopped::Not(None))),
+            state: Arc::default(),
         })
+    }
+
+    fn state(&self) -> MutexGuard<'_, StopState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends runs.
@@ -154,35 +167,42 @@ impl Stop {
     }
 
     /// Has it interrupt the cells of this session too.
-    pub fn reaches(&self, interrupter: Interrupter) {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        match &mut *session {
-            Stopped::Not(slot) => *slot = Some(interrupter),
-            Stopped::Already => interrupter.interrupt(),
+    ///
+    /// # Errors
+    /// If it has stopped what would run.
+    pub fn reaches(&self, interrupter: Interrupter) -> Result<(), Failure> {
+        let mut state = self.state();
+        if state.has_stopped {
+            return Err(Failure::Busy("the client has gone".to_owned()));
         }
+        state.session = Some(interrupter);
+        Ok(())
     }
 
-    /// The session's next cells are of others.
+    /// Has it interrupt no session any more: the next cells are of others.
     pub fn leaves(&self) {
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stopped::Not(slot) = &mut *session {
-            *slot = None;
-        }
+        self.state().session = None;
     }
 
     /// Whether it has ended what ran.
     pub fn has_stopped(&self) -> bool {
-        let session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        matches!(*session, Stopped::Already)
+        self.state().has_stopped
     }
 
-    fn stop(&self) {
-        self.cancel.cancel();
-        let mut session = self.session.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Stopped::Not(Some(interrupter)) = &*session {
+    /// Interrupts the session, if there is one.
+    fn interrupt(&self) -> bool {
+        let state = self.state();
+        if let Some(interrupter) = &state.session {
             interrupter.interrupt();
         }
-        *session = Stopped::Already;
+        state.session.is_some()
+    }
+
+    /// Interrupts until the session is left: an interrupt that comes just before its cell finds none that runs.
+    async fn interrupt_until_left(self) {
+        while self.interrupt() {
+            sleep(Duration::from_millis(250)).await;
+        }
     }
 }
 
@@ -192,7 +212,13 @@ struct StopOnDrop(Stop);
 impl Drop for StopOnDrop {
     fn drop(&mut self) {
         // What is over stays as it is.
-        self.0.stop();
+        self.0.cancel.cancel();
+        self.0.state().has_stopped = true;
+        if self.0.interrupt()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(self.0.clone().interrupt_until_left());
+        }
     }
 }
 

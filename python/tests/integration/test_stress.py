@@ -70,6 +70,8 @@ def test_every_reply_belongs_to_its_question_and_nothing_is_left() -> None:
     assert _supervisor._shared is not None
     supervisor = _supervisor._shared.process.pid
     before = opened()
+    # Those of earlier tests' policies, among them workers that are ready.
+    started = processes.descendants(supervisor)
     problems: list[BaseException] = []
     threads = [threading.Thread(target=work, args=(number, problems)) for number in range(THREADS)]
     for thread in threads:
@@ -81,4 +83,4 @@ def test_every_reply_belongs_to_its_question_and_nothing_is_left() -> None:
     assert sandfork.run("6 * 7").value == 42
     left = processes.descendants(supervisor)
     # The zygote, its init and the permanent processes, but no worker of a session.
-    assert len(left) < 10, left
+    assert len(left) < len(started) + 10, left

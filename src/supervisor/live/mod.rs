@@ -1,7 +1,7 @@
 //! The life of a worker from its first message to its end: a session, which runs cell after cell for
 //! one caller, or a run, which is a session of one cell.
 //!
-//! One thread serves a worker ([`attend`], [`serve_run`]). It receives from the caller, feeds
+//! One thread serves a worker (`attend`, `serve_run`). It receives from the caller, feeds
 //! the worker, drains its output and watches it, during cells and between them, because a guest's
 //! threads and processes outlive the cell that started them. Nothing here waits for the guest, or
 //! for a caller that does not read.

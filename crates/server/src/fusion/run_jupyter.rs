@@ -103,7 +103,7 @@ pub async fn run_jupyter(
     let of = Arc::clone(&tenant);
     let result = in_turn(&app, &tenant, running, move |turn| {
         let mut session = of.sandboxes.sandbox(variant)?.session()?;
-        turn.stop.reaches(session.interrupter());
+        turn.stop.reaches(session.interrupter())?;
         job.run(&mut session, turn)
     });
     let result = result.await?;
