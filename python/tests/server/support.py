@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import subprocess
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 
@@ -38,6 +40,19 @@ class Server(NamedTuple):
             return Answer(response.status, dict(response.getheaders()), response.read())
         finally:
             connection.close()
+
+    @contextlib.contextmanager
+    def running(self, code: str) -> Iterator[http.client.HTTPResponse]:
+        """A run that has begun: the code follows a line that it has printed. Its end leaves it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        body = json.dumps({"code": f"print('begun', flush=True)\n{code}"})
+        connection.request("POST", "/v1/runs", body, {"Accept": "text/event-stream"})
+        # The head comes with the first output.
+        response = connection.getresponse()
+        assert response.status == 200
+        yield response
+        response.close()
+        connection.close()
 
     def run(self, code: str, **more: Any) -> Answer:
         return self.ask("POST", "/v1/runs", {"code": code, **more})

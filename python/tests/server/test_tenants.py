@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import signal
 import subprocess
-import threading
 import time
 from typing import Any
 
@@ -113,34 +113,23 @@ def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path
 
 def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
     server: Server = start("--jobs", "1", "--queue", "0")
-    long = threading.Thread(target=server.run, args=("import time; time.sleep(3)",))
-    long.start()
-    while 'sandfork_runs_total{tenant="default"' in server.ask("GET", "/metrics").body.decode():
-        time.sleep(0.01)
-    refused = server.run("1")
-    while refused.status == 200:
+    with server.running("import time; time.sleep(60)"):
         refused = server.run("1")
-    assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
-    # Trainers try again after this one only.
-    assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
-    long.join()
-    assert server.run("1").status == 200
+        assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
+        # Trainers try again after this one only.
+        assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
+    # Its client has left, which ends it.
+    while server.run("1").status != 200:
+        time.sleep(0.05)
 
 
 def test_a_server_that_ends_lets_runs_end(start: Any) -> None:
     server: Server = start()
-    found = []
-    thread = threading.Thread(
-        target=lambda: found.append(server.run("import time; print(1, flush=True); time.sleep(1); 42"))
-    )
-    session = server.ask("POST", "/v1/sessions").json["id"]
-    assert session
-    thread.start()
-    while "sandfork_connections 2" not in server.ask("GET", "/metrics").body.decode():
-        time.sleep(0.01)
-    server.process.send_signal(signal.SIGTERM)
-    thread.join()
-    assert found[0].json["value"] == 42
+    assert server.ask("POST", "/v1/sessions").status == 201
+    with server.running("import time; time.sleep(1); 42") as response:
+        server.process.send_signal(signal.SIGTERM)
+        result = response.read().decode().rpartition("data: ")[2]
+        assert json.loads(result)["value"] == 42
     assert server.process.wait(60) == 0
 
 
