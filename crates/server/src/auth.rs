@@ -109,7 +109,7 @@ impl Authenticator {
         Ok(self.tenant(name)?)
     }
 
-    /// All tenants that the configuration and the tokens name. Those of whom nothing is known yet are made.
+    /// All tenants that the configuration and the tokens name. It makes those that no request has named yet.
     ///
     /// # Errors
     /// If the policy of one cannot be read: its name, and why.

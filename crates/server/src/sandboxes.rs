@@ -40,7 +40,7 @@ pub struct Sandboxes {
     made: Mutex<Vec<(Variant, Arc<Slot>)>>,
 }
 
-/// A sandbox that one thread makes, and others wait for.
+/// A sandbox that one thread makes while others wait for it.
 #[derive(Debug, Default)]
 struct Slot {
     making: Mutex<()>,

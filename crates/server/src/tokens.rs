@@ -63,7 +63,7 @@ pub enum TokenError {
         line: usize,
     },
     /// No token at all.
-    #[error("it has no token, so nobody could run code; `sandfork server token` draws one")]
+    #[error("it has no token, so no client could run code; `sandfork server token` draws one")]
     Empty,
 }
 

@@ -91,7 +91,7 @@ pub mod header {
     pub const BUFFER: usize = 48;
     /// The descriptor of the image.
     pub const IMAGE: usize = 56;
-    /// The descriptor to which a step that fails is told.
+    /// The descriptor on which the code reports the step that fails.
     pub const LINK: usize = 64;
     /// The frame that tells it.
     pub const FRAME: usize = 72;

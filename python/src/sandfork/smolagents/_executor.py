@@ -58,7 +58,7 @@ class NativeExecutor(PythonExecutor):
     - `max_print_outputs_length`: the maximum number of printed characters that the model sees.
     - `additional_functions`: functions of the host that code may call besides the tools.
     - `rollback_on_error`: whether code that fails leaves variables, imports and files as they were before.
-      The model is told.
+      A note tells the model so.
     - Any other parameter is an option of `Sandbox`, such as `tool_timeout`, `tool_budget` and `approve`.
 
     Give each agent its own executor: a shared executor serves its agents one after the other.
