@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use sandfork::session::{Contents, Parents, Session};
 use sandfork::{GuestPath, Request};
 
 use crate::failure::Failure;
@@ -29,6 +30,19 @@ pub fn decoded(files: &Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
         Ok((guest_path(path)?, bytes))
     };
     files.map(decode).collect()
+}
+
+/// Writes a file of a session, with the directories above it.
+///
+/// # Errors
+/// If the path leads out of the work directory, or there is no room.
+pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Failure> {
+    if let Some((directory, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) {
+        session.make_dir(directory, Parents::Made)?;
+    }
+    let mut file = session.open_write(path, Contents::Replaced)?;
+    file.write_all(contents)
+        .map_err(|error| Failure::Request(format!("`{path}`: {error}")))
 }
 
 /// A path in the work directory.

@@ -221,20 +221,3 @@ impl Drop for StopOnDrop {
         }
     }
 }
-
-/// What is left of a time.
-#[derive(Clone, Copy, Debug)]
-pub struct Deadline(std::time::Instant);
-
-impl Deadline {
-    /// In so much time from now.
-    pub fn after(time: Duration) -> Self {
-        Self(std::time::Instant::now() + time)
-    }
-
-    /// What is left, if anything is.
-    pub fn left(self) -> Option<Duration> {
-        let left = self.0.saturating_duration_since(std::time::Instant::now());
-        Some(left).filter(|left| !left.is_zero())
-    }
-}

@@ -131,6 +131,11 @@ def test_the_time_of_all_cells_is_bounded(server: Server) -> None:
     assert len(result.cells) == 2
 
 
+def test_a_time_that_no_clock_has_is_no_bound(server: Server) -> None:
+    request = {"cells": ["print(1)"], "total_timeout": 1e18}
+    assert server.ask("POST", "/run_jupyter", request).json["status"] == "Success"
+
+
 async def test_the_client_for_asyncio(server: Server) -> None:
     request = fusion.RunCodeRequest(code="print(6 * 7)", language="python")
     result = await fusion.run_code_async(request, endpoint=server.url, max_attempts=1)

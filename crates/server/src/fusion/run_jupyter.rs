@@ -1,7 +1,7 @@
 //! `POST /run_jupyter`: cells of one fresh session.
 
 use std::collections::BTreeMap;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,7 @@ use axum::extract::State;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandfork::session::{
-    Cell, CellReport, Contents, DisplayOutput, Parents, Session, SessionState,
-};
+use sandfork::session::{Cell, CellReport, DisplayOutput, Session, SessionState};
 use sandfork::{GuestPath, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -20,9 +18,9 @@ use serde_json::{Map, Value, json};
 use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
 use crate::display::{representations, value_text};
 use crate::failure::Failure;
-use crate::files::{Encoded, decoded, guest_path};
+use crate::files::{Encoded, decoded, guest_path, put};
 use crate::http::JsonBody;
-use crate::running::{Deadline, Turn, in_turn};
+use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::tenant::Tenant;
@@ -121,9 +119,13 @@ struct Job {
 
 impl Job {
     fn run(self, session: &mut Session, turn: &mut Turn) -> Result<JupyterResult, Failure> {
-        let (begun, deadline) = (Instant::now(), Deadline::after(self.total));
+        let begun = Instant::now();
+        let time_left = || {
+            let left = self.total.checked_sub(begun.elapsed());
+            left.filter(|left| !left.is_zero())
+        };
         for (path, contents) in &self.files {
-            put(session, path, contents)?;
+            put(session, &path.to_string(), contents)?;
         }
         let mut driver = ProgramResult {
             status: ProgramStatus::Finished,
@@ -135,8 +137,7 @@ impl Job {
         };
         let mut cells = Vec::new();
         for source in self.cells {
-            let left = deadline.left().filter(|_| !turn.stop.has_stopped());
-            let Some(left) = left else {
+            let Some(left) = time_left().filter(|_| !turn.stop.has_stopped()) else {
                 driver.status = ProgramStatus::TimeLimitExceeded;
                 driver.return_code = None;
                 break;
@@ -148,7 +149,7 @@ impl Job {
             turn.ended(report.outcome());
             driver.cpu_time += report.outcome().usage().cpu.as_secs_f64();
             cells.push(CellResult::of(&report));
-            if report.outcome().status() == Status::Timeout && deadline.left().is_none() {
+            if report.outcome().status() == Status::Timeout && time_left().is_none() {
                 driver.status = ProgramStatus::TimeLimitExceeded;
                 driver.return_code = None;
                 break;
@@ -211,16 +212,6 @@ fn displays(report: &CellReport) -> Vec<Map<String, Value>> {
         displays[main].entry("text/plain").or_insert(text.into());
     }
     displays
-}
-
-fn put(session: &mut Session, path: &GuestPath, contents: &[u8]) -> Result<(), Failure> {
-    let path = path.to_string();
-    if let Some((directory, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) {
-        session.make_dir(directory, Parents::Made)?;
-    }
-    let mut file = session.open_write(&path, Contents::Replaced)?;
-    file.write_all(contents)
-        .map_err(|error| Failure::Request(format!("files: `{path}`: {error}")))
 }
 
 /// A file that the cells left, encoded. One that is not there, or is too long, is missing in the answer.

@@ -1,17 +1,18 @@
 //! What the tools do.
 
 use std::fmt::Write as _;
-use std::io::{Read, Write};
+use std::io::Read;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use sandfork::session::{Cell, CellReport, Contents, Parents};
+use sandfork::session::{Cell, CellReport};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::display::{representations, value_text};
 use crate::failure::Failure;
+use crate::files::put;
 use crate::running::{blocking, in_turn, run_cell};
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -168,12 +169,7 @@ impl Call<'_> {
         } = self.arguments()?;
         let mut session = self.app.sessions.find(self.tenant, &session)?.turn().await;
         blocking(move || {
-            if let Some((directory, _)) = path.rsplit_once('/') {
-                session.make_dir(directory, Parents::Made)?;
-            }
-            let mut file = session.open_write(&path, Contents::Replaced)?;
-            let written = file.write_all(contents.as_bytes());
-            written.map_err(|error| Failure::Request(format!("`{path}`: {error}")))?;
+            put(&mut session, &path, contents.as_bytes())?;
             Ok(text(format!("{} bytes are written", contents.len())))
         })
         .await

@@ -1,6 +1,6 @@
 //! The files of a session. Paths are those in its work directory.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -9,10 +9,11 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use sandfork::session::{Contents, Parents, Removal, Session};
+use sandfork::session::{Parents, Removal, Session};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::files::put;
 use crate::http::RawBody;
 use crate::running::blocking;
 use crate::server::App;
@@ -81,15 +82,9 @@ pub async fn write(
     RawBody { bytes, held }: RawBody,
 ) -> Result<StatusCode, Failure> {
     with(&app, &tenant, &id, move |session| {
-        if let Some((directory, _)) = path.rsplit_once('/') {
-            let made = session.make_dir(directory, Parents::Made);
-            made.map_err(|error| failure(directory, error))?;
-        }
-        let opened = session.open_write(&path, Contents::Replaced);
-        let mut file = opened.map_err(|error| failure(&path, error))?;
-        let written = file.write_all(&bytes);
+        let written = put(session, &path, &bytes);
         drop(held);
-        written.map_err(|error| Failure::Request(format!("`{path}`: {error}")))
+        written
     })
     .await?;
     Ok(StatusCode::NO_CONTENT)
