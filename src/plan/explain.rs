@@ -204,7 +204,12 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
     });
     let written: BTreeSet<String> = mounted.chain(allowed(PathAccess::ReadWrite)).collect();
     row(f, "writes", &list(written.into_iter()))?;
-    row(f, "devices", &super::root::DEVICES.join(", "))?;
+    let beside = jail.root.iter().filter_map(|entry| match entry {
+        RootEntry::Device { name } => Some(name.as_str()),
+        _ => None,
+    });
+    let devices: BTreeSet<&str> = super::root::DEVICES.into_iter().chain(beside).collect();
+    row(f, "devices", &list(devices.into_iter().map(str::to_owned)))?;
     match plan.session_files {
         SessionFiles::Private => {
             for tmpfs in &jail.worker.tmpfs {

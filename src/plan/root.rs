@@ -30,7 +30,11 @@ pub(super) const ETC_FILES: [(&str, &str); 6] = [
     // Names have all the addresses of their lines below, not the first one only.
     ("/etc/host.conf", "multi on\n"),
     ("/etc/hostname", "sandfork\n"),
-    ("/etc/hosts", "127.0.0.1 localhost\n::1 localhost\n"),
+    // The sandbox's own name too, which servers and distributed programs look up.
+    (
+        "/etc/hosts",
+        "127.0.0.1 localhost sandfork\n::1 localhost ip6-localhost ip6-loopback\n",
+    ),
     (
         "/etc/passwd",
         "root:x:0:0:root:/:/usr/sbin/nologin\n\
@@ -75,6 +79,10 @@ const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id")
 /// Devices without state.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
+/// The terminal of the process that opens it (tty(4)), so that pagers and password prompts find that of a `script` or of
+/// `--terminal`. A worker has left its caller's terminal, and verification compares its session with its pid.
+const TTY: &str = "tty";
+
 /// The links in `/dev` that programs expect. All of them lead through the guest's own `/proc`.
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
@@ -116,6 +124,7 @@ pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -
         entries.push(mount_point(PTS));
         // Makes pseudoterminals of the instance that is mounted there.
         entries.push(symlink("/dev/ptmx", "pts/ptmx"));
+        entries.push(device(TTY));
     }
     if own_proc {
         entries.push(mount_point("/proc"));
@@ -131,15 +140,19 @@ pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -
         target: tree.path.clone(),
         access: tree.access(),
     }));
-    entries.extend(DEVICES.map(|name| RootEntry::Device {
-        name: name.to_owned(),
-    }));
+    entries.extend(DEVICES.map(device));
     entries
 }
 
 fn mount_point(target: &str) -> RootEntry {
     RootEntry::WorkerMountPoint {
         target: target.into(),
+    }
+}
+
+fn device(name: &str) -> RootEntry {
+    RootEntry::Device {
+        name: name.to_owned(),
     }
 }
 

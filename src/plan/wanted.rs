@@ -49,13 +49,16 @@ fn run_or_read(system: SystemFiles) -> PathAccess {
     }
 }
 
-/// System paths that hold programs rather than libraries and data.
-const PROGRAMS: [&str; 4] = ["/usr", "/bin", "/sbin", "/etc/alternatives"];
+/// System paths that hold programs, or what only programs read.
+fn is_for_programs(path: &Path) -> bool {
+    let of_programs = ["/usr", "/bin", "/sbin", "/etc/alternatives"];
+    of_programs.iter().any(|known| path == Path::new(known)) || SystemPath::is_of_java(path)
+}
 
 fn shown(host: &Host, system: SystemFiles) -> impl Iterator<Item = &SystemPath> {
-    host.system.iter().filter(move |found| {
-        system == SystemFiles::Programs || PROGRAMS.iter().all(|path| found.path != Path::new(path))
-    })
+    host.system
+        .iter()
+        .filter(move |found| system == SystemFiles::Programs || !is_for_programs(&found.path))
 }
 
 fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {

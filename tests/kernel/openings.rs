@@ -17,6 +17,8 @@ pub fn tests() -> Vec<Test> {
         the_hosts_files_in_their_place,
         the_directories_of_the_root,
         memory_files_of_callers_who_name_no_flag,
+        the_terminal_of_the_guest_and_no_other,
+        headers_of_the_interpreter,
     ]
 }
 
@@ -102,6 +104,7 @@ import mimetypes, socket
 assert socket.getservbyname('https') == 443 and socket.getprotobyname('tcp') == 6
 assert mimetypes.read_mime_types('/etc/mime.types')['.csv'] == 'text/csv'
 assert 'req' in open('/etc/ssl/openssl.cnf').read()
+assert socket.gethostbyname(socket.gethostname()) == '127.0.0.1'
 ";
     fine(&world.run(standard(), code));
 }
@@ -194,4 +197,39 @@ fn memory_files_of_callers_who_name_no_flag(world: &World) {
         "none"
     };
     fine(&world.run(standard(), &MEMORY_FILES.replace("%s", given)));
+}
+
+/// `/dev/tty` is the terminal that the guest made, in the process that has it, and none elsewhere.
+fn the_terminal_of_the_guest_and_no_other(world: &World) {
+    let code = "\
+import errno, os, pty
+try:
+    open('/dev/tty')
+except OSError as refused:
+    assert refused.errno == errno.ENXIO
+else:
+    raise SystemExit('a worker has a terminal')
+pid, terminal = pty.fork()
+if not pid:
+    print('hello', file=open('/dev/tty', 'w'), flush=True)
+    os._exit(0)
+assert b'hello' in os.read(terminal, 100)
+";
+    fine(&world.run(standard(), code));
+}
+
+fn headers_of_the_interpreter(world: &World) {
+    let header = "include/python' + '.'.join(map(str, sys.version_info[:2])) + '/Python.h";
+    let code = format!("import os, sys; print(os.path.exists(sys.base_prefix + '/{header}'))");
+    for python in &world.pythons {
+        let recipe = standard().python(&python.venv);
+        let inside = world.run(recipe, code.as_str());
+        fine(&inside);
+        let outside = std::process::Command::new(python.venv.join("bin/python"))
+            .args(["-c", &code])
+            .output()
+            .expect("the interpreter starts");
+        let outside = String::from_utf8(outside.stdout).expect("a text");
+        assert_eq!(inside.stdout(), outside, "{}", python.version_text());
+    }
 }

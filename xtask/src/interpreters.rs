@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anyhow::Result;
 use serde::Serialize;
 
 /// The versions for which a test environment can be made.
@@ -93,6 +95,18 @@ pub fn find() -> Found {
         }
     }
     found
+}
+
+/// `PATH` with the directory of its `python3` before it. The shim of a version manager is a script that starts a shell,
+/// which takes longer than the interpreter and a sandbox together.
+pub fn path_without_shims() -> Result<OsString> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let python = Interpreter::ask(Path::new("python3"));
+    let beside = python.and_then(|it| it.executable.parent().map(Path::to_owned));
+    let directories = beside.filter(|it| it.join("python3").exists());
+    Ok(env::join_paths(
+        directories.into_iter().chain(env::split_paths(&path)),
+    )?)
 }
 
 fn candidates() -> Vec<PathBuf> {

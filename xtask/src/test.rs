@@ -12,7 +12,7 @@ use crate::ordinary_user::OrdinaryUser;
 use crate::python::{self, Versions};
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{package, shell, supply, vm};
+use crate::{interpreters, package, shell, supply, vm};
 
 /// The test programs that depend on the user who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -53,6 +53,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn test_all(versions: Versions) -> Result<Tally> {
     let sh = shell()?;
+    sh.set_var("PATH", interpreters::path_without_shims()?);
     let envs = test_envs::make()?;
     let mut tally = Tally::of(
         cmd!(sh, "cargo test --workspace --no-fail-fast"),

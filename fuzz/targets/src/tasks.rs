@@ -12,7 +12,7 @@ use crate::Target;
 pub(crate) const TARGET: Target = Target {
     name: "tasks",
     run,
-    inputs: 170_000,
+    inputs: 60_000,
 };
 
 fn run(line: &[u8]) -> bool {

@@ -55,7 +55,7 @@ impl Interpreter {
             prefix: venv.as_deref().unwrap_or(prefix).to_owned(),
             base_prefix: base_prefix.to_owned(),
             stdlib: stdlib.to_owned(),
-            programs: vec![programs(base_prefix, &binary)],
+            programs: programs(base_prefix, &binary, version),
             libraries: libraries(
                 stdlib,
                 [Some(base_prefix), Some(base_exec_prefix), venv.as_deref()],
@@ -130,12 +130,18 @@ fn virtual_environment(executable: &Path) -> Option<PathBuf> {
 }
 
 /// A conda environment keeps data all over its prefix. Any other prefix may be shared with what is none of
-/// the guest's business, as `~/.local` is.
-fn programs(base_prefix: &Path, binary: &Path) -> PathBuf {
-    let is_conda = base_prefix.join("conda-meta").is_dir();
-    let beside = binary.parent().unwrap_or(binary);
-    let programs = if is_conda { base_prefix } else { beside };
-    programs.to_owned()
+/// the guest's business, as `~/.local` is: of it come only the programs and the headers, which compile
+/// extensions.
+fn programs(base_prefix: &Path, binary: &Path, (major, minor, _): (u8, u8, u8)) -> Vec<PathBuf> {
+    if base_prefix.join("conda-meta").is_dir() {
+        return vec![base_prefix.to_owned()];
+    }
+    let beside = binary.parent().unwrap_or(binary).to_owned();
+    let headers = base_prefix.join(format!("include/python{major}.{minor}"));
+    [beside]
+        .into_iter()
+        .chain(headers.is_dir().then_some(headers))
+        .collect()
 }
 
 fn libraries(stdlib: &Path, bases: [Option<&Path>; 3]) -> Vec<PathBuf> {

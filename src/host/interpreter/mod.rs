@@ -34,7 +34,7 @@ pub struct Interpreter {
     pub base_prefix: PathBuf,
     /// Directory of the standard library's Python files.
     pub stdlib: PathBuf,
-    /// The directories of the installation that contain programs.
+    /// The directories of the installation for programs and for those who compile some.
     pub programs: Vec<PathBuf>,
     /// The directories of the installation that contain libraries and no programs.
     pub libraries: Vec<PathBuf>,

@@ -272,6 +272,10 @@ fn links_are_followed_to_the_binary() {
     assert_eq!(found.prefix, at("env"));
     assert_eq!(found.venv, Some(at("env")));
     assert_eq!(found.programs, [installation.join("bin")]);
+    let headers = installation.join("include/python3.11");
+    fs::create_dir_all(&headers).unwrap();
+    let found_again = read(&facts.join("\0")).unwrap();
+    assert_eq!(found_again.programs, [installation.join("bin"), headers]);
     let libraries = ["lib", "lib/python3.11", "lib64"].map(|name| installation.join(name));
     assert_eq!(found.libraries, libraries);
     fs::create_dir(installation.join("conda-meta")).unwrap();

@@ -134,6 +134,7 @@ pub fn verify(
     layers.push(Layer::Seccomp);
     capabilities(&status, jail)?;
     identity(&status, worker, jail)?;
+    leads_its_session(&status)?;
     descriptors(process)?;
     layers.push(Layer::Capabilities);
     rlimits(process, jail, cpu)?;
@@ -280,6 +281,18 @@ fn identity(status: &ProcStatus, worker: &Worker, jail: &ZygoteJail) -> Checked 
             differs(Layer::Capabilities, format!("groups {groups}"), "no groups")
         }
         _ => Ok(()),
+    }
+}
+
+/// A worker in another session could open that session's terminal as `/dev/tty`, and signal its process groups.
+fn leads_its_session(status: &ProcStatus) -> Checked {
+    match (status.number("NSsid"), status.number("NSpid")) {
+        (Some(session), Some(pid)) if session == pid => Ok(()),
+        (session, pid) => differs(
+            Layer::Capabilities,
+            format!("process {pid:?} in session {session:?}"),
+            "a session of its own",
+        ),
     }
 }
 

@@ -75,10 +75,16 @@ ssh-keygen -q -t ed25519 -N "" -f key
 # program: gdb-less core utilities
 strings /bin/true > s || true; file /bin/true || true; test -s s || test -e s
 # program: localhost
-getent hosts localhost; getent services http; getent protocols tcp
+getent hosts localhost; getent hosts "$(hostname)"; getent services http; getent protocols tcp
 # program: fontconfig
 command -v fc-list > /dev/null || exit 0; fc-list > f
 # program: terminal
 python3 -c 'import os, pty; assert pty.spawn(["true"]) == 0'
+# program: controlling terminal
+script -qec 'echo typed > /dev/tty' /dev/null
+# program: java
+command -v javac > /dev/null || exit 0
+echo 'public class A { public static void main(String[] a) throws Exception { java.security.MessageDigest.getInstance("SHA-256"); } }' > A.java
+javac A.java; java A
 # program: tmpfiles
 echo x > /var/tmp/x; echo x > /dev/shm/x; echo x > /tmp/x

@@ -28,7 +28,7 @@ pub const TARGETS: [Target; 2] = [
     Target {
         name: "client_frames",
         corpus: "frames",
-        inputs: 80_000,
+        inputs: 40_000,
     },
     Target {
         name: "python_values",
