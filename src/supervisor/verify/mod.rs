@@ -286,11 +286,11 @@ fn identity(status: &ProcStatus, worker: &Worker, jail: &ZygoteJail) -> Checked 
 
 /// A worker in another session could open that session's terminal as `/dev/tty`, and signal its process groups.
 fn leads_its_session(status: &ProcStatus) -> Checked {
-    match (status.number("NSsid"), status.number("NSpid")) {
-        (Some(session), Some(pid)) if session == pid => Ok(()),
-        (session, pid) => differs(
+    match status.field("NSsid") {
+        session if session.is_some() && session == status.field("NSpid") => Ok(()),
+        session => differs(
             Layer::Capabilities,
-            format!("process {pid:?} in session {session:?}"),
+            format!("session {}", session.unwrap_or("unknown")),
             "a session of its own",
         ),
     }
