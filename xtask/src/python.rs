@@ -128,7 +128,7 @@ impl Package {
 
     fn pytest(&self, guest: &TestEnv) -> Result<Command> {
         let python = test_envs::make_client(&guest.interpreter)?;
-        let sources = test_envs::smolagents_source(&python)?;
+        let downloads = test_envs::downloads(&python)?;
         let path: OsString =
             env::join_paths([workspace().join("python/src"), self.built.join("metadata")])?;
         let pytest = cmd!(
@@ -137,7 +137,7 @@ impl Package {
         )
         .env("PYTHONPATH", path)
         .env("PYTHONDONTWRITEBYTECODE", "1")
-        .env("SANDFORK_SMOLAGENTS_SOURCE", sources);
+        .env("SANDFORK_TEST_DOWNLOADS", downloads);
         Ok(pytest.into())
     }
 }

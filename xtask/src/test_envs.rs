@@ -22,6 +22,7 @@ const CLIENTS_REQUIREMENTS: &str = concat!(
 
 /// The smolagents release whose own tests run with Sandfork's executor.
 const SMOLAGENTS: &str = "smolagents==1.26.0";
+const VERL: &str = "verl==0.9.1";
 
 /// An interpreter with its environment.
 #[derive(Clone, Debug)]
@@ -80,20 +81,31 @@ pub fn make_client(interpreter: &Interpreter) -> Result<PathBuf> {
     venv::make(interpreter, &directory, CLIENTS_REQUIREMENTS)
 }
 
-/// The directory with smolagents' source distribution and its tests. It is empty if the download
-/// failed, and the tests that need it report that.
-pub fn smolagents_source(python: &Path) -> Result<PathBuf> {
-    let directory = place("python-envs")?.join("smolagents-source");
+/// The directory with what tests read of other projects and do not install: smolagents' source distribution, which has
+/// its tests, and verl's wheel. What could not be downloaded is missing, and the tests that need it report that.
+pub fn downloads(python: &Path) -> Result<PathBuf> {
+    let directory = place("python-envs")?.join("downloads");
     fs::create_dir_all(&directory)?;
-    if fs::read_dir(&directory)?.next().is_none() {
-        let sh = shell()?;
+    let sh = shell()?;
+    for (package, kind) in [
+        (SMOLAGENTS, "--no-binary=:all:"),
+        (VERL, "--only-binary=:all:"),
+    ] {
+        let beginning = package.replace("==", "-");
+        let is_here = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default();
+            name.to_string_lossy().starts_with(&beginning)
+        };
+        if sh.read_dir(&directory)?.iter().any(is_here) {
+            continue;
+        }
         let pip = cmd!(
             sh,
-            "{python} -I -m pip download --quiet --no-deps --disable-pip-version-check
-             --no-binary=smolagents {SMOLAGENTS} --dest {directory}"
+            "{python} -I -m pip download --quiet --no-deps --disable-pip-version-check {kind} {package}
+             --dest {directory}"
         );
         if let Err(error) = pip.quiet().run() {
-            eprintln!("{SMOLAGENTS} could not be downloaded: {error}");
+            eprintln!("{package} could not be downloaded: {error}");
         }
     }
     Ok(directory)

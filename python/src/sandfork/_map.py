@@ -14,7 +14,7 @@ from ._tasks import TaskLike, TaskResult, checked_tasks
 from ._tools import check_seconds
 
 # The maximum number of live workers of a zygote.
-_MOST_JOBS = 4096
+MOST_JOBS = 4096
 
 
 class BaseMapped:
@@ -126,8 +126,8 @@ def batch_of(
     source: Source | None = None,
 ) -> Batch:
     """A batch with these arguments of `map`. `source` takes the tasks, if they are no plain iterable."""
-    if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= _MOST_JOBS):
-        raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {_MOST_JOBS}, or None")
+    if jobs is not None and (type(jobs) is not int or not 1 <= jobs <= MOST_JOBS):
+        raise RequestError(f"jobs is {jobs!r}: give a number from 1 to {MOST_JOBS}, or None")
     # The caller's input takes precedence over the policy's `stdio.stdin`.
     overrides = [*sets, "stdio.stdin=pass"]
     wall = check_seconds(timeout, "timeout")

@@ -32,9 +32,9 @@ FEWEST = 155
 
 
 def archive() -> Path:
-    told = os.environ.get("SANDFORK_SMOLAGENTS_SOURCE")
+    told = os.environ.get("SANDFORK_TEST_DOWNLOADS")
     if not told:
-        pytest.skip("SANDFORK_SMOLAGENTS_SOURCE names no directory with smolagents' source distribution")
+        pytest.skip("SANDFORK_TEST_DOWNLOADS names no directory with smolagents' source distribution")
     found = Path(told) / f"smolagents-{RELEASE}.tar.gz"
     if not found.exists():
         pytest.skip(f"{found} is missing: it could not be downloaded")

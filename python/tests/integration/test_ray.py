@@ -1,0 +1,84 @@
+"""`sandfork.ray` on a cluster of several raylets of this machine, one of which is killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+if sys.version_info < (3, 11):
+    pytest.skip("Ray is tested with Python 3.11 and later", allow_module_level=True)
+
+import numpy
+
+import sandfork.ray
+
+# With 20000, the test is that of a release.
+TASKS = int(os.environ.get("SANDFORK_RAY_TASKS", "500"))
+
+
+@pytest.fixture(scope="module")
+def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    file = tmp_path_factory.mktemp("ray") / "told.json"
+    command = [sys.executable, "-m", "tests.support.ray_cluster", str(TASKS), str(file)]
+    path = os.pathsep.join([os.environ.get("PYTHONPATH", ""), str(Path(__file__).parents[2])])
+    environment = {**os.environ, "PYTHONPATH": path, "RAY_USAGE_STATS_ENABLED": "0"}
+    subprocess.run(command, env=environment, check=True)
+    told: dict[str, Any] = json.loads(file.read_text())
+    return told
+
+
+def test_each_task_has_one_result_though_a_node_is_lost(told: dict[str, Any]) -> None:
+    assert told["lost"] == {"tasks": TASKS, "results": TASKS, "wrong": []}
+
+
+def test_results_come_in_order_if_asked_for(told: dict[str, Any]) -> None:
+    assert told["ordered"] == list(range(21))
+
+
+def test_tasks_are_taken_as_they_are_needed(told: dict[str, Any]) -> None:
+    assert told["taken"] <= 2
+
+
+def test_what_a_guest_does_is_its_result(told: dict[str, Any]) -> None:
+    assert told["ended"] == ["ok", "exception", "exit"]
+
+
+def test_an_invalid_task_is_raised_after_the_results_before_it(told: dict[str, Any]) -> None:
+    first, error = told["unknown key"]
+    assert first == "ok"
+    assert error.startswith("RequestError: task 1: unknown key `nope`")
+
+
+def test_what_is_wrong_on_a_node_is_raised_as_it_is_here(told: dict[str, Any]) -> None:
+    [error] = told["unknown policy"]
+    assert error.startswith('PolicyError: policy: no built-in policy and no file is called "nope"')
+
+
+def test_an_actor_that_no_node_can_hold_is_refused(told: dict[str, Any]) -> None:
+    [error] = told["too many jobs"]
+    assert error.startswith("RequestError: jobs is 99: the largest node of the Ray cluster has 1 processor")
+
+
+def test_rows_of_a_dataset_are_tasks() -> None:
+    runner = sandfork.ray.Runner(timeout=5)
+    rows = {
+        "code": numpy.array(["print(int(input()) * 2)", "1 / 0"], dtype=object),
+        "stdin": numpy.array(["21", ""], dtype=object),
+        "expect": numpy.array(["42", "0"], dtype=object),
+        "id": numpy.array([7, 8]),
+        "kept": numpy.array([1.5, 2.5]),
+    }
+    found = runner(rows)
+    assert list(found["kept"]) == [1.5, 2.5]
+    assert found["status"] == ["ok", "exception"]
+    assert found["verdict"] == ["pass", "failed"]
+    assert found["stdout"] == ["42\n", ""]
+    assert [json.loads(text)["id"] for text in found["result"]] == [7, 8]
+    # The supervisor is kept for the next batch of rows.
+    assert runner({"code": ["print(1)"]})["stdout"] == ["1\n"]
