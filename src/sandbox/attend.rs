@@ -17,9 +17,9 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Payload, Refusal, RunContext,
-    ServedSession, SessionExit, SessionTerms, Shelf, SnapshotRefusal, SupervisorError,
-    await_caller, wait,
+    AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Payload, ProgramRefusal, Programs,
+    Queue, Refusal, RunContext, ServedSession, SessionExit, SessionTerms, Shelf, SnapshotRefusal,
+    SupervisorError, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -39,6 +39,10 @@ pub struct SessionRequest {
     pub ask_host: AskHost,
     /// The session's number, over its restarts, once it has one.
     pub session: Option<u64>,
+    /// Where programs are asked for.
+    pub programs: Option<Arc<Queue>>,
+    /// The number by which another process finds those.
+    pub number: Option<u64>,
 }
 
 /// A worker, how its session begins, and what refills the pool.
@@ -116,14 +120,18 @@ impl Sandbox {
             None => self.fresh(stdin)?,
         };
         loop {
-            let opened = self.opened(restart.take(), &parked.verified.enforced);
+            let opened = Opened {
+                session: request.number,
+                ..self.opened(restart.take(), &parked.verified.enforced)
+            };
             caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
             let context = RunContext {
                 ask_host: request.ask_host,
                 session,
                 ..self.inner.place(&parked.zygote)
             };
-            let mut served = ServedSession::new(&parked.verified, &context, terms, beginning)?;
+            let served = ServedSession::new(&parked.verified, &context, terms, beginning)?;
+            let mut served = served.with_programs(request.programs.clone());
             let (next, id) = loop {
                 let left = served.attend(caller, refill.take());
                 if !parked.zygote.is_alive() {
@@ -225,10 +233,17 @@ impl Sandbox {
         }
     }
 
+    /// A handle on the programs of a session that begins.
+    pub(crate) fn programs(&self) -> Result<Programs, Error> {
+        let limits = &self.inner.plan.supervision.limits;
+        Ok(Programs::new(limits.output()).map_err(ProgramRefusal::from)?)
+    }
+
     fn opened(&self, restart: Option<u64>, enforced: &Enforced) -> Opened {
         Opened {
             id: restart,
             version: VERSION,
+            session: None,
             enforced: enforced.clone(),
             policy: self.policy().clone(),
             python: self.python(),

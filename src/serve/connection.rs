@@ -4,9 +4,10 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::batch;
+use super::program;
 use super::sandboxes::{Sandboxes, Wanted};
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientEvent, ClientRequest, Open, OpenBatch};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Open, OpenBatch, StartProgram};
 use crate::sandbox::SessionRequest;
 use crate::supervisor::{
     AskHost, Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller,
@@ -31,6 +32,15 @@ impl Connection {
             return;
         };
         while let Some(first) = first_message(&mut caller, &self.sandboxes) {
+            let first = match first {
+                First::Program(wanted) if wanted.version == VERSION => {
+                    return program::serve(caller, self.sandboxes.programs(), *wanted);
+                }
+                First::Attach { session, pid } => {
+                    return program::attach(caller, self.sandboxes.programs(), session, pid);
+                }
+                first => first,
+            };
             let version = first.version();
             if version != VERSION {
                 let ours = format!(
@@ -39,9 +49,13 @@ impl Connection {
                 caller.refuse(None, Refusal::Protocol(ours));
                 continue;
             }
-            match self.sandboxes.get(&first.wanted()) {
+            let Some(wanted) = first.wanted() else {
+                continue;
+            };
+            match self.sandboxes.get(&wanted) {
                 Ok((sandbox, policy)) => {
                     return match first {
+                        First::Program(_) | First::Attach { .. } => {}
                         First::Session(open, payload) => {
                             let from = open.snapshot.map(|number| {
                                 sandbox.snapshot(number).ok_or(Refusal::NoSnapshot(number))
@@ -53,7 +67,17 @@ impl Connection {
                                     continue;
                                 }
                             };
+                            let programs = match sandbox.programs() {
+                                Ok(programs) => programs,
+                                Err(error) => {
+                                    caller.refuse(None, error.into());
+                                    continue;
+                                }
+                            };
+                            let listed = self.sandboxes.programs().list(programs.clone());
                             let request = SessionRequest {
+                                programs: Some(programs.queue()),
+                                number: Some(listed.number()),
                                 stdin: payload.passed,
                                 from,
                                 session: None,
@@ -82,6 +106,8 @@ impl Connection {
 enum First {
     Session(Box<Open>, Payload),
     Batch(Box<OpenBatch>),
+    Program(Box<StartProgram>),
+    Attach { session: u64, pid: i32 },
 }
 
 impl First {
@@ -89,13 +115,17 @@ impl First {
         match self {
             Self::Session(open, _) => open.version,
             Self::Batch(open) => open.version,
+            Self::Program(wanted) => wanted.version,
+            Self::Attach { .. } => VERSION,
         }
     }
 
-    fn wanted(&self) -> Wanted<'_> {
+    /// The sandbox that it needs. A program has that of its session.
+    fn wanted(&self) -> Option<Wanted<'_>> {
         match self {
-            Self::Session(open, _) => open.as_ref().into(),
-            Self::Batch(open) => open.as_ref().into(),
+            Self::Session(open, _) => Some(open.as_ref().into()),
+            Self::Batch(open) => Some(open.as_ref().into()),
+            Self::Program(_) | Self::Attach { .. } => None,
         }
     }
 }
@@ -109,6 +139,18 @@ fn first_message(caller: &mut FrameCaller, sandboxes: &Sandboxes) -> Option<Firs
             }
             CallerEvent::Request(ClientRequest::Map(open), _) => {
                 return Some(First::Batch(open));
+            }
+            CallerEvent::Request(ClientRequest::Program(wanted), _) => {
+                return Some(First::Program(wanted));
+            }
+            CallerEvent::Request(ClientRequest::Attach { session, pid }, _) => {
+                return Some(First::Attach { session, pid });
+            }
+            CallerEvent::Request(ClientRequest::Programs { session }, _) => {
+                match sandboxes.programs().running(session) {
+                    Ok(running) => caller.answer(running, Payload::default()),
+                    Err(refusal) => caller.refuse(None, refusal),
+                }
             }
             // The session that made it may be over.
             CallerEvent::Request(ClientRequest::Discard { snapshot }, _) => {

@@ -8,6 +8,7 @@
 mod batch;
 mod connection;
 mod policies;
+mod program;
 mod sandboxes;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

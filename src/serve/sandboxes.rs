@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use super::policies::Policies;
+use super::program::SessionPrograms;
 use crate::environments::provide;
 use crate::error::Error;
 use crate::host::CallerEnvironment;
@@ -23,6 +24,7 @@ pub struct Sandboxes {
     environment: CallerEnvironment,
     policies: Policies,
     slots: Mutex<HashMap<SandboxKey, Slot>>,
+    programs: SessionPrograms,
 }
 
 struct Slot {
@@ -67,7 +69,13 @@ impl Sandboxes {
             environment: CallerEnvironment::current(),
             policies: Policies::default(),
             slots: Mutex::default(),
+            programs: SessionPrograms::default(),
         }
+    }
+
+    /// The programs of their sessions.
+    pub fn programs(&self) -> &SessionPrograms {
+        &self.programs
     }
 
     /// Returns the sandbox for these terms, made if there is none, and its policy.

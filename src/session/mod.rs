@@ -30,6 +30,7 @@ pub use crate::protocol::NamedError;
 pub use crate::protocol::caller::{FileEntry, SessionState};
 pub use crate::protocol::message::ResultMode;
 pub use crate::supervisor::files::{Contents, Parents, Removal};
+pub use crate::supervisor::{Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs};
 
 use crate::error::Error;
 use crate::outcome::Enforced;
@@ -56,6 +57,7 @@ pub struct Session {
     tools: BTreeMap<String, Tool>,
     next_id: u64,
     enforced: Enforced,
+    programs: Programs,
 }
 
 /// Interrupts the cell that a session runs, from any thread.
@@ -82,6 +84,11 @@ impl Sandbox {
 
     fn open(self: &Arc<Self>, request: SessionRequest) -> Result<Session, Error> {
         let (requests, caller, events) = link()?;
+        let programs = self.programs()?;
+        let request = SessionRequest {
+            programs: Some(programs.queue()),
+            ..request
+        };
         let thread = attend_on_a_thread(Arc::clone(self), caller, request)?;
         match await_opened(&events) {
             Ok(enforced) => Ok(Session {
@@ -92,6 +99,7 @@ impl Sandbox {
                 tools: BTreeMap::new(),
                 next_id: 0,
                 enforced,
+                programs,
             }),
             Err(error) => {
                 // The thread waits for a request to restart, and no caller is left to send one.
@@ -220,6 +228,11 @@ impl Session {
     /// A handle that interrupts the cell that runs.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.requests.clone())
+    }
+
+    /// The programs that run in the session, beside its cells. The handle outlives the session's restarts.
+    pub fn programs(&self) -> Programs {
+        self.programs.clone()
     }
 
     /// What holds the session's worker.

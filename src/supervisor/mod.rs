@@ -19,6 +19,7 @@ mod objects;
 
 mod instance_name;
 mod proc_dir;
+mod programs;
 mod received_fd;
 mod run;
 mod snapshot;
@@ -38,12 +39,19 @@ pub mod files;
 pub mod session;
 
 pub use cache::{FontCache, StartCache, kept_in};
+pub use drain::Stream;
 pub use error::SupervisorError;
 pub use launch::{Launched, Starting};
 pub(crate) use live::ServedSession;
 pub use live::{
     Beginning, Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms,
     await_caller,
+};
+pub(crate) use programs::Queue;
+#[cfg(feature = "internals")]
+pub use programs::Report as ProgramStarterReport;
+pub use programs::{
+    Process, ProcessEvent, Program, ProgramEnd, ProgramRefusal, ProgramReport, Programs,
 };
 pub use received_fd::sealed;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};

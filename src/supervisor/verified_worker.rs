@@ -8,6 +8,7 @@ use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
 use super::egress::WorkerNetwork;
 use super::error::{SupervisorError, While};
 use super::objects::Objects;
+use super::programs::Summons;
 use super::run::{Files, RunContext, Watch};
 use super::session::{SessionDirectory, SessionRoot};
 use super::sockets::Sockets;
@@ -38,6 +39,8 @@ pub(crate) struct VerifiedWorker {
     sockets: Option<Sockets>,
     /// Its way to the hosts of the policy, until a loop serves the worker.
     network: Mutex<Option<WorkerNetwork>>,
+    /// The way to start programs in it, once a session has one, until a loop serves the worker.
+    summons: Mutex<Option<Summons>>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
 }
@@ -105,6 +108,7 @@ impl VerifiedWorker {
             _uid: uid,
             sockets,
             network: Mutex::new(network),
+            summons: Mutex::default(),
             enforced,
         })
     }
@@ -140,6 +144,18 @@ impl VerifiedWorker {
     pub fn give_network(&self, of_worker: Option<WorkerNetwork>) {
         let mut network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
         *network = of_worker;
+    }
+
+    /// Takes the way to start programs in it.
+    pub fn take_summons(&self) -> Option<Summons> {
+        let mut summons = self.summons.lock().unwrap_or_else(PoisonError::into_inner);
+        summons.take()
+    }
+
+    /// Keeps it for the next loop.
+    pub fn give_summons(&self, of_worker: Option<Summons>) {
+        let mut summons = self.summons.lock().unwrap_or_else(PoisonError::into_inner);
+        *summons = of_worker;
     }
 
     /// Starts to answer the calls that its filter forwards.

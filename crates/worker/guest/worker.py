@@ -51,6 +51,8 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
     if hello["kind"] == "rehearse":
         runner.rehearse()
         hello, order = wire.receive_alone()
+    if serves == "session" or hello["kind"] == "restore":
+        native.programs(sys.executable)
     if hello["kind"] == "restore":
         restore(native, hello["id"], order)
     if serves == "session":

@@ -95,6 +95,11 @@ impl Explanation {
 }
 
 impl Grants {
+    /// Whether there is anything that a guest can run.
+    pub fn shows_programs(&self) -> bool {
+        self.system == SystemFiles::Programs
+    }
+
     /// The grants of a plan that was made from this policy.
     pub fn new(policy: &Policy, plan: &Plan) -> Self {
         let landlock = plan.jail.landlock.as_ref();

@@ -54,6 +54,23 @@ pub enum ClientEvent {
         /// The memory that it takes, bytes.
         bytes: u64,
     },
+    /// A program runs. Its output follows, in [`ClientEvent::Output`] with the number 0.
+    Started {
+        /// The number of its process in the sandbox, as the sandbox says.
+        pid: i32,
+    },
+    /// A program has got what a request has for it.
+    Accepted {
+        /// The request's number.
+        id: u64,
+    },
+    /// The programs that run in a session.
+    Programs {
+        /// Each of them.
+        programs: Vec<RunningProgram>,
+    },
+    /// A program has ended. Nothing follows.
+    Ended(ProgramEnded),
     /// The session or the batch has ended, and nothing of it is left.
     Closed,
     /// A batch has started.
@@ -77,6 +94,31 @@ pub enum ClientEvent {
     },
 }
 
+/// A program that runs.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct RunningProgram {
+    /// The number of its process in the sandbox, as the sandbox says.
+    pub pid: i32,
+    /// The program and its arguments.
+    pub argv: Vec<String>,
+}
+
+/// How a program ended.
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
+pub struct ProgramEnded {
+    /// `exited`, `signal`, `timeout`, `output-limit` or `lost`.
+    pub end: &'static str,
+    /// Its exit status.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub code: Option<u8>,
+    /// The signal that ended it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub signal: Option<i32>,
+    /// Why it was lost, as part of a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
 /// The properties of an open session.
 #[derive(Clone, Debug, Serialize)]
 pub struct Opened {
@@ -85,6 +127,9 @@ pub struct Opened {
     pub id: Option<u64>,
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
+    /// The session's number, by which connections for its programs find it; none for a session of this process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<u64>,
     /// The layers that hold.
     pub enforced: Enforced,
     /// The session's policy.

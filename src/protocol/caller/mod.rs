@@ -17,7 +17,10 @@ mod batch;
 mod parse;
 mod wire_outcome;
 
-pub use answer::{CellOutcome, ClientEvent, ErrorCode, FileEntry, Opened, Python, SessionState};
+pub use answer::{
+    CellOutcome, ClientEvent, ErrorCode, FileEntry, Opened, ProgramEnded, Python, RunningProgram,
+    SessionState,
+};
 pub use batch::{Mapping, OpenBatch, Order, TaskHeader, TaskLoss, TaskOutcome};
 pub use wire_outcome::WireOutcome;
 
@@ -62,6 +65,45 @@ pub enum ClientRequest {
     Discard {
         /// The snapshot's number.
         snapshot: u64,
+    },
+    /// The first message of a connection that runs one program in a session. Answered by [`ClientEvent::Started`].
+    Program(Box<StartProgram>),
+    /// The first message of a connection that acts on a program of another connection. Answered by
+    /// [`ClientEvent::Started`].
+    Attach {
+        /// The session's number.
+        session: u64,
+        /// The program's number.
+        pid: i32,
+    },
+    /// List the programs that run in a session, on a connection that has no purpose yet. Answered by
+    /// [`ClientEvent::Programs`].
+    Programs {
+        /// The session's number.
+        session: u64,
+    },
+    /// Bytes for the program's standard input, which are the payload. Answered by [`ClientEvent::Accepted`] once its
+    /// pipe has taken them, like the next two.
+    Input {
+        /// Repeated in the answer.
+        id: u64,
+        /// Whether nothing follows.
+        end: bool,
+    },
+    /// Send the program's process group a signal.
+    Signal {
+        /// Repeated in the answer.
+        id: u64,
+        /// The signal's number.
+        signal: i32,
+    },
+    /// Give the program's terminal another size.
+    Size {
+        /// Repeated in the answer.
+        id: u64,
+        /// The size.
+        #[serde(flatten)]
+        size: ProgramTerminal,
     },
     /// End the session. Answered by [`ClientEvent::Closed`].
     Close,
@@ -201,6 +243,44 @@ pub struct Cell {
     pub wall: Option<f64>,
 }
 
+/// A program to run in a session.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct StartProgram {
+    /// [`VERSION`](super::VERSION).
+    pub version: u32,
+    /// The session's number, as in its [`Opened`].
+    pub session: u64,
+    /// The program, by name or path, and its arguments.
+    pub argv: Vec<String>,
+    /// The directory in which it starts, in place of the session's work directory.
+    #[serde(default)]
+    pub cwd: Option<String>,
+    /// Variables beside those of the session.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Whether it has a standard input to write to.
+    #[serde(default)]
+    pub stdin: bool,
+    /// How long it may run, in seconds.
+    #[serde(default)]
+    pub timeout: Option<f64>,
+    /// How many bytes it may print, in place of `limits.output`.
+    #[serde(default)]
+    pub output: Option<u64>,
+    /// The size of its terminal, if it has one.
+    #[serde(default)]
+    pub terminal: Option<ProgramTerminal>,
+}
+
+/// The size of a program's terminal.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub struct ProgramTerminal {
+    /// Lines.
+    pub rows: u16,
+    /// Characters of a line.
+    pub columns: u16,
+}
+
 /// An operation on a file of the session.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct FileRequest {
@@ -263,10 +343,16 @@ impl ClientRequest {
             | Self::Tools(Tools { id, .. })
             | Self::Task(TaskHeader { id, .. })
             | Self::Snapshot { id }
+            | Self::Input { id, .. }
+            | Self::Signal { id, .. }
+            | Self::Size { id, .. }
             | Self::Rollback { id, .. }
             | Self::Restart { id } => Some(*id),
             Self::Open(_)
             | Self::Map(_)
+            | Self::Program(_)
+            | Self::Attach { .. }
+            | Self::Programs { .. }
             | Self::Return(_)
             | Self::Interrupt
             | Self::Discard { .. }

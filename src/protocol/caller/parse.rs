@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::ClientRequest;
+use super::{ClientRequest, ProgramTerminal};
 use crate::protocol::message::{MessageError, check_payload};
 use crate::protocol::{Frame, JsonLimits};
 
@@ -20,6 +20,12 @@ enum Kind {
     Rollback,
     Discard,
     File,
+    Program,
+    Attach,
+    Programs,
+    Input,
+    Signal,
+    Size,
     Close,
     Map,
     Task,
@@ -29,6 +35,30 @@ enum Kind {
 #[derive(Deserialize)]
 struct Numbered {
     id: u64,
+}
+
+#[derive(Deserialize)]
+struct Input {
+    id: u64,
+    #[serde(default)]
+    end: bool,
+}
+
+#[derive(Deserialize)]
+struct Signal {
+    id: u64,
+    signal: i32,
+}
+
+#[derive(Deserialize)]
+struct Attach {
+    session: u64,
+    pid: i32,
+}
+
+#[derive(Deserialize)]
+struct OfSession {
+    session: u64,
 }
 
 #[derive(Deserialize)]
@@ -69,12 +99,34 @@ impl ClientRequest {
                 Self::Discard { snapshot }
             }
             Kind::File => Self::File(header.members()?),
+            Kind::Program => Self::Program(header.members()?),
+            Kind::Input => {
+                let Input { id, end } = header.members()?;
+                Self::Input { id, end }
+            }
+            Kind::Signal => {
+                let Signal { id, signal } = header.members()?;
+                Self::Signal { id, signal }
+            }
+            Kind::Size => {
+                let Numbered { id } = header.members()?;
+                let size: ProgramTerminal = header.members()?;
+                Self::Size { id, size }
+            }
+            Kind::Attach => {
+                let Attach { session, pid } = header.members()?;
+                Self::Attach { session, pid }
+            }
+            Kind::Programs => {
+                let OfSession { session } = header.members()?;
+                Self::Programs { session }
+            }
             Kind::Close => Self::Close,
             Kind::Map => Self::Map(header.members()?),
             Kind::Task => Self::Task(header.members()?),
             Kind::End => Self::End,
         };
-        if !matches!(ask, Self::Cell(_) | Self::Task(_)) {
+        if !matches!(ask, Self::Cell(_) | Self::Task(_) | Self::Input { .. }) {
             check_payload(frame, ask.blob())?;
         }
         Ok(ask)

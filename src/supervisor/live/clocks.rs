@@ -84,7 +84,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     fn end_of_waiting(&self) -> Option<Instant> {
-        let idle = self.session_terms().idle.filter(|_| self.cell.is_none())?;
+        let is_idle = self.cell.is_none() && !self.io.runs_programs();
+        let idle = self.session_terms().idle.filter(|_| is_idle)?;
         self.waiting_since.checked_add(idle)
     }
 

@@ -13,7 +13,7 @@ use crate::protocol::message::Finish;
 use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{Drained, OutputSink, Stream};
 use crate::supervisor::ending::{Kind, Stop};
-use crate::supervisor::run::{Fate, Pace, Seen, report};
+use crate::supervisor::run::{Fate, Seen, report};
 use sandfork_jail::control::{Exit, ExitStatus};
 
 /// The worker's result of a cell, in parts.
@@ -71,10 +71,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
             }
         }
-        self.waiting_since = now;
-        let cpu = self.terms.limits.cpu();
-        self.io
-            .watch_anew(Pace::Waiting, now, self.counted.cpu_us, cpu);
+        self.watch_between_cells(now);
     }
 
     /// Reports to the caller how a cell ended. Returns the status as one word.

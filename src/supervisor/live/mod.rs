@@ -22,6 +22,7 @@ mod worker_io;
 mod worker_loop;
 mod worker_says;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
@@ -34,6 +35,7 @@ pub(super) use self::one_run::{OneRun, serve_run};
 use self::worker_loop::WorkerLoop;
 use super::ending::Kind;
 use super::error::SupervisorError;
+use super::programs::Queue;
 use super::run::{Deferred, RunContext};
 use super::verified_worker::VerifiedWorker;
 use crate::error::Error;
@@ -101,6 +103,14 @@ impl<'a> ServedSession<'a> {
         beginning: Beginning,
     ) -> Result<Self, SupervisorError> {
         WorkerLoop::new(context, verified, Purpose::Session(terms), beginning).map(Self)
+    }
+
+    /// Runs the programs that are asked for in this queue, too.
+    pub fn with_programs(mut self, queue: Option<Arc<Queue>>) -> Self {
+        if let Some(queue) = queue {
+            self.0.state.io.serve_programs(queue);
+        }
+        self
     }
 
     /// Waits until the worker has taken on its state. It is served by another loop then.

@@ -5,6 +5,7 @@ use crate::protocol::MessageError;
 use crate::protocol::caller::ErrorCode;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::FileError;
+use crate::supervisor::programs::ProgramRefusal;
 use crate::supervisor::snapshot::SnapshotRefusal;
 
 /// Why a request was not carried out. A caller in this process receives it as an [`Error`], a caller at
@@ -36,6 +37,9 @@ pub enum Refusal {
     /// An operation on one of the session's files failed.
     #[error(transparent)]
     File(#[from] FileError),
+    /// A program could not be started or written to.
+    #[error(transparent)]
+    Program(#[from] ProgramRefusal),
     /// The sandbox could not be provided.
     #[error(transparent)]
     NotProvided(#[from] Error),
@@ -54,6 +58,7 @@ impl Refusal {
                 ErrorCode::Request
             }
             Self::File(_) => ErrorCode::File,
+            Self::Program(refusal) => refusal.kind().into(),
             Self::NotProvided(error) => error.kind().into(),
             Self::Protocol(_) => ErrorCode::Protocol,
         }
@@ -70,6 +75,7 @@ impl Cause for Refusal {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::NotProvided(error) => error.kind(),
+            Self::Program(refusal) => refusal.kind(),
             Self::Busy => ErrorKind::Busy,
             Self::Ended(_) => ErrorKind::SessionEnded,
             Self::File(_)
@@ -84,6 +90,7 @@ impl Cause for Refusal {
     fn errno(&self) -> Option<i32> {
         match self {
             Self::File(error) => Some(error.errno() as i32),
+            Self::Program(refusal) => refusal.errno(),
             _ => None,
         }
     }

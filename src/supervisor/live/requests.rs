@@ -81,6 +81,15 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 let apart = "a snapshot is discarded on a connection that has no session";
                 caller.refuse(None, Refusal::Protocol(apart.into()));
             }
+            ClientRequest::Program(_)
+            | ClientRequest::Attach { .. }
+            | ClientRequest::Programs { .. }
+            | ClientRequest::Input { .. }
+            | ClientRequest::Signal { .. }
+            | ClientRequest::Size { .. } => {
+                let other = "this connection is a session's: open another one for a program";
+                caller.refuse(id, Refusal::Protocol(other.into()));
+            }
             ClientRequest::Map(_) | ClientRequest::Task(_) | ClientRequest::End => {
                 let other = "this connection is a session's: open another one for a batch";
                 caller.refuse(id, Refusal::Protocol(other.into()));
@@ -165,6 +174,27 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cell = Some(CellUnderWay::new(id, now, clock, cpu, before));
         self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
         self.io.send(bytes, payload.passed);
+    }
+
+    /// Programs have begun or ended. Between two cells the first ones get a limit on processor time of their own, as
+    /// a cell does.
+    pub(super) fn on_programs(&mut self, now: Instant) {
+        if self.cell.is_none() && self.reap_until.is_none() {
+            self.counted = self.io.counts();
+            self.watch_between_cells(now);
+        }
+    }
+
+    /// Watches a worker that has no cell.
+    pub(super) fn watch_between_cells(&mut self, now: Instant) {
+        self.waiting_since = now;
+        let pace = if self.io.runs_programs() {
+            Pace::Running
+        } else {
+            Pace::Waiting
+        };
+        let cpu = self.terms.limits.cpu();
+        self.io.watch_anew(pace, now, self.counted.cpu_us, cpu);
     }
 
     /// The clock of a request that starts now.

@@ -76,6 +76,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cell = Some(cell);
         self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
         self.io.send(frame, None);
+        self.io.hand_over_summons();
         for file in attachments {
             self.io.send(BYTE.to_vec(), Some(file));
         }
@@ -85,6 +86,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Whether the worker takes on a state.
     pub fn is_restoring(&self) -> bool {
         self.cell.as_ref().is_some_and(|cell| cell.id == RESTORED)
+    }
+
+    /// Whether the worker is being copied, or takes on a state.
+    pub fn is_standing(&self) -> bool {
+        let state = self.cell.as_ref().map(|cell| &cell.state);
+        state.is_some_and(|state| !matches!(state, StateRequest::None))
     }
 
     /// Serves a worker that has taken on a state, in which the session has run so many cells.

@@ -2,6 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -19,12 +20,18 @@ use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::{Link, LinkError};
 use crate::supervisor::objects::Objects;
+use crate::supervisor::programs::{Host, Queue, Summons, Terms};
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
+use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::snapshot::{Image, SnapshotRefusal, Source, Standing, require_alone};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::restore::Step;
 use sandfork_jail::sys;
+
+/// How often a worker's processes are counted until the process that starts programs has ended.
+const STARTER_LOOKS: usize = 200;
+const STARTER_PAUSE: Duration = Duration::from_millis(1);
 
 /// A worker, as [`WorkerLife`](super::life::WorkerLife) sees it. Tests put a value in its place.
 pub trait WorkerIo {
@@ -58,9 +65,13 @@ pub trait WorkerIo {
     /// Carries out a caller's request for the worker's files.
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError>;
     /// Requires that the session may have another copy, and that nothing of the worker runs but its main thread.
-    fn require_copyable(&self) -> Result<(), SnapshotRefusal>;
+    fn require_copyable(&mut self) -> Result<(), SnapshotRefusal>;
     /// Copies the worker, which stands and has run so many cells.
-    fn capture(&self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal>;
+    fn capture(&mut self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal>;
+    /// Gives the worker, which has just got its first message, the way to start programs in it.
+    fn hand_over_summons(&mut self);
+    /// Whether programs of the caller run, or are about to.
+    fn runs_programs(&self) -> bool;
     /// Keeps a copy. Returns its number.
     fn keep(&self, image: Arc<Image>) -> u64;
     /// What the worker does before its memory is replaced by this.
@@ -85,6 +96,8 @@ pub struct JailedWorker<'a> {
     is_gone: bool,
     pub(super) objects: Objects<'a>,
     pub(super) network: Option<WorkerNetwork>,
+    pub(super) programs: Option<Host>,
+    pub(super) summons: Option<Summons>,
     pub(super) link: Link<&'a OwnedFd>,
     pub(super) output: Output<'a>,
 }
@@ -107,6 +120,8 @@ impl<'a> JailedWorker<'a> {
             is_gone: false,
             objects: verified.objects(),
             network: verified.take_network(),
+            programs: None,
+            summons: verified.take_summons(),
             link: link.when("prepare the worker's link")?,
             output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
         })
@@ -142,6 +157,53 @@ impl<'a> JailedWorker<'a> {
             jail: &self.context.jail.worker,
             cells,
             limits: &self.context.limits,
+            summons: self.summons.as_ref().map(Summons::peer),
+        }
+    }
+
+    /// Ends the process that starts programs, unless it has any. It has nothing to do first.
+    fn dismiss_starter(&mut self) -> Result<(), SnapshotRefusal> {
+        let dismissed = self.programs.as_mut().map(Host::dismiss).transpose();
+        if dismissed.map_err(SnapshotRefusal::Program)? == Some(true) {
+            let is_there = || self.watch.tree().len() > 1;
+            for _ in (0..STARTER_LOOKS).take_while(|_| is_there()) {
+                thread::sleep(STARTER_PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Serves the programs that are asked for in this queue.
+    pub fn serve_programs(&mut self, queue: Arc<Queue>) {
+        let (jail, session) = (&self.context.jail.worker, self.verified.session.as_ref());
+        let work = session.map_or(jail.cwd.as_path(), SessionDirectory::path);
+        let terms = Terms {
+            work: work.to_string_lossy().into_owned(),
+            has_programs: self.context.grants.shows_programs(),
+            has_terminals: jail.ptys.is_some(),
+        };
+        self.programs = Some(Host::new(queue, terms));
+    }
+
+    /// Carries out what callers want of programs. Returns whether one is to be started.
+    pub fn on_bell(&mut self, now: Instant, is_copied: bool) -> bool {
+        match (&mut self.programs, &mut self.summons) {
+            (Some(programs), Some(summons)) => {
+                let worker = self.verified.worker.process.as_fd();
+                programs.on_bell(summons, worker, now, is_copied)
+            }
+            _ => false,
+        }
+    }
+
+    /// Reads what is said of programs. Returns how the worker broke the protocol, if it has.
+    pub fn on_programs(&mut self, now: Instant) -> Result<(), String> {
+        match (&mut self.programs, &mut self.summons) {
+            (Some(programs), Some(summons)) => {
+                let worker = self.verified.worker.process.as_fd();
+                programs.on_readable(summons, worker, now)
+            }
+            _ => Ok(()),
         }
     }
 
@@ -216,22 +278,38 @@ impl WorkerIo for JailedWorker<'_> {
         do_with_file(self.verified, self.context.jail, request)
     }
 
-    fn require_copyable(&self) -> Result<(), SnapshotRefusal> {
+    fn require_copyable(&mut self) -> Result<(), SnapshotRefusal> {
         if self.verified.session.is_some() {
             return Err(SnapshotRefusal::Level);
         }
+        self.dismiss_starter()?;
         self.context
             .snapshots
             .room(self.context.session, &self.context.limits)?;
         require_alone(self.worker(), &self.watch.tree())
     }
 
-    fn capture(&self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal> {
+    fn capture(&mut self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal> {
         // A program may have been started since the request was accepted.
         self.require_copyable()?;
         let snapshots = self.context.snapshots;
         let room = snapshots.room(self.context.session, &self.context.limits)?;
         self.source(cells).capture(standing, room)
+    }
+
+    fn hand_over_summons(&mut self) {
+        // Without it, for want of descriptors, no program can be started.
+        if let Ok((summons, theirs)) = Summons::new() {
+            self.link.send(vec![0], Some(theirs));
+            self.summons = Some(summons);
+        } else {
+            // The worker waits for this byte.
+            self.link.send(vec![0], None);
+        }
+    }
+
+    fn runs_programs(&self) -> bool {
+        self.programs.as_ref().is_some_and(Host::is_busy)
     }
 
     fn keep(&self, image: Arc<Image>) -> u64 {

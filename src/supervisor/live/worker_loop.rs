@@ -10,7 +10,7 @@ use super::adaptive_poll::AdaptivePoll;
 use super::caller::Caller;
 use super::life::{LifeTerms, Quiet, WorkerLife};
 use super::state::{Beginning, RestoreCaller};
-use super::worker_io::JailedWorker;
+use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
 use crate::error::Error;
 use crate::supervisor::clock;
@@ -19,6 +19,7 @@ use crate::supervisor::drain::Stream;
 use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
+use crate::supervisor::programs::Host;
 use crate::supervisor::run::{Deferred, RunContext};
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::stop::Stoppable;
@@ -96,7 +97,11 @@ impl<'a> WorkerLoop<'a> {
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
         let left = self.until_gone(caller, later)?;
-        Ok(left.unwrap_or_else(|| self.state.on_end(clock::now(), caller)))
+        let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
+        if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
+            programs.note_end(why);
+        }
+        Ok(left)
     }
 
     /// Serves until the worker is gone; or until the caller is, or wants no more of it.
@@ -134,7 +139,9 @@ impl<'a> WorkerLoop<'a> {
     /// The worker's way to the hosts of the policy goes to the next loop that serves it.
     pub(super) fn give_back(self) {
         let io = self.state.io;
-        io.verified().give_network(io.network);
+        let verified = io.verified();
+        verified.give_network(io.network);
+        verified.give_summons(io.summons);
     }
 
     /// Waits until `due` at the latest, and handles what has happened.
@@ -167,11 +174,18 @@ impl<'a> WorkerLoop<'a> {
         if ready.network {
             self.attend_network();
         }
+        if ready.bell || ready.programs {
+            self.attend_programs(ready);
+        }
         if ready.monitor {
             self.read_monitor(caller)?;
         }
         let now = clock::now();
         self.state.on_time(now);
+        let programs = self.state.io.programs.as_mut();
+        if let Some(Err(how)) = programs.map(|programs| programs.on_time(now)) {
+            self.state.on_violation(how);
+        }
         let given_up = self.state.reap_until.is_some_and(|until| now >= until);
         if !self.monitor_open || given_up {
             return Ok(Turn::Gone);
@@ -210,13 +224,25 @@ impl<'a> WorkerLoop<'a> {
             data_events -= PollFlags::POLLIN;
         }
         let data = state.data_open && !data_events.is_empty() && !is_ending;
-        let events = [state.next_event(), due, quiet_until];
+        let programs = io.programs.as_ref();
+        let of_programs = programs.and_then(Host::next_event);
+        let events = [state.next_event(), due, quiet_until, of_programs];
         let until = events.into_iter().flatten().min();
         let (poll, since) = match &state.cell {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, state.waiting_since),
         };
-        let [monitor, data, stdout, stderr, caller, objects, network] = poll.wait(
+        let [
+            monitor,
+            data,
+            stdout,
+            stderr,
+            caller,
+            objects,
+            network,
+            bell,
+            reports,
+        ] = poll.wait(
             since,
             [
                 Some((io.worker().monitor.as_fd(), PollFlags::POLLIN)),
@@ -226,6 +252,10 @@ impl<'a> WorkerLoop<'a> {
                 caller.as_fd().map(|fd| (fd, outgoing(caller.unsent()))),
                 io.objects.source().filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
+                programs.map(|it| (it.bell(), PollFlags::POLLIN)),
+                programs
+                    .zip(io.summons.as_ref())
+                    .and_then(|(it, summons)| it.source(summons)),
             ],
             until,
         )?;
@@ -238,7 +268,27 @@ impl<'a> WorkerLoop<'a> {
             caller: is_readable(caller),
             objects: is_readable(objects),
             network: is_readable(network),
+            bell: is_readable(bell),
+            programs: !reports.is_empty(),
         })
+    }
+
+    /// A caller wants something of programs, or something is reported of them.
+    fn attend_programs(&mut self, ready: Ready) {
+        let now = clock::now();
+        let is_copied = self.state.is_standing();
+        let io = &mut self.state.io;
+        let was_busy = io.runs_programs();
+        let has_more = ready.bell && io.on_bell(now, is_copied);
+        if ready.programs
+            && let Err(how) = io.on_programs(now)
+        {
+            self.state.on_violation(how);
+            return;
+        }
+        if has_more || (was_busy && !io.runs_programs()) {
+            self.state.on_programs(now);
+        }
     }
 
     /// The egress process has ended, or reports late.
@@ -325,4 +375,6 @@ struct Ready {
     caller: bool,
     objects: bool,
     network: bool,
+    bell: bool,
+    programs: bool,
 }

@@ -55,6 +55,8 @@ pub struct Source<'a> {
     pub cells: u64,
     /// Its limits.
     pub limits: &'a Limits,
+    /// The inode of the socket over which its programs are summoned, if it has one.
+    pub summons: Option<u64>,
 }
 
 /// Requires that nothing of a worker runs but its main thread. `tree` has its processes.
@@ -236,6 +238,7 @@ impl Source<'_> {
         let outputs = Outputs {
             stdout: inode(&worker.stdout)?,
             stderr: inode(&worker.stderr)?,
+            summons: self.summons,
         };
         let mut numbers = worker.proc.descriptors().doing("list its descriptors")?;
         numbers.sort_unstable();

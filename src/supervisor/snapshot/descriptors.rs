@@ -53,13 +53,15 @@ pub enum Kind {
     Other,
 }
 
-/// The pipes that are the worker's standard output and error.
+/// What the worker has from the supervisor.
 #[derive(Clone, Copy, Debug)]
 pub struct Outputs {
     /// The inode of standard output.
     pub stdout: u64,
     /// The inode of standard error.
     pub stderr: u64,
+    /// The inode of the socket over which programs are summoned, if it has one.
+    pub summons: Option<u64>,
 }
 
 /// The part of `fdinfo` that is needed.
@@ -106,7 +108,7 @@ pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, Snaps
         })
     };
     match found.kind {
-        Kind::Socket if number == DATA => Ok(None),
+        Kind::Socket if number == DATA || Some(found.inode) == outputs.summons => Ok(None),
         Kind::Pipe if found.inode == outputs.stdout => descriptor(Opened::Same(1)),
         Kind::Pipe if found.inode == outputs.stderr => descriptor(Opened::Same(2)),
         Kind::Device { numbers } => {
@@ -144,6 +146,7 @@ mod tests {
     const OUTPUTS: Outputs = Outputs {
         stdout: 11,
         stderr: 12,
+        summons: Some(13),
     };
 
     fn found(number: i32, link: &str, kind: Kind, inode: u64) -> Found {
@@ -180,6 +183,7 @@ mod tests {
         let copy = kept(&found(7, "pipe:[11]", Kind::Pipe, 11)).expect("it is made");
         assert_eq!(copy.open, Opened::Same(1));
         assert_eq!(kept(&found(DATA, "socket:[3]", Kind::Socket, 3)), None);
+        assert_eq!(kept(&found(255, "socket:[13]", Kind::Socket, 13)), None);
         let null = Kind::Device { numbers: (1, 3) };
         let stdin = kept(&found(0, "/dev/null", null, 4)).expect("it is made");
         assert_eq!(stdin.open, Opened::Same(0));

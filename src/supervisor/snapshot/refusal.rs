@@ -36,6 +36,9 @@ pub enum SnapshotRefusal {
         /// Its name.
         name: String,
     },
+    /// A program that the caller started still runs.
+    #[error("the program `{0}` still runs; end it first")]
+    Program(String),
     /// A descriptor cannot be made again.
     #[error("descriptor {number} is {what}; close it first")]
     Descriptor {

@@ -6,6 +6,7 @@ mod ends;
 mod files;
 mod hostile_copies;
 mod memory;
+mod programs;
 mod snapshots;
 mod stress;
 mod terms;
@@ -37,6 +38,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(files::tests());
     tests.extend(hostile_copies::tests());
     tests.extend(memory::tests());
+    tests.extend(programs::tests());
     tests.extend(snapshots::tests());
     tests.extend(stress::tests());
     tests.extend(terms::tests());

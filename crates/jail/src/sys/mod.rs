@@ -22,6 +22,7 @@ pub mod refused;
 pub mod scheduling;
 pub mod sealed;
 pub mod seccomp;
+pub mod starter;
 pub mod support;
 pub mod terminal;
 

@@ -8,6 +8,7 @@ mod allowance;
 mod enter;
 mod module;
 mod networks;
+mod programs;
 mod python;
 mod reaper;
 mod run;

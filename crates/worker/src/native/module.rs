@@ -19,6 +19,7 @@
 //! | `rehearse` | what Python offers, as `run` takes it | does once what each worker would otherwise do first |
 //! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |
 //! | `run` | what Python offers (`offer` in `worker.py`) | in a worker: greets the supervisor and serves its run. Returns only what is left to Python |
+//! | `programs` | the path of the interpreter | in a session, before guest code: prepares the process that starts programs |
 //! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
 //! | `stand` | the number of a request | in a session: stands while the supervisor copies the worker's memory. Returns an empty string, and in a worker that has taken on the memory the number of its request |
 //! | `restore` | the number of a request, and on the next line the supervisor's order | in a worker: takes on the memory of another. Returns only with an error |
@@ -32,6 +33,7 @@ use pyo3_ffi::PyObject;
 
 use crate::native::allowance::{BeginReport, EndReport, IncludeArrays, LimitObjects};
 use crate::native::enter::{self, Enter, Entered, end_with, in_jail, words};
+use crate::native::programs::Programs;
 use crate::native::python::{
     self, Flag, Object, ObjectFunction, Raised, TextFunction, create_module, end_of_methods,
     method, object_method, raise,
@@ -69,6 +71,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             object_method::<Serve>(),
             object_method::<Run>(),
             method::<Trim>(),
+            method::<Programs>(),
             method::<Stand>(),
             method::<Restore>(),
             end_of_methods(),

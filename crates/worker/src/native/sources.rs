@@ -20,6 +20,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "patches",
     "process",
     "program",
+    "programs",
     "terminal",
     "report",
     "runner",

@@ -121,6 +121,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
         .encode_into(&[], &mut hello)?;
         self.io.send(hello, None);
+        self.io.hand_over_summons();
         self.io
             .watch_anew(Pace::Waiting, now, None, self.terms.limits.cpu());
         Ok(())

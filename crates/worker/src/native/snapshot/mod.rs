@@ -134,7 +134,7 @@ fn restore_outside_memory(order: &Order) -> Result<RawFd, String> {
 }
 
 /// The descriptor that comes with the next byte.
-fn passed(what: &str) -> Result<OwnedFd, String> {
+pub fn passed(what: &str) -> Result<OwnedFd, String> {
     let data = ManuallyDrop::new(sys::descriptors::inherited(DATA));
     let received = sys::descriptors::receive(data.as_fd(), &mut [0; 1]);
     let passed = received.and_then(|(_, mut fds)| fds.pop().ok_or(Errno::EBADF));

@@ -38,6 +38,8 @@ pub struct FakeWorker {
     pub cpu: Duration,
     /// Why it cannot be copied.
     pub refusal: Option<SnapshotRefusal>,
+    /// Whether programs of its caller run.
+    pub runs_programs: bool,
 }
 
 impl WorkerIo for FakeWorker {
@@ -97,12 +99,18 @@ impl WorkerIo for FakeWorker {
         Err(FileError::Gone)
     }
 
-    fn require_copyable(&self) -> Result<(), SnapshotRefusal> {
+    fn require_copyable(&mut self) -> Result<(), SnapshotRefusal> {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    fn capture(&self, _: Standing, _: u64) -> Result<Image, SnapshotRefusal> {
+    fn capture(&mut self, _: Standing, _: u64) -> Result<Image, SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
+    }
+
+    fn hand_over_summons(&mut self) {}
+
+    fn runs_programs(&self) -> bool {
+        self.runs_programs
     }
 
     fn keep(&self, _: Arc<Image>) -> u64 {

@@ -1,0 +1,316 @@
+"""Starts the caller's programs, in a process of its own: the session's worker is the guest's.
+
+It is a program itself (`python3 -I -S -c`), jailed as the worker that it comes from. The supervisor makes the
+programs' standard streams and reads them itself. Nothing here needs its trust."""
+
+import _signal
+import _socket
+import os
+import select
+from errno import EIO
+from os import _exit
+
+# The socket over which the supervisor passes the link.
+SUMMONS = 3
+CHUNK = 1 << 14
+MOST_LEFT = 1 << 17
+ONE, FEW = _socket.CMSG_SPACE(4), _socket.CMSG_SPACE(4 * 4)
+ONLY_NOW = _socket.MSG_DONTWAIT | _socket.MSG_CMSG_CLOEXEC
+
+
+def main():
+    reset_signals()
+    _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
+    os.umask(0o022)
+    ends, wakeup = os.pipe()
+    for number in ends, wakeup:
+        os.set_blocking(number, False)
+    _signal.signal(_signal.SIGPIPE, _signal.SIG_IGN)
+    _signal.signal(_signal.SIGCHLD, lambda *_: None)
+    _signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
+    summons = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, SUMMONS)
+    # There is nothing if guest code has sent the signal, or has taken the message.
+    _, passed, _, _ = summons.recvmsg(1, ONE, ONLY_NOW)
+    summons.close()
+    Starter(descriptors_of(passed)[0], ends).serve()
+
+
+def reset_signals():
+    """Gives all signals their defaults. The worker's guest may ignore some, and Python ignores others."""
+    for number in range(1, _signal.NSIG):
+        try:
+            _signal.signal(number, _signal.SIG_DFL)
+        except (OSError, ValueError):
+            # It cannot be handled.
+            pass
+
+
+def descriptors_of(ancillary):
+    return [number for _, _, numbers in ancillary for number in memoryview(numbers).cast("i")]
+
+
+class Starter:
+    def __init__(self, link, ends):
+        self.link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, link)
+        self.ends = ends
+        self.received = bytearray()
+        self.passed = []
+        # By the supervisor's number of the program.
+        self.programs = {}
+
+    def serve(self):
+        while True:
+            poll = select.poll()
+            poll.register(self.link, select.POLLIN)
+            poll.register(self.ends, select.POLLIN)
+            for program in self.programs.values():
+                program.register(poll)
+            ready = dict(poll.poll())
+            for program in list(self.programs.values()):
+                program.pass_on(ready)
+            if self.ends in ready:
+                self.reap()
+            for program in list(self.programs.values()):
+                if program.is_over():
+                    del self.programs[program.number]
+                    self.tell("ended", program.number, *ending(program.status))
+            if self.link.fileno() in ready:
+                self.receive()
+
+    def receive(self):
+        data, ancillary, _, _ = self.link.recvmsg(CHUNK, FEW, _socket.MSG_CMSG_CLOEXEC)
+        if not data:
+            # The programs go on, and their parent is the init.
+            _exit(0)
+        self.passed += descriptors_of(ancillary)
+        self.received += data
+        while len(self.received) >= 8:
+            end = 8 + int.from_bytes(self.received[:4], "little")
+            if len(self.received) < end:
+                return
+            fields = bytes(self.received[8:end]).split(b"\0")
+            del self.received[:end]
+            self.follow(fields[0], int(fields[1]), fields[2:])
+
+    def follow(self, kind, number, fields):
+        if kind == b"start":
+            streams, self.passed = self.passed[:3], self.passed[3:]
+            self.start(number, streams, fields)
+            return
+        program = self.programs.get(number)
+        # One that has ended is reported, or will be.
+        if program is None or program.status is not None:
+            return
+        if kind == b"signal":
+            program.signal(int(fields[0]))
+        elif kind == b"size" and program.terminal is not None:
+            program.terminal.resize(*map(int, fields))
+
+    def start(self, number, streams, fields):
+        try:
+            program = Program(number, streams, fields)
+        except OSError as error:
+            self.tell("failed", number, "errno", error.errno or EIO)
+        else:
+            self.programs[number] = program
+            self.tell("started", number, "pid", program.pid)
+        finally:
+            for stream in streams:
+                os.close(stream)
+
+    def reap(self):
+        try:
+            os.read(self.ends, CHUNK)
+        except BlockingIOError:
+            pass
+        for program in self.programs.values():
+            if program.status is None:
+                pid, status = os.waitpid(program.pid, os.WNOHANG)
+                if pid:
+                    program.status = status
+
+    def tell(self, kind, number, name, value):
+        header = b'{"kind":"%s","id":%d,"%s":%d}' % (kind.encode(), number, name.encode(), value)
+        self.link.sendall(len(header).to_bytes(8, "little") + header)
+
+
+def ending(status):
+    if os.WIFSIGNALED(status):
+        return "signal", os.WTERMSIG(status)
+    return "code", os.WEXITSTATUS(status)
+
+
+class Program:
+    """A program that runs."""
+
+    def __init__(self, number, streams, fields):
+        self.number = number
+        self.status = None
+        kind, rows, columns, cwd, count = fields[:5]
+        argv, changes = fields[5 : 5 + int(count)], fields[5 + int(count) :]
+        environment = dict(os.environb)
+        environment.update(change.split(b"=", 1) for change in changes)
+        self.terminal = slave = None
+        if kind:
+            environment[b"TERM"] = kind
+            master, slave = os.openpty()
+            self.terminal = Terminal(master, os.dup(streams[0]), os.dup(streams[1]))
+            self.terminal.resize(int(rows), int(columns))
+        errors, told = os.pipe()
+        try:
+            self.pid = os.fork()
+            if not self.pid:
+                become(streams, slave, cwd, argv, environment, told)
+        except OSError:
+            os.close(errors)
+            self.close()
+            raise
+        finally:
+            os.close(told)
+            if slave is not None:
+                os.close(slave)
+        # It ends with the pipe's other end, which closes as the program begins.
+        failed = os.read(errors, 8)
+        os.close(errors)
+        if failed:
+            os.waitpid(self.pid, 0)
+            self.close()
+            raise OSError(int(failed), "")
+
+    def signal(self, number):
+        try:
+            os.killpg(self.pid, number)
+        except ProcessLookupError:
+            # A worker that may not make groups.
+            os.kill(self.pid, number)
+
+    def register(self, poll):
+        if self.terminal is not None:
+            self.terminal.register(poll)
+
+    def pass_on(self, ready):
+        if self.terminal is not None:
+            self.terminal.pass_on(ready)
+
+    def is_over(self):
+        """Whether it has ended. What it wrote to its terminal comes first."""
+        if self.status is None or (self.terminal is not None and not self.terminal.is_drained()):
+            return False
+        self.close()
+        return True
+
+    def close(self):
+        if self.terminal is not None:
+            self.terminal.close()
+
+
+def become(streams, slave, cwd, argv, environment, told):
+    """Becomes the program, in a child of the starter."""
+    try:
+        _signal.set_wakeup_fd(-1)
+        reset_signals()
+        try:
+            os.setsid()
+        except PermissionError:
+            # A worker that may not make groups.
+            pass
+        if slave is not None:
+            import fcntl
+            import termios
+
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+            streams = slave, slave, slave
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+        os.chdir(cwd)
+        os.execvpe(argv[0], argv, environment)
+    except OSError as error:
+        os.write(told, b"%d" % (error.errno or EIO))
+    finally:
+        _exit(127)
+
+
+class Terminal:
+    """A program's own terminal. The supervisor sees pipes, as always."""
+
+    def __init__(self, master, typed, shown):
+        self.master, self.typed, self.shown = master, typed, shown
+        for number in master, typed, shown:
+            os.set_blocking(number, False)
+        # Bytes that wait for the program, and for the supervisor. Nothing more is read until they are gone.
+        self.to_type = self.to_show = b""
+        self.is_typing = self.is_open = True
+
+    def resize(self, rows, columns):
+        import fcntl
+        import struct
+        import termios
+
+        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def register(self, poll):
+        events = 0
+        if self.is_open and not self.to_show:
+            events |= select.POLLIN
+        if self.to_type:
+            events |= select.POLLOUT
+        if events:
+            poll.register(self.master, events)
+        if self.to_show:
+            poll.register(self.shown, select.POLLOUT)
+        if self.is_typing and not self.to_type:
+            poll.register(self.typed, select.POLLIN)
+
+    def pass_on(self, ready):
+        if self.typed in ready:
+            self.to_type = self.read(self.typed)
+            # The end of a file, as a terminal has it.
+            self.is_typing = self.to_type != b""
+            self.to_type = self.to_type or b"\x04"
+        if self.to_type:
+            self.to_type = self.write(self.master, self.to_type)
+        if self.master in ready and not self.to_show:
+            self.show()
+        if self.to_show:
+            self.to_show = self.write(self.shown, self.to_show)
+
+    def show(self):
+        """Returns whether there was something to show, or the end."""
+        try:
+            self.to_show = os.read(self.master, CHUNK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            # No process has the terminal any more.
+            self.is_open = False
+        return True
+
+    def read(self, number):
+        try:
+            return os.read(number, CHUNK)
+        except OSError:
+            return b""
+
+    def write(self, number, data):
+        """Writes as much as is accepted, and returns the rest. What nothing reads any more is gone."""
+        try:
+            return data[os.write(number, data) :]
+        except BlockingIOError:
+            return data
+        except OSError:
+            return b""
+
+    def is_drained(self):
+        # What other processes go on writing is not the program's: a terminal holds less than this.
+        for _ in range(MOST_LEFT // CHUNK):
+            if not self.is_open or self.to_show or not self.show():
+                break
+            self.to_show = self.write(self.shown, self.to_show)
+        return not self.to_show
+
+    def close(self):
+        for number in self.master, self.typed, self.shown:
+            os.close(number)
+
+
+main()

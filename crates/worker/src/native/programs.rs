@@ -1,0 +1,49 @@
+//! `programs`: prepares a session's worker to start the process that starts the caller's programs.
+
+use std::ffi::{CStr, CString, OsString};
+use std::os::unix::ffi::OsStringExt;
+
+use nix::unistd::write;
+
+use super::python::TextFunction;
+use super::snapshot::passed;
+use super::sources;
+use sandfork_jail::DATA;
+use sandfork_jail::sys::starter;
+
+/// The function of that name. Its argument is the path of the interpreter, and its socket comes with the next byte.
+pub struct Programs;
+
+impl TextFunction for Programs {
+    const NAME: &'static CStr = c"programs";
+
+    fn call(interpreter: &str) -> Result<String, String> {
+        let socket = passed("socket for programs")?;
+        let ready = socket.try_clone().map_err(|error| error.to_string())?;
+        let source = sources::find("programs").unwrap_or_default();
+        let arguments = [interpreter, "-I", "-S", "-c", source].map(OsString::from);
+        let environment = std::env::vars_os().map(|(name, value)| {
+            let mut both = name;
+            both.push("=");
+            both.push(value);
+            both
+        });
+        // None of them has a NUL inside: they come from the kernel's own strings, or from this file.
+        let texts = |all: Vec<OsString>| {
+            let all = all.into_iter().map(|text| CString::new(text.into_vec()));
+            all.collect::<Result<Vec<_>, _>>()
+                .map_err(|error| error.to_string())
+        };
+        let prepared = starter::prepare(
+            texts(arguments.to_vec())?,
+            texts(environment.collect())?,
+            socket,
+            DATA,
+        );
+        prepared.map_err(|errno| errno.desc().to_owned())?;
+        // The supervisor sends the signal only after this.
+        write(&ready, &[0])
+            .map(|_| String::new())
+            .map_err(|errno| errno.desc().to_owned())
+    }
+}

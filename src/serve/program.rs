@@ -1,0 +1,307 @@
+//! A connection that runs one program in a session of another connection, or that acts on such a program.
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use nix::poll::PollFlags;
+
+use crate::protocol::caller::{
+    ClientEvent, ClientRequest, ProgramEnded, RunningProgram, StartProgram,
+};
+use crate::supervisor::{
+    Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent, Program, ProgramEnd,
+    ProgramRefusal, Programs, Refusal, Stream, wait,
+};
+
+/// The most bytes of events that the caller has not read, before the supervisor stops reading from the program. The
+/// program then waits, like any whose output is not read.
+const BACKLOG: usize = 1 << 20;
+
+/// The programs of the open sessions, by the numbers of these.
+#[derive(Debug, Default)]
+pub struct SessionPrograms {
+    last: AtomicU64,
+    open: Mutex<BTreeMap<u64, Programs>>,
+}
+
+/// A session that is listed until this is dropped.
+pub struct Listed<'a> {
+    list: &'a SessionPrograms,
+    number: u64,
+}
+
+impl SessionPrograms {
+    /// Lists a session.
+    pub fn list(&self, programs: Programs) -> Listed<'_> {
+        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(number, programs);
+        Listed { list: self, number }
+    }
+
+    fn of(&self, session: u64) -> Result<Programs, Refusal> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = open.get(&session).cloned();
+        found.ok_or_else(|| ProgramRefusal::Ended("it was closed".to_owned()).into())
+    }
+
+    fn find(&self, session: u64, pid: i32) -> Result<Process, Refusal> {
+        let found = self.of(session)?.connect(pid);
+        found.ok_or_else(|| ProgramRefusal::Unknown(pid).into())
+    }
+
+    /// The answer to a request for the programs of a session.
+    pub fn running(&self, session: u64) -> Result<ClientEvent, Refusal> {
+        let running = self.of(session)?.running();
+        let programs = running.iter().map(|process| RunningProgram {
+            pid: process.pid(),
+            argv: process.argv().to_vec(),
+        });
+        Ok(ClientEvent::Programs {
+            programs: programs.collect(),
+        })
+    }
+}
+
+impl Listed<'_> {
+    /// Its number.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl Drop for Listed<'_> {
+    fn drop(&mut self) {
+        let open = self.list.open.lock();
+        open.unwrap_or_else(PoisonError::into_inner)
+            .remove(&self.number);
+    }
+}
+
+/// Starts a program, and serves it until it has ended or its caller is gone. A program whose caller is gone is
+/// killed.
+pub fn serve(caller: FrameCaller, sessions: &SessionPrograms, wanted: StartProgram) {
+    let programs = sessions.of(wanted.session);
+    let started = programs.and_then(|it| Ok(it.start(Program::requested(wanted))?));
+    serve_as(Role::Owner, caller, started);
+}
+
+/// Acts on a program of another connection for its caller, until either is gone.
+pub fn attach(caller: FrameCaller, sessions: &SessionPrograms, session: u64, pid: i32) {
+    serve_as(Role::Attached, caller, sessions.find(session, pid));
+}
+
+fn serve_as(role: Role, mut caller: FrameCaller, process: Result<Process, Refusal>) {
+    let process = match process {
+        Ok(process) => process,
+        Err(refusal) => {
+            caller.refuse(None, refusal);
+            drain(&mut caller);
+            return;
+        }
+    };
+    let pid = process.pid();
+    caller.answer(ClientEvent::Started { pid }, Payload::default());
+    let mut serving = Serving {
+        role,
+        caller,
+        process,
+        input: None,
+    };
+    while serving.turn() == Turn::Stays {
+        serving.wait();
+    }
+    if role == Role::Owner && serving.process.end().is_none() {
+        // The number of SIGKILL is one of a signal.
+        _ = serving.process.kill(libc::SIGKILL);
+    }
+    drain(&mut serving.caller);
+}
+
+/// Sends what is left to send, while the caller reads.
+fn drain(caller: &mut FrameCaller) {
+    while caller.unsent() > 0 {
+        let events = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
+        if wait([events], None).is_err() {
+            return;
+        }
+        caller.flush();
+    }
+}
+
+/// What a connection has of a program.
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Role {
+    /// It has started it, and gets its output.
+    Owner,
+    /// It acts on it.
+    Attached,
+}
+
+struct Serving {
+    role: Role,
+    caller: FrameCaller,
+    process: Process,
+    input: Option<Input>,
+}
+
+/// Bytes for the program that its pipe has not taken.
+struct Input {
+    id: u64,
+    bytes: Vec<u8>,
+    written: usize,
+    ends: bool,
+}
+
+#[derive(Clone, Copy, Eq, PartialEq)]
+enum Turn {
+    Stays,
+    Over,
+}
+
+impl Serving {
+    /// Handles what has happened.
+    fn turn(&mut self) -> Turn {
+        self.caller.flush();
+        self.write_input();
+        if self.recv() == Turn::Over {
+            return Turn::Over;
+        }
+        let event = match self.role {
+            Role::Owner if self.caller.unsent() < BACKLOG => self.process.event_now(),
+            Role::Owner => None,
+            Role::Attached => self.process.end().map(ProcessEvent::Ended),
+        };
+        event.map_or(Turn::Stays, |event| self.hand_on(event))
+    }
+
+    fn wait(&self) {
+        let mut events = PollFlags::POLLIN;
+        events.set(PollFlags::POLLOUT, self.caller.unsent() > 0);
+        let flowing = self.caller.unsent() < BACKLOG;
+        let [stdout, stderr, ended] = self.process.sources().map(|it| it.filter(|_| flowing));
+        let is_owner = self.role == Role::Owner;
+        let stdin = self.input.as_ref().and_then(|_| self.process.stdin());
+        let stdin = stdin.as_ref().map(|fd| (fd.as_fd(), PollFlags::POLLOUT));
+        let sources = [
+            self.caller.as_fd().map(|fd| (fd, events)),
+            stdout.filter(|_| is_owner),
+            stderr.filter(|_| is_owner),
+            ended,
+            stdin,
+        ];
+        // If it fails, the next turn looks at everything.
+        _ = wait(sources, None);
+    }
+
+    fn hand_on(&mut self, event: ProcessEvent) -> Turn {
+        match event {
+            ProcessEvent::Stdout(bytes) => self.caller.output(0, Stream::Stdout, &bytes),
+            ProcessEvent::Stderr(bytes) => self.caller.output(0, Stream::Stderr, &bytes),
+            ProcessEvent::Ended(end) => {
+                if let Some(input) = self.input.take() {
+                    let closed = ProgramRefusal::Closed.into();
+                    self.caller.refuse(Some(input.id), closed);
+                }
+                let ended = ClientEvent::Ended(ended(end));
+                self.caller.answer(ended, Payload::default());
+                return Turn::Over;
+            }
+        }
+        Turn::Stays
+    }
+
+    /// Writes to the program what its pipe takes now.
+    fn write_input(&mut self) {
+        let Some(input) = &mut self.input else {
+            return;
+        };
+        let id = input.id;
+        match self.process.write_now(&input.bytes[input.written..]) {
+            Ok(written) if input.written + written < input.bytes.len() => {
+                input.written += written;
+                return;
+            }
+            Ok(_) => {
+                if input.ends {
+                    self.process.close_stdin();
+                }
+                self.accept(id);
+            }
+            Err(refusal) => self.caller.refuse(Some(id), refusal.into()),
+        }
+        self.input = None;
+    }
+
+    fn accept(&mut self, id: u64) {
+        self.caller
+            .answer(ClientEvent::Accepted { id }, Payload::default());
+    }
+
+    /// Handles what the caller has sent.
+    fn recv(&mut self) -> Turn {
+        loop {
+            match self.caller.recv() {
+                CallerEvent::Nothing => return Turn::Stays,
+                CallerEvent::Gone => return Turn::Over,
+                CallerEvent::Malformed(how) => {
+                    self.caller.refuse(None, Refusal::Protocol(how));
+                    return Turn::Over;
+                }
+                CallerEvent::Request(ClientRequest::Input { id, end }, payload) => {
+                    if self.input.is_some() {
+                        let twice = "the program has not taken what was sent before".to_owned();
+                        self.caller.refuse(Some(id), Refusal::Protocol(twice));
+                        continue;
+                    }
+                    self.input = Some(Input {
+                        id,
+                        bytes: payload.bytes,
+                        written: 0,
+                        ends: end,
+                    });
+                    self.write_input();
+                }
+                CallerEvent::Request(ClientRequest::Signal { id, signal }, _) => {
+                    match self.process.kill(signal) {
+                        Ok(()) => self.accept(id),
+                        Err(error) => self.caller.refuse(Some(id), error.into()),
+                    }
+                }
+                CallerEvent::Request(ClientRequest::Size { id, size }, _) => {
+                    self.process.resize(size.rows, size.columns);
+                    self.accept(id);
+                }
+                CallerEvent::Request(other, _) => {
+                    let apart = "this connection is a program's".to_owned();
+                    self.caller.refuse(other.id(), Refusal::Protocol(apart));
+                }
+            }
+        }
+    }
+}
+
+fn ended(end: ProgramEnd) -> ProgramEnded {
+    let word = |end| ProgramEnded {
+        end,
+        ..ProgramEnded::default()
+    };
+    match end {
+        ProgramEnd::Exited(code) => ProgramEnded {
+            code: Some(code),
+            ..word("exited")
+        },
+        ProgramEnd::Signal(signal) => ProgramEnded {
+            signal: Some(signal),
+            ..word("signal")
+        },
+        ProgramEnd::Timeout => word("timeout"),
+        ProgramEnd::OutputLimit => word("output-limit"),
+        ProgramEnd::Lost(why) => ProgramEnded {
+            why: Some(why),
+            ..word("lost")
+        },
+    }
+}

@@ -1,0 +1,429 @@
+//! The session's side: tells the process that starts programs what to do, and hears what came of it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+use nix::sys::socket::{MsgFlags, SockType, recv};
+use nix::sys::stat::fstat;
+
+use super::process::{Process, ProgramEnd};
+use super::queue::{Command, Queue, Start};
+use super::refusal::ProgramRefusal;
+use super::report::{REPORTS, Report};
+use crate::protocol::frame::encode_with;
+use crate::protocol::{FrameError, FrameLimits};
+use crate::supervisor::descriptors::socket_pair;
+use crate::supervisor::link::{Link, Received};
+use sandfork_jail::sys;
+use sandfork_jail::sys::starter::SIGNAL;
+
+/// How long the sandbox may take to start a program, or to end one that is killed. It takes milliseconds, but on a
+/// host with hundreds of busy processes a turn of the processor alone takes seconds.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// The bounds of what is said to the starter. Larger than any program that can be asked for.
+const ORDERS: FrameLimits = FrameLimits {
+    header: 256 << 10,
+    payload: 0,
+};
+
+/// The most messages that the starter has not read. It reads at once, unless guest code stops it.
+const MOST_UNREAD: usize = 256;
+
+/// What a session allows.
+#[derive(Clone, Debug)]
+pub struct Terms {
+    /// The guest's work directory.
+    pub work: String,
+    /// Whether there is anything to run.
+    pub has_programs: bool,
+    /// Whether the sandbox has terminals.
+    pub has_terminals: bool,
+}
+
+/// The socket over which a worker gets the links of its starters. The starter is a process that begins with the first
+/// program.
+#[derive(Debug)]
+pub struct Summons {
+    socket: OwnedFd,
+    /// The inode of the worker's end.
+    peer: u64,
+    /// Whether the worker has said that it may get the signal.
+    is_ready: bool,
+}
+
+impl Summons {
+    /// Makes one. Returns the worker's end too.
+    pub fn new() -> Result<(Self, OwnedFd), Errno> {
+        let (socket, theirs) = socket_pair(SockType::Stream)?;
+        let peer = fstat(&theirs)?.st_ino;
+        let summons = Self {
+            socket,
+            peer,
+            is_ready: false,
+        };
+        Ok((summons, theirs))
+    }
+
+    /// The inode of the worker's end.
+    pub fn peer(&self) -> u64 {
+        self.peer
+    }
+
+    fn await_ready(&mut self) -> bool {
+        // Where the worker has closed its end, the next step fails.
+        self.is_ready = self.is_ready
+            || recv(self.socket.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT)
+                != Err(Errno::EAGAIN);
+        self.is_ready
+    }
+}
+
+/// The programs of one worker.
+pub struct Host {
+    queue: Arc<Queue>,
+    terms: Terms,
+    link: Option<Link<OwnedFd>>,
+    /// Programs for whose start the worker is not ready.
+    waiting: VecDeque<Box<Start>>,
+    live: BTreeMap<u64, Live>,
+    /// Why there are no more programs, as part of a sentence.
+    why: String,
+}
+
+struct Live {
+    process: Process,
+    stage: Stage,
+    timeout: Option<Duration>,
+    /// Why the supervisor has killed it.
+    cause: Option<ProgramEnd>,
+}
+
+#[derive(Clone, Copy)]
+enum Stage {
+    /// The starter was told, and must answer until then.
+    Asked(Instant),
+    /// It runs, until then if there is a limit.
+    Running(Option<Instant>),
+    /// It was killed, and must end until then.
+    Killed(Instant),
+}
+
+impl Stage {
+    fn until(self) -> Option<Instant> {
+        match self {
+            Self::Asked(until) | Self::Killed(until) => Some(until),
+            Self::Running(until) => until,
+        }
+    }
+}
+
+impl Host {
+    /// Serves the programs that are asked for in this queue.
+    pub fn new(queue: Arc<Queue>, terms: Terms) -> Self {
+        queue.open();
+        Self {
+            queue,
+            terms,
+            link: None,
+            waiting: VecDeque::new(),
+            live: BTreeMap::new(),
+            why: "it was closed, or began anew".to_owned(),
+        }
+    }
+
+    /// Whether programs run, or are about to.
+    pub fn is_busy(&self) -> bool {
+        !(self.live.is_empty() && self.waiting.is_empty())
+    }
+
+    /// Notes why the session has ended.
+    pub fn note_end(&mut self, why: &str) {
+        why.clone_into(&mut self.why);
+    }
+
+    /// Readable when a caller wants something.
+    pub fn bell(&self) -> BorrowedFd<'_> {
+        self.queue.bell()
+    }
+
+    /// What to wait for from the worker.
+    pub fn source<'a>(&'a self, summons: &'a Summons) -> Option<(BorrowedFd<'a>, PollFlags)> {
+        match &self.link {
+            Some(link) if link.unsent() > 0 => {
+                Some((link.as_fd(), PollFlags::POLLIN | PollFlags::POLLOUT))
+            }
+            Some(link) => Some((link.as_fd(), PollFlags::POLLIN)),
+            None if self.waiting.is_empty() => None,
+            None => Some((summons.socket.as_fd(), PollFlags::POLLIN)),
+        }
+    }
+
+    /// When something is due.
+    pub fn next_event(&self) -> Option<Instant> {
+        self.live
+            .values()
+            .filter_map(|live| live.stage.until())
+            .min()
+    }
+
+    /// Carries out what callers want. `is_copied` says that the worker is being copied. Returns whether a program is
+    /// to be started.
+    pub fn on_bell(
+        &mut self,
+        summons: &mut Summons,
+        worker: BorrowedFd,
+        now: Instant,
+        is_copied: bool,
+    ) -> bool {
+        let mut has_more = false;
+        for command in self.queue.take() {
+            match command {
+                Command::Start(start) => match self.refusal(&start, is_copied) {
+                    Some(refusal) => start.process.is_refused(refusal),
+                    None => {
+                        self.waiting.push_back(start);
+                        has_more = true;
+                    }
+                },
+                Command::Signal {
+                    number,
+                    signal,
+                    cause,
+                } => self.signal(number, signal, cause, now),
+                Command::Size {
+                    number,
+                    rows,
+                    columns,
+                } if self.live.contains_key(&number) => {
+                    self.order(&format!("size\0{number}\0{rows}\0{columns}"));
+                }
+                Command::Size { .. } => {}
+            }
+        }
+        self.start_waiting(summons, worker, now);
+        has_more
+    }
+
+    fn refusal(&self, start: &Start, is_copied: bool) -> Option<ProgramRefusal> {
+        if !self.terms.has_programs {
+            return Some(ProgramRefusal::Policy);
+        }
+        if start.wanted.terminal.is_some() && !self.terms.has_terminals {
+            return Some(ProgramRefusal::NoTerminal);
+        }
+        is_copied.then_some(ProgramRefusal::Copying)
+    }
+
+    /// Starts what waits, if the worker is ready.
+    fn start_waiting(&mut self, summons: &mut Summons, worker: BorrowedFd, now: Instant) {
+        if self.waiting.is_empty() || !summons.await_ready() {
+            return;
+        }
+        if self.link.is_none() && self.summon(summons, worker).is_err() {
+            for start in std::mem::take(&mut self.waiting) {
+                let name = start.wanted.argv[0].clone();
+                let how = "could not be reached";
+                start
+                    .process
+                    .is_refused(ProgramRefusal::NoStarter { name, how });
+            }
+            return;
+        }
+        for start in std::mem::take(&mut self.waiting) {
+            let Start {
+                process,
+                wanted,
+                streams: [stdin, stdout, stderr],
+            } = *start;
+            let number = process.number();
+            let message = wanted.message(number, &self.terms.work);
+            let live = Live {
+                process,
+                stage: Stage::Asked(now + PATIENCE),
+                timeout: wanted.timeout,
+                cause: None,
+            };
+            self.live.insert(number, live);
+            let mut frame = framed(&message);
+            let rest = frame.split_off(2);
+            let second = frame.split_off(1);
+            if let Some(link) = &mut self.link {
+                // One descriptor goes with each piece.
+                for (piece, stream) in [(frame, stdin), (second, stdout), (rest, stderr)] {
+                    link.send(piece, Some(stream));
+                }
+            }
+        }
+        self.end_if_stuck();
+    }
+
+    /// Has the worker start a starter, which finds its link in the summons.
+    fn summon(&mut self, summons: &Summons, worker: BorrowedFd) -> Result<(), Errno> {
+        let (ours, theirs) = socket_pair(SockType::Stream)?;
+        sys::descriptors::send(summons.socket.as_fd(), &[0], &[theirs.as_fd()])?;
+        sys::pidfd::signal(worker, SIGNAL)?;
+        self.link = Some(Link::new(ours, REPORTS)?);
+        Ok(())
+    }
+
+    fn signal(&mut self, number: u64, signal: i32, cause: Option<ProgramEnd>, now: Instant) {
+        let Some(live) = self.live.get_mut(&number) else {
+            return;
+        };
+        if cause.is_some() {
+            if live.cause.is_some() {
+                return;
+            }
+            live.cause = cause;
+            live.stage = Stage::Killed(now + PATIENCE);
+        }
+        self.order(&format!("signal\0{number}\0{signal}"));
+    }
+
+    fn order(&mut self, message: &str) {
+        if let Some(link) = &mut self.link {
+            link.send(framed(message.as_bytes()), None);
+        }
+        self.end_if_stuck();
+    }
+
+    fn end_if_stuck(&mut self) {
+        let unread = self.link.as_ref().map_or(0, Link::unsent_frames);
+        if unread > MOST_UNREAD {
+            self.lose("does not read what it is told");
+        }
+    }
+
+    /// Reads what the worker or the starter says. Returns how it broke the protocol, if it has.
+    pub fn on_readable(
+        &mut self,
+        summons: &mut Summons,
+        worker: BorrowedFd,
+        now: Instant,
+    ) -> Result<(), String> {
+        let Some(link) = &mut self.link else {
+            self.start_waiting(summons, worker, now);
+            return Ok(());
+        };
+        link.flush();
+        match link.receive() {
+            Ok(Received::Some) => {}
+            Ok(Received::Nothing) => return Ok(()),
+            Ok(Received::End) => {
+                self.lose("has ended");
+                return Ok(());
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        link.discard_passed();
+        while let Some(frame) = self.link.as_mut().and_then(Link::next) {
+            self.on_report(Report::parse(&frame)?, now)?;
+        }
+        Ok(())
+    }
+
+    fn on_report(&mut self, report: Report, now: Instant) -> Result<(), String> {
+        let (Report::Started { id, .. } | Report::Failed { id, .. } | Report::Ended { id, .. }) =
+            report;
+        let unknown = || format!("it reported program {id}, which it does not have in this way");
+        let live = self.live.get_mut(&id).ok_or_else(unknown)?;
+        match (report, live.stage) {
+            (Report::Started { pid, .. }, Stage::Asked(_)) => {
+                let until = live.timeout.and_then(|timeout| now.checked_add(timeout));
+                live.stage = Stage::Running(until);
+                live.process.has_started(pid);
+            }
+            (Report::Failed { errno, .. }, Stage::Asked(_)) => {
+                let name = live.process.argv()[0].clone();
+                let errno = Errno::from_raw(errno);
+                live.process
+                    .is_refused(ProgramRefusal::NotStarted { name, errno });
+                self.live.remove(&id);
+            }
+            (Report::Ended { code, signal, .. }, Stage::Running(_) | Stage::Killed(_)) => {
+                let own = match (code, signal) {
+                    (Some(code), _) => ProgramEnd::Exited(code),
+                    (None, signal) => ProgramEnd::Signal(signal.unwrap_or_default()),
+                };
+                let cause = live.cause.take();
+                let is_cut = cause == Some(ProgramEnd::OutputLimit);
+                let end = cause.filter(|_| is_cut || code.is_none()).unwrap_or(own);
+                live.process.has_ended(end);
+                self.live.remove(&id);
+                self.queue.remove(id);
+            }
+            _ => return Err(unknown()),
+        }
+        Ok(())
+    }
+
+    /// Handles what is due. Returns how the worker broke the protocol, if it has.
+    pub fn on_time(&mut self, now: Instant) -> Result<(), String> {
+        let due = |live: &Live| live.stage.until().is_some_and(|until| now >= until);
+        let due: Vec<_> = self
+            .live
+            .iter()
+            .filter(|(_, live)| due(live))
+            .map(|(number, live)| (*number, live.stage))
+            .collect();
+        for (number, stage) in due {
+            match stage {
+                Stage::Asked(_) => self.lose("does not answer"),
+                Stage::Running(_) => {
+                    self.signal(number, libc::SIGKILL, Some(ProgramEnd::Timeout), now);
+                }
+                Stage::Killed(_) => return Err("a program that was killed did not end".to_owned()),
+            }
+        }
+        Ok(())
+    }
+
+    /// The starter is of no more use. Another one is summoned for the next program.
+    fn lose(&mut self, how: &'static str) {
+        self.link = None;
+        for (number, live) in std::mem::take(&mut self.live) {
+            if matches!(live.stage, Stage::Asked(_)) {
+                let name = live.process.argv()[0].clone();
+                live.process
+                    .is_refused(ProgramRefusal::NoStarter { name, how });
+            } else {
+                let why = format!("the session's process that starts programs {how}");
+                live.process.has_ended(ProgramEnd::Lost(why));
+                self.queue.remove(number);
+            }
+        }
+    }
+
+    /// Ends the starter, so that the worker can be copied. Returns whether there was one, and the name of a program
+    /// if one runs.
+    pub fn dismiss(&mut self) -> Result<bool, String> {
+        let running = self.live.values().map(|live| &live.process);
+        let waiting = self.waiting.iter().map(|start| &start.process);
+        match running.chain(waiting).next() {
+            Some(process) => Err(process.argv()[0].clone()),
+            None => Ok(self.link.take().is_some()),
+        }
+    }
+}
+
+/// Every end of a loop ends its programs' handles.
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.queue.close(&self.why);
+    }
+}
+
+fn framed(message: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let encoded: Result<(), FrameError> = encode_with(&[], &ORDERS, &mut frame, |out| {
+        out.extend_from_slice(message);
+        Ok(())
+    });
+    debug_assert!(encoded.is_ok(), "a program that was checked fits");
+    frame
+}

@@ -1,0 +1,175 @@
+//! What is to be run.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::refusal::ProgramRefusal;
+use crate::protocol::caller::{ProgramTerminal, StartProgram};
+
+/// The longest arguments and variables of a program together, bytes.
+pub const MOST_BYTES: usize = 128 << 10;
+
+/// The kind of terminal that programs are told (`TERM`).
+const TERM: &str = "xterm-256color";
+
+/// A program to run in a session, beside its cells. It is jailed as the session's cells are, sees the same files, and
+/// what it uses counts towards the session's limits.
+#[derive(Clone, Debug)]
+pub struct Program(StartProgram);
+
+impl Program {
+    /// A program by its name or path, and its arguments. A name is looked up in the guest's `PATH`.
+    pub fn new(argv: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self(StartProgram {
+            argv: argv.into_iter().map(Into::into).collect(),
+            ..StartProgram::default()
+        })
+    }
+
+    /// A line for the guest's shell.
+    pub fn shell(line: impl Into<String>) -> Self {
+        Self::new(["/bin/sh".to_owned(), "-c".to_owned(), line.into()])
+    }
+
+    /// The directory in which it starts, in place of the session's work directory, from which a relative path
+    /// starts.
+    #[must_use]
+    pub fn cwd(mut self, directory: impl Into<String>) -> Self {
+        self.0.cwd = Some(directory.into());
+        self
+    }
+
+    /// Adds a variable to those that the session began with.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        self.0.env.insert(name.into(), value.into());
+        self
+    }
+
+    /// Gives it a standard input that [`Process::write_stdin`](super::Process::write_stdin) writes to. It is empty
+    /// otherwise.
+    #[must_use]
+    pub const fn stdin(mut self) -> Self {
+        self.0.stdin = true;
+        self
+    }
+
+    /// How long it may run. Its process group is killed then. Without this it runs until it ends, or its session
+    /// does.
+    #[must_use]
+    pub const fn timeout(mut self, timeout: Duration) -> Self {
+        self.0.timeout = Some(timeout.as_secs_f64());
+        self
+    }
+
+    /// The most bytes that it may print, on both streams, in place of the policy's `limits.output`. It is killed when it
+    /// prints more.
+    #[must_use]
+    pub const fn output(mut self, bytes: u64) -> Self {
+        self.0.output = Some(bytes);
+        self
+    }
+
+    /// Gives it a terminal of its own, of this size. What it prints is all standard output then, and what is written
+    /// to its standard input is typed.
+    #[must_use]
+    pub const fn terminal(mut self, rows: u16, columns: u16) -> Self {
+        self.0.terminal = Some(ProgramTerminal { rows, columns });
+        self
+    }
+}
+
+impl Program {
+    /// The program that another process asks for.
+    pub(crate) const fn requested(wanted: StartProgram) -> Self {
+        Self(wanted)
+    }
+}
+
+/// A program that can be asked for.
+#[derive(Debug)]
+pub struct Checked {
+    pub argv: Vec<String>,
+    cwd: Option<String>,
+    env: BTreeMap<String, String>,
+    pub has_input: bool,
+    pub timeout: Option<Duration>,
+    pub output: Option<u64>,
+    pub terminal: Option<ProgramTerminal>,
+}
+
+impl Program {
+    pub(super) fn check(self) -> Result<Checked, ProgramRefusal> {
+        let StartProgram {
+            argv,
+            cwd,
+            env,
+            stdin,
+            timeout,
+            output,
+            terminal,
+            ..
+        } = self.0;
+        if argv.first().is_none_or(String::is_empty) {
+            return Err(ProgramRefusal::Nameless);
+        }
+        let has_nul = |text: &str| text.contains('\0');
+        if argv.iter().any(|text| has_nul(text)) {
+            return Err(ProgramRefusal::Text("an argument"));
+        }
+        if cwd.as_deref().is_some_and(has_nul) {
+            return Err(ProgramRefusal::Text("the directory"));
+        }
+        let is_wrong = |name: &str, value: &str| {
+            name.is_empty() || name.contains(['=', '\0']) || has_nul(value)
+        };
+        if env.iter().any(|(name, value)| is_wrong(name, value)) {
+            return Err(ProgramRefusal::Text("a variable"));
+        }
+        let of_env = env.iter().map(|(name, value)| name.len() + value.len() + 2);
+        let of_argv = argv.iter().map(|text| text.len() + 1);
+        let length = of_env.chain(of_argv).sum::<usize>() + cwd.as_ref().map_or(0, String::len);
+        if length > MOST_BYTES {
+            return Err(ProgramRefusal::TooLong);
+        }
+        let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
+        Ok(Checked {
+            argv,
+            cwd,
+            env,
+            has_input: stdin || terminal.is_some(),
+            // What is no time, such as NaN, ends it at once. The far future is none.
+            timeout: timeout.unwrap_or(Some(Duration::ZERO)),
+            output,
+            terminal,
+        })
+    }
+}
+
+impl Checked {
+    /// The message by which it is started: its fields, between NULs.
+    pub fn message(&self, number: u64, work: &str) -> Vec<u8> {
+        let (kind, size) = match self.terminal {
+            Some(terminal) => (TERM, terminal),
+            None => ("", ProgramTerminal::default()),
+        };
+        let cwd = match &self.cwd {
+            Some(cwd) if cwd.starts_with('/') => cwd.clone(),
+            Some(cwd) => format!("{work}/{cwd}"),
+            None => work.to_owned(),
+        };
+        let ProgramTerminal { rows, columns } = size;
+        let count = self.argv.len();
+        let head = format!("start\0{number}\0{kind}\0{rows}\0{columns}\0{cwd}\0{count}");
+        let variables = self
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"));
+        let mut message = head;
+        for text in self.argv.iter().cloned().chain(variables) {
+            message.push('\0');
+            message.push_str(&text);
+        }
+        message.into_bytes()
+    }
+}

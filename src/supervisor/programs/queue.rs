@@ -1,0 +1,188 @@
+//! The way from callers, on any thread, to the thread that serves the session.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nix::errno::Errno;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use super::process::{Process, ProgramEnd};
+use super::program::{Checked, Program};
+use super::refusal::ProgramRefusal;
+use crate::error::Error;
+
+/// The most programs of a session that run at once. Each costs the supervisor three pipes.
+pub const MOST_PROGRAMS: usize = 32;
+
+/// A handle on the programs of one session, for any thread. It serves the session's workers one after another.
+#[derive(Clone, Debug)]
+pub struct Programs(Arc<Queue>);
+
+/// What callers want.
+#[derive(Debug)]
+pub struct Queue {
+    /// Written to after a command was added.
+    bell: EventFd,
+    inner: Mutex<Inner>,
+    /// What a program may print that does not say how much.
+    output: u64,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    commands: VecDeque<Command>,
+    /// Why nothing can be started. Holds part of a sentence.
+    closed: Option<String>,
+    live: BTreeMap<u64, Process>,
+    last: u64,
+}
+
+/// What a caller wants of a program, by the program's number.
+#[derive(Debug)]
+pub enum Command {
+    Start(Box<Start>),
+    Signal {
+        number: u64,
+        signal: i32,
+        /// Why the supervisor kills it.
+        cause: Option<ProgramEnd>,
+    },
+    Size {
+        number: u64,
+        rows: u16,
+        columns: u16,
+    },
+}
+
+/// A program that is to be started, with the ends of its streams.
+#[derive(Debug)]
+pub struct Start {
+    pub process: Process,
+    pub wanted: Checked,
+    pub streams: [OwnedFd; 3],
+}
+
+impl Programs {
+    /// For a session whose policy lets programs print so many bytes.
+    pub(crate) fn new(output: u64) -> Result<Self, Errno> {
+        Ok(Self(Arc::new(Queue {
+            bell: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            inner: Mutex::default(),
+            output,
+        })))
+    }
+
+    pub(crate) fn queue(&self) -> Arc<Queue> {
+        Arc::clone(&self.0)
+    }
+
+    /// Starts a program, and waits until it runs. A cell may run meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// When the policy allows no programs, the session has ended or has 32 programs, or the program could not be
+    /// started.
+    pub fn start(&self, program: Program) -> Result<Process, Error> {
+        let wanted = program.check()?;
+        let process = self.0.add(wanted)?;
+        process.await_start().inspect_err(|_| {
+            self.0.remove(process.number());
+        })?;
+        Ok(process)
+    }
+
+    /// The programs that run.
+    pub fn running(&self) -> Vec<Process> {
+        let inner = self.0.lock();
+        let live = inner.live.values();
+        live.filter(|process| process.is_running())
+            .cloned()
+            .collect()
+    }
+
+    /// The program that runs with this number.
+    pub fn connect(&self, pid: i32) -> Option<Process> {
+        let mut running = self.running().into_iter();
+        running.find(|process| process.pid() == pid)
+    }
+}
+
+impl Queue {
+    /// Adds a program that is to be started.
+    fn add(self: &Arc<Self>, wanted: Checked) -> Result<Process, ProgramRefusal> {
+        let mut inner = self.lock();
+        if let Some(why) = &inner.closed {
+            return Err(ProgramRefusal::Ended(why.clone()));
+        }
+        if inner.live.len() >= MOST_PROGRAMS {
+            return Err(ProgramRefusal::TooMany(MOST_PROGRAMS));
+        }
+        inner.last += 1;
+        let output = wanted.output.unwrap_or(self.output);
+        let (process, streams) = Process::new(inner.last, &wanted, output, self)?;
+        inner.live.insert(process.number(), process.clone());
+        inner.commands.push_back(Command::Start(Box::new(Start {
+            process: process.clone(),
+            wanted,
+            streams,
+        })));
+        drop(inner);
+        self.ring();
+        Ok(process)
+    }
+
+    pub(super) fn push(&self, command: Command) {
+        self.lock().commands.push_back(command);
+        self.ring();
+    }
+
+    fn ring(&self) {
+        // Fails only after 2^64 writes.
+        _ = self.bell.write(1);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Readable when there may be a command.
+    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+        self.bell.as_fd()
+    }
+
+    /// Takes all commands.
+    pub(super) fn take(&self) -> VecDeque<Command> {
+        let mut inner = self.lock();
+        // Done while the queue is locked, so that a command added meanwhile is not missed.
+        _ = self.bell.read();
+        std::mem::take(&mut inner.commands)
+    }
+
+    /// Forgets a program that has ended, or has not begun.
+    pub(super) fn remove(&self, number: u64) {
+        self.lock().live.remove(&number);
+    }
+
+    /// Accepts programs from now on.
+    pub(super) fn open(&self) {
+        self.lock().closed = None;
+    }
+
+    /// Accepts no more, and ends what there is for this reason.
+    pub(super) fn close(&self, why: &str) {
+        let mut inner = self.lock();
+        inner.closed = Some(why.to_owned());
+        let commands = std::mem::take(&mut inner.commands);
+        let live = std::mem::take(&mut inner.live);
+        drop(inner);
+        drop(commands);
+        for process in live.into_values() {
+            if process.is_running() {
+                process.has_ended(ProgramEnd::Lost(format!("its session ended because {why}")));
+            } else if process.end().is_none() {
+                process.is_refused(ProgramRefusal::Ended(why.to_owned()));
+            }
+        }
+    }
+}

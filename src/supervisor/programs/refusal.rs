@@ -1,0 +1,94 @@
+//! Why a request for a program was not carried out.
+
+use nix::errno::Errno;
+
+use super::program::MOST_BYTES;
+use crate::error::{Cause, ErrorKind};
+
+/// Why there is no such program, or it was not given what was sent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ProgramRefusal {
+    /// The policy shows nothing that can be run.
+    #[error(
+        "the policy lets a guest run no programs (`filesystem.system` is \"libraries\"): choose one that has \
+         \"programs\" there"
+    )]
+    Policy,
+    /// A terminal where there is none.
+    #[error(
+        "a program cannot have a terminal in this sandbox: its policy shows no programs, or its level is `landlock`"
+    )]
+    NoTerminal,
+    /// There is no name.
+    #[error("a program has a name: give at least one argument")]
+    Nameless,
+    /// A string cannot be passed to a program.
+    #[error(
+        "{0} cannot be passed to a program: it has a NUL, or a variable's name has `=` or is empty"
+    )]
+    Text(&'static str),
+    /// The request is too long.
+    #[error(
+        "the program's arguments and variables are longer than {MOST_BYTES} bytes: write them to a file of the \
+         session"
+    )]
+    TooLong,
+    /// There are as many as there may be.
+    #[error("the session runs {0} programs, as many as it may: end one first")]
+    TooMany(usize),
+    /// A copy of the session is made.
+    #[error("the session is being copied: start the program afterwards")]
+    Copying,
+    /// The session has no worker.
+    #[error("the session has ended because {0}: restart it, or open another")]
+    Ended(String),
+    /// It could not be started.
+    #[error("`{name}` could not be started: {}", .errno.desc())]
+    NotStarted {
+        /// What was to be started.
+        name: String,
+        /// Why it was not.
+        errno: Errno,
+    },
+    /// The process that starts programs does not answer.
+    #[error("`{name}` was not started: the session's process that starts programs {how}")]
+    NoStarter {
+        /// What was to be started.
+        name: String,
+        /// What is the matter with it.
+        how: &'static str,
+    },
+    /// There is no such program.
+    #[error("no program of the session has the number {0}: it has ended, or never was")]
+    Unknown(i32),
+    /// The program has ended, or has closed its standard input.
+    #[error("the program takes no input: it has ended, or has closed its standard input")]
+    Closed,
+    /// The program was started without standard input.
+    #[error("the program was started without standard input")]
+    NoInput,
+    /// There is no such signal.
+    #[error("{0} is not the number of a signal (1 to 64)")]
+    Signal(i32),
+    /// A call of this process failed.
+    #[error("a program's streams could not be made or used: {}", .0.desc())]
+    System(#[from] Errno),
+}
+
+impl Cause for ProgramRefusal {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Ended(_) => ErrorKind::SessionEnded,
+            Self::Copying => ErrorKind::Busy,
+            Self::System(_) | Self::NoStarter { .. } => ErrorKind::System,
+            _ => ErrorKind::Request,
+        }
+    }
+
+    fn errno(&self) -> Option<i32> {
+        match self {
+            Self::NotStarted { errno, .. } => Some(*errno as i32),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,319 @@
+//! Programs that a caller runs in a session, beside its cells.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sandfork::session::{
+    Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs, Session, SessionState,
+};
+use sandfork::{ErrorKind, Status};
+
+use super::snapshots::{copy, fork};
+use super::{assert_ended, open, run, session, value};
+use crate::need::Need;
+use crate::recipe::standard;
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let mut tests = tests![
+        programs_run_between_cells_and_during_one,
+        a_program_has_input_and_output_and_a_directory,
+        what_cannot_be_started_is_refused_by_name,
+        programs_are_limited_and_end_with_their_session,
+        guest_code_sees_nothing_of_programs_in_its_waits,
+        a_starter_that_guest_code_ends_is_replaced,
+        what_guest_code_forges_harms_its_session_only,
+    ];
+    let terminal = tests![a_program_has_a_terminal_of_its_own];
+    tests.extend(terminal);
+    let snapshots = tests![a_session_with_programs_is_copied_after_them];
+    tests.extend(
+        snapshots
+            .into_iter()
+            .map(|test| test.needs(Need::Snapshots)),
+    );
+    tests
+}
+
+#[track_caller]
+fn start(programs: &Programs, program: Program) -> Process {
+    let started = programs.start(program);
+    started.unwrap_or_else(|error| panic!("no program: {error}"))
+}
+
+/// Runs a line that must end well, and returns what it prints.
+#[track_caller]
+fn line(programs: &Programs, line: &str) -> String {
+    let report = start(programs, Program::shell(line)).wait();
+    assert_eq!(report.end, ProgramEnd::Exited(0), "{report:?}");
+    String::from_utf8(report.stdout).expect("text")
+}
+
+/// Waits until a program has printed this.
+#[track_caller]
+fn await_output(process: &Process, expected: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    let mut printed = String::new();
+    while !printed.contains(expected) {
+        match process.next_event(Some(until)) {
+            Some(ProcessEvent::Stdout(bytes) | ProcessEvent::Stderr(bytes)) => {
+                printed.push_str(&String::from_utf8_lossy(&bytes));
+            }
+            other => panic!("{other:?} instead of {expected:?} after {printed:?}"),
+        }
+    }
+}
+
+fn ended(process: &Process) -> ProgramEnd {
+    let ProgramReport { end, .. } = process.wait();
+    end
+}
+
+fn programs_run_between_cells_and_during_one(world: &World) {
+    let mut session = open(world, standard());
+    let programs = session.programs();
+    run(&mut session, "open('made', 'w').write('by a cell')");
+    assert_eq!(line(&programs, "cat made; pwd"), "by a cell/work\n");
+    let beside = programs.clone();
+    // The cell waits for what only a program makes, and starts while none has run since.
+    let helper = thread::spawn(move || line(&beside, "echo by a program > answer; echo done"));
+    let cell = "import os, time\nwhile not os.path.exists('answer') or not open('answer').read():\n    \
+                time.sleep(0.001)\nopen('answer').read()";
+    assert_eq!(value(&mut session, cell), "'by a program\\n'");
+    assert_eq!(helper.join().expect("it ran"), "done\n");
+    // The first program of a session may begin while a cell runs.
+    let mut other = open(world, standard());
+    let beside = other.programs();
+    let helper = thread::spawn(move || line(&beside, "touch answer"));
+    let cell = "import os\nwhile not os.path.exists('answer'): pass";
+    run(&mut other, cell);
+    helper.join().expect("it ran");
+}
+
+fn a_program_has_input_and_output_and_a_directory(world: &World) {
+    let mut session = open(world, standard());
+    let programs = session.programs();
+    run(&mut session, "import os\nos.mkdir('below')");
+    let wanted = Program::shell("cat; echo $WORD >&2; pwd; exit 3");
+    let process = start(&programs, wanted.cwd("below").env("WORD", "a=b").stdin());
+    assert_eq!(
+        programs.connect(process.pid()).map(|it| it.pid()),
+        Some(process.pid())
+    );
+    // More than its pipe holds: the writer waits for the reader.
+    let writer = process.clone();
+    let input = vec![b'x'; 300_000];
+    let expected = [input.as_slice(), b"/work/below\n"].concat();
+    let feeding = thread::spawn(move || {
+        writer.write_stdin(&input).expect("it reads");
+        writer.close_stdin();
+    });
+    let report = process.wait();
+    feeding.join().expect("it ended");
+    assert_eq!(report.end, ProgramEnd::Exited(3));
+    assert!(report.stdout == expected, "{} bytes", report.stdout.len());
+    assert_eq!(report.stderr, b"a=b\n");
+    assert!(programs.running().is_empty());
+    let closed = process.write_stdin(b"more").expect_err("it has ended");
+    assert_eq!(closed.kind(), ErrorKind::Request);
+    let process = start(&programs, Program::new(["sleep", "600"]));
+    process.kill(libc::SIGTERM).expect("a signal");
+    assert_eq!(ended(&process), ProgramEnd::Signal(libc::SIGTERM));
+}
+
+fn what_cannot_be_started_is_refused_by_name(world: &World) {
+    let session = open(world, standard());
+    let programs = session.programs();
+    let refused = |programs: &Programs, program: Program| {
+        let error = programs.start(program).expect_err("it is refused");
+        (error.errno(), error.to_string())
+    };
+    let missing = refused(&programs, Program::new(["no-such-program"]));
+    assert_eq!(missing.0, Some(libc::ENOENT));
+    assert!(missing.1.contains("`no-such-program`"), "{}", missing.1);
+    let directory = refused(&programs, Program::new(["true"]).cwd("/no/where"));
+    assert_eq!(directory.0, Some(libc::ENOENT));
+    for wrong in [
+        Program::new([""]),
+        Program::new(Vec::<String>::new()),
+        Program::new(["a\0b"]),
+        Program::new(["true"]).env("A=B", "c"),
+        Program::new(vec!["x".repeat(1000); 200]),
+    ] {
+        refused(&programs, wrong);
+    }
+    let strict = open(world, standard().set("filesystem.system=libraries"));
+    let refusal = refused(&strict.programs(), Program::new(["true"]));
+    assert!(refusal.1.contains("`filesystem.system`"), "{}", refusal.1);
+}
+
+fn programs_are_limited_and_end_with_their_session(world: &World) {
+    let mut session = open(world, standard());
+    let programs = session.programs();
+    let second = Duration::from_millis(200);
+    // What it starts has its streams, and its end is not waited for.
+    let slow = Program::shell("sleep 600 & sleep 600").timeout(second);
+    assert_eq!(ended(&start(&programs, slow)), ProgramEnd::Timeout);
+    let loud = start(&programs, Program::new(["yes"]).output(100_000)).wait();
+    assert_eq!(loud.end, ProgramEnd::OutputLimit);
+    assert_eq!(loud.stdout.len(), 100_000);
+    let sleep = || Program::new(["sleep", "600"]);
+    let running: Vec<_> = (0..32).map(|_| start(&programs, sleep())).collect();
+    assert_eq!(programs.running().len(), 32);
+    let error = programs.start(sleep()).expect_err("it is one too many");
+    assert!(error.to_string().contains("32 programs"), "{error}");
+    let report = run(&mut session, "1 + 1");
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    session.restart().expect("another worker");
+    for process in running {
+        assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
+    }
+    assert_eq!(line(&programs, "echo again"), "again\n");
+    // A cell that ends its process ends the programs, whose handles say why.
+    let process = start(&programs, sleep());
+    run(&mut session, "import os\nos._exit(1)");
+    assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
+    let error = programs.start(sleep()).expect_err("the session has ended");
+    assert_eq!(error.kind(), ErrorKind::SessionEnded);
+}
+
+fn guest_code_sees_nothing_of_programs_in_its_waits(world: &World) {
+    let mut session = open(world, standard());
+    let programs = session.programs();
+    let process = start(&programs, Program::new(["sleep", "600"]));
+    let cell = "import os, subprocess\ntry:\n    os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n    \
+                found = 'none'\nsubprocess.run(['true']).returncode, found";
+    assert_eq!(value(&mut session, cell), "(0, 'none')");
+    // An interrupt is the cell's.
+    let interrupter = session.interrupter();
+    let helper = thread::spawn({
+        let programs = programs.clone();
+        move || {
+            line(&programs, "while ! test -e begun; do sleep 0.01; done");
+            interrupter.interrupt();
+        }
+    });
+    let report = run(
+        &mut session,
+        "import time\nopen('begun', 'w').close()\ntime.sleep(600)",
+    );
+    helper.join().expect("it ran");
+    assert_ended(&report, Status::Interrupted, SessionState::Live);
+    assert_eq!(process.end(), None);
+    process.kill(libc::SIGKILL).expect("a signal");
+    assert_eq!(ended(&process), ProgramEnd::Signal(libc::SIGKILL));
+}
+
+/// Ends every process of the sandbox but the guest's own and the init.
+const END_OTHERS: &str = "import os, signal\nfor name in os.listdir('/proc'):\n    \
+     if name.isdigit() and int(name) not in (1, os.getpid()):\n        os.kill(int(name), signal.SIGKILL)";
+
+fn a_starter_that_guest_code_ends_is_replaced(world: &World) {
+    let mut session = open(world, standard());
+    let programs = session.programs();
+    let process = start(&programs, Program::new(["sleep", "600"]));
+    run(&mut session, END_OTHERS);
+    assert!(matches!(
+        ended(&process),
+        ProgramEnd::Lost(_) | ProgramEnd::Signal(_)
+    ));
+    assert_eq!(line(&programs, "echo again"), "again\n");
+}
+
+fn what_guest_code_forges_harms_its_session_only(world: &World) {
+    // The guest takes the starter's place: it gets the link, and says what is not so.
+    let forge = |text: &str| {
+        format!(
+            "import os, signal, socket, threading\n\
+             signal.signal(16, lambda *_: None)\n\
+             summons = next(n for n in range(1022, 3, -1) if os.path.exists(f'/proc/self/fd/{{n}}'))\n\
+             summons = socket.socket(fileno=os.dup(summons))\n\
+             def act():\n    \
+                 _, fds, _, _ = socket.recv_fds(summons, 1, 1)\n    \
+                 link = socket.socket(fileno=fds[0])\n    \
+                 header = {text}\n    \
+                 link.send(len(header).to_bytes(8, 'little') + header)\n    \
+                 link.recv(1 << 20)\n\
+             threading.Thread(target=act, daemon=True).start()"
+        )
+    };
+    for text in [
+        r#"b'{"kind":"ended","id":77,"code":0}'"#,
+        r#"b'{"kind":"started","id":1,"pid":-5}'"#,
+        "b'x' * 1000",
+        r#"b'{"kind":"ended","id":1,"code":0}'"#,
+    ] {
+        let mut session = open(world, standard());
+        run(&mut session, forge(text));
+        let programs = session.programs();
+        let error = programs.start(Program::new(["true"]));
+        let error = error.expect_err("nothing was started");
+        assert_eq!(error.kind(), ErrorKind::SessionEnded, "{error}");
+    }
+    // A number that it tells decides nothing: a signal goes to its own link.
+    let mut session = open(world, standard());
+    run(
+        &mut session,
+        forge(r#"b'{"kind":"started","id":1,"pid":1}'"#),
+    );
+    let programs = session.programs();
+    let process = start(&programs, Program::new(["true"]));
+    process.kill(libc::SIGKILL).expect("a signal");
+    drop(session);
+    assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
+}
+
+fn a_program_has_a_terminal_of_its_own(world: &World) {
+    let session = open(world, standard());
+    let programs = session.programs();
+    let shell = Program::new(["/bin/sh"]).env("PS1", "").terminal(30, 100);
+    let process = start(&programs, shell);
+    process
+        .write_stdin(b"stty size; test -t 1 && echo tty-$TERM\n")
+        .expect("it reads");
+    await_output(&process, "tty-xterm-256color");
+    process.resize(40, 120);
+    // The size arrives before what is typed after it, or a moment later.
+    process
+        .write_stdin(b"until stty size | grep '^40 120'; do sleep 0.01; done\n")
+        .expect("it reads");
+    await_output(&process, "40 120\r\n");
+    // Ctrl-C ends what runs in front, and the shell stays.
+    process
+        .write_stdin(b"echo run-$((1+1)); sleep 600\n")
+        .expect("it reads");
+    await_output(&process, "run-2");
+    process.write_stdin(b"\x03").expect("it reads");
+    process.write_stdin(b"\nexit 5\n").expect("it reads");
+    assert_eq!(ended(&process), ProgramEnd::Exited(5));
+    let hanging = start(
+        &programs,
+        Program::shell("trap '' HUP; sleep 600; sleep 600").terminal(1, 1),
+    );
+    hanging.kill(libc::SIGKILL).expect("a signal");
+    assert_eq!(ended(&hanging), ProgramEnd::Signal(libc::SIGKILL));
+}
+
+fn a_session_with_programs_is_copied_after_them(world: &World) {
+    let sandbox = Arc::new(world.build(standard()));
+    let mut session: Session = session(&sandbox);
+    let programs = session.programs();
+    run(&mut session, "kept = 1");
+    let process = start(&programs, Program::new(["sleep", "600"]));
+    let error = session.snapshot().expect_err("a program runs");
+    assert!(error.to_string().contains("`sleep`"), "{error}");
+    process.kill(libc::SIGKILL).expect("a signal");
+    ended(&process);
+    let snapshot = copy(&mut session);
+    assert_eq!(line(&programs, "echo on"), "on\n");
+    let mut forked = fork(&snapshot);
+    assert_eq!(value(&mut forked, "kept"), "1");
+    assert_eq!(line(&forked.programs(), "echo forked"), "forked\n");
+    // A fork can be copied in its turn.
+    let again = copy(&mut forked);
+    assert_eq!(value(&mut fork(&again), "kept"), "1");
+    session.rollback(&snapshot).expect("its state");
+    assert_eq!(line(&programs, "echo back"), "back\n");
+}
