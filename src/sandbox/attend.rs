@@ -120,11 +120,6 @@ impl Sandbox {
             None => self.fresh(stdin)?,
         };
         loop {
-            let opened = Opened {
-                session: request.number,
-                ..self.opened(restart.take(), &parked.verified.enforced)
-            };
-            caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
             let context = RunContext {
                 ask_host: request.ask_host,
                 session,
@@ -132,6 +127,11 @@ impl Sandbox {
             };
             let served = ServedSession::new(&parked.verified, &context, terms, beginning)?;
             let mut served = served.with_programs(request.programs.clone());
+            let opened = Opened {
+                session: request.number,
+                ..self.opened(restart.take(), &parked.verified.enforced)
+            };
+            caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
             let (next, id) = loop {
                 let left = served.attend(caller, refill.take());
                 if !parked.zygote.is_alive() {

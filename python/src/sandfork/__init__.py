@@ -19,6 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ._charts import display
+from ._commands import Command, CommandResult, Commands, RunningCommand
 from ._environment import Environment
 from ._events import Stats, stats
 from ._exceptions import (
@@ -60,11 +61,16 @@ from ._values import Opaque, Table
 __version__ = "0.1.0"
 
 __all__ = [
+    "AsyncCommand",
+    "AsyncCommands",
     "AsyncFiles",
     "AsyncMapped",
     "AsyncSandbox",
     "AsyncSnapshot",
     "BinaryNotFound",
+    "Command",
+    "CommandResult",
+    "Commands",
     "Connection",
     "Denial",
     "Enforced",
@@ -91,6 +97,7 @@ __all__ = [
     "PythonInfo",
     "RequestError",
     "Result",
+    "RunningCommand",
     "Sandbox",
     "SandboxUnavailable",
     "SandforkError",
@@ -121,10 +128,28 @@ __all__ = [
 ]
 
 if _TYPE_CHECKING:
-    from ._async import AsyncFiles, AsyncMapped, AsyncSandbox, AsyncSnapshot, async_map, async_run
+    from ._async import (
+        AsyncCommand,
+        AsyncCommands,
+        AsyncFiles,
+        AsyncMapped,
+        AsyncSandbox,
+        AsyncSnapshot,
+        async_map,
+        async_run,
+    )
 
 # asyncio takes longer to import than everything else, so it is imported on first use.
-_LATER = ("AsyncFiles", "AsyncMapped", "AsyncSandbox", "AsyncSnapshot", "async_map", "async_run")
+_LATER = (
+    "AsyncCommand",
+    "AsyncCommands",
+    "AsyncFiles",
+    "AsyncMapped",
+    "AsyncSandbox",
+    "AsyncSnapshot",
+    "async_map",
+    "async_run",
+)
 
 
 def __getattr__(name: str) -> object:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
 
 from . import _threads
 from ._batch import END, PENDING, Batch, OnProgress, Source
+from ._commands import BaseCommand, BaseCommands, Command, Commands
 from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
 from ._environment import Environment
@@ -144,6 +145,33 @@ class AsyncFiles(BaseFiles):
     download = _awaiting(Files.download)
 
 
+class AsyncCommand(BaseCommand):
+    """The async version of `Command`."""
+
+    __slots__ = ()
+
+    _driver: AsyncDriver[Any]
+
+    wait = _awaiting(Command.wait)
+    kill = _awaiting(Command.kill)
+    send_stdin = _awaiting(Command.send_stdin)
+    close_stdin = _awaiting(Command.close_stdin)
+    resize = _awaiting(Command.resize)
+
+
+class AsyncCommands(BaseCommands):
+    """The async version of `Commands`. Callbacks may be async."""
+
+    __slots__ = ()
+
+    _driver: AsyncDriver[Session]
+    _kind = AsyncCommand
+
+    run = _awaiting(Commands.run)
+    list = _awaiting(Commands.list)
+    kill = _awaiting(Commands.kill)
+
+
 class AsyncSnapshot(BaseSnapshot["AsyncSandbox"]):
     """The async version of `Snapshot`. `AsyncSandbox.snapshot` takes it."""
 
@@ -191,6 +219,8 @@ class AsyncSandbox(BaseSandbox):
         self._driver = AsyncDriver(self._session, owner=self)
         self.files = AsyncFiles(self._driver)
         """The files in the session's work directory."""
+        self.commands = AsyncCommands(self._driver)
+        """The programs that run in the session, beside its cells."""
 
     run = _awaiting(Sandbox.run)
     run_file = _awaiting(Sandbox.run_file)

@@ -186,6 +186,8 @@ class Conversation:
         self.decoder: Decoder | None = None
         """The decoder of the connection; `None` without a connection."""
         self.info: SessionInfo | None = None
+        self.supervised: int | None = None
+        """The session's number in its supervisor, by which its programs find it."""
         self.waits = False
         """Whether it waits for its sandbox."""
         self.closed = False
@@ -272,6 +274,8 @@ class Conversation:
                 f"version {VERSION}: install both from the same release"
             )
         self.info = _reports.session_info(header)
+        number = header.get("session")
+        self.supervised = number if type(number) is int else None
         self.waits = False
         self._has_started = True
         level = self.info.enforced.level

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, Callable
 
 from ._calls import Approve, Calls
+from ._commands import Commands
 from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
 from ._environment import Environment, added
@@ -194,6 +195,8 @@ class Sandbox(BaseSandbox):
         self._driver = SyncDriver(self._session, owner=self)
         self.files = Files(self._driver)
         """The files in the session's work directory."""
+        self.commands = Commands(self._driver)
+        """The programs that run in the session, beside its cells."""
         self._driver.perform(self._session.open())
 
     def run(

@@ -224,7 +224,9 @@ impl<'a> WorkerLoop<'a> {
             data_events -= PollFlags::POLLIN;
         }
         let data = state.data_open && !data_events.is_empty() && !is_ending;
+        // What programs get of a worker that ends is the reason of that, once it is known.
         let programs = io.programs.as_ref();
+        let programs = programs.filter(|_| state.reap_until.is_none());
         let of_programs = programs.and_then(Host::next_event);
         let events = [state.next_event(), due, quiet_until, of_programs];
         let until = events.into_iter().flatten().min();

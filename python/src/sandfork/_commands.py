@@ -1,0 +1,403 @@
+"""Programs that run in a session, beside its cells.
+
+Each program has a connection of its own to the supervisor, so that several run at once, also while a cell
+runs. What acts on a program (its input, a signal) goes over a connection that is made for it, so that it can
+be done while another thread or task waits for the program.
+"""
+
+from __future__ import annotations
+
+import signal as signals
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable, Union
+
+from . import _supervisor
+from ._conversation import Actions, Callbacks, Conversation, OnText, Output, Send, discarding, message, refused
+from ._driver import Driver, SyncDriver, Work
+from ._exceptions import ProtocolError, RequestError
+from ._options import checked_argv
+from ._session import Session
+from ._terminal import harmless
+from ._tools import check_seconds
+
+Argv = Union[str, Iterable[str]]
+Input = Union[bytes, bytearray, memoryview, str]
+Pty = Union[bool, "tuple[int, int]"]
+
+_CHUNK = 1 << 16
+_STANDARD = (24, 80)
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a program ended, and what it printed."""
+
+    status: str
+    """`exited`, `signal`, `timeout` (it was killed after its time), `output-limit` (it was killed because it
+    printed more than it may), or `lost` (its session ended)."""
+    exit_code: int | None
+    """Its exit status, if it exited."""
+    signal: int | None
+    """The signal that ended it, if one did."""
+    why: str | None
+    """Why it was lost."""
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it exited with status 0."""
+        return self.exit_code == 0
+
+
+class RunningCommand:
+    """A program that runs, in the list of a session."""
+
+    __slots__ = ("argv", "pid")
+
+    def __init__(self, pid: int, argv: Sequence[str]) -> None:
+        self.pid = pid
+        """The number of its process in the sandbox."""
+        self.argv = list(argv)
+        """The program and its arguments."""
+
+    def __repr__(self) -> str:
+        return f"<RunningCommand {self.pid} {self.argv!r}>"
+
+
+class _Beside(Conversation):
+    """A conversation on a connection beside that of the session."""
+
+    noun = "program"
+    lost = "what it prints is lost"
+
+    def settle(self) -> Actions[bool]:
+        # Nothing but output is due, which may be taken later.
+        return self.decoder is not None and not self.decoder.drop_descriptors()
+        yield
+
+    def open(self, kind: str) -> Actions[dict[str, Any]]:
+        """Connects, and waits for the first answer, which is of this kind."""
+        yield (yield from self._connect())
+        frame = yield from self._recv((kind,), None, discarding("this is a program's connection"))
+        if frame.header["kind"] == "error":
+            raise refused(frame.header)
+        header: dict[str, Any] = frame.header
+        return header
+
+
+class _Program(_Beside):
+    """A program, from its start to its end."""
+
+    def __init__(self, opening: Mapping[str, Any], callbacks: Callbacks, data: bytes | None) -> None:
+        super().__init__(opening)
+        self.output = Output(callbacks)
+        self.pid = 0
+        self.result: CommandResult | None = None
+        # What is left of its input.
+        self._data = data
+
+    def start(self) -> Actions[None]:
+        self.pid = int((yield from self.open("started")).get("pid") or 0)
+
+    def follow(self) -> Actions[CommandResult]:
+        """Waits for its end."""
+        while self._data is not None:
+            yield from self._feed(self._data)
+        if self.result is None:
+            frame = yield from self._recv(("ended",), None, self.output.add)
+            if frame.header["kind"] == "error":
+                raise refused(frame.header)
+            yield from self.output.end()
+            self.result = self._ended(frame.header)
+        return self.result
+
+    def _feed(self, data: bytes) -> Actions[None]:
+        """Writes a part of its input."""
+        part, rest = data[:_CHUNK], data[_CHUNK:]
+        self._number += 1
+        self._data = rest or None
+        yield message({"kind": "input", "id": self._number, "end": not rest}, part)
+        frame = yield from self._recv(("accepted",), self._number, self.output.add)
+        if frame.header["kind"] == "error":
+            # It has closed its input, or has ended, as a program may.
+            self._data = None
+
+    def _ended(self, header: Mapping[str, Any]) -> CommandResult:
+        def whole(name: str) -> int | None:
+            value = header.get(name)
+            return value if type(value) is int else None
+
+        logs, why = self.output.logs, header.get("why")
+        return CommandResult(
+            status=str(header.get("end")),
+            exit_code=whole("code"),
+            signal=whole("signal"),
+            why=None if why is None else harmless(str(why)),
+            stdout="".join(logs.stdout),
+            stderr="".join(logs.stderr),
+        )
+
+
+class _Act(_Beside):
+    """Acts on a program of another connection."""
+
+    def act(self, requests: Iterable[tuple[dict[str, Any], bytes]]) -> Actions[None]:
+        yield from self.open("started")
+        for header, payload in requests:
+            self._number += 1
+            yield message({**header, "id": self._number}, payload)
+            nothing = discarding("this is a program's connection")
+            frame = yield from self._recv(("accepted",), self._number, nothing)
+            if frame.header["kind"] == "error":
+                raise refused(frame.header)
+
+
+class BaseCommand:
+    """The part of `Command` and `AsyncCommand` that does not wait for the supervisor."""
+
+    __slots__ = ("_driver", "_of_session", "argv")
+
+    def __init__(self, driver: Driver[_Program], of_session: int, argv: Sequence[str]) -> None:
+        self._driver, self._of_session = driver, of_session
+        self.argv = list(argv)
+        """The program and its arguments."""
+
+    @property
+    def pid(self) -> int:
+        """The number of its process in the sandbox."""
+        return self._driver.session.pid
+
+    @property
+    def result(self) -> CommandResult | None:
+        """How it ended, once `wait` has seen that."""
+        return self._driver.session.result
+
+    @property
+    def stdout(self) -> str:
+        """What it has printed, as far as `wait` has seen it."""
+        return "".join(self._driver.session.output.logs.stdout)
+
+    @property
+    def stderr(self) -> str:
+        """What it has printed to standard error, as far as `wait` has seen it."""
+        return "".join(self._driver.session.output.logs.stderr)
+
+    def _waited(self) -> Work[CommandResult]:
+        program = self._driver.session
+        if program.result is None:
+            yield from self._driver.conduct(program.follow())
+            self._driver.close()
+        assert program.result is not None
+        return program.result
+
+    def _act(self, *requests: tuple[dict[str, Any], bytes]) -> Work[None]:
+        return _acted(type(self._driver), self._of_session, self.pid, requests)
+
+    def _typed(self, data: Input) -> Work[None]:
+        data = _bytes_of(data)
+        parts = (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+        return self._act(*(({"kind": "input", "end": False}, part) for part in parts))
+
+    def __repr__(self) -> str:
+        result = self.result
+        state = "running" if result is None else result.status
+        return f"<{type(self).__name__} {self.pid} {self.argv!r} {state}>"
+
+
+class Command(BaseCommand):
+    """A program that runs in the background. `wait` waits for its end, and calls its callbacks meanwhile.
+
+    A program that prints more than the connection holds, a megabyte, goes on only while `wait` runs.
+    """
+
+    __slots__ = ()
+
+    _driver: SyncDriver[_Program]
+
+    def wait(self) -> CommandResult:
+        """Waits until it has ended."""
+        return self._driver.complete(self._waited())
+
+    def kill(self, signal: int = signals.SIGKILL) -> None:
+        """Sends a signal to its process group. Raises `RequestError` if it has ended."""
+        return self._driver.complete(self._act(({"kind": "signal", "signal": int(signal)}, b"")))
+
+    def send_stdin(self, data: Input) -> None:
+        """Writes to its standard input, or types into its terminal. Waits while it does not read."""
+        return self._driver.complete(self._typed(data))
+
+    def close_stdin(self) -> None:
+        """Closes its standard input: it reads the end of the file."""
+        return self._driver.complete(self._act(({"kind": "input", "end": True}, b"")))
+
+    def resize(self, rows: int, columns: int) -> None:
+        """Gives its terminal another size."""
+        return self._driver.complete(self._act(({"kind": "size", "rows": rows, "columns": columns}, b"")))
+
+
+class BaseCommands:
+    """The part of `Commands` and `AsyncCommands` that does not wait for the supervisor."""
+
+    __slots__ = ("_driver", "_known")
+
+    _kind: Callable[..., Any]
+
+    def __init__(self, driver: Driver[Session]) -> None:
+        self._driver = driver
+        # By their numbers. A program ends with its connection, so they are kept until they are not listed.
+        self._known: dict[int, BaseCommand] = {}
+
+    def connect(self, pid: int) -> Any:
+        """The handle on a program that was started in the background, by its number."""
+        command = self._known.get(pid)
+        if command is None:
+            raise RequestError(f"no program of the session has the number {pid}: it has ended, or never was")
+        return command
+
+    def _session(self) -> Work[int]:
+        """The session's number in its supervisor."""
+        driver, session = self._driver, self._driver.session
+        driver._check()
+        if session.info is None:
+            yield from driver.conduct(session.opened())
+        if session.supervised is None:
+            raise ProtocolError("the supervisor did not say how to find the session's programs")
+        return session.supervised
+
+    def _run(
+        self,
+        command: Argv,
+        cwd: str | None,
+        env: Mapping[str, str] | None,
+        stdin: Input | bool | None,
+        timeout: float | None,
+        callbacks: Callbacks,
+        background: bool,
+        pty: Pty,
+        output: int | None,
+    ) -> Work[Any]:
+        argv = ("/bin/sh", "-c", command) if isinstance(command, str) else checked_argv(command)
+        seconds = check_seconds(timeout, "timeout")
+        takes_input = stdin is not None and stdin is not False
+        data = _bytes_of(stdin) if takes_input and not isinstance(stdin, bool) else None
+        of_session = yield from self._session()
+        info = self._driver.session.info
+        if seconds is None and not background and info is not None:
+            seconds = info.limits.get("limits.wall")
+        opening: dict[str, Any] = {
+            "kind": "program",
+            "session": of_session,
+            "argv": argv,
+            "env": dict(env or {}),
+            "stdin": takes_input,
+        }
+        for name, value in (("cwd", cwd), ("timeout", seconds), ("output", output)):
+            if value is not None:
+                opening[name] = value
+        if pty:
+            rows, columns = _STANDARD if pty is True else pty
+            opening["terminal"] = {"rows": rows, "columns": columns}
+        driver: Driver[_Program] = type(self._driver)(_Program(opening, callbacks, data))  # type: ignore[arg-type, assignment]
+        started = self._kind(driver, of_session, argv)
+        try:
+            yield from driver.conduct(driver.session.start())
+            if background:
+                self._known[started.pid] = started
+                return started
+            return (yield from started._waited())
+        except BaseException:
+            # Its connection's end ends the program.
+            driver.close()
+            raise
+
+    def _listed(self) -> Work[list[RunningCommand]]:
+        of_session = yield from self._session()
+        asking = _Beside({"kind": "programs", "session": of_session})
+        header = yield from _once(type(self._driver), asking, asking.open("programs"))
+        listed = [RunningCommand(int(one["pid"]), list(map(str, one["argv"]))) for one in header["programs"]]
+        running = {one.pid for one in listed}
+        self._known = {pid: known for pid, known in self._known.items() if pid in running}
+        return listed
+
+    def _killed(self, pid: int, signal: int) -> Work[None]:
+        of_session = yield from self._session()
+        requests = (({"kind": "signal", "signal": int(signal)}, b""),)
+        return (yield from _acted(type(self._driver), of_session, pid, requests))
+
+
+class Commands(BaseCommands):
+    """The programs of a session, which run beside its cells. They are jailed as the cells are, see the same
+    files, and what they use counts towards the session's limits."""
+
+    __slots__ = ()
+
+    _driver: SyncDriver[Session]
+    _kind = Command
+
+    def run(
+        self,
+        command: Argv,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: Input | bool | None = None,
+        timeout: float | None = None,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        background: bool = False,
+        pty: Pty = False,
+        output: int | None = None,
+    ) -> Any:
+        """Runs a program, and returns its `CommandResult`; in the background, a `Command` once it runs.
+
+        - `command`: a program and its arguments, or a line for the shell.
+        - `cwd`: the directory in which it starts; the work directory without it.
+        - `env`: variables beside those that the session began with.
+        - `stdin`: what it reads, or `True` for what `Command.send_stdin` will write.
+        - `timeout`: seconds after which its process group is killed. Without it, `limits.wall` of the policy
+          for a program that is waited for, and no limit in the background.
+        - `on_stdout`, `on_stderr`: called with text as the program prints it, while it is waited for.
+        - `pty`: gives it a terminal of its own, of this size `(rows, columns)`, or `True` for one of 24 by 80.
+          What it prints is all standard output then.
+        - `output`: the bytes that it may print, in place of `limits.output` of the policy.
+
+        A program that could not be started raises `RequestError`. A program ends with its session, and when
+        the wait for it in the foreground is given up.
+        """
+        callbacks = Callbacks(on_stdout, on_stderr)
+        work = self._run(command, cwd, env, stdin, timeout, callbacks, background, pty, output)
+        return self._driver.complete(work)
+
+    def list(self) -> list[RunningCommand]:
+        """The programs that run."""
+        return self._driver.complete(self._listed())
+
+    def kill(self, pid: int, signal: int = signals.SIGKILL) -> None:
+        """Sends a signal to the process group of a program. Raises `RequestError` if there is none."""
+        return self._driver.complete(self._killed(pid, signal))
+
+
+def _once(kind: Any, conversation: Conversation, actions: Actions[Any]) -> Work[Any]:
+    """Has one conversation over a connection of its own."""
+    driver = kind(conversation)
+    try:
+        return (yield from driver.conduct(actions))
+    finally:
+        driver.close()
+
+
+def _acted(
+    kind: Any, of_session: int, pid: int, requests: Iterable[tuple[dict[str, Any], bytes]]
+) -> Work[None]:
+    acting = _Act({"kind": "attach", "session": of_session, "pid": pid})
+    yield from _once(kind, acting, acting.act(requests))
+
+
+def _bytes_of(data: Any) -> bytes:
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    raise RequestError(f"the input is of type {type(data).__name__}: give bytes or text")
