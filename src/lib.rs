@@ -82,6 +82,11 @@ pub use supervisor::{Cancel, OutputSink, Request};
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+/// The Rust of the page on Rust compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/rust.md")]
+struct Rust;
+
 /// The Rust of the page on batches compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/batch.md")]

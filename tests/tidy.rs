@@ -223,7 +223,7 @@ fn the_modules_of_src_form_no_circle() {
 }
 
 /// The most items of the public API: each is a promise.
-const MOST_ITEMS: usize = 61;
+const MOST_ITEMS: usize = 67;
 
 /// The root is the API, with the modules that it makes public. Elsewhere `pub` means: for the crate.
 #[test]
@@ -276,7 +276,7 @@ fn unsafe_code_is_in_sys() {
 
 /// Unsafe blocks and implementations in each file: one more is a decision, made here. That each has its
 /// SAFETY comment is clippy's to see (`undocumented_unsafe_blocks`).
-const UNSAFE: [(&str, usize); 25] = [
+const UNSAFE: [(&str, usize); 26] = [
     // A stack and a mapping outlive what the compiler sees of them: a copy of the process returns there.
     ("crates/jail/src/sys/checkpoint.rs", 11),
     // The code that replaces memory cannot be compiled from Rust: it may refer to nothing.
@@ -297,6 +297,8 @@ const UNSAFE: [(&str, usize); 25] = [
     ("crates/jail/src/sys/scheduling.rs", 6),
     ("crates/jail/src/sys/sealed.rs", 5),
     ("crates/jail/src/sys/seccomp.rs", 5),
+    // A signal handler starts a program, by two processes that share its memory.
+    ("crates/jail/src/sys/starter.rs", 6),
     ("crates/jail/src/sys/support.rs", 2),
     ("crates/jail/src/sys/terminal.rs", 1),
     // The name by which CPython finds the module's entry point.

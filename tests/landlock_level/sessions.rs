@@ -5,7 +5,7 @@ use std::process::exit;
 use std::sync::Arc;
 
 use libtest_mimic::Failed;
-use sandfork::session::{Contents, Parents, Removal, Session};
+use sandfork::session::{Contents, Parents, Program, ProgramEnd, Removal, Session};
 use sandfork::{FileSystem, Policy, Sandbox};
 
 use crate::runs::{Host, PYTHON};
@@ -67,6 +67,21 @@ os.path.abspath('in/deep/data')";
     assert_eq!(session.list(".")?.len(), 3);
     session.remove("in", Removal::Tree)?;
     assert_eq!(session.list(".")?.len(), 2);
+    run_programs(&session)
+}
+
+/// Programs run in the session's directory, where a worker has neither a group of its own nor a terminal.
+fn run_programs(session: &Session) -> Result<()> {
+    let programs = session.programs();
+    let report = programs.start(Program::shell("ls; exit 3"))?.wait();
+    assert_eq!(report.end, ProgramEnd::Exited(3));
+    assert_eq!(report.stdout, b"fifo\nlink\n");
+    let process = programs.start(Program::new(["sleep", "600"]))?;
+    process.kill(libc::SIGKILL)?;
+    assert_eq!(process.wait().end, ProgramEnd::Signal(libc::SIGKILL));
+    let refused = programs.start(Program::new(["sh"]).terminal(24, 80));
+    let error = refused.expect_err("there is no terminal");
+    assert!(error.to_string().contains("terminal"), "{error}");
     Ok(())
 }
 

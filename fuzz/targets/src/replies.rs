@@ -2,6 +2,7 @@
 //! decoding.
 
 use sandfork::internals::protocol::{Frame, JsonLimits, Reply};
+use sandfork::internals::supervisor::ProgramStarterReport;
 
 use crate::Target;
 use crate::source::text_and_rest;
@@ -19,6 +20,14 @@ fn run(bytes: &[u8]) -> bool {
         header: header.to_vec(),
         payload: payload.to_vec(),
     };
+    // What is said of programs is as hostile, and smaller.
+    match ProgramStarterReport::parse(&frame) {
+        Ok(ProgramStarterReport::Started { pid, .. }) => assert!(pid > 0),
+        Ok(ProgramStarterReport::Ended { code, signal, .. }) => {
+            assert!(code.is_some() || signal.is_some());
+        }
+        Ok(ProgramStarterReport::Failed { .. }) | Err(_) => {}
+    }
     match Reply::parse(&frame) {
         Ok(reply) => {
             assert_same_again(&reply, payload);

@@ -11,11 +11,11 @@ import time
 import types
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Callable, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, overload
 
 from . import _threads
 from ._batch import END, PENDING, Batch, OnProgress, Source
-from ._commands import BaseCommand, BaseCommands, Command, Commands
+from ._commands import Argv, BaseCommand, BaseCommands, Command, CommandOptions, CommandResult, Commands
 from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
 from ._environment import Environment
@@ -34,6 +34,8 @@ T = TypeVar("T")
 _FIRST = asyncio.FIRST_COMPLETED
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec
+
+    from typing_extensions import Unpack
 
     P = ParamSpec("P")
 
@@ -167,7 +169,23 @@ class AsyncCommands(BaseCommands):
     _driver: AsyncDriver[Session]
     _kind = AsyncCommand
 
-    run = _awaiting(Commands.run)
+    @overload
+    async def run(
+        self, command: Argv, *, background: Literal[False] = False, **options: Unpack[CommandOptions]
+    ) -> CommandResult: ...
+    @overload
+    async def run(
+        self, command: Argv, *, background: Literal[True], **options: Unpack[CommandOptions]
+    ) -> AsyncCommand: ...
+    async def run(
+        self, command: Argv, *, background: bool = False, **options: Unpack[CommandOptions]
+    ) -> CommandResult | AsyncCommand:
+        """The async version of `Commands.run`."""
+        result: CommandResult | AsyncCommand = await self._driver.complete(
+            self._run(command, background, **options)
+        )
+        return result
+
     list = _awaiting(Commands.list)
     kill = _awaiting(Commands.kill)
 

@@ -8,12 +8,21 @@ be done while another thread or task waits for the program.
 from __future__ import annotations
 
 import signal as signals
+import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Callable, Union
+from typing import TYPE_CHECKING, Any, Callable, Literal, TypedDict, Union, overload
 
-from . import _supervisor
-from ._conversation import Actions, Callbacks, Conversation, OnText, Output, Send, discarding, message, refused
+from ._conversation import (
+    Actions,
+    Callbacks,
+    Conversation,
+    OnText,
+    Output,
+    discarding,
+    message,
+    refused,
+)
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import ProtocolError, RequestError
 from ._options import checked_argv
@@ -25,8 +34,24 @@ Argv = Union[str, Iterable[str]]
 Input = Union[bytes, bytearray, memoryview, str]
 Pty = Union[bool, "tuple[int, int]"]
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
 _CHUNK = 1 << 16
 _STANDARD = (24, 80)
+
+
+class CommandOptions(TypedDict, total=False):
+    """What `Commands.run` takes besides the program."""
+
+    cwd: str | None
+    env: Mapping[str, str] | None
+    stdin: Input | bool | None
+    timeout: float | None
+    on_stdout: OnText | None
+    on_stderr: OnText | None
+    pty: Pty
+    output: int | None
 
 
 @dataclass(frozen=True)
@@ -157,10 +182,12 @@ class _Act(_Beside):
 class BaseCommand:
     """The part of `Command` and `AsyncCommand` that does not wait for the supervisor."""
 
-    __slots__ = ("_driver", "_of_session", "argv")
+    __slots__ = ("__weakref__", "_driver", "_of_session", "argv")
 
     def __init__(self, driver: Driver[_Program], of_session: int, argv: Sequence[str]) -> None:
         self._driver, self._of_session = driver, of_session
+        # The end of the connection ends the program.
+        weakref.finalize(self, driver.resources.release)
         self.argv = list(argv)
         """The program and its arguments."""
 
@@ -269,14 +296,16 @@ class BaseCommands:
     def _run(
         self,
         command: Argv,
-        cwd: str | None,
-        env: Mapping[str, str] | None,
-        stdin: Input | bool | None,
-        timeout: float | None,
-        callbacks: Callbacks,
         background: bool,
-        pty: Pty,
-        output: int | None,
+        *,
+        cwd: str | None = None,
+        env: Mapping[str, str] | None = None,
+        stdin: Input | bool | None = None,
+        timeout: float | None = None,
+        on_stdout: OnText | None = None,
+        on_stderr: OnText | None = None,
+        pty: Pty = False,
+        output: int | None = None,
     ) -> Work[Any]:
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else checked_argv(command)
         seconds = check_seconds(timeout, "timeout")
@@ -293,13 +322,13 @@ class BaseCommands:
             "env": dict(env or {}),
             "stdin": takes_input,
         }
-        for name, value in (("cwd", cwd), ("timeout", seconds), ("output", output)):
-            if value is not None:
-                opening[name] = value
-        if pty:
-            rows, columns = _STANDARD if pty is True else pty
+        optional = {"cwd": cwd, "timeout": seconds, "output": output}
+        opening.update((name, value) for name, value in optional.items() if value is not None)
+        if not isinstance(pty, bool) or pty:
+            rows, columns = _STANDARD if isinstance(pty, bool) else pty
             opening["terminal"] = {"rows": rows, "columns": columns}
-        driver: Driver[_Program] = type(self._driver)(_Program(opening, callbacks, data))  # type: ignore[arg-type, assignment]
+        kind: Any = type(self._driver)
+        driver: Driver[_Program] = kind(_Program(opening, Callbacks(on_stdout, on_stderr), data))
         started = self._kind(driver, of_session, argv)
         try:
             yield from driver.conduct(driver.session.start())
@@ -336,20 +365,17 @@ class Commands(BaseCommands):
     _driver: SyncDriver[Session]
     _kind = Command
 
+    @overload
     def run(
-        self,
-        command: Argv,
-        *,
-        cwd: str | None = None,
-        env: Mapping[str, str] | None = None,
-        stdin: Input | bool | None = None,
-        timeout: float | None = None,
-        on_stdout: OnText | None = None,
-        on_stderr: OnText | None = None,
-        background: bool = False,
-        pty: Pty = False,
-        output: int | None = None,
-    ) -> Any:
+        self, command: Argv, *, background: Literal[False] = False, **options: Unpack[CommandOptions]
+    ) -> CommandResult: ...
+    @overload
+    def run(
+        self, command: Argv, *, background: Literal[True], **options: Unpack[CommandOptions]
+    ) -> Command: ...
+    def run(
+        self, command: Argv, *, background: bool = False, **options: Unpack[CommandOptions]
+    ) -> CommandResult | Command:
         """Runs a program, and returns its `CommandResult`; in the background, a `Command` once it runs.
 
         - `command`: a program and its arguments, or a line for the shell.
@@ -359,16 +385,15 @@ class Commands(BaseCommands):
         - `timeout`: seconds after which its process group is killed. Without it, `limits.wall` of the policy
           for a program that is waited for, and no limit in the background.
         - `on_stdout`, `on_stderr`: called with text as the program prints it, while it is waited for.
-        - `pty`: gives it a terminal of its own, of this size `(rows, columns)`, or `True` for one of 24 by 80.
+        - `pty`: gives it a terminal of its own, of the size `(rows, columns)`, or `True` for one of 24 by 80.
           What it prints is all standard output then.
         - `output`: the bytes that it may print, in place of `limits.output` of the policy.
 
         A program that could not be started raises `RequestError`. A program ends with its session, and when
         the wait for it in the foreground is given up.
         """
-        callbacks = Callbacks(on_stdout, on_stderr)
-        work = self._run(command, cwd, env, stdin, timeout, callbacks, background, pty, output)
-        return self._driver.complete(work)
+        result: CommandResult | Command = self._driver.complete(self._run(command, background, **options))
+        return result
 
     def list(self) -> list[RunningCommand]:
         """The programs that run."""

@@ -20,6 +20,7 @@ pub fn tests() -> Vec<Test> {
     let mut tests = tests![
         programs_run_between_cells_and_during_one,
         a_program_has_input_and_output_and_a_directory,
+        a_program_is_as_jailed_as_what_a_cell_runs,
         what_cannot_be_started_is_refused_by_name,
         programs_are_limited_and_end_with_their_session,
         guest_code_sees_nothing_of_programs_in_its_waits,
@@ -121,6 +122,28 @@ fn a_program_has_input_and_output_and_a_directory(world: &World) {
     let process = start(&programs, Program::new(["sleep", "600"]));
     process.kill(libc::SIGTERM).expect("a signal");
     assert_eq!(ended(&process), ProgramEnd::Signal(libc::SIGTERM));
+}
+
+/// What holds a process, in its own words, and how acts end that different layers refuse.
+const WALLS: &str = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups|Umask|SigBlk|SigIgn)' /proc/self/status; \
+     for name in user pid mnt net ipc uts cgroup; do readlink /proc/self/ns/$name; done; \
+     cat /proc/self/cgroup /proc/self/limits; ls /proc/self/fd; \
+     cat /proc/1/environ; cat /etc/shadow; echo x > /usr/x; mkdir /x; \
+     unshare -U true; mount -t tmpfs none /tmp; cp /bin/true /work/own; /work/own; \
+     ls /proc | grep -c '^[0-9]' > /dev/null; ls /sys; ulimit -n";
+
+fn a_program_is_as_jailed_as_what_a_cell_runs(world: &World) {
+    let mut session = open(world, standard());
+    let as_cell = format!(
+        "import subprocess\nran = subprocess.run(['/bin/sh', '-c', {WALLS:?}], text=True, \
+         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)\nprint(ran.stdout, end='')"
+    );
+    let expected = run(&mut session, as_cell).outcome().stdout().into_owned();
+    assert!(expected.contains("Seccomp:\t2"), "{expected}");
+    let program = Program::shell(format!("rm -f /work/own; exec 2>&1; {WALLS}"));
+    let report = start(&session.programs(), program).wait();
+    let found = String::from_utf8_lossy(&report.stdout);
+    assert_eq!(found, expected);
 }
 
 fn what_cannot_be_started_is_refused_by_name(world: &World) {
