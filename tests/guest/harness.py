@@ -121,6 +121,9 @@ class Worker:
         if rehearses:
             self.send({"kind": "rehearse", "serves": serves})
         self.send({"kind": "hello", "version": 2, "serves": serves}, waits=serves == "one-run")
+        if serves == "session":
+            # What starts programs goes with it; there is none here.
+            self.link.sendall(b"\0")
         assert self.receive()[0] == {"kind": "ready", "version": 2}
 
     def __enter__(self):

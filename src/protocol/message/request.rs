@@ -10,7 +10,8 @@ use crate::protocol::{Blob, FrameLimits, Value};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// The first message.
+    /// The first message. In a session a byte follows, with the descriptor of the socket over which programs are
+    /// started.
     Hello {
         /// [`VERSION`](crate::protocol::VERSION).
         version: u32,
@@ -24,7 +25,7 @@ pub enum Request {
         serves: WorkerMode,
     },
     /// The first message to a worker that takes on the state of another. The order for its native half is the
-    /// payload. Three bytes follow, each with a descriptor: the memory, the files, and when the worker stands, the
+    /// payload. Four bytes follow, each with a descriptor: that of [`Hello`](Self::Hello), the memory, the files, and when the worker stands, the
     /// steps.
     Restore {
         /// Repeated in the result.

@@ -1,19 +1,19 @@
 //! The session's side: tells the process that starts programs what to do, and hears what came of it.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::{MsgFlags, SockType, recv};
-use nix::sys::stat::fstat;
+use nix::sys::socket::SockType;
 
 use super::process::{Process, ProgramEnd};
 use super::queue::{Command, Queue, Start};
 use super::refusal::ProgramRefusal;
 use super::report::{REPORTS, Report};
+use super::summons::Summons;
 use crate::protocol::frame::encode_with;
 use crate::protocol::{FrameError, FrameLimits};
 use crate::supervisor::descriptors::socket_pair;
@@ -43,44 +43,6 @@ pub struct Terms {
     pub has_programs: bool,
     /// Whether the sandbox has terminals.
     pub has_terminals: bool,
-}
-
-/// The socket over which a worker gets the links of its starters. The starter is a process that begins with the first
-/// program.
-#[derive(Debug)]
-pub struct Summons {
-    socket: OwnedFd,
-    /// The inode of the worker's end.
-    peer: u64,
-    /// Whether the worker has said that it may get the signal.
-    is_ready: bool,
-}
-
-impl Summons {
-    /// Makes one. Returns the worker's end too.
-    pub fn new() -> Result<(Self, OwnedFd), Errno> {
-        let (socket, theirs) = socket_pair(SockType::Stream)?;
-        let peer = fstat(&theirs)?.st_ino;
-        let summons = Self {
-            socket,
-            peer,
-            is_ready: false,
-        };
-        Ok((summons, theirs))
-    }
-
-    /// The inode of the worker's end.
-    pub fn peer(&self) -> u64 {
-        self.peer
-    }
-
-    fn await_ready(&mut self) -> bool {
-        // Where the worker has closed its end, the next step fails.
-        self.is_ready = self.is_ready
-            || recv(self.socket.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT)
-                != Err(Errno::EAGAIN);
-        self.is_ready
-    }
 }
 
 /// The programs of one worker.
@@ -159,7 +121,7 @@ impl Host {
             }
             Some(link) => Some((link.as_fd(), PollFlags::POLLIN)),
             None if self.waiting.is_empty() => None,
-            None => Some((summons.socket.as_fd(), PollFlags::POLLIN)),
+            None => Some((summons.as_fd(), PollFlags::POLLIN)),
         }
     }
 
@@ -183,13 +145,14 @@ impl Host {
         let mut has_more = false;
         for command in self.queue.take() {
             match command {
-                Command::Start(start) => match self.refusal(&start, is_copied) {
-                    Some(refusal) => start.process.is_refused(refusal),
-                    None => {
+                Command::Start(start) => {
+                    if let Some(refusal) = self.refusal(&start, is_copied) {
+                        start.process.is_refused(refusal);
+                    } else {
                         self.waiting.push_back(start);
                         has_more = true;
                     }
-                },
+                }
                 Command::Signal {
                     number,
                     signal,
@@ -221,7 +184,7 @@ impl Host {
 
     /// Starts what waits, if the worker is ready.
     fn start_waiting(&mut self, summons: &mut Summons, worker: BorrowedFd, now: Instant) {
-        if self.waiting.is_empty() || !summons.await_ready() {
+        if self.waiting.is_empty() || !summons.is_ready() {
             return;
         }
         if self.link.is_none() && self.summon(summons, worker).is_err() {
@@ -265,7 +228,7 @@ impl Host {
     /// Has the worker start a starter, which finds its link in the summons.
     fn summon(&mut self, summons: &Summons, worker: BorrowedFd) -> Result<(), Errno> {
         let (ours, theirs) = socket_pair(SockType::Stream)?;
-        sys::descriptors::send(summons.socket.as_fd(), &[0], &[theirs.as_fd()])?;
+        summons.pass(&theirs)?;
         sys::pidfd::signal(worker, SIGNAL)?;
         self.link = Some(Link::new(ours, REPORTS)?);
         Ok(())

@@ -11,11 +11,13 @@ mod program;
 mod queue;
 mod refusal;
 mod report;
+mod summons;
 
-pub use self::host::{Host, Summons, Terms};
+pub use self::host::{Host, Terms};
 pub use self::process::{Process, ProcessEvent, ProgramEnd, ProgramReport};
 pub use self::program::Program;
 pub use self::queue::{Programs, Queue};
 pub use self::refusal::ProgramRefusal;
 #[cfg(feature = "internals")]
 pub use self::report::Report;
+pub use self::summons::Summons;

@@ -4,7 +4,7 @@
 //! otherwise.
 
 use std::ffi::CString;
-use std::os::fd::{IntoRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, IntoRawFd, RawFd};
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
@@ -55,17 +55,17 @@ impl Pointers {
 static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
 /// From now on, [`SIGNAL`] starts the program that `arguments` names, by its path, with `input` as descriptor
-/// [`INPUT`] and no other descriptor. The input is kept open below `below`, at the highest number that this
+/// [`INPUT`] and no other descriptor. A copy of the input is kept open below `below`, at the highest number that this
 /// process may use.
 pub fn prepare(
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    input: OwnedFd,
+    input: BorrowedFd,
     below: RawFd,
 ) -> Result<(), Errno> {
     let (limit, _) = getrlimit(Resource::RLIMIT_NOFILE)?;
     let highest = i32::try_from(limit).unwrap_or(below).min(below) - 1;
-    let input = owned(fcntl(&input, FcntlArg::F_DUPFD_CLOEXEC(highest))?.into());
+    let input = owned(fcntl(input, FcntlArg::F_DUPFD_CLOEXEC(highest))?.into());
     let prepared = Box::new(Prepared {
         arguments: Pointers::new(arguments),
         environment: Pointers::new(environment),

@@ -1,6 +1,7 @@
 //! `programs`: prepares a session's worker to start the process that starts the caller's programs.
 
 use std::ffi::{CStr, CString, OsString};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 
 use nix::unistd::write;
@@ -18,8 +19,10 @@ impl TextFunction for Programs {
     const NAME: &'static CStr = c"programs";
 
     fn call(interpreter: &str) -> Result<String, String> {
-        let socket = passed("socket for programs")?;
-        let ready = socket.try_clone().map_err(|error| error.to_string())?;
+        // A supervisor without descriptors sends none, and starts no programs.
+        let Ok(socket) = passed("socket for programs") else {
+            return Ok(String::new());
+        };
         let source = sources::find("programs").unwrap_or_default();
         let arguments = [interpreter, "-I", "-S", "-c", source].map(OsString::from);
         let environment = std::env::vars_os().map(|(name, value)| {
@@ -37,12 +40,12 @@ impl TextFunction for Programs {
         let prepared = starter::prepare(
             texts(arguments.to_vec())?,
             texts(environment.collect())?,
-            socket,
+            socket.as_fd(),
             DATA,
         );
         prepared.map_err(|errno| errno.desc().to_owned())?;
         // The supervisor sends the signal only after this.
-        write(&ready, &[0])
+        write(&socket, &[0])
             .map(|_| String::new())
             .map_err(|errno| errno.desc().to_owned())
     }

@@ -1,0 +1,61 @@
+//! How a worker learns of a starter's link.
+
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::socket::{MsgFlags, SockType, recv};
+use nix::sys::stat::fstat;
+
+use crate::supervisor::descriptors::socket_pair;
+use sandfork_jail::sys;
+
+/// The socket over which a worker gets the links of its starters. The starter is a process that begins with the first
+/// program.
+#[derive(Debug)]
+pub struct Summons {
+    socket: OwnedFd,
+    /// The inode of the worker's end.
+    peer: u64,
+    /// Whether the worker has said that it may get the signal.
+    is_ready: bool,
+}
+
+impl Summons {
+    /// Makes one. Returns the worker's end too.
+    pub fn new() -> Result<(Self, OwnedFd), Errno> {
+        let (socket, theirs) = socket_pair(SockType::Stream)?;
+        let peer = fstat(&theirs)?.st_ino;
+        let summons = Self {
+            socket,
+            peer,
+            is_ready: false,
+        };
+        Ok((summons, theirs))
+    }
+
+    /// The inode of the worker's end.
+    pub fn peer(&self) -> u64 {
+        self.peer
+    }
+
+    /// Whether the worker may get the signal.
+    pub fn is_ready(&mut self) -> bool {
+        // Where the worker has closed its end, the next step fails.
+        self.is_ready = self.is_ready
+            || recv(self.socket.as_raw_fd(), &mut [0; 1], MsgFlags::MSG_DONTWAIT)
+                != Err(Errno::EAGAIN);
+        self.is_ready
+    }
+
+    /// Passes the worker a starter's link.
+    pub fn pass(&self, link: &OwnedFd) -> Result<(), Errno> {
+        sys::descriptors::send(self.socket.as_fd(), &[0], &[link.as_fd()])
+    }
+}
+
+impl AsFd for Summons {
+    /// Readable when the worker is ready.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
