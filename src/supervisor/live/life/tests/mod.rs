@@ -202,6 +202,21 @@ fn an_end_between_two_cells_has_its_reason() {
 }
 
 #[test]
+fn a_session_that_runs_a_program_is_not_idle() {
+    in_scene(SESSION, |scene| {
+        scene.life.io.runs_programs = true;
+        scene.passes(Duration::from_secs(60));
+        assert_eq!(scene.life.io.kills, 0);
+        scene.life.io.runs_programs = false;
+        scene.life.on_programs(scene.now);
+        scene.passes(ms(1));
+        assert_eq!(scene.life.io.kills, 0);
+        scene.passes(Duration::from_secs(60));
+        assert!(reason(scene.ends()).contains("session.idle"));
+    });
+}
+
+#[test]
 fn a_cell_whose_worker_is_lost_is_refused_and_not_guessed_at() {
     in_scene(SESSION, |scene| {
         scene.cell(1);

@@ -230,6 +230,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         drained: Drained::WithinCap,
         cpu: Duration::ZERO,
         refusal: None,
+        runs_programs: false,
     };
     let terms = LifeTerms {
         purpose,
