@@ -10,7 +10,19 @@ from typing import Any
 from typing_extensions import assert_type
 
 import sandfork
-from sandfork import AsyncSandbox, Execution, Policy, Result, Sandbox, TaskResult, Tool
+from sandfork import (
+    AsyncCommand,
+    AsyncSandbox,
+    Command,
+    CommandResult,
+    Execution,
+    Policy,
+    Result,
+    RunningCommand,
+    Sandbox,
+    TaskResult,
+    Tool,
+)
 
 
 def add(a: int, b: int) -> int:
@@ -46,6 +58,9 @@ def blocking() -> None:
         assert_type(execution.usage.peak_memory_bytes, "int | None")
         assert_type(execution.results[0].png_bytes, "bytes | None")
         assert_type(sbx.files.read("a"), bytes)
+        assert_type(sbx.commands.run(["ls"], cwd="below", timeout=2), CommandResult)
+        assert_type(sbx.commands.run("cat", stdin=True, pty=(24, 80), background=True), Command)
+        assert_type(sbx.commands.list(), list[RunningCommand])
         assert_type(sbx.files.read_text(pathlib.PurePosixPath("a")), str)
         assert_type(sbx.files.list()[0].size, int)
         sbx.files.write("a", io.BytesIO(b"x"))
@@ -80,6 +95,8 @@ async def asynchronous() -> None:
         assert_type(sbx, AsyncSandbox)
         assert_type(await sbx.run("1"), Execution)
         assert_type(await sbx.files.read("a"), bytes)
+        assert_type(await sbx.commands.run(["ls"]), CommandResult)
+        assert_type(await sbx.commands.run(["cat"], background=True), AsyncCommand)
         assert_type(await sandfork.async_run("1"), Execution)
     async for result in sandfork.async_map(coming(), policy="strict"):
         assert_type(result, TaskResult)
@@ -91,6 +108,7 @@ def refused() -> None:
     Policy(limits={"wal": "2s"})  # type: ignore[arg-type]
     Policy(limit={})  # type: ignore[call-arg]
     Sandbox(tools=3)  # type: ignore[arg-type]
+    Sandbox().commands.run(["ls"], shell=True)  # type: ignore[call-overload]
     sandfork.run(b"1")  # type: ignore[arg-type]
     sandfork.map([b"1"])  # type: ignore[list-item]
     sandfork.Task(files={"f": 1})  # type: ignore[dict-item]
