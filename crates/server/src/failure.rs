@@ -21,6 +21,12 @@ pub enum Failure {
     /// There is no such thing, or it is another tenant's.
     #[error("{0}")]
     NotFound(String),
+    /// There is such a thing already.
+    #[error("{0}")]
+    Exists(String),
+    /// What a protocol has and this server does not.
+    #[error("{0}")]
+    Unsupported(String),
     /// The body is too long.
     #[error("the body is longer than {0} bytes")]
     TooLong(u64),
@@ -62,6 +68,8 @@ impl Failure {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
             Self::Request(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Exists(_) => StatusCode::CONFLICT,
+            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Quota(_) | Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
@@ -76,6 +84,8 @@ impl Failure {
             Self::Unauthorized(_) => "unauthorized",
             Self::Request(_) => "request",
             Self::NotFound(_) => "not-found",
+            Self::Exists(_) => "exists",
+            Self::Unsupported(_) => "unsupported",
             Self::TooLong(_) => "too-long",
             Self::TooSlow => "too-slow",
             Self::Quota(_) => "quota",

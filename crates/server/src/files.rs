@@ -1,8 +1,8 @@
-//! Files of a request and of its answer: base64 by path.
+//! Files of requests, of their answers, and of sessions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use base64::Engine;
@@ -11,6 +11,8 @@ use sandfork::session::{Contents, Parents, Session};
 use sandfork::{GuestPath, Request};
 
 use crate::failure::Failure;
+use crate::http::Held;
+use crate::server::App;
 
 /// The files of a request.
 pub type Encoded = BTreeMap<String, Option<String>>;
@@ -43,6 +45,37 @@ pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Fai
     let mut file = session.open_write(path, Contents::Replaced)?;
     file.write_all(contents)
         .map_err(|error| Failure::Request(format!("`{path}`: {error}")))
+}
+
+/// Reads a file of a session, and holds its memory.
+///
+/// # Errors
+/// If there is none, or it is too long for an answer.
+pub fn read(app: &App, session: &mut Session, path: &str) -> Result<(Vec<u8>, Held), Failure> {
+    let (file, size) = session.open_read(path).map_err(failed)?;
+    let most = app.longest_answer;
+    if size > most {
+        return Err(Failure::Request(format!(
+            "`{path}` has {size} bytes, more than the {most} of an answer"
+        )));
+    }
+    let held = app.bodies.budget.hold(size)?;
+    let mut bytes = Vec::new();
+    // The guest may go on writing.
+    let read = file.take(size).read_to_end(&mut bytes);
+    read.map_err(|error| Failure::Request(format!("`{path}`: {error}")))?;
+    Ok((bytes, held))
+}
+
+/// An error of a file: what is missing is not found, and all else is a mistake of the request.
+pub fn failed(error: sandfork::Error) -> Failure {
+    let kind = error
+        .errno()
+        .map(|errno| io::Error::from_raw_os_error(errno).kind());
+    match kind {
+        Some(io::ErrorKind::NotFound) => Failure::NotFound(error.to_string()),
+        _ => error.into(),
+    }
 }
 
 /// A path in the work directory.

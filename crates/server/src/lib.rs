@@ -1,14 +1,15 @@
 //! Sandfork behind HTTP: one port that speaks the protocols of existing clients, and one of its own.
 //!
 //! `config` and `tokens` say who may ask for how much, and `account` counts it: all three are data. A `tenant`
-//! has sandboxes of one policy. `http` accepts connections and reads bodies within a budget. `fusion`, `mcp` and `v1`
-//! are the protocols: they turn a body into a request for a sandbox, and an outcome into an answer.
+//! has sandboxes of one policy. `http` accepts connections and reads bodies within a budget. `e2b`, `fusion`, `mcp` and
+//! `v1` are the protocols: they turn a body into a request for a sandbox, and an outcome into an answer.
 
 mod account;
 mod args;
 mod auth;
 mod config;
 mod display;
+mod e2b;
 mod failure;
 mod files;
 mod fusion;

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandfork::session::{Cell, CellReport, Interrupter};
+use sandfork::session::{Cell, CellReport, Interrupter, Session};
 use sandfork::{Cancel, Outcome, OutputSink, Request};
 use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
@@ -63,17 +63,33 @@ pub async fn run_cell(
     cell: Cell,
     mut sink: impl OutputSink + Send + 'static,
 ) -> Result<CellReport, Failure> {
+    in_session(app, tenant, open, move |session, turn| {
+        let report = session.run_streaming(cell, &mut sink)?;
+        turn.ended(report.outcome());
+        Ok(report)
+    })
+    .await
+}
+
+/// Does what runs guest code in an open session, as [`run_cell`] does.
+///
+/// # Errors
+/// If the tenant may not run it, or what is done fails.
+pub async fn in_session<T: Send + 'static>(
+    app: &Arc<App>,
+    tenant: &Arc<Tenant>,
+    open: Arc<Open>,
+    act: impl FnOnce(&mut Session, &mut Turn) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let running = tenant.begin_cell()?;
     let mut session = open.turn().await;
     in_turn(app, tenant, running, move |turn| {
         turn.stop.reaches(session.interrupter())?;
-        let report = session.run_streaming(cell, &mut sink);
+        // A session whose worker is gone says so to later requests too, until it is restarted or closed.
+        let done = act(&mut session, turn);
         turn.stop.leaves();
         open.is_used();
-        // A session whose worker is gone says so to later requests too, until it is restarted or closed.
-        let report = report?;
-        turn.ended(report.outcome());
-        Ok(report)
+        done
     })
     .await
 }

@@ -34,8 +34,7 @@ pub enum Executes {
 #[derive(Debug)]
 pub struct Sandboxes {
     profile: Profile,
-    memory: u64,
-    wall: Duration,
+    policy: Policy,
     /// The sandbox that was used last comes last.
     made: Mutex<Vec<(Variant, Arc<Slot>)>>,
 }
@@ -55,8 +54,7 @@ impl Sandboxes {
     pub fn new(profile: Profile) -> Result<Self, Error> {
         let policy = policy(&profile, Variant::default())?;
         Ok(Self {
-            memory: policy.limit(LimitName::Memory),
-            wall: Duration::from_millis(policy.limit(LimitName::Wall)),
+            policy,
             profile,
             made: Mutex::default(),
         })
@@ -64,14 +62,27 @@ impl Sandboxes {
 
     /// The most memory of a run of this variant, in bytes.
     pub fn memory(&self, variant: Variant) -> u64 {
-        variant
-            .memory
-            .map_or(self.memory, |memory| memory.min(self.memory))
+        let most = self.limit(LimitName::Memory);
+        variant.memory.map_or(most, |memory| memory.min(most))
+    }
+
+    /// An amount of the policy.
+    pub fn limit(&self, name: LimitName) -> u64 {
+        self.policy.limit(name)
     }
 
     /// The longest time of a run.
     pub fn wall(&self) -> Duration {
-        self.wall
+        Duration::from_millis(self.limit(LimitName::Wall))
+    }
+
+    /// Whether guests reach other hosts.
+    pub fn has_network(&self) -> bool {
+        let text: Option<toml::Table> = self.policy.to_toml().parse().ok();
+        let mode = text
+            .as_ref()
+            .and_then(|policy| policy.get("network")?.get("mode")?.as_str());
+        mode != Some("none")
     }
 
     /// The time that a request asks for, or the policy's if that is less.
@@ -80,9 +91,9 @@ impl Sandboxes {
     /// If it is no time.
     pub fn time(&self, seconds: f64) -> Result<Duration, Failure> {
         match Duration::try_from_secs_f64(seconds) {
-            Ok(time) if !time.is_zero() => Ok(time.min(self.wall)),
+            Ok(time) if !time.is_zero() => Ok(time.min(self.wall())),
             // More than a Duration holds, which the policy bounds.
-            Err(_) if seconds > 1.0 => Ok(self.wall),
+            Err(_) if seconds > 1.0 => Ok(self.wall()),
             _ => Err(Failure::Request(format!(
                 "{seconds} s are no time for a run"
             ))),
@@ -94,7 +105,9 @@ impl Sandboxes {
     /// # Errors
     /// If the host cannot provide it.
     pub fn sandbox(&self, variant: Variant) -> Result<Arc<Sandbox>, Error> {
-        let memory = variant.memory.filter(|memory| *memory < self.memory);
+        let memory = variant
+            .memory
+            .filter(|memory| *memory < self.limit(LimitName::Memory));
         let variant = Variant { memory, ..variant };
         let slot = self.slot(variant);
         if let Some(sandbox) = slot.made.get() {

@@ -34,7 +34,7 @@ use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
 use crate::tenant::Tenant;
-use crate::{fusion, mcp, tokens, v1};
+use crate::{e2b, fusion, mcp, tokens, v1};
 
 /// What handlers share.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ pub struct App {
     pub bodies: Bodies,
     /// The open sessions.
     pub sessions: Sessions,
+    /// The sandboxes of E2B's clients.
+    pub e2b: e2b::Registry,
     /// The longest time without use of a session.
     pub session_idle: Duration,
     /// Bytes of files in an answer.
@@ -178,6 +180,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         admission: Admission::new(jobs, config.queue),
         jobs: jobs.get(),
         sessions: Sessions::new(&metrics),
+        e2b: e2b::Registry::default(),
         metrics,
         bodies: Bodies::new(&config.http),
         session_idle: config.session_idle,
@@ -188,7 +191,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         // Each run, each waiting one and each use of a session has a thread.
         .max_blocking_threads(jobs.get() + config.queue + 64)
         .build()?;
-    runtime.spawn(close_idle_sessions(Arc::clone(&app)));
+    runtime.spawn(close_what_is_over(Arc::clone(&app)));
     let served = match (over, tenants.into_iter().next()) {
         (Over::Streams, Some(tenant)) => {
             let served = runtime.block_on(mcp::serve_streams(app, tenant));
@@ -209,11 +212,12 @@ fn descriptors() -> Result<usize, StartError> {
     Ok(usize::try_from(most).unwrap_or(usize::MAX))
 }
 
-async fn close_idle_sessions(app: Arc<App>) {
+async fn close_what_is_over(app: Arc<App>) {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
         app.sessions.close_idle().await;
+        app.e2b.end_over().await;
     }
 }
 
@@ -329,14 +333,22 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .merge(mcp::routes(&app, longest))
         .layer(from_fn_with_state(Arc::clone(&app), identify));
     open.merge(known)
+        .merge(e2b::routes(&app))
         .fallback(async || Failure::NotFound("there is no such path".to_owned()))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), log))
         .with_state(app)
 }
 
 /// Finds the tenant of a request by its token. A request without one goes no further.
-async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let tenant = if app.draining.has_begun() {
+///
+/// # Errors
+/// If the token is not accepted.
+pub async fn identify(
+    State(app): State<Arc<App>>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let tenant = if app.is_draining() {
         Err(Failure::Draining)
     } else {
         app.authenticator.tenant_of(request.headers())
@@ -347,17 +359,17 @@ async fn identify(State(app): State<Arc<App>>, mut request: Request, next: Next)
             request.extensions_mut().insert(tenant);
             let mut response = next.run(request).await;
             response.extensions_mut().insert(TenantName(name));
-            response
+            Ok(response)
         }
         Err(failure) => {
             app.bodies.discard(request.into_body()).await;
-            failure.into_response()
+            Err(failure)
         }
     }
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    if app.draining.has_begun() {
+    if app.is_draining() {
         return Failure::Draining.into_response();
     }
     "ready\n".into_response()
@@ -369,6 +381,11 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 impl App {
+    /// Whether the server ends.
+    pub fn is_draining(&self) -> bool {
+        self.draining.has_begun()
+    }
+
     /// Whether clients need a token.
     pub fn has_tokens(&self) -> bool {
         self.authenticator.has_tokens()

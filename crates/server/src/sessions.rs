@@ -33,6 +33,7 @@ pub struct Open {
     interrupter: Interrupter,
     used: Mutex<Instant>,
     _counts: Opened,
+    metrics: Arc<Metrics>,
 }
 
 impl Sessions {
@@ -53,12 +54,28 @@ impl Sessions {
     /// # Errors
     /// If the tenant may have no more, or no sandbox can be provided.
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
-        let counts = tenant.open_session()?;
+        let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
+        let open = self.owned(tenant, idle, fresh).await?;
+        self.all().insert(open.id.clone(), Arc::clone(&open));
+        Ok(open)
+    }
+
+    /// Opens a session that is its owner's: it is not found here, and is closed when its owner drops it.
+    ///
+    /// # Errors
+    /// If the tenant may have no more, or it cannot be made.
+    pub async fn owned(
+        &self,
+        tenant: &Arc<Tenant>,
+        idle: Duration,
+        make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
+    ) -> Result<Arc<Open>, Failure> {
+        let (id, counts) = (new_id()?, tenant.open_session()?);
         let of = Arc::clone(tenant);
-        let session =
-            blocking(move || Ok(of.sandboxes.sandbox(<_>::default())?.session()?)).await?;
-        let open = Arc::new(Open {
-            id: new_id()?,
+        let session = blocking(move || make(&of)).await?;
+        self.metrics.sessions.inc();
+        Ok(Arc::new(Open {
+            id,
             opened: SystemTime::now(),
             idle,
             tenant: Arc::clone(tenant),
@@ -66,10 +83,8 @@ impl Sessions {
             session: Arc::new(Turns::new(session)),
             used: Mutex::new(Instant::now()),
             _counts: counts,
-        });
-        self.all().insert(open.id.clone(), Arc::clone(&open));
-        self.metrics.sessions.inc();
-        Ok(open)
+            metrics: Arc::clone(&self.metrics),
+        }))
     }
 
     /// A session of this tenant. That another tenant has one of this id is not said.
@@ -100,21 +115,10 @@ impl Sessions {
     /// If there is none.
     pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
         let found = self.find(tenant, id)?;
-        self.forget(&found.id);
-        found.interrupter.interrupt();
-        // The session ends on a thread that may wait for it.
-        blocking(move || {
-            drop(found);
-            Ok(())
-        })
-        .await
-    }
-
-    /// Removes a session that has ended.
-    pub fn forget(&self, id: &str) {
-        if self.all().remove(id).is_some() {
-            self.metrics.sessions.dec();
-        }
+        self.all().remove(&found.id);
+        found.interrupt();
+        closed(found).await;
+        Ok(())
     }
 
     /// Closes the sessions that were not used for as long as they may be.
@@ -126,13 +130,24 @@ impl Sessions {
             .cloned()
             .collect();
         for open in idle {
-            self.forget(&open.id);
-            _ = blocking(move || {
-                drop(open);
-                Ok(())
-            })
-            .await;
+            self.all().remove(&open.id);
+            closed(open).await;
         }
+    }
+}
+
+/// Drops what owns sessions, on a thread that may wait: they end there.
+pub async fn closed<T: Send + 'static>(owner: T) {
+    _ = blocking(move || {
+        drop(owner);
+        Ok(())
+    })
+    .await;
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.metrics.sessions.dec();
     }
 }
 
@@ -140,6 +155,18 @@ impl Open {
     /// Waits until no other request uses the session.
     pub async fn turn(&self) -> OwnedMutexGuard<Session> {
         Arc::clone(&self.session).lock_owned().await
+    }
+
+    /// Does this with the session in its turn, on a thread that may block.
+    ///
+    /// # Errors
+    /// If it fails.
+    pub async fn with<T: Send + 'static>(
+        &self,
+        act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
+        let mut session = self.turn().await;
+        blocking(move || act(&mut session)).await
     }
 
     /// Interrupts the cell that runs.
@@ -164,7 +191,10 @@ impl Open {
 }
 
 /// An id that cannot be guessed: letters and digits, as clients of other protocols expect it.
-fn new_id() -> Result<String, Failure> {
+///
+/// # Errors
+/// If the kernel has no random bytes.
+pub fn new_id() -> Result<String, Failure> {
     const LETTERS: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz012345";
     let mut bytes = [0; 20];
     getrandom::fill(&mut bytes).map_err(|error| {

@@ -40,12 +40,19 @@ def start(tmp_path: pathlib.Path) -> Iterator[Any]:
         yield begin
 
 
-@pytest.fixture(scope="module")
-def server(real: None) -> Iterator[Server]:
-    """A server for everyone on this machine."""
-    command = [_binary.find(), "server", "--listen", "127.0.0.1:0"]
+@contextlib.contextmanager
+def serving(*arguments: str) -> Iterator[Server]:
+    """A server with these arguments, which has to end well."""
+    command = [_binary.find(), "server", "--listen", "127.0.0.1:0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
         port = int(process.stdout.readline().rpartition(":")[2])
         yield Server(process, port)
         process.send_signal(signal.SIGTERM)
         assert process.wait(30) == 0
+
+
+@pytest.fixture(scope="module")
+def server(real: None) -> Iterator[Server]:
+    """A server for everyone on this machine."""
+    with serving() as server:
+        yield server

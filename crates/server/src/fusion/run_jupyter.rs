@@ -1,7 +1,6 @@
 //! `POST /run_jupyter`: cells of one fresh session.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,15 +9,15 @@ use axum::extract::State;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandfork::session::{Cell, CellReport, DisplayOutput, Session, SessionState};
+use sandfork::session::{Cell, CellReport, Session, SessionState};
 use sandfork::{GuestPath, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
-use crate::display::{representations, value_text};
+use crate::display::{displays, error};
 use crate::failure::Failure;
-use crate::files::{Encoded, decoded, guest_path, put};
+use crate::files::{Encoded, decoded, guest_path, put, read};
 use crate::http::JsonBody;
 use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
@@ -94,7 +93,7 @@ pub async fn run_jupyter(
         // The policy bounds each cell, and this all of them.
         total: Duration::try_from_secs_f64(asked.total_timeout)
             .map_err(|_| Failure::Request("total_timeout is no time".to_owned()))?,
-        most: app.longest_answer,
+        app: Arc::clone(&app),
         cells: asked.cells,
     };
     let running = tenant.begin_run(variant)?;
@@ -114,7 +113,7 @@ struct Job {
     fetch: Vec<(String, GuestPath)>,
     each: Option<Duration>,
     total: Duration,
-    most: u64,
+    app: Arc<App>,
 }
 
 impl Job {
@@ -161,10 +160,11 @@ impl Job {
             }
         }
         driver.execution_time = begun.elapsed().as_secs_f64();
-        let files = self
-            .fetch
-            .iter()
-            .filter_map(|(name, path)| Some((name.clone(), read(session, path, self.most)?)));
+        // A file that is not there, or is too long, is missing in the answer.
+        let files = self.fetch.iter().filter_map(|(name, path)| {
+            let (bytes, _held) = read(&self.app, session, &path.to_string()).ok()?;
+            Some((name.clone(), STANDARD.encode(bytes)))
+        });
         Ok(JupyterResult {
             files: files.collect(),
             status: if driver.is_success() {
@@ -183,41 +183,18 @@ impl Job {
 impl CellResult {
     fn of(report: &CellReport) -> Self {
         let outcome = report.outcome();
-        let error = outcome.error().map(|error| {
+        let error = error(outcome).map(|error| {
             let traceback: Vec<&str> = error.traceback.lines().collect();
-            json!({ "ename": error.name, "evalue": error.message, "traceback": traceback })
-        });
-        let limit = outcome.limit().filter(|_| error.is_none()).map(|hit| {
-            let evalue = format!("the cell reached {}", hit.name.key());
-            json!({ "ename": outcome.status().as_str(), "evalue": evalue, "traceback": [] })
+            json!({ "ename": error.name, "evalue": error.value, "traceback": traceback })
         });
         Self {
             stdout: outcome.stdout().into_owned(),
             stderr: outcome.stderr().into_owned(),
-            display: displays(report),
-            error: error.into_iter().chain(limit).collect(),
+            display: displays(report)
+                .into_iter()
+                .map(|shown| shown.data)
+                .collect(),
+            error: error.into_iter().collect(),
         }
     }
-}
-
-/// What the cell displayed, and the text of its value, as a notebook shows them.
-fn displays(report: &CellReport) -> Vec<Map<String, Value>> {
-    let mut displays: Vec<_> = report.shown().iter().map(representations).collect();
-    if let Some(text) = value_text(report) {
-        let main = report.shown().iter().position(DisplayOutput::is_main);
-        let main = main.unwrap_or_else(|| {
-            displays.push(Map::new());
-            displays.len() - 1
-        });
-        displays[main].entry("text/plain").or_insert(text.into());
-    }
-    displays
-}
-
-/// A file that the cells left, encoded. One that is not there, or is too long, is missing in the answer.
-fn read(session: &mut Session, path: &GuestPath, most: u64) -> Option<String> {
-    let (file, _) = session.open_read(&path.to_string()).ok()?;
-    let mut bytes = Vec::new();
-    file.take(most + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= most).then(|| STANDARD.encode(bytes))
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod budget;
+mod live;
 mod log;
 mod tls;
 mod write_timeout;
@@ -27,6 +28,7 @@ use tower::ServiceExt;
 
 pub use self::body::{Bodies, JsonBody, RawBody};
 pub use self::budget::Held;
+pub use self::live::{Live, TextDecoder};
 pub use self::log::{TenantName, log};
 pub use self::tls::{Tls, TlsError};
 use self::write_timeout::WriteTimeout;

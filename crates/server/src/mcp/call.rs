@@ -1,7 +1,6 @@
 //! What the tools do.
 
 use std::fmt::Write as _;
-use std::io::Read;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
@@ -12,8 +11,8 @@ use serde_json::Value;
 
 use crate::display::{representations, value_text};
 use crate::failure::Failure;
-use crate::files::put;
-use crate::running::{blocking, in_turn, run_cell};
+use crate::files::{self, put};
+use crate::running::{in_turn, run_cell};
 use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::tenant::Tenant;
@@ -139,8 +138,8 @@ impl Call<'_> {
 
     async fn list_files(&self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
-        let mut session = self.app.sessions.find(self.tenant, &session)?.turn().await;
-        let entries = blocking(move || Ok(session.list(&path)?)).await?;
+        let open = self.app.sessions.find(self.tenant, &session)?;
+        let entries = open.with(move |session| Ok(session.list(&path)?)).await?;
         let lines = entries
             .iter()
             .map(|entry| format!("{} {} {}", entry.kind, entry.size, entry.name));
@@ -149,16 +148,11 @@ impl Call<'_> {
 
     async fn read_file(&self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
-        let mut session = self.app.sessions.find(self.tenant, &session)?.turn().await;
-        let most = self.app.longest_answer;
-        let bytes = blocking(move || {
-            let (file, _) = session.open_read(&path)?;
-            let mut bytes = Vec::new();
-            let read = file.take(most).read_to_end(&mut bytes);
-            read.map_err(|error| Failure::Request(format!("`{path}`: {error}")))?;
-            Ok(bytes)
-        });
-        Ok(text(shortened(&String::from_utf8_lossy(&bytes.await?))))
+        let open = self.app.sessions.find(self.tenant, &session)?;
+        let app = Arc::clone(self.app);
+        let read = open.with(move |session| files::read(&app, session, &path));
+        let (bytes, _held) = read.await?;
+        Ok(text(shortened(&String::from_utf8_lossy(&bytes))))
     }
 
     async fn write_file(&self) -> Result<CallToolResult, Failure> {
@@ -167,9 +161,9 @@ impl Call<'_> {
             path,
             text: contents,
         } = self.arguments()?;
-        let mut session = self.app.sessions.find(self.tenant, &session)?.turn().await;
-        blocking(move || {
-            put(&mut session, &path, contents.as_bytes())?;
+        let open = self.app.sessions.find(self.tenant, &session)?;
+        open.with(move |session| {
+            put(session, &path, contents.as_bytes())?;
             Ok(text(format!("{} bytes are written", contents.len())))
         })
         .await

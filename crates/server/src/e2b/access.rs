@@ -1,0 +1,133 @@
+//! Which tenant a request of the control plane is of, and which sandbox one of the data plane is for.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Json;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD_NO_PAD;
+use serde::Deserialize;
+use serde_json::json;
+use sha2::{Digest, Sha256};
+
+use super::E2bFailure;
+use super::registry::Sandbox;
+use crate::failure::{Failure, FailureKind};
+use crate::http::TenantName;
+use crate::server::{self, App};
+
+/// The ports that E2B's clients name: those of `envd` and of the code interpreter.
+const PORTS: [&str; 2] = ["49983", "49999"];
+
+/// What a URL of a file may have, for clients without headers.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Signed {
+    path: String,
+    username: String,
+    signature: String,
+    signature_expiration: Option<u64>,
+}
+
+/// Finds the tenant of a request, as for the other protocols.
+pub async fn identify(
+    state: State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, E2bFailure> {
+    Ok(server::identify(state, request, next).await?)
+}
+
+/// Finds the sandbox of a request and checks the token of the sandbox. A request without both goes no further.
+pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
+    let found = if app.is_draining() {
+        Err(E2bFailure(Failure::Draining).into_response())
+    } else {
+        sandbox(&app, &request)
+    };
+    match found {
+        Ok(sandbox) => {
+            let name = Arc::clone(&sandbox.tenant.name);
+            request.extensions_mut().insert(sandbox);
+            let mut response = next.run(request).await;
+            response.extensions_mut().insert(TenantName(name));
+            response
+        }
+        Err(response) => {
+            app.bodies.discard(request.into_body()).await;
+            response
+        }
+    }
+}
+
+fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, Response> {
+    let headers = request.headers();
+    let port = text(headers, "e2b-sandbox-port");
+    if port.is_some_and(|port| !PORTS.contains(&port)) {
+        return Err(unavailable("the sandbox's port is not open"));
+    }
+    let id = text(headers, "e2b-sandbox-id");
+    // A sandbox of another, and one that never was, are the same to a client without its token.
+    let gone = || unavailable("the sandbox was not found");
+    let signed = Query::<Signed>::try_from_uri(request.uri())
+        .unwrap_or_default()
+        .0;
+    if request.uri().path() == "/files" && !signed.signature.is_empty() {
+        // The URL of a file names no sandbox: its signature is of one only.
+        let mut named = match id {
+            Some(id) => app.e2b.get(id).into_iter().collect(),
+            None => app.e2b.all(),
+        };
+        named.retain(|sandbox| signed.is_of(sandbox, request.method()));
+        return named.pop().ok_or_else(gone);
+    }
+    let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));
+    let found = id.and_then(|id| app.e2b.get(id));
+    let found = found.filter(|sandbox| token.is_some_and(|token| is_equal(token, &sandbox.token)));
+    found.ok_or_else(gone)
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Compares secrets in a time that says nothing of them.
+fn is_equal(one: &str, other: &str) -> bool {
+    Sha256::digest(one) == Sha256::digest(other)
+}
+
+/// Clients ask with 502 whether the sandbox is gone, and read it in the message.
+fn unavailable(message: &str) -> Response {
+    let body = json!({ "code": 502, "message": message });
+    let mut response = (StatusCode::BAD_GATEWAY, Json(body)).into_response();
+    response.extensions_mut().insert(FailureKind("not-found"));
+    response
+}
+
+impl Signed {
+    /// Whether the signature is one of this sandbox, for this request, and has not expired.
+    fn is_of(&self, sandbox: &Sandbox, method: &Method) -> bool {
+        let operation = if method == Method::GET {
+            "read"
+        } else {
+            "write"
+        };
+        let Self { path, username, .. } = self;
+        let mut signed = format!("{path}:{operation}:{username}:{}", sandbox.token);
+        if let Some(until) = self.signature_expiration {
+            let now = SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .unwrap_or_default();
+            if until < now.as_secs() {
+                return false;
+            }
+            signed.push_str(&format!(":{until}"));
+        }
+        let signature = STANDARD_NO_PAD.encode(Sha256::digest(signed));
+        is_equal(&format!("v1_{signature}"), &self.signature)
+    }
+}

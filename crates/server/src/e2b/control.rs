@@ -1,0 +1,227 @@
+//! The control plane: sandboxes, from their beginning to their end.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use sandfork::LimitName;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::registry::{Context, Sandbox, Settings, Texts};
+use super::{E2bFailure, ENVD_VERSION, snapshots};
+use crate::failure::Failure;
+use crate::http::JsonBody;
+use crate::server::App;
+use crate::tenant::Tenant;
+
+pub type OfTenant = Extension<Arc<Tenant>>;
+
+/// The longest that a sandbox may be asked to live, as at E2B.
+const LONGEST: u64 = 24 * 60 * 60;
+/// The templates of E2B's packages. Here they are the same: what the policy shows.
+const TEMPLATES: [&str; 3] = ["base", "code-interpreter", "code-interpreter-v1"];
+/// What a client may ask for elsewhere, and why it is not here.
+const REFUSED: [(&str, &str); 5] = [
+    ("autoPause", "sandboxes cannot be paused; they end"),
+    ("iam", "sandboxes have no identity of their own"),
+    ("mcp", "the server itself speaks MCP, on `/mcp`"),
+    (
+        "network",
+        "the policy of the tenant says which hosts its sandboxes reach",
+    ),
+    (
+        "volumeMounts",
+        "the policy of the tenant says what its sandboxes share",
+    ),
+];
+
+#[derive(Debug, Deserialize)]
+pub struct NewSandbox {
+    #[serde(rename = "templateID")]
+    template: String,
+    timeout: Option<i64>,
+    metadata: Option<Texts>,
+    #[serde(rename = "envVars")]
+    environment: Option<Texts>,
+    #[serde(rename = "allow_internet_access")]
+    internet: Option<bool>,
+    #[serde(flatten)]
+    more: Map<String, Value>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Timeout {
+    timeout: Option<i64>,
+}
+
+/// The time that a client asks for.
+pub fn lifetime(seconds: Option<i64>) -> Result<Duration, Failure> {
+    let seconds = u64::try_from(seconds.unwrap_or(300)).unwrap_or_default();
+    if !(1..=LONGEST).contains(&seconds) {
+        return Err(Failure::Request(format!(
+            "timeout: it is from 1 to {LONGEST} s"
+        )));
+    }
+    Ok(Duration::from_secs(seconds))
+}
+
+/// Makes a sandbox: of a template, or of a snapshot.
+pub async fn create(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    posted: Result<JsonBody<NewSandbox>, Failure>,
+) -> Result<Response, E2bFailure> {
+    let asked = posted?.value;
+    for (key, reason) in REFUSED {
+        let value = asked.more.get(key).unwrap_or(&Value::Null);
+        let is_empty = matches!(value, Value::Null | Value::Bool(false))
+            || value.as_array().is_some_and(Vec::is_empty)
+            || value.as_object().is_some_and(Map::is_empty);
+        if !is_empty {
+            return Err(Failure::Unsupported(format!("{key}: {reason}")).into());
+        }
+    }
+    if asked.internet == Some(false) && tenant.sandboxes.has_network() {
+        let reason = "allow_internet_access: the policy of the tenant allows hosts, and a sandbox has what it allows";
+        return Err(Failure::Unsupported(reason.to_owned()).into());
+    }
+    let settings = Settings {
+        template: asked.template,
+        metadata: asked.metadata.unwrap_or_default(),
+        environment: asked.environment.unwrap_or_default(),
+        lifetime: lifetime(asked.timeout)?,
+    };
+    settings.check()?;
+    let sandbox = match app.e2b.snapshot(&tenant, &settings.template) {
+        Some(saved) => snapshots::revive(&app, &saved, settings).await?,
+        None if TEMPLATES.contains(&settings.template.as_str()) => {
+            let context = Context::fresh(&app, &tenant, "/work".to_owned()).await?;
+            context
+                .prepare(&app, &tenant, &settings.environment)
+                .await?;
+            app.e2b.add(&tenant, settings, vec![context])?
+        }
+        None => {
+            let [base, _, interpreter] = TEMPLATES;
+            return Err(Failure::NotFound(format!(
+                "templateID: there are `{base}`, `{interpreter}` and the snapshots of the tenant"
+            ))
+            .into());
+        }
+    };
+    Ok((StatusCode::CREATED, Json(access(&sandbox))).into_response())
+}
+
+/// What a client needs to reach a sandbox.
+pub fn access(sandbox: &Sandbox) -> Value {
+    json!({
+        "templateID": sandbox.template,
+        "sandboxID": sandbox.id,
+        "clientID": "sandfork",
+        "envdVersion": ENVD_VERSION,
+        "envdAccessToken": sandbox.token,
+        "trafficAccessToken": sandbox.token,
+        "domain": null,
+    })
+}
+
+/// What a list says of a sandbox.
+pub fn described(sandbox: &Sandbox) -> Value {
+    const MIB: u64 = 1 << 20;
+    let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
+    let limit = |name| sandbox.tenant.sandboxes.limit(name);
+    json!({
+        "templateID": sandbox.template,
+        "sandboxID": sandbox.id,
+        "clientID": "sandfork",
+        "envdVersion": ENVD_VERSION,
+        "startedAt": time(sandbox.started),
+        "endAt": time(sandbox.end()),
+        "state": "running",
+        "metadata": sandbox.metadata,
+        "cpuCount": limit(LimitName::Cores).div_ceil(1000),
+        "memoryMB": limit(LimitName::Memory) / MIB,
+        "diskSizeMB": limit(LimitName::WorkSize) / MIB,
+    })
+}
+
+/// One of the sandboxes.
+pub async fn show(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, E2bFailure> {
+    Ok(Json(described(&*app.e2b.find(&tenant, &id)?)))
+}
+
+/// Ends a sandbox.
+pub async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, E2bFailure> {
+    app.e2b.end(app.e2b.find(&tenant, &id)?).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Has a sandbox end at another time.
+pub async fn set_timeout(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+    posted: Result<JsonBody<Timeout>, Failure>,
+) -> Result<StatusCode, E2bFailure> {
+    let sandbox = app.e2b.find(&tenant, &id)?;
+    sandbox.set_lifetime(lifetime(posted?.value.timeout)?);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Has a sandbox live for the time at least, and says how to reach it.
+pub async fn connect(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+    posted: Result<JsonBody<Timeout>, Failure>,
+) -> Result<Json<Value>, E2bFailure> {
+    let sandbox = app.e2b.find(&tenant, &id)?;
+    sandbox.extend(lifetime(posted?.value.timeout)?);
+    Ok(Json(access(&sandbox)))
+}
+
+/// No samples are kept: the server's own metrics have what its tenants use.
+pub async fn metrics(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, E2bFailure> {
+    app.e2b.find(&tenant, &id)?;
+    Ok(Json(json!([])))
+}
+
+/// A client takes 409 for a sandbox that is paused, so it is not the answer.
+pub async fn pause(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, E2bFailure> {
+    app.e2b.find(&tenant, &id)?;
+    let reason =
+        "sandboxes cannot be paused: a snapshot keeps the state of one while the server runs";
+    Err(Failure::Unsupported(reason.to_owned()).into())
+}
+
+/// The network of a sandbox is that of its tenant's policy.
+pub async fn network(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, E2bFailure> {
+    app.e2b.find(&tenant, &id)?;
+    let reason = "the network of a sandbox cannot be changed: the policy of the tenant says which hosts it reaches";
+    Err(Failure::Unsupported(reason.to_owned()).into())
+}

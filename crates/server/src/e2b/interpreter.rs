@@ -1,0 +1,277 @@
+//! The code interpreter: contexts, and the cells that they run.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::body::Body;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use bytes::Bytes;
+use sandfork::OutputSink;
+use sandfork::session::{Cell, CellReport, SessionState};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use tokio::sync::mpsc::Sender;
+use tokio::time::{Instant, interval_at};
+use tokio_stream::StreamExt;
+
+use super::registry::{Context, Sandbox, Texts, set_up};
+use super::{E2bFailure, Place};
+use crate::display::{displays, error};
+use crate::failure::Failure;
+use crate::http::{JsonBody, Live, TextDecoder};
+use crate::running::in_session;
+use crate::server::App;
+use crate::sessions::closed;
+
+type OfSandbox = Extension<Arc<Sandbox>>;
+
+/// While a cell says nothing, the answer says as often that it goes on.
+const KEEPALIVE: Duration = Duration::from_secs(5);
+
+/// The fields of a result by media type. Others are in `extra`, by their own.
+const FIELDS: [(&str, &str); 12] = [
+    ("text/plain", "text"),
+    ("text/html", "html"),
+    ("text/markdown", "markdown"),
+    ("image/svg+xml", "svg"),
+    ("image/png", "png"),
+    ("image/jpeg", "jpeg"),
+    ("application/pdf", "pdf"),
+    ("text/latex", "latex"),
+    ("application/json", "json"),
+    ("application/javascript", "javascript"),
+    ("e2b/data", "data"),
+    ("e2b/chart", "chart"),
+];
+
+#[derive(Debug, Deserialize)]
+pub struct Execute {
+    code: String,
+    context_id: Option<String>,
+    language: Option<String>,
+    env_vars: Option<Texts>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NewContext {
+    cwd: Option<String>,
+    language: Option<String>,
+}
+
+fn check_language(language: Option<&str>) -> Result<(), Failure> {
+    match language {
+        None | Some("python" | "python3") => Ok(()),
+        Some(other) => Err(Failure::Unsupported(format!(
+            "language: contexts run Python, and no `{other}`"
+        ))),
+    }
+}
+
+/// Runs a cell, and sends what it writes as it comes: a line of JSON each.
+pub async fn execute(
+    State(app): State<Arc<App>>,
+    Extension(sandbox): OfSandbox,
+    posted: Result<JsonBody<Execute>, Failure>,
+) -> Result<Response, E2bFailure> {
+    let JsonBody { value: asked, held } = posted?;
+    if asked.context_id.is_some() && asked.language.is_some() {
+        let both = "a cell has `context_id` or `language`, and not both";
+        return Err(Failure::Request(both.to_owned()).into());
+    }
+    check_language(asked.language.as_deref())?;
+    let context = sandbox.context(asked.context_id.as_deref())?;
+    let live = Live::begin(held, broken, move |sender| async move {
+        let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
+        let environment = asked.env_vars.unwrap_or_default();
+        in_session(&app, &tenant, open, move |session, turn| {
+            let mut lines = Lines {
+                sender,
+                stdout: TextDecoder::default(),
+                stderr: TextDecoder::default(),
+            };
+            if !environment.is_empty() {
+                set_up(session, turn, enter(&environment))?;
+            }
+            lines.begin(context.executions.fetch_add(1, Ordering::Relaxed) + 1);
+            let report = session.run_streaming(Cell::new(asked.code), &mut lines)?;
+            turn.ended(report.outcome());
+            lines.end();
+            if !environment.is_empty() && report.session() == SessionState::Live {
+                // A cell that has broken it has its variables until the next one.
+                _ = set_up(session, turn, LEAVE.to_owned());
+            }
+            Ok(results(&report))
+        })
+        .await
+    });
+    let alive = Bytes::from_static(b"{\"type\":\"keepalive\"}\n");
+    let lines = live
+        .await?
+        .timeout_repeating(interval_at(Instant::now() + KEEPALIVE, KEEPALIVE));
+    let lines = lines.map(move |line| Ok::<_, Infallible>(line.unwrap_or_else(|_| alive.clone())));
+    let headers = [(CONTENT_TYPE, "application/x-ndjson")];
+    Ok((headers, Body::from_stream(lines)).into_response())
+}
+
+/// Sets variables of the environment for one cell, and keeps what they were.
+fn enter(environment: &Texts) -> String {
+    let environment = json!(environment);
+    format!(
+        "(lambda os, new: setattr(os, '_sandfork_before', {{name: os.environ.get(name) for name in new}}) \
+         or os.environ.update(new))(__import__('os'), {environment})"
+    )
+}
+
+/// Undoes [`enter`].
+const LEAVE: &str = "(lambda os: [os.environ.pop(name, None) if text is None else os.environ.update({name: text}) \
+     for name, text in os.__dict__.pop('_sandfork_before', {}).items()] and None)(__import__('os'))";
+
+/// Output that goes to the client as it comes.
+#[derive(Debug)]
+struct Lines {
+    sender: Sender<Bytes>,
+    stdout: TextDecoder,
+    stderr: TextDecoder,
+}
+
+impl Lines {
+    fn begin(&self, number: u64) {
+        self.send(&json!({ "type": "number_of_executions", "execution_count": number }));
+    }
+
+    fn text(&self, stream: &str, text: String) {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default();
+        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        if !text.is_empty() {
+            self.send(&json!({ "type": stream, "text": text, "timestamp": now }));
+        }
+    }
+
+    fn end(&mut self) {
+        let (stdout, stderr) = (self.stdout.end(), self.stderr.end());
+        self.text("stdout", stdout);
+        self.text("stderr", stderr);
+    }
+
+    fn send(&self, value: &Value) {
+        // A client that has gone is noticed by the connection, which interrupts the cell.
+        _ = self.sender.blocking_send(line(value));
+    }
+}
+
+impl OutputSink for Lines {
+    fn stdout(&mut self, bytes: &[u8]) {
+        let text = self.stdout.text(bytes);
+        self.text("stdout", text);
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        let text = self.stderr.text(bytes);
+        self.text("stderr", text);
+    }
+}
+
+fn line(value: &Value) -> Bytes {
+    Bytes::from(format!("{value}\n"))
+}
+
+/// What follows the output of a cell.
+fn results(report: &CellReport) -> Bytes {
+    let mut text = String::new();
+    let mut push = |value: Value| text.push_str(&format!("{value}\n"));
+    for shown in displays(report) {
+        let mut fields = Map::new();
+        let mut extra = Map::new();
+        for (kind, value) in shown.data {
+            match FIELDS.iter().find(|(of, _)| *of == kind) {
+                Some((_, field)) => fields.insert((*field).to_owned(), value),
+                None => extra.insert(kind, value),
+            };
+        }
+        fields.insert("type".to_owned(), "result".into());
+        fields.insert("is_main_result".to_owned(), shown.is_main.into());
+        fields.insert("extra".to_owned(), extra.into());
+        push(fields.into());
+    }
+    if let Some(mut error) = error(report.outcome()) {
+        if report.session() == SessionState::Ended {
+            error
+                .value
+                .push_str(" (the context has ended, with its variables and files: restart it)");
+        }
+        let (name, value, traceback) = (error.name, error.value, error.traceback);
+        push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));
+    }
+    push(json!({ "type": "end_of_execution" }));
+    text.into()
+}
+
+/// A cell that could not be brought to its end.
+fn broken(failure: &Failure) -> Bytes {
+    line(
+        &json!({ "type": "error", "name": failure.kind(), "value": failure.to_string(), "traceback": "" }),
+    )
+}
+
+fn described(context: &Context) -> Value {
+    json!({ "id": context.id, "language": "python", "cwd": context.cwd })
+}
+
+/// Makes a context: a session of its own.
+pub async fn create(
+    State(app): State<Arc<App>>,
+    Extension(sandbox): OfSandbox,
+    posted: Result<JsonBody<NewContext>, Failure>,
+) -> Result<Json<Value>, E2bFailure> {
+    let asked = posted?.value;
+    check_language(asked.language.as_deref())?;
+    let cwd = Place::new(asked.cwd.as_deref().unwrap_or_default())?.guest();
+    let context = Context::fresh(&app, &sandbox.tenant, cwd).await?;
+    context
+        .prepare(&app, &sandbox.tenant, &sandbox.environment)
+        .await?;
+    let described = described(&context);
+    sandbox.add(context);
+    Ok(Json(described))
+}
+
+/// The contexts of a sandbox.
+pub async fn list(Extension(sandbox): OfSandbox) -> Json<Value> {
+    Json(sandbox.contexts().iter().map(described).collect())
+}
+
+/// Ends a context, and what it runs.
+pub async fn remove(
+    Extension(sandbox): OfSandbox,
+    Path(id): Path<String>,
+) -> Result<StatusCode, E2bFailure> {
+    let context = sandbox.take(&id)?;
+    context.open.interrupt();
+    closed(context).await;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Gives a context a fresh session. What it runs ends.
+pub async fn restart(
+    State(app): State<Arc<App>>,
+    Extension(sandbox): OfSandbox,
+    Path(id): Path<String>,
+) -> Result<StatusCode, E2bFailure> {
+    let context = sandbox.context(Some(&id))?;
+    context.open.interrupt();
+    context.open.with(|session| Ok(session.restart()?)).await?;
+    context.executions.store(0, Ordering::Relaxed);
+    context
+        .prepare(&app, &sandbox.tenant, &sandbox.environment)
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
+}

@@ -1,0 +1,211 @@
+//! E2B's protocol: what the packages `e2b` and `e2b-code-interpreter` call.
+//!
+//! The *control plane* makes and ends sandboxes, for a tenant's token. The *data plane* reaches what runs in one: its
+//! code interpreter (port 49999 at E2B) and its daemon `envd` (port 49983). Both are on the server's one port. A request
+//! names its sandbox in headers and presents the sandbox's own token, which the control plane has given.
+
+mod access;
+mod control;
+mod filesystem;
+mod interpreter;
+mod lists;
+mod registry;
+mod rpc;
+mod snapshots;
+mod transfer;
+
+use std::sync::Arc;
+
+use axum::extract::rejection::QueryRejection;
+use axum::http::StatusCode;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, delete, get, post, put};
+use axum::{Json, Router};
+use sandfork::GuestPath;
+use serde_json::json;
+
+pub use self::registry::Registry;
+use crate::failure::{Failure, FailureKind};
+use crate::server::App;
+
+/// The version of `envd` whose protocol this is.
+const ENVD_VERSION: &str = "0.5.2";
+
+/// The routes, with what finds the tenant or the sandbox of a request.
+pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
+    let control = control_routes().layer(from_fn_with_state(Arc::clone(app), access::identify));
+    let data = data_routes().layer(from_fn_with_state(Arc::clone(app), access::reach));
+    control.merge(data)
+}
+
+/// The routes of the control plane.
+fn control_routes() -> Router<Arc<App>> {
+    let mut routes = Router::new()
+        .route("/snapshots", get(snapshots::list))
+        .route("/templates/{id}", delete(snapshots::remove));
+    for version in ["", "/v2"] {
+        let path = |below: &str| format!("{version}/sandboxes{below}");
+        routes = routes
+            .route(&path(""), post(control::create).get(lists::list))
+            .route(&path("/{id}"), get(control::show).delete(control::remove))
+            .route(&path("/{id}/timeout"), post(control::set_timeout))
+            .route(&path("/{id}/connect"), post(control::connect))
+            .route(&path("/{id}/fork"), post(snapshots::fork))
+            .route(&path("/{id}/snapshots"), post(snapshots::create))
+            .route(&path("/{id}/metrics"), get(control::metrics))
+            .route(&path("/{id}/pause"), post(control::pause))
+            .route(&path("/{id}/network"), put(control::network));
+    }
+    routes
+}
+
+/// The routes of the data plane.
+fn data_routes() -> Router<Arc<App>> {
+    Router::new()
+        .route("/health", get(async || StatusCode::NO_CONTENT))
+        .route("/execute", post(interpreter::execute))
+        .route(
+            "/contexts",
+            post(interpreter::create).get(interpreter::list),
+        )
+        .route("/contexts/{id}", delete(interpreter::remove))
+        .route("/contexts/{id}/restart", post(interpreter::restart))
+        .route("/files", get(transfer::download).post(transfer::upload))
+        .route("/filesystem.Filesystem/Stat", post(filesystem::stat))
+        .route("/filesystem.Filesystem/MakeDir", post(filesystem::make_dir))
+        .route("/filesystem.Filesystem/Move", post(filesystem::rename))
+        .route("/filesystem.Filesystem/ListDir", post(filesystem::list_dir))
+        .route("/filesystem.Filesystem/Remove", post(filesystem::remove))
+        .route("/filesystem.Filesystem/{call}", any(rpc::unsupported))
+        .route("/process.Process/{call}", any(rpc::unsupported))
+}
+
+/// A request without a result, as E2B's clients understand it.
+#[derive(Debug)]
+struct E2bFailure(Failure);
+
+impl<F: Into<Failure>> From<F> for E2bFailure {
+    fn from(failure: F) -> Self {
+        Self(failure.into())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::Request(rejection.body_text())
+    }
+}
+
+impl E2bFailure {
+    fn status(&self) -> StatusCode {
+        match &self.0 {
+            Failure::Request(_) => StatusCode::BAD_REQUEST,
+            failure => failure.status(),
+        }
+    }
+}
+
+impl IntoResponse for E2bFailure {
+    fn into_response(self) -> Response {
+        let (status, kind) = (self.status(), self.0.kind());
+        let body = json!({ "code": status.as_u16(), "message": self.0.to_string() });
+        let mut response = (status, Json(body)).into_response();
+        response.extensions_mut().insert(FailureKind(kind));
+        response
+    }
+}
+
+/// A place in the work directory of a sandbox.
+#[derive(Clone, Debug)]
+struct Place {
+    /// Relative to the work directory, and empty for that itself.
+    below: String,
+}
+
+impl Place {
+    /// Reads a path as E2B's clients write it: absolute ones begin with `/home/user`, the home of a sandbox there, or with
+    /// `/work`, the home that guests have here.
+    fn new(path: &str) -> Result<Self, Failure> {
+        let home = path.strip_prefix("/home/user");
+        let text = match home.filter(|below| below.is_empty() || below.starts_with('/')) {
+            Some(below) => format!("/work{below}"),
+            None if path.starts_with('/') => path.to_owned(),
+            None => format!("/work/{path}"),
+        };
+        // A name below it, so that the work directory itself is a place too.
+        let inside = GuestPath::of_file(&format!("{text}/x"))?.to_string();
+        let below = inside.strip_suffix('x').unwrap_or_default();
+        Ok(Self {
+            below: below.trim_end_matches('/').to_owned(),
+        })
+    }
+
+    /// The path as the session takes it.
+    fn as_str(&self) -> &str {
+        if self.below.is_empty() {
+            "."
+        } else {
+            &self.below
+        }
+    }
+
+    /// The path as guests have it.
+    fn guest(&self) -> String {
+        format!("/work/{}", self.below)
+            .trim_end_matches('/')
+            .to_owned()
+    }
+
+    /// An entry of this directory.
+    fn entry(&self, name: &str) -> Self {
+        Self {
+            below: format!("{}/{name}", self.below)
+                .trim_start_matches('/')
+                .to_owned(),
+        }
+    }
+
+    /// The last name of it.
+    fn name(&self) -> String {
+        let path = self.guest();
+        path.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_in_the_work_directory() {
+        for (path, below) in [
+            ("a/b", "a/b"),
+            ("/home/user/a", "a"),
+            ("/home/user", ""),
+            ("/work/a/", "a"),
+            ("", ""),
+            (".", ""),
+            ("a/../b", "b"),
+            ("ax", "ax"),
+        ] {
+            assert_eq!(Place::new(path).expect("it is one").below, below, "{path}");
+        }
+        for path in [
+            "..",
+            "/home/user/..",
+            "/home/users",
+            "/etc/passwd",
+            "/work/../etc",
+            "a\0b",
+        ] {
+            assert!(Place::new(path).is_err(), "{path}");
+        }
+        let root = Place::new("").expect("it is one");
+        assert_eq!(
+            (root.guest(), root.entry("a").guest()),
+            ("/work".into(), "/work/a".into())
+        );
+        assert_eq!((root.as_str(), root.name()), (".", "work".into()));
+    }
+}

@@ -1,0 +1,281 @@
+//! The sandboxes and snapshots of E2B's clients.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use sandfork::session::{Cell, Session};
+use serde_json::json;
+
+use super::snapshots::Saved;
+use crate::failure::Failure;
+use crate::running::{Turn, in_session};
+use crate::server::App;
+use crate::sessions::{Open, closed, new_id};
+use crate::tenant::Tenant;
+
+/// Texts by name: metadata, or an environment.
+pub type Texts = BTreeMap<String, String>;
+
+/// Bytes of metadata and of an environment: they stay in memory.
+const MOST_TEXT: usize = 64 << 10;
+
+/// The sandboxes and the snapshots of all tenants, by id.
+#[derive(Debug, Default)]
+pub struct Registry {
+    sandboxes: Mutex<BTreeMap<String, Arc<Sandbox>>>,
+    /// The snapshots.
+    pub snapshots: Mutex<BTreeMap<String, Arc<Saved>>>,
+    made: AtomicU64,
+}
+
+/// What a sandbox is made with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub template: String,
+    pub metadata: Texts,
+    pub environment: Texts,
+    pub lifetime: Duration,
+}
+
+/// A sandbox: sessions that end together.
+#[derive(Debug)]
+pub struct Sandbox {
+    pub id: String,
+    /// Those that were made later have a greater one.
+    pub number: u64,
+    /// Without it, no request reaches the sandbox.
+    pub token: String,
+    pub tenant: Arc<Tenant>,
+    pub template: String,
+    pub metadata: Texts,
+    pub environment: Texts,
+    pub started: SystemTime,
+    begun: Instant,
+    end: Mutex<Instant>,
+    contexts: Mutex<Vec<Context>>,
+}
+
+/// A context of the code interpreter: a session.
+#[derive(Clone, Debug)]
+pub struct Context {
+    pub id: String,
+    /// The directory that it begins in.
+    pub cwd: String,
+    pub open: Arc<Open>,
+    pub executions: Arc<AtomicU64>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Settings {
+    /// Checks that they may be kept.
+    pub fn check(&self) -> Result<(), Failure> {
+        let bytes = |texts: &Texts| {
+            texts
+                .iter()
+                .map(|(name, text)| name.len() + text.len())
+                .sum()
+        };
+        let (metadata, environment): (usize, usize) =
+            (bytes(&self.metadata), bytes(&self.environment));
+        if metadata + environment > MOST_TEXT {
+            return Err(Failure::Request(format!(
+                "metadata and envVars have more than {MOST_TEXT} bytes"
+            )));
+        }
+        Ok(())
+    }
+}
+
+impl Registry {
+    /// Makes a sandbox of sessions. The first is its own, with its files.
+    pub fn add(
+        &self,
+        tenant: &Arc<Tenant>,
+        settings: Settings,
+        contexts: Vec<Context>,
+    ) -> Result<Arc<Sandbox>, Failure> {
+        let now = Instant::now();
+        let sandbox = Arc::new(Sandbox {
+            id: new_id()?,
+            number: self.made.fetch_add(1, Ordering::Relaxed),
+            token: new_id()? + &new_id()?,
+            tenant: Arc::clone(tenant),
+            template: settings.template,
+            metadata: settings.metadata,
+            environment: settings.environment,
+            started: SystemTime::now(),
+            begun: now,
+            end: Mutex::new(now + settings.lifetime),
+            contexts: Mutex::new(contexts),
+        });
+        locked(&self.sandboxes).insert(sandbox.id.clone(), Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+
+    /// A sandbox that lives, of any tenant.
+    pub fn get(&self, id: &str) -> Option<Arc<Sandbox>> {
+        let all = locked(&self.sandboxes);
+        all.get(id).filter(|sandbox| !sandbox.is_over()).cloned()
+    }
+
+    /// All that live.
+    pub fn all(&self) -> Vec<Arc<Sandbox>> {
+        let all = locked(&self.sandboxes);
+        all.values()
+            .filter(|sandbox| !sandbox.is_over())
+            .cloned()
+            .collect()
+    }
+
+    /// A sandbox of this tenant. That another tenant has one of this id is not said.
+    pub fn find(&self, tenant: &Tenant, id: &str) -> Result<Arc<Sandbox>, Failure> {
+        let found = self
+            .get(id)
+            .filter(|sandbox| sandbox.tenant.name == tenant.name);
+        found.ok_or_else(|| Failure::NotFound("there is no such sandbox".to_owned()))
+    }
+
+    /// Ends a sandbox, and what it runs.
+    pub async fn end(&self, sandbox: Arc<Sandbox>) {
+        locked(&self.sandboxes).remove(&sandbox.id);
+        for context in sandbox.contexts() {
+            context.open.interrupt();
+        }
+        closed(sandbox).await;
+    }
+
+    /// Ends those whose time is over.
+    pub async fn end_over(&self) {
+        let over: Vec<_> = {
+            let all = locked(&self.sandboxes);
+            all.values()
+                .filter(|sandbox| sandbox.is_over())
+                .cloned()
+                .collect()
+        };
+        for sandbox in over {
+            self.end(sandbox).await;
+        }
+    }
+}
+
+impl Sandbox {
+    /// Whether its time is over.
+    fn is_over(&self) -> bool {
+        *locked(&self.end) <= Instant::now()
+    }
+
+    /// When it ends.
+    pub fn end(&self) -> SystemTime {
+        self.started + locked(&self.end).duration_since(self.begun)
+    }
+
+    /// Has it end after this time from now.
+    pub fn set_lifetime(&self, lifetime: Duration) {
+        *locked(&self.end) = Instant::now() + lifetime;
+    }
+
+    /// Has it live for this time from now at least.
+    pub fn extend(&self, lifetime: Duration) {
+        let mut end = locked(&self.end);
+        *end = (*end).max(Instant::now() + lifetime);
+    }
+
+    /// Its contexts, the first first.
+    pub fn contexts(&self) -> Vec<Context> {
+        locked(&self.contexts).clone()
+    }
+
+    /// A context by its id, or the first.
+    pub fn context(&self, id: Option<&str>) -> Result<Context, Failure> {
+        let contexts = locked(&self.contexts);
+        let found = contexts
+            .iter()
+            .find(|context| id.is_none_or(|id| context.id == id));
+        found
+            .cloned()
+            .ok_or_else(|| Failure::NotFound("there is no such context".to_owned()))
+    }
+
+    /// Adds a context.
+    pub fn add(&self, context: Context) {
+        locked(&self.contexts).push(context);
+    }
+
+    /// Takes a context away. The first stays: the sandbox's files are its.
+    pub fn take(&self, id: &str) -> Result<Context, Failure> {
+        let mut contexts = locked(&self.contexts);
+        match contexts.iter().position(|context| context.id == id) {
+            None => Err(Failure::NotFound("there is no such context".to_owned())),
+            Some(0) => Err(Failure::Request(
+                "the first context of a sandbox cannot be removed: it has the files of the sandbox"
+                    .to_owned(),
+            )),
+            Some(place) => Ok(contexts.remove(place)),
+        }
+    }
+}
+
+impl Context {
+    /// A context of a fresh session.
+    pub async fn fresh(app: &App, tenant: &Arc<Tenant>, cwd: String) -> Result<Self, Failure> {
+        let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
+        let open = app.sessions.owned(tenant, Duration::MAX, fresh).await?;
+        Ok(Self {
+            id: new_id()?,
+            cwd,
+            open,
+            executions: Arc::default(),
+        })
+    }
+
+    /// Gives it its environment and its directory.
+    pub async fn prepare(
+        &self,
+        app: &Arc<App>,
+        tenant: &Arc<Tenant>,
+        environment: &Texts,
+    ) -> Result<(), Failure> {
+        let mut code = String::new();
+        // Texts of JSON are texts of Python. Writing to a string does not fail.
+        if !environment.is_empty() {
+            _ = writeln!(
+                code,
+                "__import__('os').environ.update({})",
+                json!(environment)
+            );
+        }
+        if self.cwd != "/work" {
+            _ = writeln!(
+                code,
+                "__import__('os').makedirs({0}, exist_ok=True)\n__import__('os').chdir({0})",
+                json!(self.cwd)
+            );
+        }
+        if code.is_empty() {
+            return Ok(());
+        }
+        let open = Arc::clone(&self.open);
+        in_session(app, tenant, open, move |session, turn| {
+            set_up(session, turn, code)
+        })
+        .await
+    }
+}
+
+/// Runs code of the server's own in a session, which its client sees only if it fails.
+pub fn set_up(session: &mut Session, turn: &mut Turn, code: String) -> Result<(), Failure> {
+    let report = session.run(Cell::new(code).filename("<sandfork>"))?;
+    turn.ended(report.outcome());
+    match crate::display::error(report.outcome()) {
+        None => Ok(()),
+        Some(error) if error.name == "FileNotFoundError" => Err(Failure::NotFound(error.value)),
+        Some(error) => Err(Failure::Request(format!("{}: {}", error.name, error.value))),
+    }
+}

@@ -1,0 +1,246 @@
+//! Snapshots of sandboxes, and forks.
+
+use std::sync::{Arc, PoisonError};
+use std::time::Duration;
+
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use sandfork::session::Snapshot;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::E2bFailure;
+use super::control::{OfTenant, access, lifetime};
+use super::registry::{Context, Registry, Sandbox, Settings, Texts};
+use crate::failure::Failure;
+use crate::http::JsonBody;
+use crate::server::App;
+use crate::sessions::new_id;
+use crate::tenant::{Opened, Tenant};
+
+/// The most forks of one request.
+const MOST_FORKS: usize = 100;
+
+/// The state of a sandbox. It counts as the sessions that it was made of, until it is removed.
+#[derive(Debug)]
+pub struct Saved {
+    id: String,
+    name: Option<String>,
+    tenant: Arc<Tenant>,
+    /// The sandbox that it is of.
+    of: String,
+    template: String,
+    environment: Texts,
+    contexts: Vec<SavedContext>,
+}
+
+#[derive(Debug)]
+struct SavedContext {
+    id: String,
+    cwd: String,
+    executions: u64,
+    snapshot: Arc<Snapshot>,
+    _counts: Opened,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct NewSnapshot {
+    name: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Fork {
+    timeout: Option<i64>,
+    count: Option<usize>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    #[serde(rename = "sandboxID")]
+    sandbox: Option<String>,
+    name: Option<String>,
+}
+
+impl Registry {
+    /// A snapshot of this tenant, by its id or name.
+    pub fn snapshot(&self, tenant: &Tenant, id: &str) -> Option<Arc<Saved>> {
+        let saved = self
+            .snapshots
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let mut of_tenant = saved
+            .values()
+            .filter(|saved| saved.tenant.name == tenant.name);
+        of_tenant
+            .find(|saved| saved.id == id || saved.name.as_deref() == Some(id))
+            .cloned()
+    }
+}
+
+impl Saved {
+    async fn new(sandbox: &Sandbox, name: Option<String>) -> Result<Self, Failure> {
+        let mut contexts = Vec::new();
+        for context in sandbox.contexts() {
+            let counts = sandbox.tenant.open_session()?;
+            let snapshot = context.open.with(|session| Ok(session.snapshot()?)).await?;
+            contexts.push(SavedContext {
+                id: context.id,
+                cwd: context.cwd,
+                executions: context
+                    .executions
+                    .load(std::sync::atomic::Ordering::Relaxed),
+                snapshot: Arc::new(snapshot),
+                _counts: counts,
+            });
+        }
+        Ok(Self {
+            id: new_id()?,
+            name,
+            tenant: Arc::clone(&sandbox.tenant),
+            of: sandbox.id.clone(),
+            template: sandbox.template.clone(),
+            environment: sandbox.environment.clone(),
+            contexts,
+        })
+    }
+
+    fn described(&self) -> Value {
+        let names: Vec<_> = self.name.iter().collect();
+        json!({ "snapshotID": self.id, "names": names })
+    }
+}
+
+/// A sandbox that begins with the state of a snapshot.
+pub async fn revive(
+    app: &Arc<App>,
+    saved: &Saved,
+    mut settings: Settings,
+) -> Result<Arc<Sandbox>, Failure> {
+    let mut contexts = Vec::new();
+    for of in &saved.contexts {
+        let snapshot = Arc::clone(&of.snapshot);
+        let fork = move |_: &Tenant| Ok(snapshot.fork()?);
+        let context = Context {
+            id: of.id.clone(),
+            cwd: of.cwd.clone(),
+            open: app
+                .sessions
+                .owned(&saved.tenant, Duration::MAX, fork)
+                .await?,
+            executions: Arc::new(of.executions.into()),
+        };
+        if !settings.environment.is_empty() {
+            context
+                .prepare(app, &saved.tenant, &settings.environment)
+                .await?;
+        }
+        contexts.push(context);
+    }
+    let mut environment = saved.environment.clone();
+    environment.append(&mut settings.environment);
+    settings.environment = environment;
+    app.e2b.add(&saved.tenant, settings, contexts)
+}
+
+/// Keeps the state of a sandbox.
+pub async fn create(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+    posted: Result<JsonBody<NewSnapshot>, Failure>,
+) -> Result<Response, E2bFailure> {
+    let name = posted?.value.name;
+    if name.as_ref().is_some_and(|name| name.len() > 128) {
+        return Err(Failure::Request("name: it has more than 128 bytes".to_owned()).into());
+    }
+    let sandbox = app.e2b.find(&tenant, &id)?;
+    let saved = Arc::new(Saved::new(&sandbox, name).await?);
+    let described = saved.described();
+    let mut all = app
+        .e2b
+        .snapshots
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    all.insert(saved.id.clone(), saved);
+    Ok((StatusCode::CREATED, Json(described)).into_response())
+}
+
+/// The snapshots of the tenant.
+pub async fn list(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    asked: Result<Query<Asked>, QueryRejection>,
+) -> Result<Json<Value>, E2bFailure> {
+    let Query(asked) = asked?;
+    let all = app
+        .e2b
+        .snapshots
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let found = all.values().filter(|saved| {
+        saved.tenant.name == tenant.name
+            && asked.sandbox.as_ref().is_none_or(|of| *of == saved.of)
+            && asked
+                .name
+                .as_ref()
+                .is_none_or(|name| Some(name) == saved.name.as_ref())
+    });
+    Ok(Json(found.map(|saved| saved.described()).collect()))
+}
+
+/// Frees a snapshot. Clients call it a template.
+pub async fn remove(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<StatusCode, E2bFailure> {
+    let found = app.e2b.snapshot(&tenant, &id);
+    let found = found.ok_or_else(|| Failure::NotFound("there is no such snapshot".to_owned()))?;
+    let mut all = app
+        .e2b
+        .snapshots
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    all.remove(&found.id);
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Makes sandboxes that begin with the state of one that lives. Each has a result of its own.
+pub async fn fork(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+    posted: Result<JsonBody<Fork>, Failure>,
+) -> Result<Response, E2bFailure> {
+    let asked = posted?.value;
+    let (count, lifetime) = (asked.count.unwrap_or(1), lifetime(asked.timeout)?);
+    if !(1..=MOST_FORKS).contains(&count) {
+        return Err(Failure::Request(format!("count: it is from 1 to {MOST_FORKS}")).into());
+    }
+    let sandbox = app.e2b.find(&tenant, &id)?;
+    let saved = Saved::new(&sandbox, None).await?;
+    let mut results = Vec::new();
+    for _ in 0..count {
+        let settings = Settings {
+            template: saved.template.clone(),
+            metadata: sandbox.metadata.clone(),
+            environment: Texts::new(),
+            lifetime,
+        };
+        results.push(match revive(&app, &saved, settings).await {
+            Ok(fork) => json!({ "sandbox": access(&fork) }),
+            Err(failure) => {
+                let failure = E2bFailure(failure);
+                let (code, message) = (failure.status().as_u16(), failure.0.to_string());
+                json!({ "error": { "code": code, "message": message } })
+            }
+        });
+    }
+    Ok((StatusCode::CREATED, Json(results)).into_response())
+}
