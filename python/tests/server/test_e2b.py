@@ -134,8 +134,8 @@ class Rich:
     def _repr_javascript_(self): return "x()"
     def __repr__(self): return "Rich"
 chart = {"type": "line", "title": "t", "elements": [{"label": "l", "points": [[1, 2]]}], "x_label": "x",
-         "y_label": "y", "x_unit": None, "y_unit": None, "x_ticks": [], "x_tick_labels": [], "x_scale": "linear",
-         "y_ticks": [], "y_tick_labels": [], "y_scale": "linear"}
+         "y_label": "y", "x_unit": None, "y_unit": None, "x_ticks": [], "x_tick_labels": [],
+         "x_scale": "linear", "y_ticks": [], "y_tick_labels": [], "y_scale": "linear"}
 display({"e2b/chart": chart, "text/x-mine": "m"}, raw=True)
 Rich()
 """
@@ -152,8 +152,8 @@ Rich()
 def test_variables_of_the_environment_are_of_a_cell_or_a_sandbox(sandbox: Sandbox) -> None:
     ask = "import os; [os.environ.get(name) for name in ('PLACE', 'MORE')]"
     assert sandbox.run_code(ask).text == "['the sandbox', None]"
-    envs = {"PLACE": "the cell's \"own\"\n", "MORE": "é"}
-    assert sandbox.run_code(ask, envs=envs).text == repr(["the cell's \"own\"\n", "é"])
+    envs = {"PLACE": 'the cell\'s "own"\n', "MORE": "é"}
+    assert sandbox.run_code(ask, envs=envs).text == repr(['the cell\'s "own"\n', "é"])
     assert sandbox.run_code(ask).text == "['the sandbox', None]"
     with pytest.raises(SandboxException, match="400"):
         sandbox.run_code("1", envs={"a=b": "c"})
@@ -347,7 +347,8 @@ def test_sandboxes_are_listed_page_by_page(served: Server) -> None:
     mark = uuid.uuid4().hex
     with contextlib.ExitStack() as stack:
         each = [
-            stack.enter_context(made(served, metadata={"mark of": f"{mark} &=é", "n": str(n)})) for n in range(3)
+            stack.enter_context(made(served, metadata={"mark of": f"{mark} &=é", "n": str(n)}))
+            for n in range(3)
         ]
         ids = [sandbox.sandbox_id for sandbox in each]
 
@@ -401,7 +402,9 @@ def test_a_snapshot_is_a_template_until_it_is_deleted(served: Server) -> None:
         assert not Sandbox.delete_snapshot(snapshot.snapshot_id, **options(served, BETA))
         assert Sandbox.delete_snapshot(snapshot.snapshot_id, **options(served))
         assert not Sandbox.delete_snapshot(snapshot.snapshot_id, **options(served))
-        sandbox.run_code("import threading; e = threading.Event(); t = threading.Thread(target=e.wait); t.start()")
+        sandbox.run_code(
+            "import threading; e = threading.Event(); t = threading.Thread(target=e.wait); t.start()"
+        )
         with pytest.raises(SandboxException, match="400: cannot snapshot: the session has 2 threads"):
             sandbox.create_snapshot()
         sandbox.run_code("e.set(); t.join()")
@@ -456,7 +459,9 @@ def test_more_than_a_tenant_may_have_is_refused(served: Server) -> None:
         ({"templateID": "base", "volumeMounts": [{"name": "a"}]}, 501, "volumeMounts"),
     ],
 )
-def test_a_sandbox_that_cannot_be_made_is_refused(served: Server, asked: Any, status: int, words: str) -> None:
+def test_a_sandbox_that_cannot_be_made_is_refused(
+    served: Server, asked: Any, status: int, words: str
+) -> None:
     answer = served.ask("POST", "/v2/sandboxes", asked, X_API_Key=ALPHA)
     assert (answer.status, answer.json["code"]) == (status, status), answer.body
     assert words in answer.json["message"]
@@ -502,7 +507,9 @@ async def test_the_asynchronous_client_does_the_same(served: Server) -> None:
     sandbox = await AsyncSandbox.create(metadata={"way": "async"}, **options(served))
     try:
         lines: list[str] = []
-        execution = await sandbox.run_code("print(1); 2", on_stdout=lambda message: lines.append(message.line))
+        execution = await sandbox.run_code(
+            "print(1); 2", on_stdout=lambda message: lines.append(message.line)
+        )
         assert ("".join(lines), execution.text) == ("1\n", "2")
         await sandbox.files.write("a", b"b")
         assert await sandbox.files.read("a") == "b"

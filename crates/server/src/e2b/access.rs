@@ -23,6 +23,9 @@ use crate::server::{self, App};
 /// The ports that E2B's clients name: those of `envd` and of the code interpreter.
 const PORTS: [&str; 2] = ["49983", "49999"];
 
+/// What a client without the token of a sandbox hears, whether there is such a sandbox or not.
+const GONE: &str = "the sandbox was not found";
+
 /// What a URL of a file may have, for clients without headers.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -47,7 +50,7 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
     let found = if app.is_draining() {
         Err(E2bFailure(Failure::Draining).into_response())
     } else {
-        sandbox(&app, &request)
+        sandbox(&app, &request).map_err(unavailable)
     };
     match found {
         Ok(sandbox) => {
@@ -64,15 +67,14 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
     }
 }
 
-fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, Response> {
+/// The sandbox of a request, or what to tell a client without it.
+fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
     let headers = request.headers();
     let port = text(headers, "e2b-sandbox-port");
     if port.is_some_and(|port| !PORTS.contains(&port)) {
-        return Err(unavailable("the sandbox's port is not open"));
+        return Err("the sandbox's port is not open");
     }
     let id = text(headers, "e2b-sandbox-id");
-    // A sandbox of another, and one that never was, are the same to a client without its token.
-    let gone = || unavailable("the sandbox was not found");
     let signed = Query::<Signed>::try_from_uri(request.uri())
         .unwrap_or_default()
         .0;
@@ -83,12 +85,12 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, Response> {
             None => app.e2b.all(),
         };
         named.retain(|sandbox| signed.is_of(sandbox, request.method()));
-        return named.pop().ok_or_else(gone);
+        return named.pop().ok_or(GONE);
     }
     let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));
     let found = id.and_then(|id| app.e2b.get(id));
     let found = found.filter(|sandbox| token.is_some_and(|token| is_equal(token, &sandbox.token)));
-    found.ok_or_else(gone)
+    found.ok_or(GONE)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
@@ -117,16 +119,17 @@ impl Signed {
             "write"
         };
         let Self { path, username, .. } = self;
-        let mut signed = format!("{path}:{operation}:{username}:{}", sandbox.token);
-        if let Some(until) = self.signature_expiration {
-            let now = SystemTime::now()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default();
-            if until < now.as_secs() {
-                return false;
+        let until = match self.signature_expiration {
+            Some(until) => {
+                let now = SystemTime::now().duration_since(UNIX_EPOCH);
+                if until < now.unwrap_or_default().as_secs() {
+                    return false;
+                }
+                format!(":{until}")
             }
-            signed.push_str(&format!(":{until}"));
-        }
+            None => String::new(),
+        };
+        let signed = format!("{path}:{operation}:{username}:{}{until}", sandbox.token);
         let signature = STANDARD_NO_PAD.encode(Sha256::digest(signed));
         is_equal(&format!("v1_{signature}"), &self.signature)
     }

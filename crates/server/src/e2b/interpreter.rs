@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use sandfork::OutputSink;
 use sandfork::session::{Cell, CellReport, SessionState};
 use serde::Deserialize;
@@ -146,7 +146,7 @@ impl Lines {
         self.send(&json!({ "type": "number_of_executions", "execution_count": number }));
     }
 
-    fn text(&self, stream: &str, text: String) {
+    fn text(&self, stream: &str, text: &str) {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -158,8 +158,8 @@ impl Lines {
 
     fn end(&mut self) {
         let (stdout, stderr) = (self.stdout.end(), self.stderr.end());
-        self.text("stdout", stdout);
-        self.text("stderr", stderr);
+        self.text("stdout", &stdout);
+        self.text("stderr", &stderr);
     }
 
     fn send(&self, value: &Value) {
@@ -171,12 +171,12 @@ impl Lines {
 impl OutputSink for Lines {
     fn stdout(&mut self, bytes: &[u8]) {
         let text = self.stdout.text(bytes);
-        self.text("stdout", text);
+        self.text("stdout", &text);
     }
 
     fn stderr(&mut self, bytes: &[u8]) {
         let text = self.stderr.text(bytes);
-        self.text("stderr", text);
+        self.text("stderr", &text);
     }
 }
 
@@ -186,8 +186,8 @@ fn line(value: &Value) -> Bytes {
 
 /// What follows the output of a cell.
 fn results(report: &CellReport) -> Bytes {
-    let mut text = String::new();
-    let mut push = |value: Value| text.push_str(&format!("{value}\n"));
+    let mut lines = BytesMut::new();
+    let mut push = |value: Value| lines.extend_from_slice(&line(&value));
     for shown in displays(report) {
         let mut fields = Map::new();
         let mut extra = Map::new();
@@ -212,7 +212,7 @@ fn results(report: &CellReport) -> Bytes {
         push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));
     }
     push(json!({ "type": "end_of_execution" }));
-    text.into()
+    lines.freeze()
 }
 
 /// A cell that could not be brought to its end.
