@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use sandfork::session::{Interrupter, Session};
+use sandfork::session::{Interrupter, Programs, Session};
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 use crate::failure::Failure;
@@ -31,6 +31,8 @@ pub struct Open {
     /// Requests for it take turns, in their order.
     session: Arc<Turns<Session>>,
     interrupter: Interrupter,
+    /// Its programs, which run beside its cells.
+    pub programs: Programs,
     used: Mutex<Instant>,
     _counts: Opened,
     metrics: Arc<Metrics>,
@@ -80,6 +82,7 @@ impl Sessions {
             idle,
             tenant: Arc::clone(tenant),
             interrupter: session.interrupter(),
+            programs: session.programs(),
             session: Arc::new(Turns::new(session)),
             used: Mutex::new(Instant::now()),
             _counts: counts,

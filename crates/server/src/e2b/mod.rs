@@ -5,10 +5,12 @@
 //! names its sandbox in headers and presents the sandbox's own token, which the control plane has given.
 
 mod access;
+mod commands;
 mod control;
 mod filesystem;
 mod interpreter;
 mod lists;
+mod process;
 mod registry;
 mod rpc;
 mod snapshots;
@@ -78,6 +80,13 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/filesystem.Filesystem/ListDir", post(filesystem::list_dir))
         .route("/filesystem.Filesystem/Remove", post(filesystem::remove))
         .route("/filesystem.Filesystem/{call}", any(rpc::unsupported))
+        .route("/process.Process/Start", post(process::start))
+        .route("/process.Process/Connect", post(process::connect))
+        .route("/process.Process/List", post(process::list))
+        .route("/process.Process/SendInput", post(process::send_input))
+        .route("/process.Process/CloseStdin", post(process::close_stdin))
+        .route("/process.Process/SendSignal", post(process::send_signal))
+        .route("/process.Process/Update", post(process::update))
         .route("/process.Process/{call}", any(rpc::unsupported))
 }
 
@@ -116,6 +125,14 @@ impl IntoResponse for E2bFailure {
     }
 }
 
+/// A path with the home that guests have here, in place of the one that they have at E2B.
+fn at_home(path: &str) -> String {
+    match path.strip_prefix("/home/user") {
+        Some(below) if below.is_empty() || below.starts_with('/') => format!("/work{below}"),
+        _ => path.to_owned(),
+    }
+}
+
 /// A place in the work directory of a sandbox.
 #[derive(Clone, Debug)]
 struct Place {
@@ -127,11 +144,10 @@ impl Place {
     /// Reads a path as E2B's clients write it: absolute ones begin with `/home/user`, the home of a sandbox there, or with
     /// `/work`, the home that guests have here.
     fn new(path: &str) -> Result<Self, Failure> {
-        let home = path.strip_prefix("/home/user");
-        let text = match home.filter(|below| below.is_empty() || below.starts_with('/')) {
-            Some(below) => format!("/work{below}"),
-            None if path.starts_with('/') => path.to_owned(),
-            None => format!("/work/{path}"),
+        let path = at_home(path);
+        let text = match path.starts_with('/') {
+            true => path,
+            false => format!("/work/{path}"),
         };
         // A name below it, so that the work directory itself is a place too.
         let inside = GuestPath::of_file(&format!("{text}/x"))?.to_string();

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use sandfork::session::{Cell, Session};
 use serde_json::json;
 
+use super::commands::Commands;
 use super::snapshots::Saved;
 use crate::failure::Failure;
 use crate::running::{Turn, in_session};
@@ -56,6 +57,8 @@ pub struct Sandbox {
     begun: Instant,
     end: Mutex<Instant>,
     contexts: Mutex<Vec<Context>>,
+    /// The programs that its clients have started.
+    pub commands: Commands,
 }
 
 /// A context of the code interpreter: a session.
@@ -113,6 +116,7 @@ impl Registry {
             begun: now,
             end: Mutex::new(now + settings.lifetime),
             contexts: Mutex::new(contexts),
+            commands: Commands::default(),
         });
         locked(&self.sandboxes).insert(sandbox.id.clone(), Arc::clone(&sandbox));
         Ok(sandbox)

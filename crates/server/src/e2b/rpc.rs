@@ -4,13 +4,18 @@ use axum::Json;
 use axum::extract::Path;
 use axum::http::HeaderMap;
 use axum::http::StatusCode;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use bytes::{BufMut, Bytes, BytesMut};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use crate::failure::{Failure, FailureKind};
+
+/// The type of a stream of messages.
+pub const STREAM: &str = "application/connect+json";
 
 /// A call without a result, as its clients understand it.
 #[derive(Debug)]
@@ -53,10 +58,67 @@ impl IntoResponse for RpcFailure {
     }
 }
 
+/// The flag of the frame that ends a stream.
+pub const END: u8 = 2;
+
+/// A message of a stream, with its flag and its length before it.
+pub fn frame(flag: u8, message: &Value) -> Bytes {
+    let text = message.to_string();
+    let length = u32::try_from(text.len()).unwrap_or(u32::MAX);
+    let mut frame = BytesMut::with_capacity(text.len() + 5);
+    frame.put_u8(flag);
+    frame.put_u32(length);
+    frame.put_slice(text.as_bytes());
+    frame.freeze()
+}
+
+/// The one message of a call that is answered with a stream.
+///
+/// # Errors
+/// If it is not one.
+pub fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+    let malformed = || Failure::Request("the body is no message of Connect".to_owned());
+    let (head, text) = body.split_first_chunk::<5>().ok_or_else(malformed)?;
+    let [flag, length @ ..] = *head;
+    if flag != 0 || u32::from_be_bytes(length) as usize != text.len() {
+        return Err(malformed());
+    }
+    serde_json::from_slice(text)
+        .map_err(|error| Failure::Request(format!("the message is not what it must be: {error}")))
+}
+
+/// A call without a result whose answer is a stream: its end says why.
+#[derive(Debug)]
+pub struct StreamFailure(RpcFailure);
+
+impl<F: Into<Failure>> From<F> for StreamFailure {
+    fn from(failure: F) -> Self {
+        Self(failure.into().into())
+    }
+}
+
+impl IntoResponse for StreamFailure {
+    fn into_response(self) -> Response {
+        let RpcFailure(failure) = &self.0;
+        let error = json!({ "code": self.0.code().0, "message": failure.to_string() });
+        let headers = [(CONTENT_TYPE, STREAM)];
+        let body = frame(END, &json!({ "error": error }));
+        let mut response = (headers, body).into_response();
+        response
+            .extensions_mut()
+            .insert(FailureKind(failure.kind()));
+        response
+    }
+}
+
 /// A call that this server does not serve.
-pub async fn unsupported(Path(call): Path<String>) -> RpcFailure {
+pub async fn unsupported(Path(call): Path<String>, headers: HeaderMap) -> Response {
     let call: String = call.chars().take(64).collect();
-    RpcFailure(Failure::Unsupported(format!("`{call}` is not served")))
+    let failure = Failure::Unsupported(format!("`{call}` is not served"));
+    if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
+        return StreamFailure::from(failure).into_response();
+    }
+    RpcFailure(failure).into_response()
 }
 
 /// Checks the user that a call is for: there is one.

@@ -1,0 +1,222 @@
+//! The service `process.Process`: programs in the session of a sandbox's first context.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::{Extension, Json};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
+use sandfork::session::Program;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, interval_at};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+
+use super::at_home;
+use super::commands::{Command, Config, Output, Size};
+use super::registry::Sandbox;
+use super::rpc::{RpcFailure, STREAM, StreamFailure, check_header, frame, message};
+use crate::failure::Failure;
+use crate::http::{JsonBody, RawBody};
+use crate::running::blocking;
+use crate::server::App;
+
+type OfSandbox = Extension<Arc<Sandbox>>;
+type Answer = Result<Json<Value>, RpcFailure>;
+
+/// While a program says nothing, its stream says as often that it goes on.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Start {
+    process: Config,
+    pty: Option<Terminal>,
+    tag: Option<String>,
+    stdin: Option<bool>,
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Terminal {
+    size: Size,
+}
+
+/// Which program is meant.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Selector {
+    pid: Option<i32>,
+    tag: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct OfProcess {
+    process: Selector,
+    pty: Option<Terminal>,
+    signal: Option<Signal>,
+    input: TextInput,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct TextInput {
+    stdin: Option<String>,
+    pty: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+enum Signal {
+    #[serde(rename = "SIGNAL_SIGKILL")]
+    Kill = 9,
+    #[serde(rename = "SIGNAL_SIGTERM")]
+    Term = 15,
+}
+
+/// Starts a program, and sends what comes of it.
+pub async fn start(
+    Extension(sandbox): OfSandbox,
+    headers: HeaderMap,
+    posted: Result<RawBody, Failure>,
+) -> Result<Response, StreamFailure> {
+    check_header(&headers)?;
+    let asked: Start = message(&posted?.bytes)?;
+    let config = asked.process;
+    let mut program = Program::new([&config.cmd].into_iter().chain(&config.args).cloned());
+    if let Some(cwd) = &config.cwd {
+        program = program.cwd(at_home(cwd));
+    }
+    for (name, text) in sandbox.environment.iter().chain(&config.envs) {
+        program = program.env(name.clone(), text.clone());
+    }
+    if asked.stdin != Some(false) {
+        program = program.stdin();
+    }
+    // A client that waits no longer wants it no longer.
+    if let Some(timeout) = timeout(&headers) {
+        program = program.timeout(timeout);
+    }
+    let mut output = Output::Streams;
+    if let Some(Terminal { size }) = asked.pty {
+        program = program.terminal(size.rows, size.cols);
+        output = Output::Terminal;
+    }
+    let what = (config, asked.tag, output);
+    let events = blocking(move || Command::start(&sandbox, program, what)).await?;
+    Ok(stream(events))
+}
+
+/// Sends what comes of a program that runs.
+pub async fn connect(
+    Extension(sandbox): OfSandbox,
+    posted: Result<RawBody, Failure>,
+) -> Result<Response, StreamFailure> {
+    let asked: OfProcess = message(&posted?.bytes)?;
+    Ok(stream(asked.process.find(&sandbox)?.listen()))
+}
+
+fn stream(events: Receiver<Bytes>) -> Response {
+    let events = ReceiverStream::new(events);
+    let events = events.timeout_repeating(interval_at(Instant::now() + KEEPALIVE, KEEPALIVE));
+    let alive = frame(0, &json!({ "event": { "keepalive": {} } }));
+    let events =
+        events.map(move |event| Ok::<_, Infallible>(event.unwrap_or_else(|_| alive.clone())));
+    let headers = [(CONTENT_TYPE, STREAM)];
+    (headers, Body::from_stream(events)).into_response()
+}
+
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let millis = headers
+        .get("connect-timeout-ms")?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()?;
+    Some(Duration::from_millis(millis))
+}
+
+impl Selector {
+    fn find(&self, sandbox: &Sandbox) -> Result<Arc<Command>, Failure> {
+        let is_meant = |command: &&Arc<Command>| match (self.pid, &self.tag) {
+            (Some(pid), _) => command.process.pid() == pid,
+            (None, tag) => tag.is_some() && command.tag == *tag,
+        };
+        let all = sandbox.commands.all();
+        let found = all.iter().find(is_meant).cloned();
+        found.ok_or_else(|| Failure::NotFound("there is no such process".to_owned()))
+    }
+}
+
+/// The programs that run.
+pub async fn list(Extension(sandbox): OfSandbox) -> Json<Value> {
+    let described = |command: &Arc<Command>| {
+        let mut described = json!({ "config": command.config, "pid": command.process.pid() });
+        if let Some(tag) = &command.tag {
+            described["tag"] = tag.as_str().into();
+        }
+        described
+    };
+    let all = sandbox.commands.all();
+    Json(json!({ "processes": all.iter().map(described).collect::<Vec<_>>() }))
+}
+
+/// Writes to the standard input of a program, or types on its terminal.
+pub async fn send_input(
+    State(app): State<Arc<App>>,
+    Extension(sandbox): OfSandbox,
+    posted: Result<JsonBody<OfProcess>, Failure>,
+) -> Answer {
+    let asked = posted?.value;
+    let TextInput { stdin, pty } = asked.input;
+    let text = stdin.or(pty).unwrap_or_default();
+    let bytes = STANDARD.decode(text);
+    let bytes = bytes.map_err(|_| Failure::Request("the input is not base64".to_owned()))?;
+    let held = app.bodies.budget.hold(bytes.len() as u64)?;
+    let command = asked.process.find(&sandbox)?;
+    command.write(Some((bytes.into(), held))).await?;
+    Ok(Json(json!({})))
+}
+
+/// Closes the standard input of a program.
+pub async fn close_stdin(
+    Extension(sandbox): OfSandbox,
+    posted: Result<JsonBody<OfProcess>, Failure>,
+) -> Answer {
+    posted?.value.process.find(&sandbox)?.write(None).await?;
+    Ok(Json(json!({})))
+}
+
+/// Sends a signal to a program.
+pub async fn send_signal(
+    Extension(sandbox): OfSandbox,
+    posted: Result<JsonBody<OfProcess>, Failure>,
+) -> Answer {
+    let asked = posted?.value;
+    let signal = asked
+        .signal
+        .ok_or_else(|| Failure::Request("signal: it is missing".to_owned()))?;
+    asked.process.find(&sandbox)?.process.kill(signal as i32)?;
+    Ok(Json(json!({})))
+}
+
+/// Tells the terminal of a program its size.
+pub async fn update(
+    Extension(sandbox): OfSandbox,
+    posted: Result<JsonBody<OfProcess>, Failure>,
+) -> Answer {
+    let asked = posted?.value;
+    let command = asked.process.find(&sandbox)?;
+    if let Some(Terminal { size }) = asked.pty {
+        command.process.resize(size.rows, size.cols);
+    }
+    Ok(Json(json!({})))
+}
