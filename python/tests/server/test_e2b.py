@@ -22,9 +22,11 @@ if sys.version_info < (3, 11):
     pytest.skip("the client is tested with Python 3.11 and later", allow_module_level=True)
 
 from e2b import (
+    CommandExitException,
     FileType,
     InvalidArgumentException,
     NotFoundException,
+    PtySize,
     RateLimitException,
     SandboxException,
     SandboxQuery,
@@ -295,6 +297,107 @@ def test_a_signed_url_is_for_one_file_and_time(sandbox: Sandbox) -> None:
             urllib.request.urlopen(wrong, timeout=60)
 
 
+# Commands.
+
+
+def test_a_command_has_output_and_a_status(sandbox: Sandbox) -> None:
+    sandbox.run_code("open('made', 'w').write('by a cell')")
+    seen: list[tuple[str, str]] = []
+    done = sandbox.commands.run(
+        "cat made; echo $PLACE $WORD >&2; pwd",
+        envs={"WORD": "é"},
+        on_stdout=lambda text: seen.append(("out", text)),
+        on_stderr=lambda text: seen.append(("err", text)),
+    )
+    assert (done.stdout, done.stderr, done.exit_code) == ("by a cell/work\n", "the sandbox é\n", 0)
+    assert ("err", "the sandbox é\n") in seen
+    assert sandbox.commands.run("pwd", cwd="/home/user").stdout == "/work\n"
+    assert sandbox.commands.run("pwd", cwd="/tmp").stdout == "/tmp\n"
+    with pytest.raises(CommandExitException) as raised:
+        sandbox.commands.run("echo no >&2; exit 7")
+    assert (raised.value.exit_code, raised.value.stderr) == (7, "no\n")
+    with pytest.raises(CommandExitException) as raised:
+        sandbox.commands.run("kill -9 $$")
+    assert (raised.value.exit_code, raised.value.error) == (-1, "signal: 9")
+    with pytest.raises(NotFoundException):
+        sandbox.commands.run("true", cwd="/no/where")
+
+
+def test_commands_run_in_the_background(sandbox: Sandbox) -> None:
+    commands = sandbox.commands
+    handle = commands.run("read line; echo got $line; cat; exit 3", background=True, stdin=True)
+    (found,) = [process for process in commands.list() if process.pid == handle.pid]
+    assert found.args[-1].startswith("read line")
+    other = commands.connect(handle.pid)
+    commands.send_stdin(handle.pid, "one\n")
+    handle.send_stdin("é" * 100_000)
+    handle.close_stdin()
+    for each in (handle, other):
+        with pytest.raises(CommandExitException) as raised:
+            each.wait()
+        assert (raised.value.exit_code, raised.value.stdout) == (3, "got one\n" + "é" * 100_000)
+    with pytest.raises(NotFoundException):
+        commands.connect(handle.pid)
+    with pytest.raises(NotFoundException):
+        commands.send_stdin(handle.pid, "x")
+
+
+def test_a_command_goes_on_without_its_client(sandbox: Sandbox) -> None:
+    commands = sandbox.commands
+    # More than its pipe holds, while nothing reads it.
+    code = "until test -e go; do sleep 0.01; done; head -c 200000 /dev/zero; echo; touch over; exec sleep 600"
+    handle = commands.run(code, background=True, timeout=600)
+    handle.disconnect()
+    sandbox.files.write("go", "")
+    until = time.monotonic() + 60
+    while not sandbox.files.exists("over"):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert commands.kill(handle.pid) is True
+    while any(process.pid == handle.pid for process in commands.list()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+    assert commands.kill(handle.pid) is False
+
+
+def test_a_command_ends_at_its_time(sandbox: Sandbox) -> None:
+    with pytest.raises(TimeoutException):
+        sandbox.commands.run("sleep 600", timeout=1)
+    until = time.monotonic() + 60
+    while any("sleep 600" in process.args[-1] for process in sandbox.commands.list()):
+        assert time.monotonic() < until
+        time.sleep(0.02)
+
+
+def test_a_command_has_limits(served: Server) -> None:
+    with made(served) as sandbox:
+        with pytest.raises(CommandExitException, match="limits.output"):
+            sandbox.commands.run("yes")
+        each = [sandbox.commands.run("sleep 600", background=True, timeout=600) for _ in range(32)]
+        with pytest.raises(SandboxException, match="32 programs"):
+            sandbox.commands.run("true")
+        # They go with the sandbox.
+        assert sandbox.kill()
+        for handle in each:
+            with pytest.raises(SandboxException):
+                handle.wait()
+
+
+def test_a_terminal_is_typed_on(sandbox: Sandbox) -> None:
+    output = bytearray()
+    terminal = sandbox.pty.create(PtySize(rows=30, cols=100), envs={"PS1": ""}, timeout=60)
+    sandbox.pty.resize(terminal.pid, PtySize(rows=40, cols=120))
+    sandbox.pty.send_stdin(terminal.pid, b"until stty size | grep '^40 120'; do sleep 0.01; done\n")
+    sandbox.pty.send_stdin(terminal.pid, b"echo $TERM-$((1 + 1)); exit 4\n")
+    with pytest.raises(CommandExitException) as raised:
+        terminal.wait(on_pty=output.extend)
+    assert raised.value.exit_code == 4
+    assert b"40 120\r\n" in output
+    assert b"xterm-256color-2\r\n" in output
+    with pytest.raises(NotFoundException):
+        sandbox.pty.resize(terminal.pid, PtySize(rows=1, cols=1))
+
+
 # Sandboxes.
 
 
@@ -490,6 +593,10 @@ def test_malformed_requests_are_answered(served: Server, sandbox: Sandbox) -> No
         ("POST", "/filesystem.Filesystem/Stat", b"{", {}, 400),
         ("POST", "/filesystem.Filesystem/WatchDir", {}, {}, 501),
         ("POST", "/filesystem.Filesystem/Nothing", {}, {}, 501),
+        ("POST", "/process.Process/SendInput", {"process": {"pid": 1}}, {}, 404),
+        ("POST", "/process.Process/SendInput", {"input": {"stdin": "!"}}, {}, 400),
+        ("POST", "/process.Process/SendSignal", {"process": {"pid": 1}, "signal": 99}, {}, 400),
+        ("POST", "/process.Process/Nothing", {}, {}, 501),
         ("GET", "/health", None, {"E2b_Sandbox_Port": "3000"}, 502),
         ("GET", "/health", None, {"E2b_Sandbox_Id": "none"}, 502),
         ("GET", "/health", None, {}, 204),
@@ -498,6 +605,10 @@ def test_malformed_requests_are_answered(served: Server, sandbox: Sandbox) -> No
         assert answer.status == status, (method, path, body, answer)
         if status != 204:
             assert json.loads(answer.body)["message"], path
+    for body in (b"", b"{}", b"\0\0\0\0\1", b"\1\0\0\0\2{}", b"\0\0\0\0\2[1", b"\0\xff\xff\xff\xff{}"):
+        answer = served.ask("POST", "/process.Process/Start", body, **headers)
+        assert (answer.status, answer.body[0]) == (200, 2), body
+        assert json.loads(answer.body[5:])["error"]["code"] == "invalid_argument"
     assert served.ask("GET", "/health").status == 502
     assert served.ask("GET", "/v2/sandboxes?limit=x", X_API_Key=ALPHA).status == 400
     assert served.ask("GET", "/v2/sandboxes?startedAfter=2020", X_API_Key=ALPHA).status == 501
@@ -521,6 +632,13 @@ async def test_the_asynchronous_client_does_the_same(served: Server) -> None:
             await sandbox.run_code("import time; time.sleep(20)", timeout=0.5)
         assert (await sandbox.run_code("1")).text == "1"
         assert await sandbox.is_running()
+        assert (await sandbox.commands.run("cat a; echo -n c")).stdout == "bc"
+        handle = await sandbox.commands.run("cat", background=True, stdin=True)
+        await handle.send_stdin("typed")
+        await handle.close_stdin()
+        assert (await handle.wait()).stdout == "typed"
+        with pytest.raises(SandboxException, match="`WatchDir` is not served"):
+            await sandbox.files.watch_dir(".", on_event=lambda _: None)
         (fork,) = await sandbox.fork()
         assert isinstance(fork, AsyncSandbox)
         assert await fork.kill()

@@ -20,6 +20,7 @@ use tokio::sync::oneshot;
 use super::registry::{Sandbox, Texts};
 use super::rpc::{END, frame};
 use crate::failure::Failure;
+use crate::files::failed;
 use crate::http::Held;
 use crate::tenant::Running;
 
@@ -61,7 +62,8 @@ pub struct Command {
     pub process: Process,
     output: Output,
     input: Sender<Input>,
-    listeners: Mutex<Vec<Sender<Bytes>>>,
+    /// Those who hear of it. There are none any more once it has ended.
+    listeners: Mutex<Option<Vec<Sender<Bytes>>>>,
 }
 
 /// What a client writes: bytes, or nothing for the end of all. The answer says whether the program took it.
@@ -90,7 +92,8 @@ impl Command {
         (config, tag, output): (Config, Option<String>, Output),
     ) -> Result<Receiver<Bytes>, Failure> {
         let running = sandbox.tenant.begin_cell()?;
-        let process = sandbox.context(None)?.open.programs.start(program)?;
+        let programs = sandbox.context(None)?.open.programs.clone();
+        let process = programs.start(program).map_err(failed)?;
         let (input, inputs) = channel(1);
         let command = Arc::new(Self {
             config,
@@ -98,11 +101,12 @@ impl Command {
             process,
             output,
             input,
-            listeners: Mutex::default(),
+            listeners: Mutex::new(Some(Vec::new())),
         });
-        let events = command.listen();
+        let events = command.listen()?;
         locked(&sandbox.commands.0).push(Arc::clone(&command));
         let cores = sandbox.tenant.sandboxes.limit(LimitName::Cores);
+        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let (of, process) = (Arc::downgrade(sandbox), command.process.clone());
         on_a_thread(move || write(&process, inputs))?;
         on_a_thread(move || {
@@ -115,13 +119,14 @@ impl Command {
     }
 
     /// Has its events sent to one more client, from now on.
-    pub fn listen(&self) -> Receiver<Bytes> {
+    pub fn listen(&self) -> Result<Receiver<Bytes>, Failure> {
         let (sender, receiver) = channel(WAITING);
         let start = json!({ "event": { "start": { "pid": self.process.pid() } } });
         // There is room.
         _ = sender.try_send(frame(0, &start));
-        locked(&self.listeners).push(sender);
-        receiver
+        let mut listeners = locked(&self.listeners);
+        listeners.as_mut().ok_or_else(over)?.push(sender);
+        Ok(receiver)
     }
 
     /// Writes to its standard input, or closes that. Waits until it has taken all.
@@ -136,7 +141,7 @@ impl Command {
     }
 
     /// Sends its output to those who listen, until it ends.
-    fn attend(&self, mut running: Running, cores: u64) {
+    fn attend(&self, mut running: Running, cores: u32) {
         let begun = Instant::now();
         loop {
             let event = match self.process.next_event(None) {
@@ -146,9 +151,15 @@ impl Command {
                 Some(ProcessEvent::Stdout(bytes)) => data("stdout", &bytes),
                 Some(ProcessEvent::Stderr(bytes)) => data("stderr", &bytes),
                 Some(ProcessEvent::Ended(end)) => {
+                    if let Some(limit) = limit(&end) {
+                        // As clients show no more than its output.
+                        let text = format!("sandfork: {limit}\n");
+                        let event = data("stderr", text.as_bytes());
+                        self.send(&frame(0, &json!({ "event": { "data": event } })));
+                    }
                     self.send(&frame(0, &json!({ "event": { "end": ended(&end) } })));
                     self.send(&frame(END, &json!({})));
-                    locked(&self.listeners).clear();
+                    *locked(&self.listeners) = None;
                     break;
                 }
                 None => continue,
@@ -156,19 +167,25 @@ impl Command {
             self.send(&frame(0, &json!({ "event": { "data": event } })));
         }
         // Nothing measures a program of a session alone: it is counted as if it had used all it may.
-        running.used(begun.elapsed().mul_f64(cores as f64 / 1000.0));
+        running.used(begun.elapsed().saturating_mul(cores) / 1000);
     }
 
     fn send(&self, event: &Bytes) {
-        let listeners = locked(&self.listeners).clone();
-        let gone: Vec<_> = listeners
-            .into_iter()
-            .filter(|listener| listener.blocking_send(event.clone()).is_err())
-            .collect();
-        if !gone.is_empty() {
-            locked(&self.listeners).retain(|listener| !listener.is_closed());
+        let listeners = locked(&self.listeners).clone().unwrap_or_default();
+        let sent = listeners
+            .iter()
+            .map(|listener| listener.blocking_send(event.clone()));
+        if sent.filter(Result::is_err).count() > 0 {
+            let mut listeners = locked(&self.listeners);
+            listeners
+                .iter_mut()
+                .for_each(|all| all.retain(|listener| !listener.is_closed()));
         }
     }
+}
+
+fn over() -> Failure {
+    Failure::NotFound("the process has ended".to_owned())
 }
 
 fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
@@ -184,12 +201,11 @@ fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
 /// Writes what clients send, in their order.
 fn write(process: &Process, mut inputs: Receiver<Input>) {
     while let Some((input, answer)) = inputs.blocking_recv() {
-        let written = match input {
-            Some((bytes, _held)) => process.write_stdin(&bytes).map_err(Failure::from),
-            None => {
-                process.close_stdin();
-                Ok(())
-            }
+        let written = if let Some((bytes, _held)) = input {
+            process.write_stdin(&bytes).map_err(Failure::from)
+        } else {
+            process.close_stdin();
+            Ok(())
         };
         // A client that has gone needs none.
         _ = answer.send(written);
@@ -200,18 +216,25 @@ fn data(stream: &str, bytes: &[u8]) -> Value {
     json!({ stream: STANDARD.encode(bytes) })
 }
 
+/// What ended a program from outside.
+fn limit(end: &ProgramEnd) -> Option<String> {
+    match end {
+        ProgramEnd::Timeout => Some("the command reached its timeout".to_owned()),
+        ProgramEnd::OutputLimit => Some("the command reached limits.output".to_owned()),
+        ProgramEnd::Lost(why) => Some(format!("the command has ended because {why}")),
+        _ => None,
+    }
+}
+
 /// The end of a program, as E2B has it: -1 stands for one that did not exit.
 fn ended(end: &ProgramEnd) -> Value {
+    if let ProgramEnd::Exited(code) = end {
+        let status = format!("exit status {code}");
+        return json!({ "exitCode": code, "exited": true, "status": status });
+    }
     let status = match end {
-        ProgramEnd::Exited(code) => {
-            let status = format!("exit status {code}");
-            return json!({ "exitCode": code, "exited": true, "status": status });
-        }
         ProgramEnd::Signal(signal) => format!("signal: {signal}"),
-        ProgramEnd::Timeout => "the command reached its timeout".to_owned(),
-        ProgramEnd::OutputLimit => "the command reached limits.output".to_owned(),
-        ProgramEnd::Lost(why) => format!("the command is lost: {why}"),
-        _ => "the command has ended".to_owned(),
+        end => limit(end).unwrap_or_default(),
     };
     json!({ "exitCode": -1, "exited": false, "status": status, "error": status })
 }

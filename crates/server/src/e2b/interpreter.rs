@@ -34,6 +34,9 @@ type OfSandbox = Extension<Arc<Sandbox>>;
 /// While a cell says nothing, the answer says as often that it goes on.
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
+/// What a client does with a context that has ended.
+const RESTART: &str = "with its variables and files: restart it";
+
 /// The fields of a result by media type. Others are in `extra`, by their own.
 const FIELDS: [(&str, &str); 12] = [
     ("text/plain", "text"),
@@ -99,6 +102,9 @@ pub async fn execute(
             if !environment.is_empty() {
                 set_up(session, turn, enter(&environment))?;
             }
+            // Before the answer begins, whose status says it.
+            let ended = |_| Failure::NotFound(format!("the context has ended, {RESTART}"));
+            session.stat(".").map_err(ended)?;
             lines.begin(context.executions.fetch_add(1, Ordering::Relaxed) + 1);
             let report = session.run_streaming(Cell::new(asked.code), &mut lines)?;
             turn.ended(report.outcome());
@@ -206,7 +212,7 @@ fn results(report: &CellReport) -> Bytes {
         if report.session() == SessionState::Ended {
             error
                 .value
-                .push_str(" (the context has ended, with its variables and files: restart it)");
+                .push_str(&[" (the context has ended, ", RESTART, ")"].concat());
         }
         let (name, value, traceback) = (error.name, error.value, error.traceback);
         push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));

@@ -145,9 +145,10 @@ impl Place {
     /// `/work`, the home that guests have here.
     fn new(path: &str) -> Result<Self, Failure> {
         let path = at_home(path);
-        let text = match path.starts_with('/') {
-            true => path,
-            false => format!("/work/{path}"),
+        let text = if path.starts_with('/') {
+            path
+        } else {
+            format!("/work/{path}")
         };
         // A name below it, so that the work directory itself is a place too.
         let inside = GuestPath::of_file(&format!("{text}/x"))?.to_string();

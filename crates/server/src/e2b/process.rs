@@ -121,7 +121,7 @@ pub async fn connect(
     posted: Result<RawBody, Failure>,
 ) -> Result<Response, StreamFailure> {
     let asked: OfProcess = message(&posted?.bytes)?;
-    Ok(stream(asked.process.find(&sandbox)?.listen()))
+    Ok(stream(asked.process.find(&sandbox)?.listen()?))
 }
 
 fn stream(events: Receiver<Bytes>) -> Response {
