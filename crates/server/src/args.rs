@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::{Parser, Subcommand};
 use sandfork::Override;
 
-/// Serves sandboxes over HTTP, to clients of SandboxFusion and of Sandfork's own API.
+/// Serves sandboxes over HTTP, to clients of SandboxFusion, of E2B and of Sandfork's own API.
 #[derive(Debug, Parser)]
 #[command(
     name = "sandfork server",

@@ -369,6 +369,17 @@ def test_a_command_ends_at_its_time(sandbox: Sandbox) -> None:
         time.sleep(0.02)
 
 
+def test_input_that_nothing_reads_holds_up_its_client_only(sandbox: Sandbox) -> None:
+    commands = sandbox.commands
+    handle = commands.run("exec sleep 600", background=True, stdin=True, timeout=600)
+    with pytest.raises(TimeoutException):
+        commands.send_stdin(handle.pid, "x" * 1_000_000, request_timeout=0.5)
+    assert commands.run("echo on").stdout == "on\n"
+    assert commands.kill(handle.pid)
+    with pytest.raises(CommandExitException):
+        handle.wait()
+
+
 def test_a_command_has_limits(served: Server) -> None:
     with made(served) as sandbox:
         with pytest.raises(CommandExitException, match="limits.output"):

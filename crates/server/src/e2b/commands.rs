@@ -21,11 +21,12 @@ use super::registry::{Sandbox, Texts};
 use super::rpc::{END, frame};
 use crate::failure::Failure;
 use crate::files::failed;
-use crate::http::Held;
 use crate::tenant::Running;
 
 /// Events that wait for a client. A program that prints faster than its clients read has to wait.
-const WAITING: usize = 16;
+const WAITING: usize = 4;
+/// Bytes that wait for a program to read them. The rest waits with its client, and goes with it.
+const PIECE: usize = 16 << 10;
 /// The stack of a thread that passes bytes on.
 const STACK: usize = 256 << 10;
 
@@ -67,7 +68,7 @@ pub struct Command {
 }
 
 /// What a client writes: bytes, or nothing for the end of all. The answer says whether the program took it.
-type Input = (Option<(Bytes, Held)>, oneshot::Sender<Result<(), Failure>>);
+type Input = (Option<Bytes>, oneshot::Sender<Result<(), Failure>>);
 
 /// The programs of a sandbox.
 #[derive(Debug, Default)]
@@ -129,15 +130,23 @@ impl Command {
         Ok(receiver)
     }
 
-    /// Writes to its standard input, or closes that. Waits until it has taken all.
-    pub async fn write(&self, bytes: Option<(Bytes, Held)>) -> Result<(), Failure> {
-        let (answer, written) = oneshot::channel();
-        let ended = || Failure::NotFound("the process has ended".to_owned());
-        self.input
-            .send((bytes, answer))
-            .await
-            .map_err(|_| ended())?;
-        written.await.map_err(|_| ended())?
+    /// Writes to its standard input. Waits until it has taken all.
+    pub async fn write(&self, bytes: &[u8]) -> Result<(), Failure> {
+        for piece in bytes.chunks(PIECE) {
+            self.input(Some(Bytes::copy_from_slice(piece))).await?;
+        }
+        Ok(())
+    }
+
+    /// Closes its standard input after what was written to it.
+    pub async fn close_input(&self) -> Result<(), Failure> {
+        self.input(None).await
+    }
+
+    async fn input(&self, piece: Option<Bytes>) -> Result<(), Failure> {
+        let (answer, taken) = oneshot::channel();
+        self.input.send((piece, answer)).await.map_err(|_| over())?;
+        taken.await.map_err(|_| over())?
     }
 
     /// Sends its output to those who listen, until it ends.
@@ -201,7 +210,7 @@ fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
 /// Writes what clients send, in their order.
 fn write(process: &Process, mut inputs: Receiver<Input>) {
     while let Some((input, answer)) = inputs.blocking_recv() {
-        let written = if let Some((bytes, _held)) = input {
+        let written = if let Some(bytes) = input {
             process.write_stdin(&bytes).map_err(Failure::from)
         } else {
             process.close_stdin();

@@ -102,7 +102,7 @@ pub async fn create(
         None if TEMPLATES.contains(&settings.template.as_str()) => {
             let context = Context::fresh(&app, &tenant, "/work".to_owned()).await?;
             context
-                .prepare(&app, &tenant, &settings.environment)
+                .prepare(&app, (&tenant, &settings.environment))
                 .await?;
             app.e2b.add(&tenant, settings, vec![context])?
         }

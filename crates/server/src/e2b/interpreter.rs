@@ -243,7 +243,7 @@ pub async fn create(
     let cwd = Place::new(asked.cwd.as_deref().unwrap_or_default())?.guest();
     let context = Context::fresh(&app, &sandbox.tenant, cwd).await?;
     context
-        .prepare(&app, &sandbox.tenant, &sandbox.environment)
+        .prepare(&app, (&sandbox.tenant, &sandbox.environment))
         .await?;
     let described = described(&context);
     sandbox.add(context);
@@ -277,7 +277,7 @@ pub async fn restart(
     context.open.with(|session| Ok(session.restart()?)).await?;
     context.executions.store(0, Ordering::Relaxed);
     context
-        .prepare(&app, &sandbox.tenant, &sandbox.environment)
+        .prepare(&app, (&sandbox.tenant, &sandbox.environment))
         .await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -180,9 +180,9 @@ pub async fn send_input(
     let text = stdin.or(pty).unwrap_or_default();
     let bytes = STANDARD.decode(text);
     let bytes = bytes.map_err(|_| Failure::Request("the input is not base64".to_owned()))?;
-    let held = app.bodies.budget.hold(bytes.len() as u64)?;
+    let _held = app.bodies.budget.hold(bytes.len() as u64)?;
     let command = asked.process.find(&sandbox)?;
-    command.write(Some((bytes.into(), held))).await?;
+    command.write(&bytes).await?;
     Ok(Json(json!({})))
 }
 
@@ -191,7 +191,8 @@ pub async fn close_stdin(
     Extension(sandbox): OfSandbox,
     posted: Result<JsonBody<OfProcess>, Failure>,
 ) -> Answer {
-    posted?.value.process.find(&sandbox)?.write(None).await?;
+    let command = posted?.value.process.find(&sandbox)?;
+    command.close_input().await?;
     Ok(Json(json!({})))
 }
 

@@ -1,7 +1,6 @@
 //! The sandboxes and snapshots of E2B's clients.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
@@ -243,25 +242,26 @@ impl Context {
     pub async fn prepare(
         &self,
         app: &Arc<App>,
-        tenant: &Arc<Tenant>,
-        environment: &Texts,
+        sandbox: (&Arc<Tenant>, &Texts),
     ) -> Result<(), Failure> {
-        let mut code = String::new();
-        // Texts of JSON are texts of Python. Writing to a string does not fail.
-        if !environment.is_empty() {
-            _ = writeln!(
-                code,
-                "__import__('os').environ.update({})",
-                json!(environment)
-            );
-        }
+        let (tenant, environment) = sandbox;
+        let mut code = with_environment(environment);
         if self.cwd != "/work" {
-            _ = writeln!(
-                code,
-                "__import__('os').makedirs({0}, exist_ok=True)\n__import__('os').chdir({0})",
-                json!(self.cwd)
+            let cwd = json!(self.cwd);
+            code += &format!(
+                "__import__('os').makedirs({cwd}, exist_ok=True)\n__import__('os').chdir({cwd})"
             );
         }
+        self.set_up(app, tenant, code).await
+    }
+
+    /// Runs code of the server's own in it.
+    pub async fn set_up(
+        &self,
+        app: &Arc<App>,
+        tenant: &Arc<Tenant>,
+        code: String,
+    ) -> Result<(), Failure> {
         if code.is_empty() {
             return Ok(());
         }
@@ -271,6 +271,15 @@ impl Context {
         })
         .await
     }
+}
+
+/// Code that adds variables to the environment of a session.
+pub fn with_environment(environment: &Texts) -> String {
+    if environment.is_empty() {
+        return String::new();
+    }
+    // Texts of JSON are texts of Python.
+    format!("__import__('os').environ.update({})\n", json!(environment))
 }
 
 /// Runs code of the server's own in a session, which its client sees only if it fails.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use super::E2bFailure;
 use super::control::{OfTenant, access, lifetime};
-use super::registry::{Context, Registry, Sandbox, Settings, Texts};
+use super::registry::{Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::Failure;
 use crate::http::JsonBody;
 use crate::server::App;
@@ -135,11 +135,8 @@ pub async fn revive(
                 .await?,
             executions: Arc::new(of.executions.into()),
         };
-        if !settings.environment.is_empty() {
-            context
-                .prepare(app, &saved.tenant, &settings.environment)
-                .await?;
-        }
+        let code = with_environment(&settings.environment);
+        context.set_up(app, &saved.tenant, code).await?;
         contexts.push(context);
     }
     let mut environment = saved.environment.clone();
