@@ -248,8 +248,8 @@ impl Context {
         let mut code = with_environment(environment);
         if self.cwd != "/work" {
             let cwd = json!(self.cwd);
-            code += &format!(
-                "__import__('os').makedirs({cwd}, exist_ok=True)\n__import__('os').chdir({cwd})"
+            code = format!(
+                "{code}__import__('os').makedirs({cwd}, exist_ok=True)\n__import__('os').chdir({cwd})"
             );
         }
         self.set_up(app, tenant, code).await
