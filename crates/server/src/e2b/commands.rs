@@ -48,6 +48,15 @@ pub struct Size {
     pub cols: u16,
 }
 
+/// A signal that clients send, with its number.
+#[derive(Clone, Copy, Debug, Deserialize)]
+pub enum Signal {
+    #[serde(rename = "SIGNAL_SIGKILL")]
+    Kill = 9,
+    #[serde(rename = "SIGNAL_SIGTERM")]
+    Term = 15,
+}
+
 /// What a program's output is called in its events.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Output {
@@ -105,18 +114,32 @@ impl Command {
             listeners: Mutex::new(Some(Vec::new())),
         });
         let events = command.listen()?;
-        locked(&sandbox.commands.0).push(Arc::clone(&command));
+        let served = command.serve(sandbox, running, inputs);
+        served.inspect_err(|_| _ = command.process.kill(Signal::Kill as i32))?;
+        Ok(events)
+    }
+
+    /// Has threads of its own attend to it.
+    fn serve(
+        self: &Arc<Self>,
+        sandbox: &Arc<Sandbox>,
+        running: Running,
+        inputs: Receiver<Input>,
+    ) -> Result<(), Failure> {
+        let process = self.process.clone();
+        on_a_thread(move || write(&process, inputs))?;
+        let (command, of) = (Arc::clone(self), Arc::downgrade(sandbox));
         let cores = sandbox.tenant.sandboxes.limit(LimitName::Cores);
         let cores = u32::try_from(cores).unwrap_or(u32::MAX);
-        let (of, process) = (Arc::downgrade(sandbox), command.process.clone());
-        on_a_thread(move || write(&process, inputs))?;
+        let mut all = locked(&sandbox.commands.0);
         on_a_thread(move || {
             command.attend(running, cores);
             if let Some(sandbox) = of.upgrade() {
                 locked(&sandbox.commands.0).retain(|other| !Arc::ptr_eq(other, &command));
             }
         })?;
-        Ok(events)
+        all.push(Arc::clone(self));
+        Ok(())
     }
 
     /// Has its events sent to one more client, from now on.

@@ -22,7 +22,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::at_home;
-use super::commands::{Command, Config, Output, Size};
+use super::commands::{Command, Config, Output, Signal, Size};
 use super::registry::Sandbox;
 use super::rpc::{RpcFailure, STREAM, StreamFailure, check_header, frame, message};
 use crate::failure::Failure;
@@ -72,14 +72,6 @@ pub struct OfProcess {
 struct TextInput {
     stdin: Option<String>,
     pty: Option<String>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize)]
-enum Signal {
-    #[serde(rename = "SIGNAL_SIGKILL")]
-    Kill = 9,
-    #[serde(rename = "SIGNAL_SIGTERM")]
-    Term = 15,
 }
 
 /// Starts a program, and sends what comes of it.
