@@ -28,8 +28,7 @@ use crate::supervisor::spawn::Worker;
 use crate::supervisor::zygote::Zygote;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{Descriptor, Opened};
-use sandfork_jail::sys;
-use sandfork_jail::sys::sealed;
+use sandfork_jail::sys::{self, sealed};
 
 /// The most pieces of memory.
 const MOST_PIECES: usize = 1 << 18;
