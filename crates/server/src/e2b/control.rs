@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::registry::{Context, Sandbox, Settings, Texts};
 use super::{E2bFailure, ENVD_VERSION, snapshots};
 use crate::failure::Failure;
-use crate::http::JsonBody;
+use crate::http::{JsonBody, RawBody};
 use crate::server::App;
 use crate::tenant::Tenant;
 
@@ -208,6 +208,7 @@ pub async fn pause(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     Path(id): Path<String>,
+    _read: Result<RawBody, Failure>,
 ) -> Result<StatusCode, E2bFailure> {
     app.e2b.find(&tenant, &id)?;
     let reason =
@@ -220,6 +221,7 @@ pub async fn network(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     Path(id): Path<String>,
+    _read: Result<RawBody, Failure>,
 ) -> Result<StatusCode, E2bFailure> {
     app.e2b.find(&tenant, &id)?;
     let reason = "the network of a sandbox cannot be changed: the policy of the tenant says which hosts it reaches";

@@ -13,6 +13,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::failure::{Failure, FailureKind};
+use crate::http::RawBody;
 
 /// The type of a stream of messages.
 pub const STREAM: &str = "application/connect+json";
@@ -111,8 +112,12 @@ impl IntoResponse for StreamFailure {
     }
 }
 
-/// A call that this server does not serve.
-pub async fn unsupported(Path(call): Path<String>, headers: HeaderMap) -> Response {
+/// A call that this server does not serve. Its body is read all the same: a connection on which some is left is closed.
+pub async fn unsupported(
+    Path(call): Path<String>,
+    headers: HeaderMap,
+    _read: Result<RawBody, Failure>,
+) -> Response {
     let call: String = call.chars().take(64).collect();
     let failure = Failure::Unsupported(format!("`{call}` is not served"));
     if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
