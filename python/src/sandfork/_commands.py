@@ -19,9 +19,11 @@ from ._conversation import (
     Conversation,
     OnText,
     Output,
+    Receive,
     discarding,
     message,
     refused,
+    unexpected,
 )
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import ProtocolError, RequestError
@@ -128,14 +130,10 @@ class _Program(_Beside):
 
     def follow(self) -> Actions[CommandResult]:
         """Waits for its end."""
-        while self._data is not None:
+        while self._data is not None and self.result is None:
             yield from self._feed(self._data)
-        if self.result is None:
-            frame = yield from self._recv(("ended",), None, self.output.add)
-            if frame.header["kind"] == "error":
-                raise refused(frame.header)
-            yield from self.output.end()
-            self.result = self._ended(frame.header)
+        while self.result is None:
+            yield from self._next()
         return self.result
 
     def _feed(self, data: bytes) -> Actions[None]:
@@ -144,10 +142,27 @@ class _Program(_Beside):
         self._number += 1
         self._data = rest or None
         yield message({"kind": "input", "id": self._number, "end": not rest}, part)
-        frame = yield from self._recv(("accepted",), self._number, self.output.add)
-        if frame.header["kind"] == "error":
-            # It has closed its input, or has ended, as a program may.
-            self._data = None
+        while self.result is None:
+            header = yield from self._next()
+            if header.get("id") == self._number and header["kind"] != "output":
+                if header["kind"] == "error":
+                    # It has closed its input, as a program may.
+                    self._data = None
+                return
+
+    def _next(self) -> Actions[Mapping[str, Any]]:
+        """Takes the next message. Its end may come in place of an answer."""
+        frame = yield Receive()
+        header: Mapping[str, Any] = frame.header
+        kind = header["kind"]
+        if kind == "output":
+            yield from self.output.add(frame, self._incoming)
+        elif kind == "ended":
+            yield from self.output.end()
+            self.result = self._ended(header)
+        elif kind not in ("accepted", "error") or header.get("id") is None:
+            raise unexpected(header)
+        return header
 
     def _ended(self, header: Mapping[str, Any]) -> CommandResult:
         def whole(name: str) -> int | None:

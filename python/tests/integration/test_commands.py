@@ -97,7 +97,8 @@ def test_programs_are_ended(sbx: Sandbox) -> None:
 
 def test_a_terminal(sbx: Sandbox) -> None:
     shell = sbx.commands.run(["/bin/sh"], background=True, pty=(30, 100))
-    shell.send_stdin("stty size; tty\n")
+    shell.send_stdin("stty size; tty; touch seen\n")
+    assert sbx.commands.run("until test -e seen; do sleep 0.01; done").ok
     shell.resize(40, 120)
     shell.send_stdin("until stty size | grep '^40 120'; do sleep 0.01; done; exit 4\n")
     result = shell.wait()
