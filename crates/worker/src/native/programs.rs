@@ -1,9 +1,10 @@
 //! `programs`: prepares a session's worker to start the process that starts the caller's programs.
 
 use std::ffi::{CStr, CString, OsString};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::write;
 
 use super::python::TextFunction;
@@ -44,9 +45,11 @@ impl TextFunction for Programs {
             DATA,
         );
         prepared.map_err(|errno| errno.desc().to_owned())?;
-        // The supervisor sends the signal only after this.
-        write(&socket, &[0])
-            .map(|_| String::new())
+        // The supervisor sends the signal only after this. Nothing else can be written to the socket.
+        let ready = write(&socket, &[0]);
+        let ready = ready.and_then(|_| shutdown(socket.as_raw_fd(), Shutdown::Write));
+        ready
+            .map(|()| String::new())
             .map_err(|errno| errno.desc().to_owned())
     }
 }

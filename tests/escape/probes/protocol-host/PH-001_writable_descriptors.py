@@ -29,12 +29,16 @@ def attempt():
             mode = os.fstat(fd).st_mode
             access = fcntl.fcntl(fd, fcntl.F_GETFL) & os.O_ACCMODE
             stream = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-            if access and (stream or stat.S_ISREG(mode)):
-                writable.append(fd)
-                if stream:
-                    os.set_blocking(fd, False)
-                    os.write(fd, FRAME)
+            if not access or not (stream or stat.S_ISREG(mode)):
+                continue
+            if stream:
+                os.set_blocking(fd, False)
+                os.write(fd, FRAME)
+            writable.append(fd)
+        except BlockingIOError:
+            writable.append(fd)
         except OSError:
+            # Not open, or open in one direction only.
             pass
     if writable:
         escaped("writable fds %s" % writable)
