@@ -19,7 +19,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 
 from ._charts import display
-from ._commands import Command, CommandResult, Commands, RunningCommand
+from ._commands import Command, Commands, RunningCommand
 from ._environment import Environment
 from ._events import Stats, stats
 from ._exceptions import (
@@ -50,6 +50,7 @@ from ._execution import Execution, ExecutionError, Logs
 from ._files import FileEntry, Files
 from ._map import Mapped, map
 from ._policy import Policy
+from ._programs import CommandResult
 from ._reports import Connection, Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
 from ._sandbox import Sandbox, run

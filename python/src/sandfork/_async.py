@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, overload
 
 from . import _threads
 from ._batch import END, PENDING, Batch, OnProgress, Source
-from ._commands import Argv, BaseCommand, BaseCommands, Command, CommandOptions, CommandResult, Commands
+from ._commands import Argv, BaseCommand, BaseCommands, Command, CommandOptions, Commands
 from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
 from ._environment import Environment
@@ -24,6 +24,7 @@ from ._files import BaseFiles, Files
 from ._link import Link
 from ._map import BaseMapped, batch_of
 from ._options import PolicyLike, Stdin, package_overrides
+from ._programs import CommandResult
 from ._sandbox import BaseSandbox, Sandbox, one_run
 from ._session import Session
 from ._snapshots import BaseSnapshot, checked_count

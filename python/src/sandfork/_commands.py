@@ -10,26 +10,14 @@ from __future__ import annotations
 import signal as signals
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypedDict, Union, overload
 
-from ._conversation import (
-    Actions,
-    Callbacks,
-    Conversation,
-    OnText,
-    Output,
-    Receive,
-    discarding,
-    message,
-    refused,
-    unexpected,
-)
+from ._conversation import Actions, Callbacks, Conversation, OnText
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import ProtocolError, RequestError
 from ._options import checked_argv
+from ._programs import CHUNK, Act, Beside, CommandResult, Program
 from ._session import Session
-from ._terminal import harmless
 from ._tools import check_seconds
 
 Argv = Union[str, Iterable[str]]
@@ -39,7 +27,6 @@ Pty = Union[bool, "tuple[int, int]"]
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
-_CHUNK = 1 << 16
 _STANDARD = (24, 80)
 
 
@@ -54,28 +41,6 @@ class CommandOptions(TypedDict, total=False):
     on_stderr: OnText | None
     pty: Pty
     output: int | None
-
-
-@dataclass(frozen=True)
-class CommandResult:
-    """How a program ended, and what it printed."""
-
-    status: str
-    """`exited`, `signal`, `timeout` (it was killed after its time), `output-limit` (it was killed because it
-    printed more than it may), or `lost` (its session ended)."""
-    exit_code: int | None
-    """Its exit status, if it exited."""
-    signal: int | None
-    """The signal that ended it, if one did."""
-    why: str | None
-    """Why it was lost."""
-    stdout: str
-    stderr: str
-
-    @property
-    def ok(self) -> bool:
-        """Whether it exited with status 0."""
-        return self.exit_code == 0
 
 
 class RunningCommand:
@@ -93,113 +58,12 @@ class RunningCommand:
         return f"<RunningCommand {self.pid} {self.argv!r}>"
 
 
-class _Beside(Conversation):
-    """A conversation on a connection beside that of the session."""
-
-    noun = "program"
-    lost = "what it prints is lost"
-
-    def settle(self) -> Actions[bool]:
-        # Nothing but output is due, which may be taken later.
-        return self.decoder is not None and not self.decoder.drop_descriptors()
-        yield
-
-    def open(self, kind: str) -> Actions[dict[str, Any]]:
-        """Connects, and waits for the first answer, which is of this kind."""
-        yield (yield from self._connect())
-        frame = yield from self._recv((kind,), None, discarding("this is a program's connection"))
-        if frame.header["kind"] == "error":
-            raise refused(frame.header)
-        header: dict[str, Any] = frame.header
-        return header
-
-
-class _Program(_Beside):
-    """A program, from its start to its end."""
-
-    def __init__(self, opening: Mapping[str, Any], callbacks: Callbacks, data: bytes | None) -> None:
-        super().__init__(opening)
-        self.output = Output(callbacks)
-        self.pid = 0
-        self.result: CommandResult | None = None
-        # What is left of its input.
-        self._data = data
-
-    def start(self) -> Actions[None]:
-        self.pid = int((yield from self.open("started")).get("pid") or 0)
-
-    def follow(self) -> Actions[CommandResult]:
-        """Waits for its end."""
-        while self._data is not None and self.result is None:
-            yield from self._feed(self._data)
-        while self.result is None:
-            yield from self._next()
-        return self.result
-
-    def _feed(self, data: bytes) -> Actions[None]:
-        """Writes a part of its input."""
-        part, rest = data[:_CHUNK], data[_CHUNK:]
-        self._number += 1
-        self._data = rest or None
-        yield message({"kind": "input", "id": self._number, "end": not rest}, part)
-        while self.result is None:
-            header = yield from self._next()
-            if header.get("id") == self._number and header["kind"] != "output":
-                if header["kind"] == "error":
-                    # It has closed its input, as a program may.
-                    self._data = None
-                return
-
-    def _next(self) -> Actions[Mapping[str, Any]]:
-        """Takes the next message. Its end may come in place of an answer."""
-        frame = yield Receive()
-        header: Mapping[str, Any] = frame.header
-        kind = header["kind"]
-        if kind == "output":
-            yield from self.output.add(frame, self._incoming)
-        elif kind == "ended":
-            yield from self.output.end()
-            self.result = self._ended(header)
-        elif kind not in ("accepted", "error") or header.get("id") is None:
-            raise unexpected(header)
-        return header
-
-    def _ended(self, header: Mapping[str, Any]) -> CommandResult:
-        def whole(name: str) -> int | None:
-            value = header.get(name)
-            return value if type(value) is int else None
-
-        logs, why = self.output.logs, header.get("why")
-        return CommandResult(
-            status=str(header.get("end")),
-            exit_code=whole("code"),
-            signal=whole("signal"),
-            why=None if why is None else harmless(str(why)),
-            stdout="".join(logs.stdout),
-            stderr="".join(logs.stderr),
-        )
-
-
-class _Act(_Beside):
-    """Acts on a program of another connection."""
-
-    def act(self, requests: Iterable[tuple[dict[str, Any], bytes]]) -> Actions[None]:
-        yield from self.open("started")
-        for header, payload in requests:
-            self._number += 1
-            yield message({**header, "id": self._number}, payload)
-            nothing = discarding("this is a program's connection")
-            frame = yield from self._recv(("accepted",), self._number, nothing)
-            if frame.header["kind"] == "error":
-                raise refused(frame.header)
-
-
 class BaseCommand:
     """The part of `Command` and `AsyncCommand` that does not wait for the supervisor."""
 
     __slots__ = ("__weakref__", "_driver", "_of_session", "argv")
 
-    def __init__(self, driver: Driver[_Program], of_session: int, argv: Sequence[str]) -> None:
+    def __init__(self, driver: Driver[Program], of_session: int, argv: Sequence[str]) -> None:
         self._driver, self._of_session = driver, of_session
         # The end of the connection ends the program.
         weakref.finalize(self, driver.resources.release)
@@ -239,7 +103,7 @@ class BaseCommand:
 
     def _typed(self, data: Input) -> Work[None]:
         data = _bytes_of(data)
-        parts = (data[start : start + _CHUNK] for start in range(0, len(data), _CHUNK))
+        parts = (data[start : start + CHUNK] for start in range(0, len(data), CHUNK))
         return self._act(*(({"kind": "input", "end": False}, part) for part in parts))
 
     def __repr__(self) -> str:
@@ -256,7 +120,7 @@ class Command(BaseCommand):
 
     __slots__ = ()
 
-    _driver: SyncDriver[_Program]
+    _driver: SyncDriver[Program]
 
     def wait(self) -> CommandResult:
         """Waits until it has ended."""
@@ -343,7 +207,7 @@ class BaseCommands:
             rows, columns = _STANDARD if isinstance(pty, bool) else pty
             opening["terminal"] = {"rows": rows, "columns": columns}
         kind: Any = type(self._driver)
-        driver: Driver[_Program] = kind(_Program(opening, Callbacks(on_stdout, on_stderr), data))
+        driver: Driver[Program] = kind(Program(opening, Callbacks(on_stdout, on_stderr), data))
         started = self._kind(driver, of_session, argv)
         try:
             yield from driver.conduct(driver.session.start())
@@ -358,7 +222,7 @@ class BaseCommands:
 
     def _listed(self) -> Work[list[RunningCommand]]:
         of_session = yield from self._session()
-        asking = _Beside({"kind": "programs", "session": of_session})
+        asking = Beside({"kind": "programs", "session": of_session})
         header = yield from _once(type(self._driver), asking, asking.open("programs"))
         listed = [RunningCommand(int(one["pid"]), list(map(str, one["argv"]))) for one in header["programs"]]
         running = {one.pid for one in listed}
@@ -431,7 +295,7 @@ def _once(kind: Any, conversation: Conversation, actions: Actions[Any]) -> Work[
 def _acted(
     kind: Any, of_session: int, pid: int, requests: Iterable[tuple[dict[str, Any], bytes]]
 ) -> Work[None]:
-    acting = _Act({"kind": "attach", "session": of_session, "pid": pid})
+    acting = Act({"kind": "attach", "session": of_session, "pid": pid})
     yield from _once(kind, acting, acting.act(requests))
 
 

@@ -1,0 +1,146 @@
+"""The conversations about a program of a session. This module does no I/O; see `_conversation`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ._conversation import (
+    Actions,
+    Callbacks,
+    Conversation,
+    Output,
+    Receive,
+    discarding,
+    message,
+    refused,
+    unexpected,
+)
+from ._terminal import harmless
+
+CHUNK = 1 << 16
+"""Bytes of input that are sent at once."""
+
+
+@dataclass(frozen=True)
+class CommandResult:
+    """How a program ended, and what it printed."""
+
+    status: str
+    """`exited`, `signal`, `timeout` (it was killed after its time), `output-limit` (it was killed because it
+    printed more than it may), or `lost` (its session ended)."""
+    exit_code: int | None
+    """Its exit status, if it exited."""
+    signal: int | None
+    """The signal that ended it, if one did."""
+    why: str | None
+    """Why it was lost."""
+    stdout: str
+    stderr: str
+
+    @property
+    def ok(self) -> bool:
+        """Whether it exited with status 0."""
+        return self.exit_code == 0
+
+
+class Beside(Conversation):
+    """A conversation on a connection beside that of the session."""
+
+    noun = "program"
+    lost = "what it prints is lost"
+
+    def settle(self) -> Actions[bool]:
+        # Nothing but output is due, which may be taken later.
+        return self.decoder is not None and not self.decoder.drop_descriptors()
+        yield
+
+    def open(self, kind: str) -> Actions[dict[str, Any]]:
+        """Connects, and waits for the first answer, which is of this kind."""
+        yield (yield from self._connect())
+        frame = yield from self._recv((kind,), None, discarding("this is a program's connection"))
+        if frame.header["kind"] == "error":
+            raise refused(frame.header)
+        header: dict[str, Any] = frame.header
+        return header
+
+
+class Program(Beside):
+    """A program, from its start to its end."""
+
+    def __init__(self, opening: Mapping[str, Any], callbacks: Callbacks, data: bytes | None) -> None:
+        super().__init__(opening)
+        self.output = Output(callbacks)
+        self.pid = 0
+        self.result: CommandResult | None = None
+        # What is left of its input.
+        self._data = data
+
+    def start(self) -> Actions[None]:
+        self.pid = int((yield from self.open("started")).get("pid") or 0)
+
+    def follow(self) -> Actions[CommandResult]:
+        """Waits for its end."""
+        while self._data is not None and self.result is None:
+            yield from self._feed(self._data)
+        while self.result is None:
+            yield from self._next()
+        return self.result
+
+    def _feed(self, data: bytes) -> Actions[None]:
+        """Writes a part of its input."""
+        part, rest = data[:CHUNK], data[CHUNK:]
+        self._number += 1
+        self._data = rest or None
+        yield message({"kind": "input", "id": self._number, "end": not rest}, part)
+        while self.result is None:
+            header = yield from self._next()
+            if header.get("id") == self._number and header["kind"] != "output":
+                if header["kind"] == "error":
+                    # It has closed its input, as a program may.
+                    self._data = None
+                return
+
+    def _next(self) -> Actions[Mapping[str, Any]]:
+        """Takes the next message. Its end may come in place of an answer."""
+        frame = yield Receive()
+        header: Mapping[str, Any] = frame.header
+        kind = header["kind"]
+        if kind == "output":
+            yield from self.output.add(frame, self._incoming)
+        elif kind == "ended":
+            yield from self.output.end()
+            self.result = self._ended(header)
+        elif kind not in ("accepted", "error") or header.get("id") is None:
+            raise unexpected(header)
+        return header
+
+    def _ended(self, header: Mapping[str, Any]) -> CommandResult:
+        def whole(name: str) -> int | None:
+            value = header.get(name)
+            return value if type(value) is int else None
+
+        logs, why = self.output.logs, header.get("why")
+        return CommandResult(
+            status=str(header.get("end")),
+            exit_code=whole("code"),
+            signal=whole("signal"),
+            why=None if why is None else harmless(str(why)),
+            stdout="".join(logs.stdout),
+            stderr="".join(logs.stderr),
+        )
+
+
+class Act(Beside):
+    """Acts on a program of another connection."""
+
+    def act(self, requests: Iterable[tuple[dict[str, Any], bytes]]) -> Actions[None]:
+        yield from self.open("started")
+        for header, payload in requests:
+            self._number += 1
+            yield message({**header, "id": self._number}, payload)
+            nothing = discarding("this is a program's connection")
+            frame = yield from self._recv(("accepted",), self._number, nothing)
+            if frame.header["kind"] == "error":
+                raise refused(frame.header)
