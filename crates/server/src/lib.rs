@@ -2,9 +2,11 @@
 //!
 //! `config` and `tokens` say who may ask for how much, and `account` counts it: all three are data. A `tenant`
 //! has sandboxes of one policy. `http` accepts connections and reads bodies within a budget. `e2b`, `fusion`, `mcp` and
-//! `v1` are the protocols: they turn a body into a request for a sandbox, and an outcome into an answer.
+//! `v1` are the protocols: they turn a body into a request for a sandbox, and an outcome into an answer. `page` is a
+//! client of `v1` for browsers.
 
 mod account;
+mod activity;
 mod args;
 mod auth;
 mod config;
@@ -16,6 +18,7 @@ mod fusion;
 mod http;
 mod mcp;
 mod metrics;
+mod page;
 mod running;
 mod sandboxes;
 mod server;

@@ -140,6 +140,7 @@ impl Turn {
     pub fn ended(&mut self, outcome: &Outcome) {
         self.running.used(outcome.usage().cpu);
         self.app.metrics.ended(&self.tenant.name, outcome);
+        self.tenant.activity().ended(outcome);
     }
 }
 

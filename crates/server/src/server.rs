@@ -34,7 +34,7 @@ use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
 use crate::tenant::Tenant;
-use crate::{e2b, fusion, mcp, tokens, v1};
+use crate::{e2b, fusion, mcp, page, tokens, v1};
 
 /// What handlers share.
 #[derive(Debug)]
@@ -326,7 +326,8 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .route("/healthz", get(async || "ok\n"))
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
-        .route("/v1/openapi.json", get(v1::openapi));
+        .route("/v1/openapi.json", get(v1::openapi))
+        .merge(page::routes());
     let known = Router::new()
         .merge(fusion::routes())
         .merge(v1::routes())

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use sandfork::Error;
 
 use crate::account::{Account, Refusal};
+use crate::activity::Activity;
 use crate::config::Profile;
 use crate::sandboxes::{Sandboxes, Variant};
 
@@ -17,6 +18,7 @@ pub struct Tenant {
     /// Its sandboxes.
     pub sandboxes: Sandboxes,
     account: Mutex<Account>,
+    activity: Mutex<Activity>,
 }
 
 impl Tenant {
@@ -30,11 +32,17 @@ impl Tenant {
             name,
             sandboxes: Sandboxes::new(profile.clone())?,
             account: Mutex::new(account),
+            activity: Mutex::default(),
         })
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
         self.account.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How its runs ended lately.
+    pub fn activity(&self) -> MutexGuard<'_, Activity> {
+        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Counts a run until the result is dropped.

@@ -8,18 +8,22 @@ mod sessions;
 
 use std::sync::Arc;
 
-use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
 use axum::routing::{get, post};
+use axum::{Extension, Json, Router};
+
+use serde_json::Value;
 
 use crate::server::App;
+use crate::tenant::Tenant;
 
 /// The routes.
 pub fn routes() -> Router<Arc<App>> {
     Router::new()
         .route("/v1/runs", post(runs::run))
         .route("/v1/batches", post(batches::batch))
+        .route("/v1/activity", get(activity))
         .route("/v1/sessions", post(sessions::open).get(sessions::list))
         .route(
             "/v1/sessions/{id}",
@@ -36,6 +40,11 @@ pub fn routes() -> Router<Arc<App>> {
             "/v1/sessions/{id}/files/{*path}",
             get(files::read).put(files::write).delete(files::remove),
         )
+}
+
+/// How runs and cells of the tenant ended lately.
+async fn activity(Extension(tenant): Extension<Arc<Tenant>>) -> Json<Value> {
+    Json(tenant.activity().described())
 }
 
 /// The description of the API, which anyone may read.

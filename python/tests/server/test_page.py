@@ -1,0 +1,100 @@
+"""The page at `/`."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import pytest
+
+from . import browser
+from .browser import Browser
+from .support import Server
+
+
+@pytest.fixture(scope="module")
+def page(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """The page, in a browser."""
+    program = browser.find()
+    if program is None:
+        pytest.skip("no Chromium: install the package `chromium`")
+    opened = Browser(program, tmp_path_factory.mktemp("profile"))
+    opened.go(server.url)
+    yield opened
+    opened.close()
+
+
+def _run(page: Browser, code: str) -> str:
+    page.value(f"at('code').value = {code!r}; at('state').textContent = ''; at('playground').requestSubmit()")
+    page.wait_for("!at('run').disabled && at('state').textContent !== 'runs'")
+    return str(page.value("at('result').innerText"))
+
+
+def test_nothing_is_taken_from_elsewhere(server: Server) -> None:
+    for path in "/", "/page.js", "/page.css":
+        answer = server.ask("GET", path)
+        assert answer.status == 200
+        policy = answer.headers["content-security-policy"]
+        assert policy.startswith(
+            "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'"
+        )
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        text = answer.body.decode()
+        assert "http://" not in text
+        assert "https://" not in text
+        assert " style=" not in text
+        assert "innerHTML" not in text
+
+
+def test_a_cell_shows_what_it_prints_and_its_value(page: Browser) -> None:
+    assert _run(page, "x = 6\nprint('printed')\nx * 7").split() == ["printed", "42"]
+    # The session keeps its variables, and is listed.
+    assert _run(page, "x + 1").strip() == "7"
+    page.wait_for("at('sessions').rows.length === 1")
+
+
+def test_an_exception_and_a_refusal_are_explained(page: Browser) -> None:
+    shown = _run(page, "open('/etc/shadow')")
+    assert "FileNotFoundError" in shown
+    assert "--set filesystem.read=/etc/shadow" in shown
+    page.wait_for("at('failures').innerText.includes('--set filesystem.read=/etc/shadow')")
+
+
+def test_what_a_guest_prints_is_text(page: Browser) -> None:
+    markup = "<img src=x onerror=document.title=1><script>document.title=2</script>"
+    assert markup in _run(page, f"print({markup!r})")
+    assert page.value("document.title") == "Sandfork"
+    assert page.value("document.querySelectorAll('#result img, #result script').length") == 0
+
+
+def test_a_session_that_ends_is_followed_by_another(page: Browser) -> None:
+    _run(page, "import os; os._exit(3)")
+    assert "the next cell opens another" in page.value("at('state').textContent")
+    assert _run(page, "'new'").strip() == '"new"'
+
+
+def test_a_session_is_closed_from_the_list(page: Browser) -> None:
+    page.wait_for("at('sessions').rows.length === 1")
+    page.value("at('sessions').querySelector('button').click()")
+    page.wait_for("at('sessions').rows.length === 0")
+
+
+def test_without_a_token_the_page_says_what_is_wrong(start, page: Browser, tmp_path: pathlib.Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("a-token-that-is-long-enough-for-this\n")
+    tokens.chmod(0o600)
+    other = start("--token-file", str(tokens))
+    page.go(other.url)
+    page.wait_for("!at('trouble').hidden && at('trouble').textContent.includes('token')")
+    page.value("at('token').value = 'a-token-that-is-long-enough-for-this'; at('access').requestSubmit()")
+    page.wait_for("at('trouble').hidden")
+
+
+def test_activity_counts_runs_by_status(server: Server) -> None:
+    before = server.ask("GET", "/v1/activity").json["ended"].get("exception", 0)
+    server.run("1 / 0")
+    activity = server.ask("GET", "/v1/activity").json
+    assert activity["ended"]["exception"] == before + 1
+    assert activity["wall_ms"]["p50"] <= activity["wall_ms"]["p99"]
+    assert activity["failures"][-1]["error"] == "ZeroDivisionError: division by zero"
