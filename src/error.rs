@@ -73,7 +73,7 @@ pub(crate) trait Cause: StdError + Send + Sync + 'static {
     /// The kind of the error.
     fn kind(&self) -> ErrorKind;
 
-    /// The errno(3) of an operation on a session's file.
+    /// The errno(3) of an operation on a session's file, or of a program's start.
     fn errno(&self) -> Option<i32> {
         None
     }

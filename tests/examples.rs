@@ -38,6 +38,16 @@ fn main() -> ExitCode {
     let manifest = Manifest::read();
     trials.push(python_trial("analysis", manifest.for_data(), analysis));
     trials.push(python_trial("server", manifest.for_clients(), server));
+    trials.push(python_trial(
+        "evaluation",
+        manifest.for_clients(),
+        evaluation,
+    ));
+    trials.push(python_trial(
+        "deep_agent",
+        manifest.for_clients(),
+        deep_agent,
+    ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -285,6 +295,35 @@ fn branches() -> Result<(), Failed> {
         ("leaving   ", "exit"),
         ("greedy    ", "memory-limit"),
         ("parabola at 100: ", "29800"),
+    ];
+    assert_lines(&text, &ends)
+}
+
+/// The model of an evaluation gets its tools' answers from the sandbox.
+fn evaluation(python: &Path) -> Result<(), Failed> {
+    let text = printed(&mut python_example(python, "evaluation.py"))?;
+    let ends = [
+        ("status: success", ""),
+        ("bash: cat: /etc/shadow: No such file or directory", ""),
+        ("", ""),
+        ("a sandbox of sand", ""),
+        ("python: sandbox", ""),
+        ("accuracy: 1.0", ""),
+    ];
+    assert_lines(&text, &ends)
+}
+
+/// An agent's files and commands are in the sandbox.
+fn deep_agent(python: &Path) -> Result<(), Failed> {
+    let text = printed(&mut python_example(python, "deep_agent.py"))?;
+    let ends = [
+        ("write_file: ", "/work/primes.py"),
+        (
+            "execute: [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]",
+            "exit code 1]",
+        ),
+        ("answer: The last prime below 30 is 29.", ""),
+        ("file: b'print([n'", ""),
     ];
     assert_lines(&text, &ends)
 }

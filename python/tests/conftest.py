@@ -35,9 +35,10 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Runs each async test in its own event loop."""
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
-    names = inspect.signature(pyfuncitem.function).parameters
+    # Of a class, its method is bound.
+    names = inspect.signature(pyfuncitem.obj).parameters
     arguments = {name: pyfuncitem.funcargs[name] for name in names}
-    asyncio.run(pyfuncitem.function(**arguments))
+    asyncio.run(pyfuncitem.obj(**arguments))
     return True
 
 

@@ -19,6 +19,9 @@ use crate::supervisor::{
 /// program then waits, like any whose output is not read.
 const BACKLOG: usize = 1 << 20;
 
+/// The most bytes of a program's arguments in a list, so that the list of all programs fits into an answer.
+const MOST_LISTED: usize = 32 << 10;
+
 /// The programs of the open sessions, by the numbers of these.
 #[derive(Debug, Default)]
 pub struct SessionPrograms {
@@ -57,7 +60,7 @@ impl SessionPrograms {
         let running = self.of(session)?.running();
         let programs = running.iter().map(|process| RunningProgram {
             pid: process.pid(),
-            argv: process.argv().to_vec(),
+            argv: listed(process.argv()),
         });
         Ok(ClientEvent::Programs {
             programs: programs.collect(),
@@ -78,6 +81,16 @@ impl Drop for Listed<'_> {
         open.unwrap_or_else(PoisonError::into_inner)
             .remove(&self.number);
     }
+}
+
+/// The first arguments.
+fn listed(argv: &[String]) -> Vec<String> {
+    let mut length = 0;
+    let fits = |argument: &&String| {
+        length += argument.len();
+        length <= MOST_LISTED
+    };
+    argv.iter().take_while(fits).cloned().collect()
 }
 
 /// Starts a program, and serves it until it has ended or its caller is gone. A program whose caller is gone is

@@ -15,6 +15,7 @@ from . import _events, _reports, _result
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
 from ._exceptions import (
     ProtocolError,
+    RequestError,
     SandforkError,
     SupervisorDied,
     SupervisorError,
@@ -375,7 +376,10 @@ def refused(header: Mapping[str, Any], path: str = "") -> Exception:
     code, said = str(header.get("error")), str(header.get("message"))
     if code == "file":
         return from_errno(int(header.get("errno") or 0), said, path)
-    return from_code(code, said)
+    error = from_code(code, said)
+    if isinstance(error, RequestError) and header.get("errno"):
+        error.errno = int(header["errno"])
+    return error
 
 
 def unexpected(header: Mapping[str, Any]) -> Exception:

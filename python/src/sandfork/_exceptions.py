@@ -69,6 +69,9 @@ class BinaryNotFound(SandboxUnavailable):
 class RequestError(SandforkError, ValueError):
     """An argument of a call is invalid. The session, if there is one, is unchanged."""
 
+    errno: int | None = None
+    """Why a program could not be started, as of the kernel."""
+
 
 class ValueTooLarge(RequestError):
     """Code, variables or arguments exceed a bound of the protocol or the session's memory. Nothing was

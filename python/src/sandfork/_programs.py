@@ -75,7 +75,7 @@ class Program(Beside):
         self.pid = 0
         self.result: CommandResult | None = None
         # What is left of its input.
-        self._data = data
+        self._data = None if data is None else memoryview(data)
 
     def start(self) -> Actions[None]:
         self.pid = int((yield from self.open("started")).get("pid") or 0)
@@ -88,12 +88,12 @@ class Program(Beside):
             yield from self._next()
         return self.result
 
-    def _feed(self, data: bytes) -> Actions[None]:
+    def _feed(self, data: memoryview) -> Actions[None]:
         """Writes a part of its input."""
         part, rest = data[:CHUNK], data[CHUNK:]
         self._number += 1
         self._data = rest or None
-        yield message({"kind": "input", "id": self._number, "end": not rest}, part)
+        yield message({"kind": "input", "id": self._number, "end": not rest}, bytes(part))
         while self.result is None:
             header = yield from self._next()
             if header.get("id") == self._number and header["kind"] != "output":

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import signal
 import threading
 
 import pytest
 
 import sandfork
-from sandfork import AsyncSandbox, CommandResult, RunningCommand, Sandbox
+from sandfork import AsyncSandbox, CommandResult, RequestError, RunningCommand, Sandbox
 
 from ..support.descriptors import assert_closed_since, opened
 
@@ -174,3 +175,28 @@ async def test_programs_of_an_event_loop() -> None:
         with pytest.raises(asyncio.CancelledError):
             await running
         assert await listed(sbx, 0) == []
+
+
+def test_a_program_may_end_before_its_input_arrives(sbx: Sandbox) -> None:
+    for _ in range(50):
+        assert sbx.commands.run(["true"], stdin="x").ok
+
+
+def test_arguments_may_be_as_long_as_the_kernel_takes_them(sbx: Sandbox) -> None:
+    long = "x" * (64 << 10)
+    result = sbx.commands.run(["printf", "%s", *[long] * 16], output=2 << 20)
+    assert result.stdout == long * 16
+    with pytest.raises(RequestError, match="longer than") as raised:
+        sbx.commands.run(["printf", *[long] * 24])
+    assert raised.value.errno is None
+    # What is listed is cut.
+    command = sbx.commands.run(["sh", "-c", "sleep 600; :", long], background=True)
+    assert [one.argv for one in sbx.commands.list()] == [["sh", "-c", "sleep 600; :"]]
+    command.kill()
+
+
+def test_a_program_that_cannot_start_says_why(sbx: Sandbox) -> None:
+    for name, number in (("no-such-program", errno.ENOENT), ("/etc/passwd", errno.EACCES)):
+        with pytest.raises(RequestError) as raised:
+            sbx.commands.run([name])
+        assert raised.value.errno == number

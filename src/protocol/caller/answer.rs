@@ -88,7 +88,7 @@ pub enum ClientEvent {
         error: ErrorCode,
         /// One sentence that names the thing and the remedy.
         message: String,
-        /// errno(3) of a failed file request.
+        /// errno(3) of a failed file request, or of a program that could not be started.
         #[serde(skip_serializing_if = "Option::is_none")]
         errno: Option<i32>,
     },

@@ -91,6 +91,7 @@ impl Cause for Refusal {
         match self {
             Self::File(error) => Some(error.errno() as i32),
             Self::Program(refusal) => refusal.errno(),
+            Self::NotProvided(error) => error.errno(),
             _ => None,
         }
     }

@@ -27,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The bounds of what is said to the starter. Larger than any program that can be asked for.
 const ORDERS: FrameLimits = FrameLimits {
-    header: 256 << 10,
+    header: 2 << 20,
     payload: 0,
 };
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 use super::refusal::ProgramRefusal;
 use crate::protocol::caller::{ProgramTerminal, StartProgram};
 
-/// The longest arguments and variables of a program together, bytes.
-pub const MOST_BYTES: usize = 128 << 10;
+/// The longest arguments and variables of a program together, bytes. The kernel allows 2 MiB in all, of which one
+/// string has at most 128 KiB.
+pub const MOST_BYTES: usize = 3 << 19;
 
 /// The kind of terminal that programs are told (`TERM`).
 const TERM: &str = "xterm-256color";

@@ -1,0 +1,114 @@
+"""What the sandboxes of agent frameworks share: a policy with room, and files anywhere in a sandbox.
+
+The frameworks' paths are not bound to the work directory. A program of the guest's judges a path, so that the
+guest's own rights count. Content inside the work directory then goes through `files`. What is read elsewhere
+is copied there first, and what is written elsewhere is that program's input.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import TYPE_CHECKING, Any
+
+from ._driver import Work
+from ._exceptions import FileError, from_errno
+from ._programs import CommandResult
+
+if TYPE_CHECKING:
+    from typing import Union
+
+    from ._async import AsyncSandbox
+    from ._sandbox import Sandbox
+
+    AnySandbox = Union[Sandbox, AsyncSandbox]
+
+ROOMY: dict[str, Any] = {
+    "filesystem": {"work_size": "256MiB", "tmp_size": "256MiB"},
+    "limits": {"wall": "24h", "memory": "1GiB", "file_size": "256MiB"},
+    "session": {"idle": "24h"},
+}
+"""The policy of frameworks: `standard`, for an agent that works for hours."""
+LONGEST = 24 * 3600.0
+"""Seconds that stand for no time limit: a session ends after them in any case."""
+MOST_PROGRAMS = 24
+"""Programs that run at once. The others wait. A session has 32, of which some are for files."""
+
+# An exit status of these programs is this and an errno: a shell has small numbers of its own.
+_ERRNO = 32
+_EXIT = {
+    name: _ERRNO + getattr(errno, name) for name in ("EISDIR", "ENOENT", "EINVAL", "EACCES", "EFBIG", "EIO")
+}
+# Prints the path if it is in the work directory, and copies the file into it otherwise.
+_READ = """\
+[ -d "$1" ] && exit {EISDIR}
+[ -e "$1" ] || exit {ENOENT}
+[ -f "$1" ] || exit {EINVAL}
+[ -r "$1" ] || exit {EACCES}
+size=$(stat -Lc %s -- "$1") || exit {EIO}
+[ "$size" -le "$2" ] || exit {EFBIG}
+path=$(readlink -f -- "$1") || exit {EIO}
+case $path in "$(pwd -P)"/*) printf %s "$path"; exit 0;; esac
+head -c "$(($2 + 1))" -- "$path" > "$3" && exit 0
+rm -f "$3"
+exit {EIO}
+""".format_map(_EXIT)
+# Prints the path if it is in the work directory, and writes its input to the file otherwise.
+_WRITE = """\
+[ -d "$1" ] && exit {EISDIR}
+mkdir -p -- "$(dirname -- "$1")" || exit {EACCES}
+if [ -e "$1" ]; then [ -w "$1" ]; else [ -w "$(dirname -- "$1")" ]; fi || exit {EACCES}
+path=$(readlink -m -- "$1") || exit {EIO}
+case $path in "$(pwd -P)"/*) printf %s "$path"; exit 0;; esac
+exec cat > "$path"
+""".format_map(_EXIT)
+# Seconds for one of these programs. Reading from and writing to a special file may block.
+_PATIENCE = 60.0
+# Larger than any path.
+_PATH_BYTES = 1 << 14
+_SAID = 200
+
+
+def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:
+    """Reads a file of a `Sandbox` or an `AsyncSandbox`. Raises `FileError` if it is missing, is no regular
+    file, or has more than `most` bytes."""
+    copy = f".sandfork-{os.urandom(8).hex()}"
+    result = yield from _run(sbx, _READ, path, str(most), copy)
+    inside = _checked(result, path)
+    if inside:
+        return (yield from sbx.files._copied("open_read", inside, lambda file: file.read(most)))
+    try:
+        return (yield from sbx.files._copied("open_read", copy, lambda file: file.read(most)))
+    finally:
+        yield from sbx.files._requested("remove", copy, lambda _: None, recursive=False)
+
+
+def write_anywhere(sbx: AnySandbox, path: str, data: bytes) -> Work[None]:
+    """Writes a file of a sandbox, and creates its directory. Raises `FileError` if that is not possible."""
+    result = yield from _run(sbx, _WRITE, path, stdin=data)
+    inside = _checked(result, path)
+    if inside:
+        yield from sbx.files._written(inside, data)
+
+
+def _run(sbx: AnySandbox, script: str, *arguments: str, stdin: bytes | None = None) -> Work[CommandResult]:
+    if "\0" in arguments[0]:
+        raise from_errno(errno.EINVAL, "the path has a NUL", arguments[0])
+    argv = ["/bin/sh", "-c", script, "sh", *arguments]
+    running = sbx.commands._run(argv, False, stdin=stdin, timeout=_PATIENCE, output=_PATH_BYTES)
+    result: CommandResult = yield from running
+    return result
+
+
+def _checked(result: CommandResult, path: str) -> str:
+    """What the program printed. Raises `FileError` for its exit status."""
+    if result.ok:
+        return result.stdout
+    code = result.exit_code or 0
+    number = code - _ERRNO if code in _EXIT.values() else errno.EIO
+    raise from_errno(number, result.stderr.strip()[:_SAID], path)
+
+
+def builtin_error(error: FileError) -> OSError:
+    """The exception that `open` would raise, such as `PermissionError`."""
+    return OSError(error.errno, error.strerror, error.filename)

@@ -1,0 +1,158 @@
+"""A sandbox of deepagents: the agent's files and its `execute` tool are in a session.
+
+    from deepagents import create_deep_agent
+    from sandfork.deepagents import SandforkBackend
+
+    with SandforkBackend() as backend:
+        agent = create_deep_agent(model=model, backend=backend)
+
+`docs/frameworks.md` has the table of what the suite of LangChain says.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TypeVar
+
+try:
+    from deepagents.backends.protocol import ExecuteResponse, FileDownloadResponse, FileUploadResponse
+    from deepagents.backends.sandbox import BaseSandbox
+except ModuleNotFoundError as error:
+    if error.name != "deepagents":
+        raise
+    raise ModuleNotFoundError(
+        "sandfork.deepagents needs deepagents: pip install 'sandfork[deepagents]'", name="deepagents"
+    ) from error
+
+from ._exceptions import FileError, RequestError
+from ._frameworks import LONGEST, MOST_PROGRAMS, ROOMY, read_anywhere, write_anywhere
+from ._sandbox import Sandbox
+from ._tools import check_seconds
+
+if TYPE_CHECKING:
+    from deepagents.backends.protocol import FileOperationError
+
+    from ._driver import Work
+    from ._environment import Environment
+    from ._options import PolicyLike
+
+    T = TypeVar("T")
+
+__all__ = ["SandforkBackend"]
+
+_WORDS: dict[int | None, FileOperationError] = {
+    errno.ENOENT: "file_not_found",
+    errno.EACCES: "permission_denied",
+    errno.EISDIR: "is_directory",
+    errno.EINVAL: "invalid_path",
+}
+# The exit status of timeout(1), of a shell whose command does not exist, and what a shell adds to a signal.
+_TIMED_OUT = 124
+_NOT_FOUND = 127
+_SIGNALLED = 128
+
+
+class SandforkBackend(BaseSandbox):
+    """A session of Sandfork as a backend of deepagents. `close` or the end of a `with` block ends it.
+
+    - `policy`, `packages`, `environment`: as those of `sandfork.Sandbox`. Without `policy` it is `standard`
+      with room for an agent: a day, 1 GiB of memory, 256 MiB of files.
+    - `timeout`: seconds for a command that has no timeout of its own.
+    - `output`: the most bytes of a command's output. A command that prints more is ended, and its response is
+      `truncated`.
+    - `max_file_bytes`: the most bytes of a file that is downloaded.
+    """
+
+    def __init__(
+        self,
+        policy: PolicyLike = ROOMY,
+        *,
+        packages: Sequence[str] | None = None,
+        environment: str | Environment | None = None,
+        timeout: float = 1800,
+        output: int = 10 << 20,
+        max_file_bytes: int = 100 << 20,
+    ) -> None:
+        self._timeout = check_seconds(timeout, "timeout")
+        self._output, self._max_file_bytes = output, max_file_bytes
+        # deepagents calls from several threads. A session serves one request for a file at a time.
+        self._turn = threading.Lock()
+        self._room = threading.Semaphore(MOST_PROGRAMS)
+        self.sandbox = Sandbox(policy, packages=packages, environment=environment)
+        """The session."""
+
+    @property
+    def id(self) -> str:
+        """Names the sandbox among those of this process."""
+        return f"sandfork-{self.sandbox.info.session}"
+
+    def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+        """Runs a line of the shell. A `timeout` of 0 is none."""
+        seconds = self._timeout if timeout is None else check_seconds(timeout or LONGEST, "timeout")
+        printed: list[str] = []
+        try:
+            with self._room:
+                result = self.sandbox.commands.run(
+                    command,
+                    timeout=seconds,
+                    output=self._output,
+                    on_stdout=printed.append,
+                    on_stderr=printed.append,
+                )
+        except RequestError as error:
+            return ExecuteResponse(str(error), _NOT_FOUND)
+        code = result.exit_code
+        if result.status == "timeout":
+            code = _TIMED_OUT
+            printed.append(f"\nThe command was ended after {seconds:g} seconds.")
+        elif result.status == "signal" and result.signal is not None:
+            code = _SIGNALLED + result.signal
+        elif result.status == "output-limit":
+            printed.append(f"\nThe command was ended because it printed more than {self._output} bytes.")
+        elif result.status == "lost":
+            printed.append(f"\nThe command was lost: {result.why}")
+        return ExecuteResponse("".join(printed), code, truncated=result.status == "output-limit")
+
+    def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
+        """Writes files. Each of them succeeds or fails by itself."""
+        return [FileUploadResponse(path, self._uploaded(path, data)) for path, data in files]
+
+    def download_files(self, paths: list[str]) -> list[FileDownloadResponse]:
+        """Reads files. Each of them succeeds or fails by itself."""
+        return [self._downloaded(path) for path in paths]
+
+    def close(self) -> None:
+        """Ends the session and everything in it. May be called again."""
+        self.sandbox.close()
+
+    def __enter__(self) -> SandforkBackend:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()
+
+    def _uploaded(self, path: str, data: bytes) -> FileOperationError | str | None:
+        try:
+            self._with_file(path, write_anywhere(self.sandbox, path, data))
+        except FileError as error:
+            return _error(error)
+        return None
+
+    def _downloaded(self, path: str) -> FileDownloadResponse:
+        try:
+            data = self._with_file(path, read_anywhere(self.sandbox, path, self._max_file_bytes))
+        except FileError as error:
+            return FileDownloadResponse(path, None, _error(error))
+        return FileDownloadResponse(path, data)
+
+    def _with_file(self, path: str, work: Work[T]) -> T:
+        if not path.startswith("/"):
+            raise FileError(errno.EINVAL, "the path is not absolute", path)
+        with self._turn:
+            return self.sandbox._driver.complete(work)
+
+
+def _error(error: FileError) -> FileOperationError | str:
+    return _WORDS.get(error.errno) or str(error)

@@ -1,0 +1,181 @@
+"""A sandbox of inspect_ai: each sample of an evaluation has a session of its own.
+
+    Task(dataset, solver=[use_tools(bash(), python()), generate()], scorer=..., sandbox="sandfork")
+
+inspect_ai finds it by its name once both packages are installed. `sandbox=("sandfork", "policy.toml")` takes
+a policy file, and `SandboxEnvironmentSpec("sandfork", SandforkConfig(...))` the rest. `docs/frameworks.md`
+has the table of what inspect_ai's own suite says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any, Literal, overload
+
+try:
+    import pydantic
+    from inspect_ai import util
+except ModuleNotFoundError as error:
+    if error.name not in ("inspect_ai", "pydantic"):
+        raise
+    raise ModuleNotFoundError(
+        "sandfork.inspect_ai needs inspect_ai: pip install 'sandfork[inspect]'", name="inspect_ai"
+    ) from error
+
+from ._async import AsyncSandbox
+from ._exceptions import FileError, RequestError, SandforkError
+from ._frameworks import LONGEST, MOST_PROGRAMS, ROOMY, builtin_error, read_anywhere, write_anywhere
+from ._programs import CommandResult
+
+__all__ = ["SandforkConfig", "SandforkSandboxEnvironment"]
+
+# The exit status of a shell whose command does not exist, and what it adds to the number of a signal.
+_NOT_FOUND = 127
+_SIGNALLED = 128
+
+
+class SandforkConfig(pydantic.BaseModel):
+    """What a sample's sandbox is made of: arguments of `sandfork.AsyncSandbox`."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+    policy: str | dict[str, Any] | None = None
+    """A policy's name, its file, or a dict of its tables. Without it, `standard` with room for a sample: a
+    day, 1 GiB of memory, 256 MiB of files."""
+    packages: list[str] | None = None
+    environment: str | None = None
+
+
+@util.sandboxenv(name="sandfork")
+class SandforkSandboxEnvironment(util.SandboxEnvironment):
+    """A session of Sandfork as a sandbox of inspect_ai."""
+
+    def __init__(self, sandbox: AsyncSandbox) -> None:
+        super().__init__()
+        self.sandbox = sandbox
+        self._own_names: list[str] = []
+        self._room = asyncio.Semaphore(MOST_PROGRAMS)
+        # A session serves one request for a file at a time.
+        self._turn = asyncio.Lock()
+
+    @classmethod
+    def config_files(cls) -> list[str]:
+        """A policy of this name beside a task is found without being named."""
+        return ["sandfork.toml"]
+
+    @classmethod
+    def config_deserialize(cls, config: dict[str, Any]) -> pydantic.BaseModel:
+        return SandforkConfig(**config)
+
+    @classmethod
+    async def sample_init(
+        cls, task_name: str, config: util.SandboxEnvironmentConfigType | None, metadata: dict[str, str]
+    ) -> dict[str, util.SandboxEnvironment]:
+        if config is None or isinstance(config, str):
+            config = SandforkConfig(policy=config)
+        if not isinstance(config, SandforkConfig):
+            raise TypeError(
+                f"the sandbox's configuration is a {type(config).__name__}: give a SandforkConfig"
+            )
+        policy = ROOMY if config.policy is None else config.policy
+        sandbox = AsyncSandbox(policy, packages=config.packages, environment=config.environment)
+        return {"default": cls(await sandbox.__aenter__())}
+
+    @classmethod
+    async def sample_cleanup(
+        cls,
+        task_name: str,
+        config: util.SandboxEnvironmentConfigType | None,
+        environments: dict[str, util.SandboxEnvironment],
+        interrupted: bool,
+    ) -> None:
+        for environment in environments.values():
+            await environment.as_type(cls).sandbox.close()
+
+    def default_polling_interval(self) -> float:
+        return 0.2
+
+    async def exec(
+        self,
+        cmd: list[str],
+        input: str | bytes | None = None,
+        cwd: str | None = None,
+        env: dict[str, str] | None = None,
+        user: str | None = None,
+        timeout: int | None = None,
+        timeout_retry: bool = True,
+        concurrency: bool = True,
+    ) -> util.ExecResult[str]:
+        """Runs a program. A command that runs out of time is not tried again: it may have had effects."""
+        if user is not None and not await self._is_own(user):
+            raise util.SandboxUserUnsupportedError(
+                f"a sandbox has one user, {self._own_names[0]!r}, and cannot run a program as {user!r}"
+            )
+        most = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        try:
+            async with self._room:
+                result = await self.sandbox.commands.run(
+                    cmd,
+                    cwd=cwd,
+                    env=env,
+                    stdin=input,
+                    timeout=LONGEST if timeout is None else timeout,
+                    # The limit is for each of the streams.
+                    output=2 * most,
+                )
+        except RequestError as error:
+            if error.errno == errno.EACCES:
+                raise PermissionError(error.errno, str(error)) from error
+            if error.errno is None:
+                raise
+            return util.ExecResult(False, _NOT_FOUND, "", str(error))
+        except SandforkError as error:
+            raise util.SandboxUnavailableError(str(error)) from error
+        return _exec_result(result, most)
+
+    async def write_file(self, file: str, contents: str | bytes) -> None:
+        data = contents.encode() if isinstance(contents, str) else contents
+        await self._with_file(write_anywhere(self.sandbox, file, data))
+
+    @overload
+    async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
+    @overload
+    async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
+    async def read_file(self, file: str, text: bool = True) -> str | bytes:
+        most = util.SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
+        data: bytes = await self._with_file(read_anywhere(self.sandbox, file, most))
+        return data.decode() if text else data
+
+    async def _with_file(self, work: Any) -> Any:
+        try:
+            async with self._turn:
+                return await self.sandbox._driver.complete(work)
+        except FileError as error:
+            if error.errno == errno.EFBIG:
+                limit = util.SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR
+                raise util.OutputLimitExceededError(limit, None) from error
+            raise builtin_error(error) from error
+
+    async def _is_own(self, user: str) -> bool:
+        """Whether it is the name or the number of the sandbox's only user."""
+        if not self._own_names:
+            result = await self.sandbox.commands.run("id -un; id -u")
+            self._own_names = result.stdout.split()
+        return user in self._own_names
+
+
+def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:
+    if result.status == "timeout":
+        raise TimeoutError("the command was ended when its time was over")
+    if result.status == "lost":
+        raise util.SandboxUnavailableError(f"the command was lost: {result.why}")
+    is_long = any(len(text.encode()) > most for text in (result.stdout, result.stderr))
+    if is_long or result.status == "output-limit":
+        # What is kept is cut to the limit.
+        limit = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
+        raise util.OutputLimitExceededError(limit, (result.stdout or result.stderr)[:most])
+    code = result.exit_code
+    if code is None:
+        code = _SIGNALLED + (result.signal or 0)
+    return util.ExecResult(code == 0, code, result.stdout, result.stderr)

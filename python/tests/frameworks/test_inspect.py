@@ -1,0 +1,152 @@
+"""inspect_ai's own suite, and what it does not ask."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("inspect_ai", reason="inspect_ai needs Python 3.11")
+
+from inspect_ai import util
+from inspect_ai.util._sandbox.limits import override_max_exec_output_size
+from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
+from inspect_ai.util._sandbox.self_check import *  # noqa: F403
+
+from sandfork import AsyncSandbox, PolicyError
+from sandfork._frameworks import ROOMY
+from sandfork.inspect_ai import SandforkConfig, SandforkSandboxEnvironment
+
+REFUSED = {"test_exec_as_user": "a sandbox has one user, who cannot make others"}
+
+
+@pytest.fixture
+def sandbox_env(request: pytest.FixtureRequest) -> Iterator[SandforkSandboxEnvironment]:
+    """The sandbox of one check."""
+    refused = REFUSED.get(request.node.originalname)
+    if refused is not None:
+        raises = util.SandboxUserUnsupportedError
+        request.applymarker(pytest.mark.xfail(reason=refused, raises=raises, strict=True))
+    sandbox = AsyncSandbox(ROOMY)
+    # It opens with the check's first command, in the check's event loop.
+    yield SandforkSandboxEnvironment(sandbox)
+    sandbox._driver.close()
+
+
+async def sample(config: SandforkConfig | str | None = None) -> SandforkSandboxEnvironment:
+    kind = registry_find_sandboxenv("sandfork")
+    (environment,) = (await kind.sample_init("task", config, {})).values()
+    return environment.as_type(SandforkSandboxEnvironment)
+
+
+async def test_a_sample_begins_and_ends_its_session() -> None:
+    environment = await sample()
+    assert (await environment.exec(["pwd"])).stdout == "/work\n"
+    await SandforkSandboxEnvironment.sample_cleanup("task", None, {"default": environment}, False)
+    with pytest.raises(util.SandboxUnavailableError, match="closed"):
+        await environment.exec(["pwd"])
+
+
+async def test_a_sample_has_the_policy_of_its_configuration(tmp_path) -> None:
+    file = tmp_path / "sandfork.toml"
+    file.write_text('extends = "standard"\nenv.set = { WORD = "from a file" }\n')
+    tables = {"env": {"set": {"WORD": "from a dict"}}}
+    for config, word in ((str(file), "from a file"), (SandforkConfig(policy=tables), "from a dict")):
+        spec = util.SandboxEnvironmentSpec("sandfork", config)
+        # As it is written to a log and read again.
+        again = util.SandboxEnvironmentSpec.model_validate_json(spec.model_dump_json())
+        environment = await sample(again.config)
+        assert (await environment.exec(["sh", "-c", "echo $WORD"])).stdout == word + "\n"
+        await environment.sandbox.close()
+    with pytest.raises(PolicyError, match="limits.walls"):
+        await sample(SandforkConfig(policy={"limits": {"walls": "1s"}}))
+
+
+async def test_too_much_output_is_an_error_with_what_fits(sandbox_env: SandforkSandboxEnvironment) -> None:
+    for command in ("yes", "yes >&2", "head -c 1500 /dev/zero"):
+        with override_max_exec_output_size(1000), pytest.raises(util.OutputLimitExceededError) as raised:
+            await sandbox_env.exec(["sh", "-c", command])
+        assert "1000 bytes" in str(raised.value)
+        assert len(raised.value.truncated_output or "") <= 1000
+    with override_max_exec_output_size(1000):
+        both = await sandbox_env.exec(["sh", "-c", "head -c 900 /dev/zero; head -c 900 /dev/zero >&2"])
+    assert (len(both.stdout), len(both.stderr)) == (900, 900)
+
+
+async def test_a_program_that_does_not_exist_fails_as_in_a_shell(
+    sandbox_env: SandforkSandboxEnvironment,
+) -> None:
+    result = await sandbox_env.exec(["no-such-program"])
+    assert (result.success, result.returncode) == (False, 127)
+    assert "no-such-program" in result.stderr
+
+
+async def test_the_sandboxes_own_user_is_accepted(sandbox_env: SandforkSandboxEnvironment) -> None:
+    name = (await sandbox_env.exec(["whoami"])).stdout.strip()
+    assert (await sandbox_env.exec(["whoami"], user=name)).stdout.strip() == name
+    with pytest.raises(util.SandboxUserUnsupportedError, match="root"):
+        await sandbox_env.exec(["whoami"], user="root")
+
+
+async def test_a_cancelled_command_is_ended(sandbox_env: SandforkSandboxEnvironment) -> None:
+    await sandbox_env.exec(["ls", "-A"])
+    command = asyncio.create_task(sandbox_env.exec(["sh", "-c", "touch begun; exec sleep 600"]))
+    while "begun" not in (await sandbox_env.exec(["ls"])).stdout:
+        assert not command.done()
+    command.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await command
+    while (await sandbox_env.exec(["pgrep", "sleep"])).success:
+        pass
+
+
+async def test_a_sandbox_that_ends_is_reported_as_unavailable(
+    sandbox_env: SandforkSandboxEnvironment,
+) -> None:
+    await sandbox_env.exec(["ls", "-A"])
+    running = asyncio.create_task(sandbox_env.exec(["sleep", "600"]))
+    while not await sandbox_env.sandbox.commands.list():
+        assert not running.done()
+    await sandbox_env.sandbox.run("import os; os.abort()")
+    with pytest.raises(util.SandboxUnavailableError):
+        await running
+    with pytest.raises(util.SandboxUnavailableError):
+        await sandbox_env.exec(["true"])
+
+
+async def test_more_commands_than_a_session_takes_wait(sandbox_env: SandforkSandboxEnvironment) -> None:
+    await sandbox_env.exec(["ls", "-A"])
+    results = await asyncio.gather(*(sandbox_env.exec(["echo", str(n)]) for n in range(60)))
+    assert [result.stdout for result in results] == [f"{n}\n" for n in range(60)]
+
+
+async def test_files_are_read_and_written_at_the_same_time(sandbox_env: SandforkSandboxEnvironment) -> None:
+    before = await sandbox_env.exec(["ls", "-A"])
+    paths = [f"{directory}/{n}" for directory in ("/tmp/a", "b", "/work/c") for n in range(4)]
+    await asyncio.gather(*(sandbox_env.write_file(path, path) for path in paths))
+    assert list(await asyncio.gather(*map(sandbox_env.read_file, paths))) == paths
+    # What was copied is gone.
+    after = await sandbox_env.exec(["ls", "-A"])
+    assert {*after.stdout.split()} - {*before.stdout.split()} == {"b", "c"}
+
+
+async def test_special_files_and_odd_paths_are_refused(sandbox_env: SandforkSandboxEnvironment) -> None:
+    await sandbox_env.exec(["sh", "-c", "mkfifo pipe; ln -s /etc/hostname out; ln -s missing dangling"])
+    for path in ("pipe", "/dev/zero", "a\0b"):
+        with pytest.raises(OSError, match="(Invalid argument|NUL)"):
+            await sandbox_env.read_file(path)
+    with pytest.raises(FileNotFoundError):
+        await sandbox_env.read_file("dangling")
+    with pytest.raises(PermissionError):
+        await sandbox_env.write_file("/usr/made", "x")
+    await sandbox_env.write_file("-n", "a dash")
+    assert await sandbox_env.read_file("-n") == "a dash"
+    assert await sandbox_env.read_file("/proc/version", text=False)
+
+
+async def test_signals_are_exit_codes(sandbox_env: SandforkSandboxEnvironment) -> None:
+    result = await sandbox_env.exec(["sh", "-c", "kill -KILL $$"])
+    assert result.returncode == 128 + signal.SIGKILL
