@@ -32,13 +32,19 @@ pub fn is_unchanging(file: BorrowedFd) -> bool {
     SealFlag::from_bits_truncate(seals).contains(UNCHANGING)
 }
 
+/// How often the kernel is asked to seal a file.
+const TRIES: usize = 8;
+
 /// Keeps the length and the bytes of a memory file as they are from now on.
+///
+/// The kernel waits a tenth of a second until nothing else uses one of its pages, and then answers `EBUSY`
+/// (`memfd_wait_for_pins` in mm/memfd.c). Its own reclaim uses pages, for moments, on a machine that has little memory
+/// left. A file that is mapped writable stays busy, and that answer comes at once.
 pub fn seal(file: BorrowedFd) -> Result<(), Errno> {
-    fcntl(
-        file,
-        FcntlArg::F_ADD_SEALS(UNCHANGING | SealFlag::F_SEAL_SEAL),
-    )
-    .map(drop)
+    let seals = || FcntlArg::F_ADD_SEALS(UNCHANGING | SealFlag::F_SEAL_SEAL);
+    let mut tries = (0..TRIES).map(|_| fcntl(file, seals()).map(drop));
+    let ended = tries.find(|sealed| *sealed != Err(Errno::EBUSY));
+    ended.unwrap_or(Err(Errno::EBUSY))
 }
 
 /// The bytes of a file that can no longer change, mapped and not copied.
