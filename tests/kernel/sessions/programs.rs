@@ -303,9 +303,10 @@ fn a_program_has_a_terminal_of_its_own(world: &World) {
         .write_stdin(b"until stty size | grep '^40 120'; do sleep 0.01; done\n")
         .expect("it reads");
     await_output(&process, "40 120\r\n");
-    // Ctrl-C ends what runs in front, and the shell stays.
+    // Ctrl-C ends what runs in front, and the shell stays. A shell of its own, which prints after it has become
+    // what the terminal signals.
     process
-        .write_stdin(b"echo run-$((1+1)); sleep 600\n")
+        .write_stdin(b"sh -c 'echo run-$((1+1)); sleep 600'\n")
         .expect("it reads");
     await_output(&process, "run-2");
     process.write_stdin(b"\x03").expect("it reads");
