@@ -23,6 +23,7 @@ mod running;
 mod sandboxes;
 mod server;
 mod sessions;
+mod start_error;
 mod tenant;
 mod tokens;
 mod v1;

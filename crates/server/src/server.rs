@@ -26,13 +26,14 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Arguments, Command, ServeArguments};
-use crate::auth::{Authenticator, TokenFileError};
-use crate::config::{Config, ConfigError};
+use crate::auth::Authenticator;
+use crate::config::Config;
 use crate::failure::Failure;
-use crate::http::{Bodies, Draining, Held, Serving, TenantName, Tls, TlsError, log};
+use crate::http::{Bodies, Draining, Held, Serving, TenantName, Tls, log};
 use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
+use crate::start_error::StartError;
 use crate::tenant::Tenant;
 use crate::{e2b, fusion, mcp, page, tokens, v1};
 
@@ -62,46 +63,6 @@ pub struct App {
 impl FromRef<Arc<App>> for Bodies {
     fn from_ref(app: &Arc<App>) -> Self {
         app.bodies.clone()
-    }
-}
-
-/// Why the server does not start.
-#[derive(Debug, thiserror::Error)]
-enum StartError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Tokens(#[from] TokenFileError),
-    #[error(transparent)]
-    Tls(#[from] TlsError),
-    #[error("the tenant `{tenant}`: {cause}")]
-    Tenant {
-        tenant: String,
-        cause: sandfork::Error,
-    },
-    #[error("a token is drawn by getrandom(2): {0}")]
-    Random(#[from] getrandom::Error),
-    #[error("a tenant is named by at most 64 letters, digits, `-` and `_`")]
-    Name,
-    #[error("{address}: {cause}")]
-    Listen {
-        address: String,
-        cause: std::io::Error,
-    },
-    #[error("{0}")]
-    Client(String),
-    #[error("{0}")]
-    System(#[from] std::io::Error),
-}
-
-impl StartError {
-    /// The caller's mistake, or the host's, as the command `sandfork` has it.
-    fn exit_code(&self) -> u8 {
-        match self {
-            Self::Config(_) | Self::Tokens(_) | Self::Tls(_) | Self::Name => 2,
-            Self::Tenant { cause, .. } => cause.exit_code(),
-            Self::Random(_) | Self::Listen { .. } | Self::Client(_) | Self::System(_) => 125,
-        }
     }
 }
 
