@@ -101,8 +101,8 @@ pub fn downloads(python: &Path) -> Result<PathBuf> {
         }
         let pip = cmd!(
             sh,
-            "{python} -I -m pip download --quiet --no-deps --disable-pip-version-check {kind} {package}
-             --dest {directory}"
+            "{python} -I -m pip download --quiet --no-deps --disable-pip-version-check --ignore-requires-python
+             {kind} {package} --dest {directory}"
         );
         if let Err(error) = pip.quiet().run() {
             eprintln!("{package} could not be downloaded: {error}");
