@@ -14,6 +14,9 @@ import pytest
 
 from .support import Server
 
+if sys.version_info < (3, 10):
+    pytest.skip("verl needs Python 3.10", allow_module_level=True)
+
 
 @pytest.fixture(scope="module")
 def reward() -> Any:
