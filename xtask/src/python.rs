@@ -32,11 +32,13 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
     let package = Package::prepare(newest)?;
     let mut tally = package.check()?;
     let runs = chosen(&envs.envs, versions).into_iter().map(|env| {
-        // Slow tests run only with the newest.
-        let slow = (env.directory != newest.directory).then_some(["-m", "not stress"]);
+        // Slow tests run only with the newest, and whole suites of other projects only before a release.
+        let slow = (env.directory != newest.directory).then_some("not stress");
+        let foreign = (versions == Versions::Ends).then_some("not foreign");
+        let chosen: Vec<_> = slow.into_iter().chain(foreign).collect();
         let mut pytest = package.pytest(env)?;
         pytest
-            .args(slow.into_iter().flatten())
+            .args(["-m", &chosen.join(" and ")])
             .env("SANDFORK_BINARY", binary);
         let version = env.interpreter.version_text();
         Ok((format!("the Python package, CPython {version}:"), pytest))

@@ -22,7 +22,7 @@ pub struct Options {
     #[command(subcommand)]
     part: Option<Part>,
     /// Runs the tests of the Python package with one interpreter of each version, not only with the
-    /// oldest and the newest
+    /// oldest and the newest, and with the whole suites of inspect_ai and LangChain
     #[arg(long, global = true)]
     all: bool,
 }
