@@ -67,7 +67,7 @@ struct Live {
 
 #[derive(Clone, Copy)]
 enum Stage {
-    /// The starter was told, and must answer until then.
+    /// The starter has its request, and must answer until then.
     Asked(Instant),
     /// It runs, until then if there is a limit.
     Running(Option<Instant>),
@@ -258,7 +258,7 @@ impl Host {
     fn end_if_stuck(&mut self) {
         let unread = self.link.as_ref().map_or(0, Link::unsent_frames);
         if unread > MOST_UNREAD {
-            self.lose("does not read what it is told");
+            self.lose("does not read its requests");
         }
     }
 

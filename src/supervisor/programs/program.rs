@@ -10,7 +10,7 @@ use crate::protocol::caller::{ProgramTerminal, StartProgram};
 /// string has at most 128 KiB.
 pub const MOST_BYTES: usize = 3 << 19;
 
-/// The kind of terminal that programs are told (`TERM`).
+/// The kind of terminal that programs find in `TERM`.
 const TERM: &str = "xterm-256color";
 
 /// A program to run in a session, beside its cells. It is jailed as the session's cells are, sees the same files, and

@@ -1,4 +1,4 @@
-//! Starts one program when a signal comes, whatever this process does at that moment.
+//! Starts one program when a signal comes, also while this process runs native code or waits.
 //!
 //! The program becomes a child of the namespace's init and not of this process, whose `wait` would report it
 //! otherwise.
