@@ -223,7 +223,7 @@ fn the_modules_of_src_form_no_circle() {
 }
 
 /// The most items of the public API: each is a promise.
-const MOST_ITEMS: usize = 67;
+const MOST_ITEMS: usize = 71;
 
 /// The root is the API, with the modules that it makes public. Elsewhere `pub` means: for the crate.
 #[test]

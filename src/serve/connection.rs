@@ -6,8 +6,11 @@ use std::sync::Arc;
 use super::batch;
 use super::program;
 use super::sandboxes::{Sandboxes, Wanted};
+use super::watch;
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientEvent, ClientRequest, Open, OpenBatch, StartProgram};
+use crate::protocol::caller::{
+    ClientEvent, ClientRequest, Open, OpenBatch, StartProgram, WatchRequest,
+};
 use crate::sandbox::SessionRequest;
 use crate::supervisor::{
     AskHost, Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller,
@@ -36,6 +39,9 @@ impl Connection {
                 First::Program(wanted) if wanted.version == VERSION => {
                     return program::serve(caller, self.sandboxes.programs(), *wanted);
                 }
+                First::Watch(wanted) if wanted.version == VERSION => {
+                    return watch::serve(caller, self.sandboxes.programs(), &wanted);
+                }
                 First::Attach { session, pid } => {
                     return program::attach(caller, self.sandboxes.programs(), session, pid);
                 }
@@ -55,7 +61,7 @@ impl Connection {
             match self.sandboxes.get(&wanted) {
                 Ok((sandbox, policy)) => {
                     return match first {
-                        First::Program(_) | First::Attach { .. } => {}
+                        First::Program(_) | First::Watch(_) | First::Attach { .. } => {}
                         First::Session(open, payload) => {
                             let from = open.snapshot.map(|number| {
                                 sandbox.snapshot(number).ok_or(Refusal::NoSnapshot(number))
@@ -107,6 +113,7 @@ enum First {
     Session(Box<Open>, Payload),
     Batch(Box<OpenBatch>),
     Program(Box<StartProgram>),
+    Watch(WatchRequest),
     Attach { session: u64, pid: i32 },
 }
 
@@ -116,16 +123,17 @@ impl First {
             Self::Session(open, _) => open.version,
             Self::Batch(open) => open.version,
             Self::Program(wanted) => wanted.version,
+            Self::Watch(wanted) => wanted.version,
             Self::Attach { .. } => VERSION,
         }
     }
 
-    /// The sandbox that it needs. A program has that of its session.
+    /// The sandbox that it needs. A program and a watch have that of their session.
     fn wanted(&self) -> Option<Wanted<'_>> {
         match self {
             Self::Session(open, _) => Some(open.as_ref().into()),
             Self::Batch(open) => Some(open.as_ref().into()),
-            Self::Program(_) | Self::Attach { .. } => None,
+            Self::Program(_) | Self::Watch(_) | Self::Attach { .. } => None,
         }
     }
 }
@@ -142,6 +150,9 @@ fn first_message(caller: &mut FrameCaller, sandboxes: &Sandboxes) -> Option<Firs
             }
             CallerEvent::Request(ClientRequest::Program(wanted), _) => {
                 return Some(First::Program(wanted));
+            }
+            CallerEvent::Request(ClientRequest::Watch(wanted), _) => {
+                return Some(First::Watch(wanted));
             }
             CallerEvent::Request(ClientRequest::Attach { session, pid }, _) => {
                 return Some(First::Attach { session, pid });

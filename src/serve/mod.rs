@@ -10,6 +10,7 @@ mod connection;
 mod policies;
 mod program;
 mod sandboxes;
+mod watch;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};

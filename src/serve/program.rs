@@ -17,7 +17,7 @@ use crate::supervisor::{
 
 /// The most bytes of events that the caller has not read, before the supervisor stops reading from the program. The
 /// program then waits, like any whose output is not read.
-const BACKLOG: usize = 1 << 20;
+pub const BACKLOG: usize = 1 << 20;
 
 /// The most bytes of a program's arguments in a list, so that the list of all programs fits into an answer.
 const MOST_LISTED: usize = 32 << 10;
@@ -44,7 +44,8 @@ impl SessionPrograms {
         Listed { list: self, number }
     }
 
-    fn of(&self, session: u64) -> Result<Programs, Refusal> {
+    /// Those of one session.
+    pub fn of(&self, session: u64) -> Result<Programs, Refusal> {
         let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let found = open.get(&session).cloned();
         found.ok_or_else(|| ProgramRefusal::Ended("it was closed".to_owned()).into())
@@ -134,7 +135,7 @@ fn serve_as(role: Role, mut caller: FrameCaller, process: Result<Process, Refusa
 }
 
 /// Sends what is left to send, while the caller reads.
-fn drain(caller: &mut FrameCaller) {
+pub fn drain(caller: &mut FrameCaller) {
     while caller.unsent() > 0 {
         let events = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
         if wait([events], None).is_err() {

@@ -27,10 +27,12 @@ pub use self::snapshot::Snapshot;
 pub use self::tools::ToolArguments;
 pub use crate::outcome::value::{Attachments, Buffers, Dtype, NdarrayView};
 pub use crate::protocol::NamedError;
-pub use crate::protocol::caller::{FileEntry, SessionState};
+pub use crate::protocol::caller::{FileEntry, FileEvent, SessionState};
 pub use crate::protocol::message::ResultMode;
 pub use crate::supervisor::files::{Contents, Parents, Removal};
-pub use crate::supervisor::{Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs};
+pub use crate::supervisor::{
+    Depth, Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs, Watch, Watcher,
+};
 
 use crate::error::Error;
 use crate::outcome::Enforced;
@@ -233,6 +235,11 @@ impl Session {
     /// The programs that run in the session, beside its cells. The handle outlives the session's restarts.
     pub fn programs(&self) -> Programs {
         self.programs.clone()
+    }
+
+    /// Watches directories of the session, beside its cells. The handle outlives the session's restarts.
+    pub fn watcher(&self) -> Watcher {
+        self.programs.watcher()
     }
 
     /// What holds the session's worker.

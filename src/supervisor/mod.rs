@@ -30,6 +30,7 @@ mod trace;
 mod verified_worker;
 mod verify;
 mod wait;
+mod watch;
 mod worker_uid;
 mod zygote;
 
@@ -62,4 +63,5 @@ pub use snapshot::{Image, Shelf, SnapshotRefusal};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;
+pub use watch::{Depth, Watch, Watcher};
 pub use zygote::{Entering, Zygote};

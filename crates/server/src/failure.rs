@@ -30,6 +30,9 @@ pub enum Failure {
     /// The body is too long.
     #[error("the body is longer than {0} bytes")]
     TooLong(u64),
+    /// What a client waits for was not kept.
+    #[error("{0}")]
+    Lost(String),
     /// The client is too slow.
     #[error("the body did not come in time")]
     TooSlow,
@@ -74,7 +77,7 @@ impl Failure {
             Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::Quota(_) | Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
             Self::Draining | Self::Sandbox(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Mistake => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Lost(_) | Self::Mistake => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 
@@ -87,6 +90,7 @@ impl Failure {
             Self::Exists(_) => "exists",
             Self::Unsupported(_) => "unsupported",
             Self::TooLong(_) => "too-long",
+            Self::Lost(_) => "lost",
             Self::TooSlow => "too-slow",
             Self::Quota(_) => "quota",
             Self::Busy(_) => "busy",

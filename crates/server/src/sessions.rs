@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use sandfork::session::{Interrupter, Programs, Session};
+use sandfork::session::{Interrupter, Programs, Session, Watcher};
 use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
 
 use crate::failure::Failure;
@@ -33,6 +33,8 @@ pub struct Open {
     interrupter: Interrupter,
     /// Its programs, which run beside its cells.
     pub programs: Programs,
+    /// Watches its directories.
+    pub watcher: Watcher,
     used: Mutex<Instant>,
     _counts: Opened,
     metrics: Arc<Metrics>,
@@ -83,6 +85,7 @@ impl Sessions {
             tenant: Arc::clone(tenant),
             interrupter: session.interrupter(),
             programs: session.programs(),
+            watcher: session.watcher(),
             session: Arc::new(Turns::new(session)),
             used: Mutex::new(Instant::now()),
             _counts: counts,

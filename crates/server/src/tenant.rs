@@ -4,11 +4,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sandfork::Error;
+use tokio::sync::Semaphore;
 
 use crate::account::{Account, Refusal};
 use crate::activity::Activity;
 use crate::config::Profile;
 use crate::sandboxes::{Sandboxes, Variant};
+
+/// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
+/// the server, of which all tenants have the same.
+pub const MOST_WATCHES: usize = 8;
 
 /// Clients that share one policy and one quota.
 #[derive(Debug)]
@@ -17,6 +22,8 @@ pub struct Tenant {
     pub name: Arc<str>,
     /// Its sandboxes.
     pub sandboxes: Sandboxes,
+    /// The watches that it may still begin.
+    pub watches: Arc<Semaphore>,
     account: Mutex<Account>,
     activity: Mutex<Activity>,
 }
@@ -31,6 +38,7 @@ impl Tenant {
         Ok(Self {
             name,
             sandboxes: Sandboxes::new(profile.clone())?,
+            watches: Arc::new(Semaphore::new(MOST_WATCHES)),
             account: Mutex::new(account),
             activity: Mutex::default(),
         })

@@ -58,12 +58,14 @@ from ._snapshots import Snapshot
 from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool
 from ._values import Opaque, Table
+from ._watches import FileEvent, FileWatch
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncCommand",
     "AsyncCommands",
+    "AsyncFileWatch",
     "AsyncFiles",
     "AsyncMapped",
     "AsyncSandbox",
@@ -80,8 +82,10 @@ __all__ = [
     "ExecutionError",
     "FileEntry",
     "FileError",
+    "FileEvent",
     "FileNotFound",
     "FileTooLarge",
+    "FileWatch",
     "Files",
     "HostError",
     "InterpreterError",
@@ -133,6 +137,7 @@ if _TYPE_CHECKING:
         AsyncCommand,
         AsyncCommands,
         AsyncFiles,
+        AsyncFileWatch,
         AsyncMapped,
         AsyncSandbox,
         AsyncSnapshot,
@@ -144,6 +149,7 @@ if _TYPE_CHECKING:
 _LATER = (
     "AsyncCommand",
     "AsyncCommands",
+    "AsyncFileWatch",
     "AsyncFiles",
     "AsyncMapped",
     "AsyncSandbox",

@@ -14,13 +14,14 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, overload
 
 from . import _threads
+from ._async_watches import AsyncFileWatch as AsyncFileWatch
 from ._batch import END, PENDING, Batch, OnProgress, Source
 from ._commands import Argv, BaseCommand, BaseCommands, Command, CommandOptions, Commands
 from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
 from ._environment import Environment
 from ._execution import Execution
-from ._files import BaseFiles, Files
+from ._files import BaseFiles, Files, Path
 from ._link import Link
 from ._map import BaseMapped, batch_of
 from ._options import PolicyLike, Stdin, package_overrides
@@ -30,6 +31,7 @@ from ._session import Session
 from ._snapshots import BaseSnapshot, checked_count
 from ._tasks import TaskLike, TaskResult
 from ._tools import Tools, is_async
+from ._watches import OnEvent
 
 T = TypeVar("T")
 _FIRST = asyncio.FIRST_COMPLETED
@@ -134,6 +136,7 @@ class AsyncFiles(BaseFiles):
     __slots__ = ()
 
     _driver: AsyncDriver[Session]
+    _watch_kind = AsyncFileWatch
 
     write = _awaiting(Files.write)
     read = _awaiting(Files.read)
@@ -146,6 +149,13 @@ class AsyncFiles(BaseFiles):
     make_dir = _awaiting(Files.make_dir)
     upload = _awaiting(Files.upload)
     download = _awaiting(Files.download)
+
+    async def watch(
+        self, path: Path = ".", *, recursive: bool = False, on_event: OnEvent | None = None
+    ) -> AsyncFileWatch:
+        """The async version of `Files.watch`."""
+        watch: AsyncFileWatch = await self._driver.complete(self._watched(path, recursive, on_event))
+        return watch
 
 
 class AsyncCommand(BaseCommand):

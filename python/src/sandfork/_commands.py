@@ -162,16 +162,6 @@ class BaseCommands:
             raise RequestError(f"no program of the session has the number {pid}: it has ended, or never was")
         return command
 
-    def _session(self) -> Work[int]:
-        """The session's number in its supervisor."""
-        driver, session = self._driver, self._driver.session
-        driver._check()
-        if session.info is None:
-            yield from driver.conduct(session.opened())
-        if session.supervised is None:
-            raise ProtocolError("the supervisor did not say how to find the session's programs")
-        return session.supervised
-
     def _run(
         self,
         command: Argv,
@@ -190,7 +180,7 @@ class BaseCommands:
         seconds = check_seconds(timeout, "timeout")
         takes_input = stdin is not None and stdin is not False
         data = _bytes_of(stdin) if takes_input and not isinstance(stdin, bool) else None
-        of_session = yield from self._session()
+        of_session = yield from session_number(self._driver)
         info = self._driver.session.info
         if seconds is None and not background and info is not None:
             seconds = info.limits.get("limits.wall")
@@ -221,7 +211,7 @@ class BaseCommands:
             raise
 
     def _listed(self) -> Work[list[RunningCommand]]:
-        of_session = yield from self._session()
+        of_session = yield from session_number(self._driver)
         asking = Beside({"kind": "programs", "session": of_session})
         header = yield from _once(type(self._driver), asking, asking.open("programs"))
         listed = [RunningCommand(int(one["pid"]), list(map(str, one["argv"]))) for one in header["programs"]]
@@ -230,7 +220,7 @@ class BaseCommands:
         return listed
 
     def _killed(self, pid: int, signal: int) -> Work[None]:
-        of_session = yield from self._session()
+        of_session = yield from session_number(self._driver)
         requests = (({"kind": "signal", "signal": int(signal)}, b""),)
         return (yield from _acted(type(self._driver), of_session, pid, requests))
 
@@ -281,6 +271,17 @@ class Commands(BaseCommands):
     def kill(self, pid: int, signal: int = signals.SIGKILL) -> None:
         """Sends a signal to the process group of a program. Raises `RequestError` if there is none."""
         return self._driver.complete(self._killed(pid, signal))
+
+
+def session_number(driver: Driver[Session]) -> Work[int]:
+    """The number by which other connections find a session in its supervisor."""
+    session = driver.session
+    driver._check()
+    if session.info is None:
+        yield from driver.conduct(session.opened())
+    if session.supervised is None:
+        raise ProtocolError("the supervisor did not say how to find the session's programs")
+    return session.supervised
 
 
 def _once(kind: Any, conversation: Conversation, actions: Actions[Any]) -> Work[Any]:

@@ -16,6 +16,7 @@ from typing import IO, Any, Callable, NamedTuple, TypeVar, Union
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import FileTooLarge, RequestError, from_errno
 from ._session import Session
+from ._watches import FileWatch, OnEvent, watched
 
 Path = Union[str, "os.PathLike[str]"]
 Data = Union[bytes, bytearray, memoryview, str, IO[bytes], IO[str]]
@@ -43,6 +44,8 @@ class BaseFiles:
 
     __slots__ = ("_driver",)
 
+    _watch_kind: Callable[..., Any]
+
     def __init__(self, driver: Driver[Session]) -> None:
         self._driver = driver
 
@@ -60,6 +63,9 @@ class BaseFiles:
 
         return (yield from self._driver.in_thread(copied))
 
+    def _watched(self, path: Path, recursive: bool, on_event: OnEvent | None) -> Work[Any]:
+        return watched(self._driver, self._watch_kind, _name(path), recursive, on_event)
+
     def _written(self, path: Path, data: Data, *, append: bool = False) -> Work[None]:
         if not isinstance(data, (bytes, bytearray, memoryview, str)) and not hasattr(data, "read"):
             raise RequestError(f"the data is of type {type(data).__name__}: give bytes, text or an open file")
@@ -75,6 +81,7 @@ class Files(BaseFiles):
     __slots__ = ()
 
     _driver: SyncDriver[Session]
+    _watch_kind = FileWatch
 
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
         """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist."""
@@ -141,6 +148,21 @@ class Files(BaseFiles):
         """Copies a file of the session to the host. `local` is replaced once the copy is complete."""
         copy = self._copied("open_read", path, lambda file: _save(file.chunks(max_bytes), local))
         return self._driver.complete(copy)
+
+    def watch(
+        self, path: Path = ".", *, recursive: bool = False, on_event: OnEvent | None = None
+    ) -> FileWatch:
+        """Watches a directory from now on, with `recursive` also those below it, also while a cell runs.
+
+            with sbx.files.watch("src", recursive=True) as watch:
+                for event in watch:
+                    print(event.type, event.path)
+
+        `on_event` is called with each event instead, in a thread of its own, until the watch ends or the
+        function raises. What the guest writes to memory that it has mapped is not seen.
+        """
+        watch: FileWatch = self._driver.complete(self._watched(path, recursive, on_event))
+        return watch
 
 
 class _Opened(NamedTuple):

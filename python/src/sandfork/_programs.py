@@ -56,12 +56,12 @@ class Beside(Conversation):
         return self.decoder is not None and not self.decoder.drop_descriptors()
         yield
 
-    def open(self, kind: str) -> Actions[dict[str, Any]]:
-        """Connects, and waits for the first answer, which is of this kind."""
+    def open(self, kind: str, path: str = "") -> Actions[dict[str, Any]]:
+        """Connects, and waits for the first answer, which is of this kind. An error is about this file."""
         yield (yield from self._connect())
         frame = yield from self._recv((kind,), None, discarding("this is a program's connection"))
         if frame.header["kind"] == "error":
-            raise refused(frame.header)
+            raise refused(frame.header, path)
         header: dict[str, Any] = frame.header
         return header
 

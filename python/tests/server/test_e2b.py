@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import sys
@@ -271,8 +272,6 @@ def test_links_of_a_guest_are_not_followed(sandbox: Sandbox) -> None:
 
 
 def test_what_is_not_served_is_refused_by_name(sandbox: Sandbox) -> None:
-    with pytest.raises(SandboxException, match="`CreateWatcher` is not served"):
-        sandbox.files.watch_dir(".")
     with pytest.raises(SandboxException, match="one user"):
         sandbox.files.read("x", user="root")
     with pytest.raises(SandboxException, match="one user"):
@@ -282,6 +281,71 @@ def test_what_is_not_served_is_refused_by_name(sandbox: Sandbox) -> None:
     with pytest.raises(SandboxException, match="501.*policy of the tenant"):
         sandbox.update_network({"deny_out": ["1.1.1.1/32"]})
     assert sandbox.get_metrics() == []
+
+
+def test_a_client_asks_what_happened_in_a_directory(sandbox: Sandbox) -> None:
+    sandbox.files.make_dir("watched/below")
+    handle = sandbox.files.watch_dir("/home/user/watched", recursive=True)
+    assert handle.get_new_events() == []
+    sandbox.files.write("watched/below/a", "x")
+    sandbox.run_code("import os; os.rename('watched/below/a', 'watched/b'); os.remove('watched/b')")
+    found = [(event.type.value, event.name) for event in handle.get_new_events()]
+    assert found[0] == ("create", "below/a")
+    assert found[-3:] == [("rename", "below/a"), ("create", "b"), ("remove", "b")]
+    assert handle.get_new_events() == []
+    handle.stop()
+    with pytest.raises(SandboxException, match="already stopped"):
+        handle.get_new_events()
+    with pytest.raises(NotFoundException, match="no such watcher"):
+        handle.stop()
+    with pytest.raises(NotFoundException, match="cannot be watched"):
+        sandbox.files.watch_dir("missing")
+    with pytest.raises(InvalidArgumentException):
+        sandbox.files.watch_dir("/etc")
+
+
+def test_a_flood_of_changes_is_an_error_and_no_end(sandbox: Sandbox) -> None:
+    handle = sandbox.files.watch_dir(".")
+    sandbox.run_code("import os\nfor n in range(10_000):\n    os.mkdir('x'); os.rmdir('x')")
+    with pytest.raises(SandboxException, match="more events than are kept"):
+        list(iter(handle.get_new_events, []))
+    sandbox.files.write("after", "x")
+    assert "after" in {event.name for event in handle.get_new_events()}
+    handle.stop()
+
+
+def test_a_tenant_has_few_watches(served: Server, sandbox: Sandbox) -> None:
+    handles = [sandbox.files.watch_dir(".") for _ in range(8)]
+    with made(served) as other, pytest.raises(RateLimitException, match="stop a watcher"):
+        other.files.watch_dir(".")
+    for handle in handles:
+        handle.stop()
+    with made(served) as other:
+        handle = other.files.watch_dir(".")
+        other.restart_code_context(other.list_code_contexts()[0])
+        with pytest.raises(NotFoundException, match="watch"):
+            handle.get_new_events()
+
+
+async def test_a_stream_has_what_happens_in_a_directory(served: Server) -> None:
+    sandbox = await AsyncSandbox.create(**options(served))
+    try:
+        seen: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        ended: asyncio.Queue[Exception | None] = asyncio.Queue()
+        handle = await sandbox.files.watch_dir(
+            ".", lambda event: seen.put_nowait((event.type.value, event.name)), ended.put_nowait
+        )
+        await sandbox.files.write("a", "x")
+        assert [await seen.get() for _ in range(3)] == [("create", "a"), ("chmod", "a"), ("write", "a")]
+        await handle.stop()
+        assert await ended.get() is None
+        with pytest.raises(NotFoundException):
+            await sandbox.files.watch_dir("missing", seen.put_nowait)
+        await sandbox.files.watch_dir(".", lambda _: None, ended.put_nowait, recursive=True)
+        await sandbox.restart_code_context((await sandbox.list_code_contexts())[0])
+        assert isinstance(await ended.get(), NotFoundException)
+    finally:
+        await sandbox.kill()
 
 
 def test_a_signed_url_is_for_one_file_and_time(sandbox: Sandbox) -> None:
@@ -602,7 +666,10 @@ def test_malformed_requests_are_answered(served: Server, sandbox: Sandbox) -> No
         ("POST", "/files?path=a", b"", {"Content_Length": str(10**12)}, 413),
         ("POST", "/files?path=a", part + b"--x--\r\n", {**form, "Content_Encoding": "gzip"}, 501),
         ("POST", "/filesystem.Filesystem/Stat", b"{", {}, 400),
-        ("POST", "/filesystem.Filesystem/WatchDir", {}, {}, 501),
+        ("POST", "/filesystem.Filesystem/CreateWatcher", {"path": "../a"}, {}, 400),
+        ("POST", "/filesystem.Filesystem/GetWatcherEvents", {}, {}, 400),
+        ("POST", "/filesystem.Filesystem/GetWatcherEvents", {"watcherId": "a"}, {}, 404),
+        ("POST", "/filesystem.Filesystem/RemoveWatcher", {"watcherId": "a"}, {}, 404),
         ("POST", "/filesystem.Filesystem/Nothing", {}, {}, 501),
         ("POST", "/process.Process/SendInput", {"process": {"pid": 1}}, {}, 404),
         ("POST", "/process.Process/SendInput", {"input": {"stdin": "!"}}, {}, 400),
@@ -617,9 +684,10 @@ def test_malformed_requests_are_answered(served: Server, sandbox: Sandbox) -> No
         if status != 204:
             assert json.loads(answer.body)["message"], path
     for body in (b"", b"{}", b"\0\0\0\0\1", b"\1\0\0\0\2{}", b"\0\0\0\0\2[1", b"\0\xff\xff\xff\xff{}"):
-        answer = served.ask("POST", "/process.Process/Start", body, **headers)
-        assert (answer.status, answer.body[0]) == (200, 2), body
-        assert json.loads(answer.body[5:])["error"]["code"] == "invalid_argument"
+        for call in ("/process.Process/Start", "/filesystem.Filesystem/WatchDir"):
+            answer = served.ask("POST", call, body, **headers)
+            assert (answer.status, answer.body[0]) == (200, 2), (call, body)
+            assert json.loads(answer.body[5:])["error"]["code"] == "invalid_argument"
     assert served.ask("GET", "/health").status == 502
     assert served.ask("GET", "/v2/sandboxes?limit=x", X_API_Key=ALPHA).status == 400
     assert served.ask("GET", "/v2/sandboxes?startedAfter=2020", X_API_Key=ALPHA).status == 501
@@ -648,8 +716,6 @@ async def test_the_asynchronous_client_does_the_same(served: Server) -> None:
         await handle.send_stdin("typed")
         await handle.close_stdin()
         assert (await handle.wait()).stdout == "typed"
-        with pytest.raises(SandboxException, match="`WatchDir` is not served"):
-            await sandbox.files.watch_dir(".", on_event=lambda _: None)
         (fork,) = await sandbox.fork()
         assert isinstance(fork, AsyncSandbox)
         assert await fork.kill()

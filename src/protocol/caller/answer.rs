@@ -69,7 +69,14 @@ pub enum ClientEvent {
         /// Each of them.
         programs: Vec<RunningProgram>,
     },
-    /// A program has ended. Nothing follows.
+    /// A directory is watched. What changes in it from now on follows.
+    Watching,
+    /// What happened in a watched directory.
+    Changes {
+        /// Each event, in order.
+        events: Vec<FileEvent>,
+    },
+    /// A program, or the watch of a directory, has ended. Nothing follows.
     Ended(ProgramEnded),
     /// The session or the batch has ended, and nothing of it is left.
     Closed,
@@ -198,6 +205,39 @@ pub struct FileEntry {
     pub size: u64,
     /// Time of the last write, seconds since 1970.
     pub modified: f64,
+}
+
+/// What happened in a watched directory, to an entry whose path starts at that directory. Invalid UTF-8 in it is U+FFFD.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+#[serde(tag = "type", content = "path", rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum FileEvent {
+    /// It was made, or moved here.
+    Create(String),
+    /// It was written to, or shortened.
+    Write(String),
+    /// It was removed.
+    Remove(String),
+    /// It was moved away from here. If it was moved to a watched directory, it is created there.
+    Rename(String),
+    /// Its mode, its times or other attributes were changed.
+    Chmod(String),
+    /// Events were lost, or there is more than can be watched: look at the whole directory again.
+    Overflow,
+}
+
+impl FileEvent {
+    /// The path of the entry. There is none if events were lost.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::Create(path)
+            | Self::Write(path)
+            | Self::Remove(path)
+            | Self::Rename(path)
+            | Self::Chmod(path) => Some(path),
+            Self::Overflow => None,
+        }
+    }
 }
 
 /// The kind of an error, in one word.

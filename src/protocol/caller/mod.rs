@@ -14,14 +14,16 @@ use super::message::{AfterCell, ResultMode, ToolAnswer, Tools, Variables};
 
 mod answer;
 mod batch;
+mod beside;
 mod parse;
 mod wire_outcome;
 
 pub use answer::{
-    CellOutcome, ClientEvent, ErrorCode, FileEntry, Opened, ProgramEnded, Python, RunningProgram,
-    SessionState,
+    CellOutcome, ClientEvent, ErrorCode, FileEntry, FileEvent, Opened, ProgramEnded, Python,
+    RunningProgram, SessionState,
 };
 pub use batch::{Mapping, OpenBatch, Order, TaskHeader, TaskLoss, TaskOutcome};
+pub use beside::{ProgramTerminal, StartProgram, WatchRequest};
 pub use wire_outcome::WireOutcome;
 
 /// A message from a caller.
@@ -82,6 +84,8 @@ pub enum ClientRequest {
         /// The session's number.
         session: u64,
     },
+    /// The first message of a connection that watches a directory of a session. Answered by [`ClientEvent::Watching`].
+    Watch(WatchRequest),
     /// Bytes for the program's standard input, which are the payload. Answered by [`ClientEvent::Accepted`] once its
     /// pipe has taken them, like the next two.
     Input {
@@ -243,44 +247,6 @@ pub struct Cell {
     pub wall: Option<f64>,
 }
 
-/// A program to run in a session.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct StartProgram {
-    /// [`VERSION`](super::VERSION).
-    pub version: u32,
-    /// The session's number, as in its [`Opened`].
-    pub session: u64,
-    /// The program, by name or path, and its arguments.
-    pub argv: Vec<String>,
-    /// The directory in which it starts, in place of the session's work directory.
-    #[serde(default)]
-    pub cwd: Option<String>,
-    /// Variables beside those of the session.
-    #[serde(default)]
-    pub env: BTreeMap<String, String>,
-    /// Whether it has a standard input to write to.
-    #[serde(default)]
-    pub stdin: bool,
-    /// How long it may run, in seconds.
-    #[serde(default)]
-    pub timeout: Option<f64>,
-    /// How many bytes it may print, in place of `limits.output`.
-    #[serde(default)]
-    pub output: Option<u64>,
-    /// The size of its terminal, if it has one.
-    #[serde(default)]
-    pub terminal: Option<ProgramTerminal>,
-}
-
-/// The size of a program's terminal.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-pub struct ProgramTerminal {
-    /// Lines.
-    pub rows: u16,
-    /// Characters of a line.
-    pub columns: u16,
-}
-
 /// An operation on a file of the session.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct FileRequest {
@@ -353,6 +319,7 @@ impl ClientRequest {
             | Self::Program(_)
             | Self::Attach { .. }
             | Self::Programs { .. }
+            | Self::Watch(_)
             | Self::Return(_)
             | Self::Interrupt
             | Self::Discard { .. }

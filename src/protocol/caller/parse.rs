@@ -23,6 +23,7 @@ enum Kind {
     Program,
     Attach,
     Programs,
+    Watch,
     Input,
     Signal,
     Size,
@@ -121,6 +122,7 @@ impl ClientRequest {
                 let OfSession { session } = header.members()?;
                 Self::Programs { session }
             }
+            Kind::Watch => Self::Watch(header.members()?),
             Kind::Close => Self::Close,
             Kind::Map => Self::Map(header.members()?),
             Kind::Task => Self::Task(header.members()?),

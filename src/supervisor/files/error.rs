@@ -73,6 +73,7 @@ pub enum Act {
     Look,
     Remove,
     MakeDirectory,
+    Watch,
 }
 
 impl Act {
@@ -84,6 +85,7 @@ impl Act {
             Self::Look => "looked at",
             Self::Remove => "removed",
             Self::MakeDirectory => "made",
+            Self::Watch => "watched",
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::fcntl::{AtFlags, OFlag};
 use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 
-use super::beneath::{HANDLE, kind, open_beneath};
+use super::beneath::{DIRECTORY, HANDLE, kind, open_beneath};
 use super::{Act, FileError, GuestPath, WorkDir};
 
 /// The most entries of a directory that are listed: the list takes the host's memory.
@@ -86,6 +86,16 @@ impl WorkDir<'_> {
         let name = path.names().last().cloned().unwrap_or_default();
         let stat = fstat(&handle).map_err(failed)?;
         Ok(Entry::new(name.into_bytes(), &stat))
+    }
+
+    /// A handle on a directory, to watch it.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub fn watched(&self, path: &GuestPath) -> Result<OwnedFd, FileError> {
+        let handle = open_beneath(self.directory, &path.to_c(), DIRECTORY);
+        handle.map_err(|errno| FileError::failed(path, Act::Watch, errno))
     }
 
     /// The entries of a directory, by name.

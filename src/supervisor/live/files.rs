@@ -38,17 +38,26 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 }
 
+/// The work directory of a worker.
+pub fn work_dir<'a>(
+    verified: &'a VerifiedWorker,
+    jail: &'a ZygoteJail,
+) -> Result<WorkDir<'a>, FileError> {
+    let worker = &verified.worker;
+    let root = verified.session.as_ref().map(SessionDirectory::path);
+    let root = root.unwrap_or(&jail.worker.cwd);
+    // The worker hands it over before its jail counts as complete.
+    let handle = worker.directories.first().ok_or(FileError::Gone)?;
+    Ok(WorkDir::new(handle.as_fd(), root, worker.ids))
+}
+
 /// Carries out a request for the files of a worker.
 pub fn do_with_file(
     verified: &VerifiedWorker,
     jail: &ZygoteJail,
     request: &FileRequest,
 ) -> Result<Done, FileError> {
-    let worker = &verified.worker;
-    let root = verified.session.as_ref().map(SessionDirectory::path);
-    // The worker hands it over before its jail counts as complete.
-    let handle = worker.directories.first().ok_or(FileError::Gone)?;
-    let work = WorkDir::new(handle.as_fd(), root.unwrap_or(&jail.worker.cwd), worker.ids);
+    let work = work_dir(verified, jail)?;
     let path = work.path(&request.path)?;
     let mut done = Done::default();
     match request.op {

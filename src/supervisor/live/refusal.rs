@@ -7,6 +7,7 @@ use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::FileError;
 use crate::supervisor::programs::ProgramRefusal;
 use crate::supervisor::snapshot::SnapshotRefusal;
+use crate::supervisor::watch::WatchRefusal;
 
 /// Why a request was not carried out. A caller in this process receives it as an [`Error`], a caller at
 /// the other end of a socket as a code with one sentence.
@@ -40,6 +41,9 @@ pub enum Refusal {
     /// A program could not be started or written to.
     #[error(transparent)]
     Program(#[from] ProgramRefusal),
+    /// A directory cannot be watched.
+    #[error(transparent)]
+    Watch(#[from] WatchRefusal),
     /// The sandbox could not be provided.
     #[error(transparent)]
     NotProvided(#[from] Error),
@@ -57,7 +61,8 @@ impl Refusal {
             Self::NoWall | Self::TooLarge(_) | Self::Snapshot(_) | Self::NoSnapshot(_) => {
                 ErrorCode::Request
             }
-            Self::File(_) => ErrorCode::File,
+            Self::File(_) | Self::Watch(WatchRefusal::File(_)) => ErrorCode::File,
+            Self::Watch(refusal) => refusal.kind().into(),
             Self::Program(refusal) => refusal.kind().into(),
             Self::NotProvided(error) => error.kind().into(),
             Self::Protocol(_) => ErrorCode::Protocol,
@@ -76,6 +81,7 @@ impl Cause for Refusal {
         match self {
             Self::NotProvided(error) => error.kind(),
             Self::Program(refusal) => refusal.kind(),
+            Self::Watch(refusal) => refusal.kind(),
             Self::Busy => ErrorKind::Busy,
             Self::Ended(_) => ErrorKind::SessionEnded,
             Self::File(_)
@@ -91,6 +97,7 @@ impl Cause for Refusal {
         match self {
             Self::File(error) => Some(error.errno() as i32),
             Self::Program(refusal) => refusal.errno(),
+            Self::Watch(refusal) => Cause::errno(refusal),
             Self::NotProvided(error) => error.errno(),
             _ => None,
         }

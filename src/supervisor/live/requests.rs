@@ -84,10 +84,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ClientRequest::Program(_)
             | ClientRequest::Attach { .. }
             | ClientRequest::Programs { .. }
+            | ClientRequest::Watch(_)
             | ClientRequest::Input { .. }
             | ClientRequest::Signal { .. }
             | ClientRequest::Size { .. } => {
-                let other = "this connection is a session's: open another one for a program";
+                let other =
+                    "this connection is a session's: open another one for a program or a watch";
                 caller.refuse(id, Refusal::Protocol(other.into()));
             }
             ClientRequest::Map(_) | ClientRequest::Task(_) | ClientRequest::End => {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::files::{Done, do_with_file};
+use super::files::{Done, do_with_file, work_dir};
 use crate::outcome::Traffic;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
@@ -96,7 +96,7 @@ pub struct JailedWorker<'a> {
     is_gone: bool,
     pub(super) objects: Objects<'a>,
     pub(super) network: Option<WorkerNetwork>,
-    pub(super) programs: Option<Host>,
+    pub(super) programs: Option<Host<'a>>,
     pub(super) summons: Option<Summons>,
     pub(super) link: Link<&'a OwnedFd>,
     pub(super) output: Output<'a>,
@@ -179,6 +179,7 @@ impl<'a> JailedWorker<'a> {
         let work = session.map_or(jail.cwd.as_path(), SessionDirectory::path);
         let terms = Terms {
             work: work.to_string_lossy().into_owned(),
+            files: work_dir(self.verified, self.context.jail).ok(),
             has_programs: self.context.grants.shows_programs(),
             has_terminals: jail.ptys.is_some(),
         };

@@ -17,6 +17,7 @@ use super::summons::Summons;
 use crate::protocol::frame::encode_with;
 use crate::protocol::{FrameError, FrameLimits};
 use crate::supervisor::descriptors::socket_pair;
+use crate::supervisor::files::{FileError, WorkDir};
 use crate::supervisor::link::{Link, Received};
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
@@ -36,9 +37,11 @@ const MOST_UNREAD: usize = 256;
 
 /// What a session allows.
 #[derive(Clone, Debug)]
-pub struct Terms {
-    /// The guest's work directory.
+pub struct Terms<'a> {
+    /// The guest's work directory, as the guest sees it.
     pub work: String,
+    /// The files in it. There are none if the worker has ended.
+    pub files: Option<WorkDir<'a>>,
     /// Whether there is anything to run.
     pub has_programs: bool,
     /// Whether the sandbox has terminals.
@@ -46,9 +49,9 @@ pub struct Terms {
 }
 
 /// The programs of one worker.
-pub struct Host {
+pub struct Host<'a> {
     queue: Arc<Queue>,
-    terms: Terms,
+    terms: Terms<'a>,
     link: Option<Link<OwnedFd>>,
     /// Programs for whose start the worker is not ready.
     waiting: VecDeque<Box<Start>>,
@@ -84,9 +87,9 @@ impl Stage {
     }
 }
 
-impl Host {
+impl<'a> Host<'a> {
     /// Serves the programs that are asked for in this queue.
-    pub fn new(queue: Arc<Queue>, terms: Terms) -> Self {
+    pub fn new(queue: Arc<Queue>, terms: Terms<'a>) -> Self {
         queue.open();
         Self {
             queue,
@@ -114,7 +117,7 @@ impl Host {
     }
 
     /// What to wait for from the worker.
-    pub fn source<'a>(&'a self, summons: &'a Summons) -> Option<(BorrowedFd<'a>, PollFlags)> {
+    pub fn source<'b>(&'b self, summons: &'b Summons) -> Option<(BorrowedFd<'b>, PollFlags)> {
         match &self.link {
             Some(link) if link.unsent() > 0 => {
                 Some((link.as_fd(), PollFlags::POLLIN | PollFlags::POLLOUT))
@@ -145,6 +148,11 @@ impl Host {
         let mut has_more = false;
         for command in self.queue.take() {
             match command {
+                Command::Directory { path, answer } => {
+                    let files = self.terms.files.ok_or(FileError::Gone);
+                    // Its caller waits.
+                    _ = answer.send(files.and_then(|files| files.watched(&files.path(&path)?)));
+                }
                 Command::Start(start) => {
                     if let Some(refusal) = self.refusal(&start, is_copied) {
                         start.process.is_refused(refusal);
@@ -375,7 +383,7 @@ impl Host {
 }
 
 /// Every end of a loop ends its programs' handles.
-impl Drop for Host {
+impl Drop for Host<'_> {
     fn drop(&mut self) {
         self.queue.close(&self.why);
     }

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -11,9 +12,13 @@ use super::process::{Process, ProgramEnd};
 use super::program::{Checked, Program};
 use super::refusal::ProgramRefusal;
 use crate::error::Error;
+use crate::supervisor::watch::{self, DirectoryAnswer, WatchRefusal, Watcher};
 
 /// The most programs of a session that run at once. Each costs the supervisor three pipes.
 pub const MOST_PROGRAMS: usize = 32;
+
+/// The most directories of a session that are watched at once.
+const MOST_WATCHES: usize = 8;
 
 /// A handle on the programs of one session, for any thread. It serves the session's workers one after another.
 #[derive(Clone, Debug)]
@@ -36,11 +41,17 @@ struct Inner {
     closed: Option<String>,
     live: BTreeMap<u64, Process>,
     last: u64,
+    watches: Vec<Weak<watch::Shared>>,
 }
 
-/// What a caller wants of a program, by the program's number.
+/// What a caller wants of a program, by the program's number, or of the session's files.
 #[derive(Debug)]
 pub enum Command {
+    /// A handle on the directory with this path.
+    Directory {
+        path: String,
+        answer: SyncSender<DirectoryAnswer>,
+    },
     Start(Box<Start>),
     Signal {
         number: u64,
@@ -75,6 +86,11 @@ impl Programs {
 
     pub(crate) fn queue(&self) -> Arc<Queue> {
         Arc::clone(&self.0)
+    }
+
+    /// A handle that watches directories of the session.
+    pub(crate) fn watcher(&self) -> Watcher {
+        Watcher::new(self.queue())
     }
 
     /// Starts a program, and waits until it runs. A cell may run meanwhile.
@@ -132,8 +148,13 @@ impl Queue {
         Ok(process)
     }
 
+    /// Adds what is wanted of a session that has not ended.
     pub(super) fn push(&self, command: Command) {
-        self.lock().commands.push_back(command);
+        let mut inner = self.lock();
+        if inner.closed.is_none() {
+            inner.commands.push_back(command);
+        }
+        drop(inner);
         self.ring();
     }
 
@@ -164,6 +185,33 @@ impl Queue {
         self.lock().live.remove(&number);
     }
 
+    /// Has a watch end with the session's worker.
+    pub(in crate::supervisor) fn add_watch(
+        &self,
+        watch: &Arc<watch::Shared>,
+    ) -> Result<(), WatchRefusal> {
+        let mut inner = self.lock();
+        if let Some(why) = &inner.closed {
+            return Err(WatchRefusal::Ended(why.clone()));
+        }
+        inner.watches.retain(|watch| watch.strong_count() > 0);
+        if inner.watches.len() >= MOST_WATCHES {
+            return Err(WatchRefusal::TooMany(MOST_WATCHES));
+        }
+        inner.watches.push(Arc::downgrade(watch));
+        Ok(())
+    }
+
+    /// Waits for a handle on a directory.
+    pub(in crate::supervisor) fn directory(&self, path: &str) -> Result<OwnedFd, WatchRefusal> {
+        let (answer, opened) = sync_channel(1);
+        let path = path.to_owned();
+        self.push(Command::Directory { path, answer });
+        // If the session ends first, the request is dropped.
+        let ended = |_| WatchRefusal::Ended("it was closed, or began anew".to_owned());
+        Ok(opened.recv().map_err(ended)??)
+    }
+
     /// Accepts programs from now on.
     pub(super) fn open(&self) {
         self.lock().closed = None;
@@ -175,8 +223,12 @@ impl Queue {
         inner.closed = Some(why.to_owned());
         let commands = std::mem::take(&mut inner.commands);
         let live = std::mem::take(&mut inner.live);
+        let watches = std::mem::take(&mut inner.watches);
         drop(inner);
         drop(commands);
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.end(&format!("its session ended because {why}"));
+        }
         for process in live.into_values() {
             if process.is_running() {
                 process.has_ended(ProgramEnd::Lost(format!("its session ended because {why}")));

@@ -13,6 +13,7 @@ mod terms;
 mod tools;
 mod types;
 mod values;
+mod watch;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(tools::tests());
     tests.extend(types::tests());
     tests.extend(values::tests());
+    tests.extend(watch::tests());
     tests
 }
 

@@ -220,7 +220,8 @@ fn over() -> Failure {
     Failure::NotFound("the process has ended".to_owned())
 }
 
-fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+/// Does what waits for a program or a guest on a thread of its own.
+pub fn on_a_thread(act: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
     let thread = thread::Builder::new()
         .name("command".to_owned())
         .stack_size(STACK);

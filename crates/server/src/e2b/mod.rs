@@ -15,6 +15,7 @@ mod registry;
 mod rpc;
 mod snapshots;
 mod transfer;
+mod watch;
 
 use std::sync::Arc;
 
@@ -79,6 +80,13 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/filesystem.Filesystem/Move", post(filesystem::rename))
         .route("/filesystem.Filesystem/ListDir", post(filesystem::list_dir))
         .route("/filesystem.Filesystem/Remove", post(filesystem::remove))
+        .route("/filesystem.Filesystem/WatchDir", post(watch::watch_dir))
+        .route("/filesystem.Filesystem/CreateWatcher", post(watch::create))
+        .route(
+            "/filesystem.Filesystem/GetWatcherEvents",
+            post(watch::events),
+        )
+        .route("/filesystem.Filesystem/RemoveWatcher", post(watch::remove))
         .route("/filesystem.Filesystem/{call}", any(rpc::unsupported))
         .route("/process.Process/Start", post(process::start))
         .route("/process.Process/Connect", post(process::connect))

@@ -1,14 +1,11 @@
 //! The service `process.Process`: programs in the session of a sandbox's first context.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::body::Body;
 use axum::extract::State;
 use axum::http::HeaderMap;
-use axum::http::header::CONTENT_TYPE;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::{Extension, Json};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -17,14 +14,11 @@ use sandfork::session::Program;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
-use tokio::time::{Instant, interval_at};
-use tokio_stream::StreamExt;
-use tokio_stream::wrappers::ReceiverStream;
 
 use super::at_home;
 use super::commands::{Command, Config, Output, Signal, Size};
 use super::registry::Sandbox;
-use super::rpc::{RpcFailure, STREAM, StreamFailure, check_header, frame, message};
+use super::rpc::{RpcFailure, StreamFailure, check_header, message, stream};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
 use crate::running::blocking;
@@ -32,9 +26,6 @@ use crate::server::App;
 
 type OfSandbox = Extension<Arc<Sandbox>>;
 type Answer = Result<Json<Value>, RpcFailure>;
-
-/// While a program says nothing, its stream says as often that it goes on.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -104,7 +95,7 @@ pub async fn start(
     }
     let what = (config, asked.tag, output);
     let events = blocking(move || Command::start(&sandbox, program, what)).await?;
-    Ok(stream(events))
+    Ok(answer(events))
 }
 
 /// Sends what comes of a program that runs.
@@ -113,27 +104,17 @@ pub async fn connect(
     posted: Result<RawBody, Failure>,
 ) -> Result<Response, StreamFailure> {
     let asked: OfProcess = message(&posted?.bytes)?;
-    Ok(stream(asked.process.find(&sandbox)?.listen()?))
+    Ok(answer(asked.process.find(&sandbox)?.listen()?))
 }
 
-fn stream(events: Receiver<Bytes>) -> Response {
-    let events = ReceiverStream::new(events);
-    let events = events.timeout_repeating(interval_at(Instant::now() + KEEPALIVE, KEEPALIVE));
-    let alive = frame(0, &json!({ "event": { "keepalive": {} } }));
-    let events =
-        events.map(move |event| Ok::<_, Infallible>(event.unwrap_or_else(|_| alive.clone())));
-    let headers = [(CONTENT_TYPE, STREAM)];
-    (headers, Body::from_stream(events)).into_response()
-}
-
+/// How long a client waits for a call, if it says so.
 fn timeout(headers: &HeaderMap) -> Option<Duration> {
-    let millis = headers
-        .get("connect-timeout-ms")?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()?;
-    Some(Duration::from_millis(millis))
+    let value = headers.get("connect-timeout-ms")?.to_str().ok()?;
+    Some(Duration::from_millis(value.parse().ok()?))
+}
+
+fn answer(events: Receiver<Bytes>) -> Response {
+    stream(events, &json!({ "event": { "keepalive": {} } }), ())
 }
 
 impl Selector {

@@ -10,6 +10,7 @@ use serde_json::json;
 
 use super::commands::Commands;
 use super::snapshots::Saved;
+use super::watch::Watchers;
 use crate::failure::Failure;
 use crate::running::{Turn, in_session};
 use crate::server::App;
@@ -58,6 +59,8 @@ pub struct Sandbox {
     contexts: Mutex<Vec<Context>>,
     /// The programs that its clients have started.
     pub commands: Commands,
+    /// The directories that its clients watch, but for streams.
+    pub watchers: Watchers,
 }
 
 /// A context of the code interpreter: a session.
@@ -116,6 +119,7 @@ impl Registry {
             end: Mutex::new(now + settings.lifetime),
             contexts: Mutex::new(contexts),
             commands: Commands::default(),
+            watchers: Watchers::default(),
         });
         locked(&self.sandboxes).insert(sandbox.id.clone(), Arc::clone(&sandbox));
         Ok(sandbox)

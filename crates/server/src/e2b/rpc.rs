@@ -1,6 +1,10 @@
 //! Remote calls of `envd`, as Connect has them (<https://connectrpc.com/docs/protocol>), with JSON.
 
+use std::convert::Infallible;
+use std::time::Duration;
+
 use axum::Json;
+use axum::body::Body;
 use axum::extract::Path;
 use axum::http::HeaderMap;
 use axum::http::StatusCode;
@@ -11,6 +15,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio::sync::mpsc::Receiver;
+use tokio::time::{Instant, interval_at};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
 
 use crate::failure::{Failure, FailureKind};
 use crate::http::RawBody;
@@ -28,30 +36,27 @@ impl<F: Into<Failure>> From<F> for RpcFailure {
     }
 }
 
-impl RpcFailure {
-    /// Connect's word for it, and the status of an answer.
-    fn code(&self) -> (&'static str, StatusCode) {
-        match &self.0 {
-            Failure::Unauthorized(_) => ("unauthenticated", StatusCode::UNAUTHORIZED),
-            Failure::Request(_) => ("invalid_argument", StatusCode::BAD_REQUEST),
-            Failure::NotFound(_) => ("not_found", StatusCode::NOT_FOUND),
-            Failure::Exists(_) => ("already_exists", StatusCode::CONFLICT),
-            Failure::Unsupported(_) => ("unimplemented", StatusCode::NOT_IMPLEMENTED),
-            Failure::TooLong(_) | Failure::Quota(_) | Failure::Busy(_) => {
-                ("resource_exhausted", StatusCode::TOO_MANY_REQUESTS)
-            }
-            Failure::TooSlow => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
-            Failure::Draining | Failure::Sandbox(_) => {
-                ("unavailable", StatusCode::SERVICE_UNAVAILABLE)
-            }
-            Failure::Mistake => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
+/// Connect's word for it, and the status of an answer.
+fn code(failure: &Failure) -> (&'static str, StatusCode) {
+    match failure {
+        Failure::Unauthorized(_) => ("unauthenticated", StatusCode::UNAUTHORIZED),
+        Failure::Request(_) => ("invalid_argument", StatusCode::BAD_REQUEST),
+        Failure::NotFound(_) => ("not_found", StatusCode::NOT_FOUND),
+        Failure::Exists(_) => ("already_exists", StatusCode::CONFLICT),
+        Failure::Unsupported(_) => ("unimplemented", StatusCode::NOT_IMPLEMENTED),
+        Failure::TooLong(_) | Failure::Quota(_) | Failure::Busy(_) => {
+            ("resource_exhausted", StatusCode::TOO_MANY_REQUESTS)
         }
+        Failure::TooSlow => ("deadline_exceeded", StatusCode::GATEWAY_TIMEOUT),
+        Failure::Draining | Failure::Sandbox(_) => ("unavailable", StatusCode::SERVICE_UNAVAILABLE),
+        Failure::Lost(_) => ("data_loss", StatusCode::INTERNAL_SERVER_ERROR),
+        Failure::Mistake => ("internal", StatusCode::INTERNAL_SERVER_ERROR),
     }
 }
 
 impl IntoResponse for RpcFailure {
     fn into_response(self) -> Response {
-        let (code, status) = self.code();
+        let (code, status) = code(&self.0);
         let body = json!({ "code": code, "message": self.0.to_string() });
         let mut response = (status, Json(body)).into_response();
         response.extensions_mut().insert(FailureKind(self.0.kind()));
@@ -71,6 +76,27 @@ pub fn frame(flag: u8, message: &Value) -> Bytes {
     frame.put_u32(length);
     frame.put_slice(text.as_bytes());
     frame.freeze()
+}
+
+/// While nothing happens, a stream says as often that it goes on.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// An answer of messages that come later, with `alive` while none does. It owns what ends with it.
+pub fn stream<T: Send + 'static>(messages: Receiver<Bytes>, alive: &Value, owned: T) -> Response {
+    let messages = ReceiverStream::new(messages);
+    let messages = messages.timeout_repeating(interval_at(Instant::now() + KEEPALIVE, KEEPALIVE));
+    let alive = frame(0, alive);
+    let messages = messages.map(move |message| {
+        let _owned = &owned;
+        Ok::<_, Infallible>(message.unwrap_or_else(|_| alive.clone()))
+    });
+    ([(CONTENT_TYPE, STREAM)], Body::from_stream(messages)).into_response()
+}
+
+/// The end of a stream, for this reason.
+pub fn end(failure: &Failure) -> Bytes {
+    let error = json!({ "code": code(failure).0, "message": failure.to_string() });
+    frame(END, &json!({ "error": error }))
 }
 
 /// The one message of a call that is answered with a stream.
@@ -101,10 +127,8 @@ impl<F: Into<Failure>> From<F> for StreamFailure {
 impl IntoResponse for StreamFailure {
     fn into_response(self) -> Response {
         let RpcFailure(failure) = &self.0;
-        let error = json!({ "code": self.0.code().0, "message": failure.to_string() });
         let headers = [(CONTENT_TYPE, STREAM)];
-        let body = frame(END, &json!({ "error": error }));
-        let mut response = (headers, body).into_response();
+        let mut response = (headers, end(failure)).into_response();
         response
             .extensions_mut()
             .insert(FailureKind(failure.kind()));

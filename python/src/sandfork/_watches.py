@@ -1,0 +1,161 @@
+"""Directories of a session that are watched, beside its cells.
+
+Each watch has a connection of its own to the supervisor, so that events come also while a cell runs.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import weakref
+from collections.abc import Iterator
+from typing import Any, Callable, NamedTuple
+
+from ._commands import session_number
+from ._conversation import Actions, Receive, unexpected
+from ._driver import Driver, SyncDriver, Work
+from ._exceptions import ProtocolError, SessionClosed, SupervisorDied
+from ._programs import Beside
+from ._session import Session
+from ._terminal import harmless
+
+_TYPES = frozenset(("create", "write", "remove", "rename", "chmod", "overflow"))
+
+
+class FileEvent(NamedTuple):
+    """What happened to an entry of a watched directory."""
+
+    type: str
+    """`create` (it was made, or moved here), `write`, `remove`, `rename` (it was moved away), `chmod` (its
+    mode, its times or other attributes were changed), or `overflow`: events were lost, or there is more than
+    can be watched, so look at the whole directory again."""
+    path: str
+    """The path, which starts at the watched directory; `.` for `overflow`."""
+
+
+OnEvent = Callable[[FileEvent], Any]
+
+
+class Watching(Beside):
+    """The conversation about a watch."""
+
+    noun = "watch"
+    lost = "watch the directory anew"
+
+    why: str | None = None
+    """Why it has ended, once that is known."""
+
+    def receive(self, deadline: float | None) -> Actions[list[FileEvent]]:
+        """The events that come next; none at the deadline, or if it has ended."""
+        if self.why is not None:
+            return []
+        frame = yield Receive(deadline)
+        if frame is None:
+            return []
+        header = frame.header
+        if header["kind"] == "ended":
+            self.why = harmless(str(header.get("why")))
+            return []
+        if header["kind"] != "changes":
+            raise unexpected(header)
+        return list(map(_event, header["events"]))
+
+
+def watched(
+    driver: Driver[Session], kind: Callable[..., Any], path: str, recursive: bool, on_event: OnEvent | None
+) -> Work[Any]:
+    """Begins to watch a directory."""
+    of_session = yield from session_number(driver)
+    opening = {"kind": "watch", "session": of_session, "path": path, "recursive": recursive}
+    beside: Any = type(driver)(Watching(opening))  # type: ignore[arg-type]
+    watch = kind(beside, path)
+    try:
+        yield from beside.conduct(beside.session.open("watching", path))
+    except BaseException:
+        beside.close()
+        raise
+    if on_event is not None:
+        watch._call(on_event)
+    return watch
+
+
+def _event(one: Any) -> FileEvent:
+    kind = one.get("type")
+    if kind not in _TYPES:
+        raise ProtocolError(f"the supervisor reported {kind!r} of a file")
+    return FileEvent(kind, str(one.get("path", ".")))
+
+
+class BaseFileWatch:
+    """The part of `FileWatch` and `AsyncFileWatch` that does not wait for events."""
+
+    __slots__ = ("__weakref__", "_driver", "_of_callback", "path")
+
+    def __init__(self, driver: Driver[Watching], path: str) -> None:
+        self._driver = driver
+        self._of_callback: Any = None
+        # The end of the connection ends the watch.
+        weakref.finalize(self, driver.resources.release)
+        self.path = path
+        """The watched directory."""
+
+    @property
+    def ended(self) -> str | None:
+        """Why it has ended, if that was seen."""
+        return "it was closed" if self._driver.closed else self._driver.session.why
+
+    def _received(self, timeout: float | None) -> Work[list[FileEvent]]:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while self.ended is None:
+            try:
+                events = yield from self._driver.conduct(self._driver.session.receive(deadline))
+            except (SessionClosed, SupervisorDied):
+                if not self._driver.closed:
+                    raise
+                break
+            if events or (deadline is not None and time.monotonic() >= deadline):
+                return events
+        return []
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.path!r} {self.ended or 'watching'}>"
+
+
+class FileWatch(BaseFileWatch):
+    """A directory that is watched until this is closed or collected, or its session ends. It iterates over
+    the events, and is a context manager that closes it.
+
+    Events that are not taken are kept, up to a number; then `overflow` stands for those that are lost.
+    """
+
+    __slots__ = ()
+
+    _driver: SyncDriver[Watching]
+
+    def events(self, timeout: float | None = None) -> list[FileEvent]:
+        """Waits for what happens next, for `timeout` seconds if that is given. The list is empty if nothing
+        has happened by then, or if the watch has ended (see `ended`)."""
+        return self._driver.complete(self._received(timeout))
+
+    def close(self) -> None:
+        """Ends it. A thread that waits for events gets none. May be called again, and from any thread."""
+        self._driver.close()
+
+    def _call(self, on_event: OnEvent) -> None:
+        def call() -> None:
+            for event in self:
+                on_event(event)
+
+        # A daemon, so that a watch does not keep the process from exiting.
+        self._of_callback = threading.Thread(target=call, name="sandfork-watch", daemon=True)
+        self._of_callback.start()
+
+    def __iter__(self) -> Iterator[FileEvent]:
+        while self.ended is None:
+            yield from self.events()
+
+    def __enter__(self) -> FileWatch:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self.close()

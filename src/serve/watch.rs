@@ -1,0 +1,87 @@
+//! A connection that watches a directory in a session of another connection.
+
+use nix::poll::PollFlags;
+
+use super::program::{BACKLOG, SessionPrograms, drain};
+use crate::protocol::caller::{ClientEvent, FileEvent, ProgramEnded, WatchRequest};
+use crate::supervisor::{Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, wait};
+
+/// The most bytes of paths in one message: written as JSON, they are several times as long.
+const MOST_BYTES: usize = 128 << 10;
+
+/// Watches a directory for a caller, until either is gone.
+pub fn serve(mut caller: FrameCaller, sessions: &SessionPrograms, wanted: &WatchRequest) {
+    let depth = if wanted.recursive {
+        Depth::Tree
+    } else {
+        Depth::Directory
+    };
+    let programs = sessions.of(wanted.session);
+    match programs.and_then(|it| Ok(it.watcher().begin(&wanted.path, depth)?)) {
+        Ok(watch) => {
+            caller.answer(ClientEvent::Watching, Payload::default());
+            attend(&mut caller, &watch);
+        }
+        Err(refusal) => caller.refuse(None, refusal),
+    }
+    drain(&mut caller);
+}
+
+fn attend(caller: &mut FrameCaller, watch: &Watch) {
+    loop {
+        caller.flush();
+        match caller.recv() {
+            CallerEvent::Nothing => {}
+            CallerEvent::Gone => return,
+            CallerEvent::Malformed(how) => {
+                return caller.refuse(None, Refusal::Protocol(how));
+            }
+            CallerEvent::Request(other, _) => {
+                let apart = "this connection watches a directory".to_owned();
+                caller.refuse(other.id(), Refusal::Protocol(apart));
+                continue;
+            }
+        }
+        // While the caller does not read, events stay with the kernel, which keeps a number of them.
+        let flowing = caller.unsent() < BACKLOG;
+        if flowing {
+            match watch.events_now() {
+                Ok(events) => send(caller, events),
+                Err(why) => {
+                    let ended = ProgramEnded {
+                        end: "lost",
+                        why: Some(why),
+                        ..ProgramEnded::default()
+                    };
+                    return caller.answer(ClientEvent::Ended(ended), Payload::default());
+                }
+            }
+        }
+        let mut events = PollFlags::POLLIN;
+        events.set(PollFlags::POLLOUT, caller.unsent() > 0);
+        let ([changes, ended], ready) = watch.sources();
+        let sources = [
+            caller.as_fd().map(|fd| (fd, events)),
+            changes.filter(|_| flowing),
+            ended.filter(|_| flowing),
+        ];
+        // If it fails, the next turn looks at everything.
+        _ = wait(sources, ready.filter(|_| flowing));
+    }
+}
+
+fn send(caller: &mut FrameCaller, events: Vec<FileEvent>) {
+    let (mut part, mut bytes) = (Vec::new(), 0);
+    for event in events {
+        if bytes > MOST_BYTES {
+            let events = std::mem::take(&mut part);
+            caller.answer(ClientEvent::Changes { events }, Payload::default());
+            bytes = 0;
+        }
+        bytes += event.path().map_or(0, str::len);
+        part.push(event);
+    }
+    if !part.is_empty() {
+        caller.answer(ClientEvent::Changes { events: part }, Payload::default());
+    }
+}

@@ -1,0 +1,222 @@
+//! Directories of a session that a caller watches, from outside.
+//!
+//! The kernel tells this process of changes (inotify(7)), since the guest may not ask for that itself: each watch is an
+//! instance of its own, whose queue the kernel bounds. Events are read when a caller wants them, and no faster than the
+//! host can spare the time for ([`Watch::next`]). What does not fit is lost, and the caller gets
+//! [`FileEvent::Overflow`] in its place. So a guest that changes its files as fast as it can, or a caller that never
+//! reads, takes a bounded amount of memory and processor time from the host.
+
+mod refusal;
+mod slot;
+mod tree;
+
+use std::mem;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nix::poll::PollFlags;
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use nix::sys::inotify::{InitFlags, Inotify};
+
+pub use self::refusal::WatchRefusal;
+use self::slot::Slot;
+pub use self::tree::Depth;
+use self::tree::Tree;
+use super::clock;
+use super::programs::Queue;
+use super::wait::{is_readable, wait};
+use crate::error::Error;
+use crate::protocol::caller::FileEvent;
+
+/// The pause after events were read: those that come meanwhile are read together.
+const PAUSE: Duration = Duration::from_millis(10);
+/// The pause in terms of the time that it took to handle them, so that a watch takes a tenth of one processor.
+const PAUSES: u32 = 9;
+/// The longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Watches directories of one session, from any thread, also while a cell runs. It serves the session's workers one
+/// after another.
+#[derive(Clone, Debug)]
+pub struct Watcher(Arc<Queue>);
+
+impl Watcher {
+    pub(crate) fn new(queue: Arc<Queue>) -> Self {
+        Self(queue)
+    }
+
+    /// Watches a directory. What changes from now on is reported. The path is relative to the session's work directory,
+    /// or begins with it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such directory, it holds more than 1,024 directories to watch, the session has ended or has 8
+    /// watches, or this process has a quarter of `fs.inotify.max_user_instances`.
+    pub fn watch(&self, path: &str, depth: Depth) -> Result<Watch, Error> {
+        Ok(self.begin(path, depth)?)
+    }
+
+    /// The same, with the reason as a value.
+    pub(crate) fn begin(&self, path: &str, depth: Depth) -> Result<Watch, WatchRefusal> {
+        let watch = Watch(Arc::new(Shared::new()?));
+        // First, so that the end of the session's worker ends it too.
+        self.0.add_watch(&watch.0)?;
+        let directory = self.0.directory(path)?;
+        let tree = Tree::new(&watch.0.inotify, directory, depth, path)?;
+        watch.0.begin(tree)?;
+        Ok(watch)
+    }
+}
+
+/// A directory that is watched until this is dropped, or its session ends or begins anew. Nothing happens in one that was
+/// removed.
+#[derive(Debug)]
+pub struct Watch(Arc<Shared>);
+
+/// What a watch shares with its session.
+#[derive(Debug)]
+pub struct Shared {
+    inotify: Inotify,
+    /// Readable from its end on.
+    ended: EventFd,
+    state: Mutex<State>,
+    _slot: Slot,
+}
+
+#[derive(Debug)]
+enum State {
+    /// It has not begun.
+    Asked,
+    Watching {
+        tree: Tree,
+        /// When events may be read again.
+        ready: Instant,
+    },
+    /// Holds the reason, as part of a sentence.
+    Ended(String),
+}
+
+impl Watch {
+    /// Waits for what happened in the directory, until `until` if there is one. Returns nothing when that has passed.
+    /// What has happened by then is returned all the same, over several calls if it is much.
+    ///
+    /// # Errors
+    ///
+    /// When the watch has ended, such as with its session.
+    pub fn next(&self, until: Option<Instant>) -> Result<Vec<FileEvent>, Error> {
+        loop {
+            let events = self.events_now().map_err(WatchRefusal::Over)?;
+            if !events.is_empty() {
+                return Ok(events);
+            }
+            let is_late = until.is_some_and(|until| clock::now() >= until);
+            if is_late && !self.has_more() {
+                return Ok(events);
+            }
+            let (sources, ready) = self.sources();
+            let until = match ready {
+                Some(ready) if is_late => Some(ready),
+                Some(ready) => Some(until.map_or(ready, |until| until.min(ready))),
+                None => until,
+            };
+            // It fails only if the kernel is out of memory. Then the next attempt follows at once.
+            _ = wait(sources, until);
+        }
+    }
+
+    /// Ends it. A thread that waits for events is told so.
+    pub fn close(&self) {
+        self.0.end("it was closed");
+    }
+
+    /// What happened, if it may be read now. The error is the reason why it has ended.
+    pub(crate) fn events_now(&self) -> Result<Vec<FileEvent>, String> {
+        let mut state = self.0.lock();
+        let (tree, ready) = match &mut *state {
+            State::Asked => return Ok(Vec::new()),
+            State::Ended(why) => return Err(why.clone()),
+            State::Watching { tree, ready } => (tree, ready),
+        };
+        let begun = clock::now();
+        if begun < *ready {
+            return Ok(Vec::new());
+        }
+        let events = tree.read(&self.0.inotify);
+        if !events.is_empty() {
+            let now = clock::now();
+            let pause = now.duration_since(begun).saturating_mul(PAUSES);
+            *ready = now + pause.clamp(PAUSE, LONGEST_PAUSE);
+        }
+        Ok(events)
+    }
+
+    /// What to wait for, for [`events_now`](Self::events_now), and when to look again if events may not be read before.
+    pub(crate) fn sources(&self) -> ([Option<(BorrowedFd<'_>, PollFlags)>; 2], Option<Instant>) {
+        let ready = match &*self.0.lock() {
+            State::Watching { ready, .. } => Some(*ready).filter(|ready| clock::now() < *ready),
+            State::Asked | State::Ended(_) => None,
+        };
+        let events = (self.0.inotify.as_fd(), PollFlags::POLLIN);
+        let ended = (self.0.ended.as_fd(), PollFlags::POLLIN);
+        (
+            [Some(events).filter(|_| ready.is_none()), Some(ended)],
+            ready,
+        )
+    }
+
+    /// Whether there is something that was not read.
+    fn has_more(&self) -> bool {
+        let events = Some((self.0.inotify.as_fd(), PollFlags::POLLIN));
+        wait([events], Some(clock::now())).is_ok_and(|[ready]| is_readable(ready))
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Shared {
+    fn new() -> Result<Self, WatchRefusal> {
+        let slot = Slot::take()?;
+        let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
+        Ok(Self {
+            inotify: Inotify::init(flags)?,
+            ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            state: Mutex::new(State::Asked),
+            _slot: slot,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn begin(&self, tree: Tree) -> Result<(), WatchRefusal> {
+        let mut state = self.lock();
+        if let State::Ended(why) = &*state {
+            return Err(WatchRefusal::Ended(why.clone()));
+        }
+        let ready = clock::now();
+        *state = State::Watching { tree, ready };
+        Ok(())
+    }
+
+    /// Ends it, and lets go of the session's files.
+    pub fn end(&self, why: &str) {
+        let mut state = self.lock();
+        if !matches!(*state, State::Ended(_)) {
+            drop(mem::replace(&mut *state, State::Ended(why.to_owned())));
+            // Fails only after 2^64 writes.
+            _ = self.ended.write(1);
+        }
+    }
+}
+
+/// How the session's thread answers a request for a directory.
+pub type DirectoryAnswer = Result<OwnedFd, super::files::FileError>;
+
+#[cfg(test)]
+mod tests;

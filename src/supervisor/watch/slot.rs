@@ -1,0 +1,38 @@
+//! The watches of this process. The kernel counts them for its user, who has other programs that need some.
+
+use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::refusal::WatchRefusal;
+
+/// The part of what the kernel allows a user that one process takes.
+const SHARE: usize = 4;
+/// What the kernel allows unless it is told otherwise.
+const USUAL: usize = 128;
+
+static TAKEN: AtomicUsize = AtomicUsize::new(0);
+
+/// One of them, until it is dropped.
+#[derive(Debug)]
+pub struct Slot(());
+
+impl Slot {
+    pub fn take() -> Result<Self, WatchRefusal> {
+        let allowed = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances");
+        let allowed = allowed.ok().and_then(|text| text.trim().parse().ok());
+        let most = (allowed.unwrap_or(USUAL) / SHARE).max(1);
+        let taken = TAKEN.fetch_add(1, Ordering::Relaxed);
+        let slot = Self(());
+        if taken < most {
+            Ok(slot)
+        } else {
+            Err(WatchRefusal::NoRoom(most))
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        TAKEN.fetch_sub(1, Ordering::Relaxed);
+    }
+}

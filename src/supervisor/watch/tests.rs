@@ -1,0 +1,176 @@
+#![allow(clippy::unwrap_used)]
+
+use std::fs::{self, File, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use nix::fcntl::{OFlag, open};
+use nix::sys::inotify::{InitFlags, Inotify};
+use nix::sys::stat::Mode;
+use tempfile::TempDir;
+
+use super::WatchRefusal;
+use super::tree::{Depth, Tree};
+use crate::protocol::caller::FileEvent;
+use FileEvent::{Chmod, Create, Overflow, Remove, Rename, Write as Written};
+
+struct Scene {
+    directory: TempDir,
+    inotify: Inotify,
+}
+
+impl Scene {
+    fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().unwrap(),
+            inotify: Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK).unwrap(),
+        }
+    }
+
+    fn path(&self, below: &str) -> std::path::PathBuf {
+        self.directory.path().join(below)
+    }
+
+    fn tree(&self, below: &str, depth: Depth) -> Result<Tree, WatchRefusal> {
+        let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+        let handle = open(&self.path(below), flags, Mode::empty()).unwrap();
+        Tree::new(&self.inotify, handle, depth, below)
+    }
+
+    /// All that has happened.
+    fn events(&self, tree: &mut Tree) -> Vec<FileEvent> {
+        let mut events = Vec::new();
+        loop {
+            match tree.read(&self.inotify) {
+                read if read.is_empty() => return events,
+                read => events.extend(read),
+            }
+        }
+    }
+}
+
+fn at(event: fn(String) -> FileEvent, path: &str) -> FileEvent {
+    event(path.to_owned())
+}
+
+fn append(path: impl AsRef<Path>) {
+    let file = OpenOptions::new().append(true).open(path);
+    file.unwrap().write_all(b"x").unwrap();
+}
+
+#[test]
+fn each_change_of_an_entry_has_its_event() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("in")).unwrap();
+    fs::create_dir(scene.path("in/below")).unwrap();
+    let mut tree = scene.tree("in", Depth::Directory).unwrap();
+    fs::write(scene.path("in/a"), "x").unwrap();
+    append(scene.path("in/a"));
+    append(scene.path("in/a"));
+    fs::set_permissions(scene.path("in/a"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::rename(scene.path("in/a"), scene.path("in/b")).unwrap();
+    fs::rename(scene.path("in/b"), scene.path("out")).unwrap();
+    fs::rename(scene.path("out"), scene.path("in/c")).unwrap();
+    fs::remove_file(scene.path("in/c")).unwrap();
+    // Neither is an entry of the directory.
+    fs::write(scene.path("in/below/a"), "x").unwrap();
+    fs::write(scene.path("beside"), "x").unwrap();
+    let expected = [
+        at(Create, "a"),
+        at(Written, "a"),
+        at(Chmod, "a"),
+        at(Rename, "a"),
+        at(Create, "b"),
+        at(Rename, "b"),
+        at(Create, "c"),
+        at(Remove, "c"),
+    ];
+    assert_eq!(scene.events(&mut tree), expected);
+    fs::remove_dir_all(scene.path("in")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Remove, "below")]);
+    assert!(tree.read(&scene.inotify).is_empty());
+}
+
+#[test]
+fn directories_below_are_followed_where_they_go() {
+    let scene = Scene::new();
+    fs::create_dir_all(scene.path("a/b")).unwrap();
+    fs::create_dir(scene.path("outside")).unwrap();
+    let mut tree = scene.tree("", Depth::Tree).unwrap();
+    File::create(scene.path("a/b/1")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Create, "a/b/1")]);
+    // What is in a new directory before that is watched is found too.
+    fs::create_dir_all(scene.path("new/er")).unwrap();
+    File::create(scene.path("new/er/2")).unwrap();
+    let found = ["new", "new/er", "new/er/2"].map(|path| at(Create, path));
+    assert_eq!(scene.events(&mut tree), found);
+    fs::rename(scene.path("new"), scene.path("a/old")).unwrap();
+    let moved = scene.events(&mut tree);
+    assert_eq!(moved[..2], [at(Rename, "new"), at(Create, "a/old")]);
+    File::create(scene.path("a/old/er/3")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Create, "a/old/er/3")]);
+    let elsewhere = tempfile::tempdir().unwrap();
+    let away = elsewhere.path().join("away");
+    fs::rename(scene.path("a/old"), &away).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Rename, "a/old")]);
+    File::create(away.join("er/4")).unwrap();
+    assert_eq!(scene.events(&mut tree), []);
+    // A link is an entry, and what it leads to is not below.
+    symlink(&away, scene.path("link")).unwrap();
+    File::create(scene.path("link/er/5")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Create, "link")]);
+}
+
+#[test]
+fn lost_events_are_said_and_the_directories_found_again() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("a")).unwrap();
+    let mut tree = scene.tree("", Depth::Tree).unwrap();
+    let most = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+    let most: usize = most.trim().parse().unwrap();
+    for _ in 0..most {
+        fs::rename(scene.path("a"), scene.path("b")).unwrap();
+        fs::rename(scene.path("b"), scene.path("a")).unwrap();
+    }
+    fs::rename(scene.path("a"), scene.path("last")).unwrap();
+    let events = scene.events(&mut tree);
+    assert!(events.contains(&Overflow));
+    assert!(events.len() <= 4 * most, "{}", events.len());
+    File::create(scene.path("last/file")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Create, "last/file")]);
+}
+
+#[test]
+fn a_tree_that_is_moved_again_and_again_is_not_followed() {
+    let scene = Scene::new();
+    for number in 0..500 {
+        fs::create_dir_all(scene.path(&format!("a/{number}"))).unwrap();
+    }
+    let mut tree = scene.tree("", Depth::Tree).unwrap();
+    for _ in 0..1_000 {
+        fs::rename(scene.path("a"), scene.path("b")).unwrap();
+        fs::rename(scene.path("b"), scene.path("a")).unwrap();
+    }
+    let read = tree.read(&scene.inotify);
+    assert_eq!(read.last(), Some(&Overflow));
+    assert!(read.len() < 4_000, "{}", read.len());
+    // What came after that is not worth more time, as all is looked at again.
+    assert_eq!(scene.events(&mut tree), []);
+    File::create(scene.path("a/499/file")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Create, "a/499/file")]);
+}
+
+#[test]
+fn there_is_a_most_of_directories() {
+    let scene = Scene::new();
+    for number in 0..1_023 {
+        fs::create_dir(scene.path(&number.to_string())).unwrap();
+    }
+    let mut tree = scene.tree("", Depth::Tree).unwrap();
+    fs::create_dir(scene.path("more")).unwrap();
+    assert_eq!(scene.events(&mut tree), [at(Create, "more"), Overflow]);
+    let refused = scene.tree("", Depth::Tree).unwrap_err();
+    assert!(matches!(refused, WatchRefusal::TooLarge(_)), "{refused}");
+    scene.tree("", Depth::Directory).unwrap();
+}

@@ -1,0 +1,309 @@
+//! The directories of one watch, and what the kernel's events about them mean.
+
+use std::collections::{HashMap, HashSet};
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::inotify::{AddWatchFlags, Inotify, InotifyEvent, WatchDescriptor};
+
+use super::refusal::WatchRefusal;
+use crate::protocol::caller::FileEvent;
+use crate::supervisor::files::{Act, FileError, open_beneath};
+
+/// The most directories of a watch. The kernel keeps about a kilobyte for each.
+const MOST_DIRECTORIES: usize = 1_024;
+/// The most entries that are looked at to find directories, at the start or after one read of events.
+const MOST_ENTRIES: usize = 50_000;
+/// The most directories that are looked at after one read of events. A guest that moves a large tree back and forth asks
+/// for more.
+const MOST_VISITS: usize = MOST_DIRECTORIES + 1;
+/// The most reads of events that are passed over.
+const MOST_SKIPPED: usize = 1_024;
+/// The most bytes of paths in the events of one read.
+const MOST_BYTES: usize = 256 << 10;
+
+const CREATED: AddWatchFlags = AddWatchFlags::IN_CREATE.union(AddWatchFlags::IN_MOVED_TO);
+const GONE: AddWatchFlags = AddWatchFlags::IN_IGNORED.union(AddWatchFlags::IN_UNMOUNT);
+const MASK: AddWatchFlags = CREATED
+    .union(AddWatchFlags::IN_MOVED_FROM)
+    .union(AddWatchFlags::IN_DELETE)
+    .union(AddWatchFlags::IN_MODIFY)
+    .union(AddWatchFlags::IN_ATTRIB)
+    .union(AddWatchFlags::IN_ONLYDIR);
+
+/// What of a directory is watched.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Depth {
+    /// Its entries.
+    Directory,
+    /// Its entries, and those of all directories below it.
+    Tree,
+}
+
+/// The watched directories, whose paths start at the watched one. The handle on that keeps it from going when it is
+/// removed: then nothing happens in it any more.
+#[derive(Debug)]
+pub struct Tree {
+    root: OwnedFd,
+    depth: Depth,
+    directories: HashMap<WatchDescriptor, PathBuf>,
+}
+
+/// What one read has found.
+#[derive(Debug)]
+struct Found {
+    events: Vec<FileEvent>,
+    /// The last event of each path.
+    last: HashMap<PathBuf, usize>,
+    /// Bytes of paths, and entries, for which there is room.
+    bytes: usize,
+    entries: usize,
+    /// Directories that may be looked at.
+    visits: usize,
+    /// Whether the directories are not those that there are.
+    is_stale: bool,
+    /// The first reason why not all is known.
+    lost: Option<Lost>,
+}
+
+#[derive(Clone, Debug, Eq, PartialEq)]
+enum Lost {
+    /// The kernel or this process had no room for events.
+    Events,
+    /// There are more directories or entries than are looked at.
+    TooMany,
+    Failed(PathBuf, Errno),
+}
+
+/// Whether the entries of a directory are news.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Entries {
+    New,
+    Known,
+}
+
+impl Tree {
+    /// Watches the directory behind this handle, which the caller names `path`.
+    pub fn new(
+        inotify: &Inotify,
+        root: OwnedFd,
+        depth: Depth,
+        path: &str,
+    ) -> Result<Self, WatchRefusal> {
+        let mut tree = Self {
+            root,
+            depth,
+            directories: HashMap::new(),
+        };
+        let mut found = Found::new();
+        tree.walk(inotify, PathBuf::new(), Entries::Known, &mut found);
+        let failed = |path: &Path, errno| {
+            let path = path.to_string_lossy().into_owned();
+            let act = Act::Watch;
+            Err(FileError::Failed { path, act, errno }.into())
+        };
+        match found.lost {
+            None if tree.directories.is_empty() => failed(Path::new(path), Errno::ENOENT),
+            None | Some(Lost::Events) => Ok(tree),
+            Some(Lost::TooMany) => Err(WatchRefusal::TooLarge(path.to_owned())),
+            Some(Lost::Failed(below, errno)) => failed(&Path::new(path).join(below), errno),
+        }
+    }
+
+    /// Reads what the kernel has queued, up to 4 KiB of it.
+    pub fn read(&mut self, inotify: &Inotify) -> Vec<FileEvent> {
+        let mut found = Found::new();
+        for event in inotify.read_events().unwrap_or_default() {
+            self.on_event(inotify, &event, &mut found);
+            if found.is_stale {
+                self.catch_up(inotify, &mut found);
+                break;
+            }
+        }
+        if found.lost.is_some() {
+            found.events.push(FileEvent::Overflow);
+        }
+        found.events
+    }
+
+    fn on_event(&mut self, inotify: &Inotify, event: &InotifyEvent, found: &mut Found) {
+        let is = |flags: AddWatchFlags| event.mask.intersects(flags);
+        if is(AddWatchFlags::IN_Q_OVERFLOW) {
+            found.lose(Lost::Events);
+            found.is_stale = true;
+            return;
+        }
+        if is(GONE) {
+            self.directories.remove(&event.wd);
+            return;
+        }
+        // What happens to a watched directory itself is known from the one above.
+        let directory = self.directories.get(&event.wd);
+        let Some((directory, name)) = directory.zip(event.name.as_deref()) else {
+            return;
+        };
+        let path = directory.join(name);
+        let is_directory = is(AddWatchFlags::IN_ISDIR) && self.depth == Depth::Tree;
+        if is(CREATED) {
+            found.add(&path, FileEvent::Create);
+            if is_directory {
+                self.walk(inotify, path, Entries::New, found);
+            }
+        } else if is(AddWatchFlags::IN_MOVED_FROM) {
+            found.add(&path, FileEvent::Rename);
+            if is_directory {
+                self.forget(inotify, &path);
+            }
+        } else if is(AddWatchFlags::IN_DELETE) {
+            found.add(&path, FileEvent::Remove);
+        } else if is(AddWatchFlags::IN_MODIFY) {
+            found.add(&path, FileEvent::Write);
+        } else if is(AddWatchFlags::IN_ATTRIB) {
+            found.add(&path, FileEvent::Chmod);
+        }
+    }
+
+    /// Watches a directory and, in a tree, those below it. Each is watched before its entries are read, so that none is
+    /// missed; one that comes in between is found twice.
+    fn walk(&mut self, inotify: &Inotify, from: PathBuf, entries: Entries, found: &mut Found) {
+        let mut left = vec![from];
+        while let Some(path) = left.pop() {
+            match self.visit(inotify, &path, entries, found, &mut left) {
+                // It was removed meanwhile, or replaced. That is another event.
+                Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                Err(errno) => found.lose(Lost::Failed(path, errno)),
+            }
+        }
+    }
+
+    fn visit(
+        &mut self,
+        inotify: &Inotify,
+        path: &Path,
+        entries: Entries,
+        found: &mut Found,
+        below: &mut Vec<PathBuf>,
+    ) -> Result<(), Errno> {
+        if found.visits == 0 {
+            found.lose(Lost::TooMany);
+            found.is_stale = true;
+            return Ok(());
+        }
+        found.visits -= 1;
+        if self.directories.len() >= MOST_DIRECTORIES {
+            found.lose(Lost::TooMany);
+            return Ok(());
+        }
+        let directory = self.open(path)?;
+        let watched = format!("/proc/self/fd/{}", directory.as_raw_fd());
+        let number = inotify.add_watch(watched.as_str(), MASK)?;
+        self.directories.insert(number, path.to_owned());
+        if self.depth == Depth::Directory {
+            return Ok(());
+        }
+        for entry in Dir::from_fd(directory)?.iter() {
+            let entry = entry?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            if found.entries == 0 {
+                found.lose(Lost::TooMany);
+                return Ok(());
+            }
+            found.entries -= 1;
+            let path = path.join(OsStr::from_bytes(name.to_bytes()));
+            if entries == Entries::New {
+                found.add(&path, FileEvent::Create);
+            }
+            // Not every file system says what an entry is.
+            if matches!(entry.file_type(), Some(Type::Directory) | None) {
+                below.push(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens a directory beneath the watched one, without following a link.
+    fn open(&self, path: &Path) -> Result<OwnedFd, Errno> {
+        let path = match path.as_os_str().as_bytes() {
+            b"" => b".",
+            path => path,
+        };
+        let path = CString::new(path).map_err(|_| Errno::EINVAL)?;
+        let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
+        open_beneath(&self.root, &path, flags)
+    }
+
+    /// No longer watches a directory that was moved away, and those below it.
+    fn forget(&mut self, inotify: &Inotify, path: &Path) {
+        self.directories.retain(|number, directory| {
+            let stays = !directory.starts_with(path);
+            if !stays {
+                // Fails if it was removed, too.
+                _ = inotify.rm_watch(*number);
+            }
+            stays
+        });
+    }
+
+    /// Finds the directories again, after events about them were lost, or were too many to follow.
+    fn catch_up(&mut self, inotify: &Inotify, found: &mut Found) {
+        // What they are about is looked at anyway.
+        for _ in 0..MOST_SKIPPED {
+            if inotify.read_events().is_err() {
+                break;
+            }
+        }
+        (found.entries, found.visits) = (MOST_ENTRIES, MOST_VISITS);
+        let before: HashSet<_> = self.directories.drain().map(|(number, _)| number).collect();
+        // A directory that is still watched keeps its number.
+        self.walk(inotify, PathBuf::new(), Entries::Known, found);
+        for number in before {
+            if !self.directories.contains_key(&number) {
+                // Fails if it was removed.
+                _ = inotify.rm_watch(number);
+            }
+        }
+    }
+}
+
+impl Found {
+    fn new() -> Self {
+        Self {
+            events: Vec::new(),
+            last: HashMap::new(),
+            bytes: MOST_BYTES,
+            entries: MOST_ENTRIES,
+            visits: MOST_VISITS,
+            is_stale: false,
+            lost: None,
+        }
+    }
+
+    fn lose(&mut self, lost: Lost) {
+        self.lost.get_or_insert(lost);
+    }
+
+    /// Adds an event, unless it repeats the last one of its path.
+    fn add(&mut self, path: &Path, event: fn(String) -> FileEvent) {
+        let event = event(path.to_string_lossy().into_owned());
+        let last = self.last.get(path).map(|place| &self.events[*place]);
+        if last == Some(&event) {
+            return;
+        }
+        let length = path.as_os_str().len();
+        if length > self.bytes {
+            self.lose(Lost::Events);
+            return;
+        }
+        self.bytes -= length;
+        self.last.insert(path.to_owned(), self.events.len());
+        self.events.push(event);
+    }
+}
