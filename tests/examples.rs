@@ -48,6 +48,11 @@ fn main() -> ExitCode {
         manifest.for_clients(),
         deep_agent,
     ));
+    trials.push(python_trial(
+        "sandbox_agent",
+        manifest.for_clients(),
+        sandbox_agent,
+    ));
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
@@ -324,6 +329,20 @@ fn deep_agent(python: &Path) -> Result<(), Failed> {
         ),
         ("answer: The last prime below 30 is 29.", ""),
         ("file: b'print([n'", ""),
+    ];
+    assert_lines(&text, &ends)
+}
+
+/// An agent's shell is in the sandbox, with the files of its manifest.
+fn sandbox_agent(python: &Path) -> Result<(), Failed> {
+    let text = printed(&mut python_example(python, "sandbox_agent.py"))?;
+    let ends = [
+        (
+            "exec_command: Output: | [2, 3, 5, 7, 11, 13, 17, 19, 23, 29]",
+            "",
+        ),
+        ("exec_command: Output: | cat: /etc/shadow: ", ""),
+        ("answer: The last prime below 30 is 29.", ""),
     ];
     assert_lines(&text, &ends)
 }
