@@ -18,6 +18,8 @@ mod fusion;
 mod http;
 mod mcp;
 mod metrics;
+#[cfg(test)]
+mod packaging;
 mod page;
 mod running;
 mod sandboxes;
