@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::extract::{Query, Request, State};
+use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
@@ -19,6 +20,7 @@ use super::registry::Sandbox;
 use crate::failure::{Failure, FailureKind};
 use crate::http::TenantName;
 use crate::server::{self, App};
+use crate::tenant::Tenant;
 
 /// The ports that E2B's clients name: those of `envd` and of the code interpreter.
 const PORTS: [&str; 2] = ["49983", "49999"];
@@ -43,6 +45,23 @@ pub async fn identify(
     next: Next,
 ) -> Result<Response, E2bFailure> {
     Ok(server::identify(state, request, next).await?)
+}
+
+/// The sandbox of the tenant that a path names. As a `Result` it leaves the body of the request to be read first: a
+/// connection on which some is left is closed.
+#[derive(Debug)]
+pub struct Named(pub Arc<Sandbox>);
+
+impl FromRequestParts<Arc<App>> for Named {
+    type Rejection = E2bFailure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, E2bFailure> {
+        let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
+        let tenant = tenant.ok_or(Failure::Mistake)?;
+        let id = Path::<String>::from_request_parts(parts, app).await;
+        let Path(id) = id.map_err(|error| Failure::Request(error.body_text()))?;
+        Ok(Self(app.e2b.find(&tenant, &id)?))
+    }
 }
 
 /// Finds the sandbox of a request and checks the token of the sandbox. A request without both goes no further.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -11,6 +11,7 @@ use sandfork::LimitName;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::access::Named;
 use super::registry::{Context, Sandbox, Settings, Texts};
 use super::{E2bFailure, ENVD_VERSION, snapshots};
 use crate::failure::Failure;
@@ -151,66 +152,51 @@ pub fn described(sandbox: &Sandbox) -> Value {
 }
 
 /// One of the sandboxes.
-pub async fn show(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, E2bFailure> {
-    Ok(Json(described(&*app.e2b.find(&tenant, &id)?)))
+pub async fn show(Named(sandbox): Named) -> Result<Json<Value>, E2bFailure> {
+    Ok(Json(described(&sandbox)))
 }
 
 /// Ends a sandbox.
 pub async fn remove(
     State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    Named(sandbox): Named,
 ) -> Result<StatusCode, E2bFailure> {
-    app.e2b.end(app.e2b.find(&tenant, &id)?).await;
+    app.e2b.end(sandbox).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Has a sandbox end at another time.
 pub async fn set_timeout(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Timeout>, Failure>,
 ) -> Result<StatusCode, E2bFailure> {
-    let sandbox = app.e2b.find(&tenant, &id)?;
-    sandbox.set_lifetime(lifetime(posted?.value.timeout)?);
+    let posted = posted?;
+    named?.0.set_lifetime(lifetime(posted.value.timeout)?);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Has a sandbox live for the time at least, and says how to reach it.
 pub async fn connect(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Timeout>, Failure>,
 ) -> Result<Json<Value>, E2bFailure> {
-    let sandbox = app.e2b.find(&tenant, &id)?;
-    sandbox.extend(lifetime(posted?.value.timeout)?);
+    let posted = posted?;
+    let Named(sandbox) = named?;
+    sandbox.extend(lifetime(posted.value.timeout)?);
     Ok(Json(access(&sandbox)))
 }
 
 /// No samples are kept: the server's own metrics have what its tenants use.
-pub async fn metrics(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, E2bFailure> {
-    app.e2b.find(&tenant, &id)?;
+pub async fn metrics(_named: Named) -> Result<Json<Value>, E2bFailure> {
     Ok(Json(json!([])))
 }
 
 /// A client takes 409 for a sandbox that is paused, so it is not the answer.
 pub async fn pause(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, E2bFailure>,
     _read: Result<RawBody, Failure>,
 ) -> Result<StatusCode, E2bFailure> {
-    app.e2b.find(&tenant, &id)?;
+    named?;
     let reason =
         "sandboxes cannot be paused: a snapshot keeps the state of one while the server runs";
     Err(Failure::Unsupported(reason.to_owned()).into())
@@ -218,12 +204,10 @@ pub async fn pause(
 
 /// The network of a sandbox is that of its tenant's policy.
 pub async fn network(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, E2bFailure>,
     _read: Result<RawBody, Failure>,
 ) -> Result<StatusCode, E2bFailure> {
-    app.e2b.find(&tenant, &id)?;
+    named?;
     let reason = "the network of a sandbox cannot be changed: the policy of the tenant says which hosts it reaches";
     Err(Failure::Unsupported(reason.to_owned()).into())
 }

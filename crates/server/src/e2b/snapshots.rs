@@ -13,6 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::E2bFailure;
+use super::access::Named;
 use super::control::{OfTenant, access, lifetime};
 use super::registry::{Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::Failure;
@@ -148,15 +149,14 @@ pub async fn revive(
 /// Keeps the state of a sandbox.
 pub async fn create(
     State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<NewSnapshot>, Failure>,
 ) -> Result<Response, E2bFailure> {
     let name = posted?.value.name;
     if name.as_ref().is_some_and(|name| name.len() > 128) {
         return Err(Failure::Request("name: it has more than 128 bytes".to_owned()).into());
     }
-    let sandbox = app.e2b.find(&tenant, &id)?;
+    let Named(sandbox) = named?;
     let saved = Arc::new(Saved::new(&sandbox, name).await?);
     let described = saved.described();
     let mut all = app
@@ -211,8 +211,7 @@ pub async fn remove(
 /// Makes sandboxes that begin with the state of one that lives. Each has a result of its own.
 pub async fn fork(
     State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Fork>, Failure>,
 ) -> Result<Response, E2bFailure> {
     let asked = posted?.value;
@@ -220,7 +219,7 @@ pub async fn fork(
     if !(1..=MOST_FORKS).contains(&count) {
         return Err(Failure::Request(format!("count: it is from 1 to {MOST_FORKS}")).into());
     }
-    let sandbox = app.e2b.find(&tenant, &id)?;
+    let Named(sandbox) = named?;
     let saved = Saved::new(&sandbox, None).await?;
     let mut results = Vec::new();
     for _ in 0..count {
