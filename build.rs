@@ -10,20 +10,35 @@ use std::process::Command;
 
 use sha2::{Digest, Sha256};
 
-/// The profile of what is embedded. Cargo takes profiles from the workspace alone, and a package from its registry has
-/// none.
-const PROFILE: [&str; 3] = [
-    "profile.release.lto=\"thin\"",
-    "profile.release.codegen-units=4",
-    "profile.release.strip=\"debuginfo\"",
-];
+/// A profile of cargo's with its settings. Cargo takes profiles from the workspace alone, and a package from its registry
+/// has none.
+struct Profile {
+    name: &'static str,
+    /// The directory of what it builds.
+    directory: &'static str,
+    settings: &'static [&'static str],
+}
+
+/// What users run.
+const RELEASE: Profile = Profile {
+    name: "release",
+    directory: "release",
+    settings: &["lto=\"thin\"", "codegen-units=4", "strip=\"debuginfo\""],
+};
+
+/// For the egress process in builds that are not optimized: its dependencies take two minutes of processor time less.
+const DEV: Profile = Profile {
+    name: "dev",
+    directory: "debug",
+    settings: &["debug=false", "strip=\"debuginfo\""],
+};
 
 /// A panic ends the worker in any case. With this, an exception of C++ that no code of the guest catches passes our
 /// frames, and ends the guest with the words that it has outside.
-const WORKER_PANIC: &str = "profile.release.panic=\"abort\"";
+const WORKER_PANIC: &str = "panic=\"abort\"";
 
 /// A panic ends one guest's connection, and not those of the others.
-const EGRESS_PANIC: &str = "profile.release.panic=\"unwind\"";
+const EGRESS_PANIC: &str = "panic=\"unwind\"";
 
 fn main() {
     let worker = Path::new(sandfork_worker::SOURCES);
@@ -40,10 +55,19 @@ fn main() {
     for input in inputs.iter().filter(|input| input.exists()) {
         println!("cargo::rerun-if-changed={}", input.display());
     }
-    let library = build(worker, &out, "libsandfork_worker.so", WORKER_PANIC);
+    // Optimized in each build: guests wait for it.
+    let library = build(
+        worker,
+        &out,
+        "libsandfork_worker.so",
+        &RELEASE,
+        WORKER_PANIC,
+    );
     println!("cargo::rustc-env=SANDFORK_WORKER={}", library.display());
     if env::var_os("CARGO_FEATURE_EGRESS").is_some() {
-        let program = build(egress, &out, "sandfork-egress", EGRESS_PANIC);
+        let is_optimized = env::var("OPT_LEVEL").is_ok_and(|level| level != "0");
+        let profile = if is_optimized { &RELEASE } else { &DEV };
+        let program = build(egress, &out, "sandfork-egress", profile, EGRESS_PANIC);
         println!("cargo::rustc-env=SANDFORK_EGRESS={}", program.display());
     }
     println!(
@@ -85,21 +109,19 @@ fn digest(guest: &Path) -> String {
 }
 
 /// Builds a package and returns the file that it makes.
-fn build(sources: &Path, out: &Path, file: &str, panic: &str) -> PathBuf {
-    // Shared by all profiles of this checkout: clippy, tests and the release binary embed the same
-    // files. Its own directory, because the outer cargo holds the lock of the usual one.
+fn build(sources: &Path, out: &Path, file: &str, profile: &Profile, panic: &str) -> PathBuf {
+    // Shared by all profiles of this checkout. Its own directory, because the outer cargo holds the lock of the usual
+    // one.
     let target_dir = out.ancestors().nth(4).unwrap_or(out).join("embedded");
     let triple = env::var("TARGET").expect("cargo sets it");
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo
         .current_dir(sources)
-        .args(["build", "--release", "--target", &triple])
-        .args(
-            PROFILE
-                .into_iter()
-                .chain([panic])
-                .flat_map(|option| ["--config", option]),
-        )
+        .args(["build", "--profile", profile.name, "--target", &triple])
+        .args(profile.settings.iter().chain([&panic]).flat_map(|setting| {
+            let setting = format!("profile.{}.{setting}", profile.name);
+            ["--config".to_owned(), setting]
+        }))
         .arg("--target-dir")
         .arg(&target_dir)
         // The library takes CPython's symbols from whichever interpreter loads it.
@@ -114,7 +136,7 @@ fn build(sources: &Path, out: &Path, file: &str, panic: &str) -> PathBuf {
     cargo.env("CARGO_ENCODED_RUSTFLAGS", remapped(sources).join("\x1f"));
     let status = cargo.status().expect("cargo runs");
     assert!(status.success(), "building {file} failed: {status}");
-    let built = target_dir.join(triple).join("release").join(file);
+    let built = target_dir.join(triple).join(profile.directory).join(file);
     let path = built.display();
     assert!(built.is_file(), "{path} is missing after its build");
     built

@@ -10,7 +10,7 @@ use crate::source::text_and_rest;
 pub(crate) const TARGET: Target = Target {
     name: "asks",
     run,
-    inputs: 170_000,
+    inputs: 68_000,
 };
 
 fn run(bytes: &[u8]) -> bool {

@@ -9,7 +9,7 @@ use crate::source::Source;
 pub(crate) const TARGET: Target = Target {
     name: "blobs",
     run,
-    inputs: 250_000,
+    inputs: 100_000,
 };
 
 /// Eight bytes for each length; an odd number of bytes tests the other direction.

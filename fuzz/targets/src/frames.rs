@@ -9,7 +9,7 @@ use crate::Target;
 pub(crate) const TARGET: Target = Target {
     name: "frames",
     run,
-    inputs: 250_000,
+    inputs: 100_000,
 };
 
 /// The first byte is the length of the pieces of the second reading.

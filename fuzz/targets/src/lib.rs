@@ -26,7 +26,7 @@ pub struct Target {
     pub name: &'static str,
     /// Whether the reader accepts the input. Panics if a property does not hold.
     pub run: fn(&[u8]) -> bool,
-    /// How many inputs CI tries: about five seconds of them on one processor. A number and not a
+    /// How many inputs CI tries: about three seconds of them on one processor. A number and not a
     /// time, so that the result of CI does not depend on its speed.
     pub inputs: u64,
 }

@@ -14,7 +14,7 @@ use crate::Target;
 pub(crate) const TARGET: Target = Target {
     name: "network",
     run,
-    inputs: 200_000,
+    inputs: 80_000,
 };
 
 fn run(bytes: &[u8]) -> bool {

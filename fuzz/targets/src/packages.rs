@@ -14,7 +14,7 @@ use crate::Target;
 pub(crate) const TARGET: Target = Target {
     name: "packages",
     run,
-    inputs: 100_000,
+    inputs: 40_000,
 };
 
 fn run(bytes: &[u8]) -> bool {

@@ -14,7 +14,7 @@ use crate::Target;
 pub(crate) const TARGET: Target = Target {
     name: "policies",
     run,
-    inputs: 10_000,
+    inputs: 4_000,
 };
 
 const DIRECTORY: &str = "/policies";

@@ -10,7 +10,7 @@ use crate::source::text_and_rest;
 pub(crate) const TARGET: Target = Target {
     name: "replies",
     run,
-    inputs: 130_000,
+    inputs: 52_000,
 };
 
 fn run(bytes: &[u8]) -> bool {

@@ -12,7 +12,7 @@ use crate::Target;
 pub(crate) const TARGET: Target = Target {
     name: "tasks",
     run,
-    inputs: 60_000,
+    inputs: 24_000,
 };
 
 fn run(line: &[u8]) -> bool {

@@ -15,7 +15,7 @@ use crate::source::{Source, text_and_rest};
 pub(crate) const TARGET: Target = Target {
     name: "values",
     run,
-    inputs: 60_000,
+    inputs: 24_000,
 };
 
 /// The bytes after the text give the number of bytes of each buffer.

@@ -25,7 +25,7 @@ use oracle::Oracle;
 pub(crate) const TARGET: Target = Target {
     name: "seccomp",
     run,
-    inputs: 2_000,
+    inputs: 800,
 };
 
 /// The most calls of one input.

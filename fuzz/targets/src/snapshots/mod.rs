@@ -19,7 +19,7 @@ use crate::source::{Source, text_and_rest};
 pub(crate) const TARGET: Target = Target {
     name: "snapshots",
     run,
-    inputs: 20_000,
+    inputs: 8_000,
 };
 
 fn run(bytes: &[u8]) -> bool {

@@ -28,12 +28,12 @@ pub const TARGETS: [Target; 2] = [
     Target {
         name: "client_frames",
         corpus: "frames",
-        inputs: 40_000,
+        inputs: 16_000,
     },
     Target {
         name: "python_values",
         corpus: "values",
-        inputs: 30_000,
+        inputs: 12_000,
     },
 ];
 
