@@ -82,7 +82,7 @@ pub async fn in_session<T: Send + 'static>(
     act: impl FnOnce(&mut Session, &mut Turn) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     let running = tenant.begin_cell()?;
-    let mut session = open.turn().await;
+    let mut session = open.turn().await?;
     in_turn(app, tenant, running, move |turn| {
         turn.stop.reaches(session.interrupter())?;
         // A session whose worker is gone says so to later requests too, until it is restarted or closed.

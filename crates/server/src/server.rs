@@ -178,7 +178,7 @@ async fn close_what_is_over(app: Arc<App>) {
     loop {
         tick.tick().await;
         app.sessions.close_idle().await;
-        app.e2b.end_over().await;
+        e2b::end_over(&app).await;
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use sandfork::session::{Interrupter, Programs, Session, Watcher};
-use tokio::sync::{Mutex as Turns, OwnedMutexGuard};
+use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
 use crate::failure::Failure;
 use crate::metrics::Metrics;
@@ -28,15 +28,16 @@ pub struct Open {
     pub opened: SystemTime,
     idle: Duration,
     tenant: Arc<Tenant>,
-    /// Requests for it take turns, in their order.
-    session: Arc<Turns<Session>>,
+    /// Requests for it take turns, in their order. Without it, the session has ended.
+    session: Arc<Turns<Option<Session>>>,
     interrupter: Interrupter,
     /// Its programs, which run beside its cells.
     pub programs: Programs,
     /// Watches its directories.
     pub watcher: Watcher,
     used: Mutex<Instant>,
-    _counts: Opened,
+    /// Has it count as a session of its tenant.
+    pub counts: Arc<Opened>,
     metrics: Arc<Metrics>,
 }
 
@@ -59,7 +60,7 @@ impl Sessions {
     /// If the tenant may have no more, or no sandbox can be provided.
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
         let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
-        let open = self.owned(tenant, idle, fresh).await?;
+        let open = self.owned(tenant.open_session()?, idle, fresh).await?;
         self.all().insert(open.id.clone(), Arc::clone(&open));
         Ok(open)
     }
@@ -67,28 +68,28 @@ impl Sessions {
     /// Opens a session that is its owner's: it is not found here, and is closed when its owner drops it.
     ///
     /// # Errors
-    /// If the tenant may have no more, or it cannot be made.
+    /// If it cannot be made.
     pub async fn owned(
         &self,
-        tenant: &Arc<Tenant>,
+        counts: Arc<Opened>,
         idle: Duration,
         make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
     ) -> Result<Arc<Open>, Failure> {
-        let (id, counts) = (new_id()?, tenant.open_session()?);
-        let of = Arc::clone(tenant);
+        let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
+        let of = Arc::clone(&tenant);
         let session = blocking(move || make(&of)).await?;
         self.metrics.sessions.inc();
         Ok(Arc::new(Open {
             id,
             opened: SystemTime::now(),
             idle,
-            tenant: Arc::clone(tenant),
+            tenant,
             interrupter: session.interrupter(),
             programs: session.programs(),
             watcher: session.watcher(),
-            session: Arc::new(Turns::new(session)),
+            session: Arc::new(Turns::new(Some(session))),
             used: Mutex::new(Instant::now()),
-            _counts: counts,
+            counts,
             metrics: Arc::clone(&self.metrics),
         }))
     }
@@ -159,19 +160,28 @@ impl Drop for Open {
 
 impl Open {
     /// Waits until no other request uses the session.
-    pub async fn turn(&self) -> OwnedMutexGuard<Session> {
+    ///
+    /// # Errors
+    /// If the session has ended.
+    pub async fn turn(&self) -> Result<OwnedMappedMutexGuard<Option<Session>, Session>, Failure> {
+        let turn = self.last_turn().await;
+        OwnedMutexGuard::try_map(turn, Option::as_mut).map_err(|_| ended())
+    }
+
+    /// Waits until no other request uses the session, to take it away.
+    pub async fn last_turn(&self) -> OwnedMutexGuard<Option<Session>> {
         Arc::clone(&self.session).lock_owned().await
     }
 
     /// Does this with the session in its turn, on a thread that may block.
     ///
     /// # Errors
-    /// If it fails.
+    /// If it fails, or the session has ended.
     pub async fn with<T: Send + 'static>(
         &self,
         act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        let mut session = self.turn().await;
+        let mut session = self.turn().await?;
         blocking(move || act(&mut session)).await
     }
 
@@ -194,6 +204,11 @@ impl Open {
         let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.elapsed() >= self.idle && !self.is_busy()
     }
+}
+
+/// A session that ended while a request waited for its turn.
+pub fn ended() -> Failure {
+    Failure::NotFound("the session has ended".to_owned())
 }
 
 /// An id that cannot be guessed: letters and digits, as clients of other protocols expect it.

@@ -82,13 +82,13 @@ impl Tenant {
     ///
     /// # Errors
     /// If the quota is used up.
-    pub fn open_session(self: &Arc<Self>) -> Result<Opened, Refusal> {
+    pub fn open_session(self: &Arc<Self>) -> Result<Arc<Opened>, Refusal> {
         let memory = self.sandboxes.memory(Variant::default());
         self.account().open_session(memory)?;
-        Ok(Opened {
+        Ok(Arc::new(Opened {
             tenant: Arc::clone(self),
             memory,
-        })
+        }))
     }
 }
 
@@ -118,6 +118,13 @@ impl Drop for Running {
 pub struct Opened {
     tenant: Arc<Tenant>,
     memory: u64,
+}
+
+impl Opened {
+    /// Whose session it is.
+    pub fn tenant(&self) -> &Arc<Tenant> {
+        &self.tenant
+    }
 }
 
 impl Drop for Opened {

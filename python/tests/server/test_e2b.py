@@ -276,8 +276,8 @@ def test_what_is_not_served_is_refused_by_name(sandbox: Sandbox) -> None:
         sandbox.files.read("x", user="root")
     with pytest.raises(SandboxException, match="one user"):
         sandbox.files.list(".", user="root")
-    with pytest.raises(SandboxException, match="501.*cannot be paused"):
-        sandbox.pause()
+    with pytest.raises(SandboxException, match="501.*not with its files alone"):
+        sandbox.pause(mode="filesystem")
     with pytest.raises(SandboxException, match="501.*policy of the tenant"):
         sandbox.update_network({"deny_out": ["1.1.1.1/32"]})
     assert sandbox.get_metrics() == []
@@ -548,6 +548,94 @@ def test_sandboxes_are_listed_page_by_page(served: Server) -> None:
         assert (info.state, info.memory_mb, info.cpu_count) == (SandboxState.RUNNING, 512, 1)
 
 
+def states(server: Server) -> dict[str, str]:
+    listed = Sandbox.list(**options(server)).next_items()
+    return {info.sandbox_id: info.state.value for info in listed}
+
+
+def test_a_paused_sandbox_goes_on_when_a_client_connects(served: Server) -> None:
+    with made(served, envs={"PLACE": "here"}, timeout=3600) as sandbox:
+        other = sandbox.create_code_context()
+        sandbox.run_code("import os; x = [1]; open('kept', 'w').write(os.environ['PLACE'])")
+        sandbox.run_code("y = 2", context=other)
+        assert (sandbox.pause(), sandbox.pause()) == (True, False)
+        assert states(served)[sandbox.sandbox_id] == "paused"
+        assert sandbox.get_info().state == SandboxState.PAUSED
+        assert not sandbox.is_running()
+        with pytest.raises(TimeoutException):
+            sandbox.run_code("x")
+        with pytest.raises(SandboxException, match="400.*connect to it first"):
+            sandbox.create_snapshot()
+        again = Sandbox.connect(sandbox.sandbox_id, timeout=600, **options(served))
+        assert (
+            again.run_code("x.append(2); x, open('kept').read(), os.environ['PLACE']").text
+            == "([1, 2], 'here', 'here')"
+        )
+        assert again.run_code("y", context=other).text == "2"
+        left = again.get_info().end_at.timestamp() - time.time()
+        assert 300 < left < 700
+        assert states(served)[sandbox.sandbox_id] == "running"
+
+
+def test_no_cell_is_lost_between_the_state_and_the_pause(served: Server) -> None:
+    """Each cell that had its result is in the state."""
+    with made(served) as sandbox:
+        sandbox.run_code("n = 0")
+        counted: list[int] = []
+
+        def count() -> None:
+            with contextlib.suppress(SandboxException, TimeoutException):
+                while True:
+                    text = sandbox.run_code("n += 1; n").text
+                    assert text is not None
+                    counted.append(int(text))
+
+        counting = threading.Thread(target=count)
+        counting.start()
+        while not counted:
+            time.sleep(0.01)
+        assert sandbox.pause()
+        counting.join()
+        again = Sandbox.connect(sandbox.sandbox_id, **options(served))
+        assert again.run_code("n").text == str(counted[-1])
+
+
+def test_what_cannot_be_paused_goes_on(served: Server) -> None:
+    with made(served) as sandbox:
+        sandbox.run_code("x = 1")
+        running = sandbox.commands.run("sleep 1000", background=True)
+        with pytest.raises(SandboxException, match="400: cannot snapshot: .* still runs"):
+            sandbox.pause()
+        assert sandbox.is_running()
+        assert sandbox.run_code("x").text == "1"
+        running.kill()
+
+
+def test_a_sandbox_is_paused_when_its_time_is_over(served: Server) -> None:
+    with made(served, timeout=1, lifecycle={"on_timeout": "pause"}) as sandbox:
+        until = time.monotonic() + 120
+        while states(served)[sandbox.sandbox_id] != "paused":
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        assert Sandbox.connect(sandbox.sandbox_id, **options(served)).run_code("6 * 7").text == "42"
+
+
+def test_a_paused_sandbox_counts_until_it_is_killed(served: Server) -> None:
+    with made(served, BETA) as first, made(served, BETA) as second:
+        first.pause()
+        with pytest.raises(RateLimitException):
+            Sandbox.create(**options(served, BETA))
+        with pytest.raises(SandboxNotFoundException):
+            Sandbox.connect(first.sandbox_id, **options(served, ALPHA))
+        # It has its own place to go on in.
+        again = Sandbox.connect(first.sandbox_id, **options(served, BETA))
+        assert again.run_code("1").text == "1"
+        second.pause()
+        second.kill()
+        with made(served, BETA):
+            pass
+
+
 def test_forks_begin_with_the_state(served: Server) -> None:
     with made(served, metadata={"a": "b"}, envs={"E": "1"}) as sandbox:
         sandbox.run_code("x = [1]; open('f', 'w').write('f')")
@@ -632,7 +720,8 @@ def test_more_than_a_tenant_may_have_is_refused(served: Server) -> None:
         ({"templateID": "base", "envVars": {"a": "b" * 70_000}}, 400, "envVars"),
         ({"templateID": "base", "envVars": {"a\0": "b"}}, 400, "null"),
         ({"templateID": "base", "mcp": {"a": {}}}, 501, "mcp"),
-        ({"templateID": "base", "autoPause": True}, 501, "autoPause"),
+        ({"templateID": "base", "autoPause": True, "autoPauseMemory": False}, 501, "files alone"),
+        ({"templateID": "base", "autoResume": {"enabled": True}}, 501, "autoResume"),
         ({"templateID": "base", "network": {"denyOut": ["0.0.0.0/0"]}}, 501, "network"),
         ({"templateID": "base", "volumeMounts": [{"name": "a"}]}, 501, "volumeMounts"),
     ],

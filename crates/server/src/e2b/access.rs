@@ -25,7 +25,8 @@ use crate::tenant::Tenant;
 /// The ports that E2B's clients name: those of `envd` and of the code interpreter.
 const PORTS: [&str; 2] = ["49983", "49999"];
 
-/// What a client without the token of a sandbox hears, whether there is such a sandbox or not.
+/// What a client hears of a sandbox that is paused, and one without the token of a sandbox, whether there is such a sandbox
+/// or not.
 const GONE: &str = "the sandbox was not found";
 
 /// What a URL of a file may have, for clients without headers.
@@ -103,13 +104,13 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
             Some(id) => app.e2b.get(id).into_iter().collect(),
             None => app.e2b.all(),
         };
-        named.retain(|sandbox| signed.is_of(sandbox, request.method()));
+        named.retain(|sandbox| sandbox.is_running() && signed.is_of(sandbox, request.method()));
         return named.pop().ok_or(GONE);
     }
     let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));
     let found = id.and_then(|id| app.e2b.get(id));
     let found = found.filter(|sandbox| token.is_some_and(|token| is_equal(token, &sandbox.token)));
-    found.ok_or(GONE)
+    found.filter(|sandbox| sandbox.is_running()).ok_or(GONE)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -12,8 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::access::Named;
-use super::registry::{Context, Sandbox, Settings, Texts};
-use super::{E2bFailure, ENVD_VERSION, snapshots};
+use super::registry::{AtEnd, Context, Sandbox, Settings, Texts};
+use super::{E2bFailure, ENVD_VERSION, pausing, snapshots};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
 use crate::server::App;
@@ -27,7 +27,10 @@ const LONGEST: u64 = 24 * 60 * 60;
 const TEMPLATES: [&str; 3] = ["base", "code-interpreter", "code-interpreter-v1"];
 /// What a client may ask for elsewhere, and why it is not here.
 const REFUSED: [(&str, &str); 5] = [
-    ("autoPause", "sandboxes cannot be paused; they end"),
+    (
+        "autoResume",
+        "a sandbox that is paused is resumed by `connect` alone",
+    ),
     ("iam", "sandboxes have no identity of their own"),
     ("mcp", "the server itself speaks MCP, on `/mcp`"),
     (
@@ -50,6 +53,10 @@ pub struct NewSandbox {
     environment: Option<Texts>,
     #[serde(rename = "allow_internet_access")]
     internet: Option<bool>,
+    #[serde(rename = "autoPause", default)]
+    pause: bool,
+    #[serde(rename = "autoPauseMemory")]
+    pause_memory: Option<bool>,
     #[serde(flatten)]
     more: Map<String, Value>,
 }
@@ -81,12 +88,14 @@ pub async fn create(
     for (key, reason) in REFUSED {
         let value = asked.more.get(key).unwrap_or(&Value::Null);
         let is_empty = matches!(value, Value::Null | Value::Bool(false))
+            || *value == json!({ "enabled": false })
             || value.as_array().is_some_and(Vec::is_empty)
             || value.as_object().is_some_and(Map::is_empty);
         if !is_empty {
             return Err(Failure::Unsupported(format!("{key}: {reason}")).into());
         }
     }
+    pausing::check_memory(asked.pause_memory)?;
     if asked.internet == Some(false) && tenant.sandboxes.has_network() {
         let reason = "allow_internet_access: the policy of the tenant allows hosts, and a sandbox has what it allows";
         return Err(Failure::Unsupported(reason.to_owned()).into());
@@ -96,6 +105,11 @@ pub async fn create(
         metadata: asked.metadata.unwrap_or_default(),
         environment: asked.environment.unwrap_or_default(),
         lifetime: lifetime(asked.timeout)?,
+        at_end: if asked.pause {
+            AtEnd::Pause
+        } else {
+            AtEnd::Kill
+        },
     };
     settings.check()?;
     let sandbox = match app.e2b.snapshot(&tenant, &settings.template) {
@@ -143,7 +157,7 @@ pub fn described(sandbox: &Sandbox) -> Value {
         "envdVersion": ENVD_VERSION,
         "startedAt": time(sandbox.started),
         "endAt": time(sandbox.end()),
-        "state": "running",
+        "state": sandbox.state_name(),
         "metadata": sandbox.metadata,
         "cpuCount": limit(LimitName::Cores).div_ceil(1000),
         "memoryMB": limit(LimitName::Memory) / MIB,
@@ -175,31 +189,9 @@ pub async fn set_timeout(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Has a sandbox live for the time at least, and says how to reach it.
-pub async fn connect(
-    named: Result<Named, E2bFailure>,
-    posted: Result<JsonBody<Timeout>, Failure>,
-) -> Result<Json<Value>, E2bFailure> {
-    let posted = posted?;
-    let Named(sandbox) = named?;
-    sandbox.extend(lifetime(posted.value.timeout)?);
-    Ok(Json(access(&sandbox)))
-}
-
 /// No samples are kept: the server's own metrics have what its tenants use.
 pub async fn metrics(_named: Named) -> Result<Json<Value>, E2bFailure> {
     Ok(Json(json!([])))
-}
-
-/// A client takes 409 for a sandbox that is paused, so it is not the answer.
-pub async fn pause(
-    named: Result<Named, E2bFailure>,
-    _read: Result<RawBody, Failure>,
-) -> Result<StatusCode, E2bFailure> {
-    named?;
-    let reason =
-        "sandboxes cannot be paused: a snapshot keeps the state of one while the server runs";
-    Err(Failure::Unsupported(reason.to_owned()).into())
 }
 
 /// The network of a sandbox is that of its tenant's policy.

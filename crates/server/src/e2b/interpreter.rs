@@ -246,13 +246,13 @@ pub async fn create(
         .prepare(&app, (&sandbox.tenant, &sandbox.environment))
         .await?;
     let described = described(&context);
-    sandbox.add(context);
+    sandbox.add(context)?;
     Ok(Json(described))
 }
 
 /// The contexts of a sandbox.
-pub async fn list(Extension(sandbox): OfSandbox) -> Json<Value> {
-    Json(sandbox.contexts().iter().map(described).collect())
+pub async fn list(Extension(sandbox): OfSandbox) -> Result<Json<Value>, E2bFailure> {
+    Ok(Json(sandbox.contexts()?.iter().map(described).collect()))
 }
 
 /// Ends a context, and what it runs.

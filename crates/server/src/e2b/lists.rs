@@ -77,7 +77,11 @@ impl Asked {
             Order::Desc => sandbox.number < last,
         });
         comes
-            && (self.state.is_empty() || self.state.split(',').any(|state| state == "running"))
+            && (self.state.is_empty()
+                || self
+                    .state
+                    .split(',')
+                    .any(|state| state == sandbox.state_name()))
             && self
                 .template
                 .as_ref()

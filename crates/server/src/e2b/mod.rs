@@ -10,6 +10,7 @@ mod control;
 mod filesystem;
 mod interpreter;
 mod lists;
+mod pausing;
 mod process;
 mod registry;
 mod rpc;
@@ -28,6 +29,7 @@ use axum::{Json, Router};
 use sandfork::GuestPath;
 use serde_json::json;
 
+pub use self::pausing::end_over;
 pub use self::registry::Registry;
 use crate::failure::{Failure, FailureKind};
 use crate::server::App;
@@ -53,11 +55,11 @@ fn control_routes() -> Router<Arc<App>> {
             .route(&path(""), post(control::create).get(lists::list))
             .route(&path("/{id}"), get(control::show).delete(control::remove))
             .route(&path("/{id}/timeout"), post(control::set_timeout))
-            .route(&path("/{id}/connect"), post(control::connect))
+            .route(&path("/{id}/connect"), post(pausing::connect))
             .route(&path("/{id}/fork"), post(snapshots::fork))
             .route(&path("/{id}/snapshots"), post(snapshots::create))
             .route(&path("/{id}/metrics"), get(control::metrics))
-            .route(&path("/{id}/pause"), post(control::pause))
+            .route(&path("/{id}/pause"), post(pausing::pause))
             .route(&path("/{id}/network"), put(control::network));
     }
     routes

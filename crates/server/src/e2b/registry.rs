@@ -1,12 +1,14 @@
 //! The sandboxes and snapshots of E2B's clients.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use sandfork::session::{Cell, Session};
 use serde_json::json;
+use tokio::sync::Mutex as Turns;
 
 use super::commands::Commands;
 use super::snapshots::Saved;
@@ -39,6 +41,15 @@ pub struct Settings {
     pub metadata: Texts,
     pub environment: Texts,
     pub lifetime: Duration,
+    pub at_end: AtEnd,
+}
+
+/// What becomes of a sandbox when its time is over.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum AtEnd {
+    #[default]
+    Kill,
+    Pause,
 }
 
 /// A sandbox: sessions that end together.
@@ -56,11 +67,24 @@ pub struct Sandbox {
     pub started: SystemTime,
     begun: Instant,
     end: Mutex<Instant>,
-    contexts: Mutex<Vec<Context>>,
+    at_end: AtEnd,
+    state: Mutex<State>,
+    /// Held while it is paused or resumed.
+    pub changes: Turns<()>,
     /// The programs that its clients have started.
     pub commands: Commands,
     /// The directories that its clients watch, but for streams.
     pub watchers: Watchers,
+}
+
+/// What a sandbox consists of.
+#[derive(Debug)]
+pub enum State {
+    /// Its contexts, the first first.
+    Running(Vec<Context>),
+    /// Its contexts until it is paused. They take no requests.
+    Pausing(Vec<Context>),
+    Paused(Arc<Saved>),
 }
 
 /// A context of the code interpreter: a session.
@@ -117,7 +141,9 @@ impl Registry {
             started: SystemTime::now(),
             begun: now,
             end: Mutex::new(now + settings.lifetime),
-            contexts: Mutex::new(contexts),
+            at_end: settings.at_end,
+            state: Mutex::new(State::Running(contexts)),
+            changes: Turns::default(),
             commands: Commands::default(),
             watchers: Watchers::default(),
         });
@@ -151,31 +177,78 @@ impl Registry {
     /// Ends a sandbox, and what it runs.
     pub async fn end(&self, sandbox: Arc<Sandbox>) {
         locked(&self.sandboxes).remove(&sandbox.id);
-        for context in sandbox.contexts() {
-            context.open.interrupt();
+        if let State::Running(contexts) | State::Pausing(contexts) = &*locked(&sandbox.state) {
+            for context in contexts {
+                context.open.interrupt();
+            }
         }
         closed(sandbox).await;
     }
 
-    /// Ends those whose time is over.
-    pub async fn end_over(&self) {
-        let over: Vec<_> = {
-            let all = locked(&self.sandboxes);
-            all.values()
-                .filter(|sandbox| sandbox.is_over())
-                .cloned()
-                .collect()
-        };
-        for sandbox in over {
-            self.end(sandbox).await;
-        }
+    /// Those whose time is over.
+    pub fn due(&self) -> Vec<Arc<Sandbox>> {
+        let all = locked(&self.sandboxes);
+        all.values()
+            .filter(|sandbox| sandbox.is_due())
+            .cloned()
+            .collect()
     }
 }
 
 impl Sandbox {
-    /// Whether its time is over.
+    /// Whether its time is over. That of a paused one stands.
+    pub fn is_due(&self) -> bool {
+        self.is_running() && *locked(&self.end) <= Instant::now()
+    }
+
+    /// Whether it ends, as its time is over.
     fn is_over(&self) -> bool {
-        *locked(&self.end) <= Instant::now()
+        self.at_end == AtEnd::Kill && self.is_due()
+    }
+
+    /// What becomes of it when its time is over.
+    pub fn at_end(&self) -> AtEnd {
+        self.at_end
+    }
+
+    /// Whether it takes requests.
+    pub fn is_running(&self) -> bool {
+        matches!(&*locked(&self.state), State::Running(_))
+    }
+
+    /// The name that clients have for its state.
+    pub fn state_name(&self) -> &'static str {
+        if self.is_running() {
+            "running"
+        } else {
+            "paused"
+        }
+    }
+
+    /// Gives it another state.
+    pub fn set(&self, state: State) {
+        // What the old one holds may take a while to end.
+        let old = mem::replace(&mut *locked(&self.state), state);
+        drop(old);
+    }
+
+    /// The snapshot that it is while it is paused.
+    pub fn paused(&self) -> Option<Arc<Saved>> {
+        match &*locked(&self.state) {
+            State::Paused(saved) => Some(Arc::clone(saved)),
+            State::Running(_) | State::Pausing(_) => None,
+        }
+    }
+
+    /// Has it take no requests any more. Returns its contexts.
+    pub fn begin_pause(&self) -> Result<Vec<Context>, Failure> {
+        let mut state = locked(&self.state);
+        let State::Running(contexts) = &mut *state else {
+            return Err(Failure::Exists("the sandbox is paused already".to_owned()));
+        };
+        let contexts = mem::take(contexts);
+        *state = State::Pausing(contexts.clone());
+        Ok(contexts)
     }
 
     /// When it ends.
@@ -194,46 +267,65 @@ impl Sandbox {
         *end = (*end).max(Instant::now() + lifetime);
     }
 
+    fn with_contexts<T>(
+        &self,
+        act: impl FnOnce(&mut Vec<Context>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        match &mut *locked(&self.state) {
+            State::Running(contexts) => act(contexts),
+            State::Pausing(_) | State::Paused(_) => Err(Failure::Request(
+                "the sandbox is paused: connect to it first".to_owned(),
+            )),
+        }
+    }
+
     /// Its contexts, the first first.
-    pub fn contexts(&self) -> Vec<Context> {
-        locked(&self.contexts).clone()
+    pub fn contexts(&self) -> Result<Vec<Context>, Failure> {
+        self.with_contexts(|contexts| Ok(contexts.clone()))
     }
 
     /// A context by its id, or the first.
     pub fn context(&self, id: Option<&str>) -> Result<Context, Failure> {
-        let contexts = locked(&self.contexts);
-        let found = contexts
-            .iter()
-            .find(|context| id.is_none_or(|id| context.id == id));
-        found
-            .cloned()
-            .ok_or_else(|| Failure::NotFound("there is no such context".to_owned()))
+        self.with_contexts(|contexts| {
+            let mut contexts = contexts.iter();
+            let found = contexts.find(|context| id.is_none_or(|id| context.id == id));
+            found.cloned().ok_or_else(no_context)
+        })
     }
 
     /// Adds a context.
-    pub fn add(&self, context: Context) {
-        locked(&self.contexts).push(context);
+    pub fn add(&self, context: Context) -> Result<(), Failure> {
+        self.with_contexts(|contexts| {
+            contexts.push(context);
+            Ok(())
+        })
     }
 
     /// Takes a context away. The first stays: the sandbox's files are its.
     pub fn take(&self, id: &str) -> Result<Context, Failure> {
-        let mut contexts = locked(&self.contexts);
-        match contexts.iter().position(|context| context.id == id) {
-            None => Err(Failure::NotFound("there is no such context".to_owned())),
-            Some(0) => Err(Failure::Request(
-                "the first context of a sandbox cannot be removed: it has the files of the sandbox"
-                    .to_owned(),
-            )),
-            Some(place) => Ok(contexts.remove(place)),
-        }
+        self.with_contexts(|contexts| {
+            match contexts.iter().position(|context| context.id == id) {
+                None => Err(no_context()),
+                Some(0) => Err(Failure::Request(
+                    "the first context of a sandbox cannot be removed: it has the files of the sandbox"
+                        .to_owned(),
+                )),
+                Some(place) => Ok(contexts.remove(place)),
+            }
+        })
     }
+}
+
+fn no_context() -> Failure {
+    Failure::NotFound("there is no such context".to_owned())
 }
 
 impl Context {
     /// A context of a fresh session.
     pub async fn fresh(app: &App, tenant: &Arc<Tenant>, cwd: String) -> Result<Self, Failure> {
         let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
-        let open = app.sessions.owned(tenant, Duration::MAX, fresh).await?;
+        let counts = tenant.open_session()?;
+        let open = app.sessions.owned(counts, Duration::MAX, fresh).await?;
         Ok(Self {
             id: new_id()?,
             cwd,

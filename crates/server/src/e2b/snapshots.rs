@@ -1,5 +1,6 @@
 //! Snapshots of sandboxes, and forks.
 
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -15,11 +16,12 @@ use serde_json::{Value, json};
 use super::E2bFailure;
 use super::access::Named;
 use super::control::{OfTenant, access, lifetime};
-use super::registry::{Context, Registry, Sandbox, Settings, Texts, with_environment};
+use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::Failure;
 use crate::http::JsonBody;
+use crate::running::blocking;
 use crate::server::App;
-use crate::sessions::new_id;
+use crate::sessions::{closed, ended, new_id};
 use crate::tenant::{Opened, Tenant};
 
 /// The most forks of one request.
@@ -44,7 +46,7 @@ struct SavedContext {
     cwd: String,
     executions: u64,
     snapshot: Arc<Snapshot>,
-    _counts: Opened,
+    counts: Arc<Opened>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -87,19 +89,49 @@ impl Registry {
 impl Saved {
     async fn new(sandbox: &Sandbox, name: Option<String>) -> Result<Self, Failure> {
         let mut contexts = Vec::new();
-        for context in sandbox.contexts() {
+        for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
             let snapshot = context.open.with(|session| Ok(session.snapshot()?)).await?;
-            contexts.push(SavedContext {
-                id: context.id,
-                cwd: context.cwd,
-                executions: context
-                    .executions
-                    .load(std::sync::atomic::Ordering::Relaxed),
-                snapshot: Arc::new(snapshot),
-                _counts: counts,
-            });
+            contexts.push(SavedContext::new(context, snapshot, counts));
         }
+        Self::of(sandbox, name, contexts)
+    }
+
+    /// The state of these contexts of a sandbox, whose sessions end. Cells that were sent before have ended, and none begins
+    /// any more. If one has no snapshot, all go on.
+    pub async fn ending(sandbox: &Sandbox, contexts: &[Context]) -> Result<Self, Failure> {
+        let (mut turns, mut states) = (Vec::new(), Vec::new());
+        for context in contexts {
+            let mut turn = context.open.last_turn().await;
+            let (turn, snapshot) = blocking(move || {
+                let snapshot = turn.as_mut().ok_or_else(ended)?.snapshot()?;
+                Ok((turn, snapshot))
+            })
+            .await?;
+            turns.push(turn);
+            let counts = Arc::clone(&context.open.counts);
+            states.push(SavedContext::new(context.clone(), snapshot, counts));
+        }
+        let saved = Self::of(sandbox, None, states)?;
+        let sessions: Vec<_> = turns.iter_mut().map(|turn| turn.take()).collect();
+        closed(sessions).await;
+        Ok(saved)
+    }
+
+    /// Contexts with this state, which count as those did that had it before.
+    pub async fn resumed(&self, app: &App) -> Result<Vec<Context>, Failure> {
+        let mut contexts = Vec::new();
+        for of in &self.contexts {
+            contexts.push(of.fork(app, Arc::clone(&of.counts)).await?);
+        }
+        Ok(contexts)
+    }
+
+    fn of(
+        sandbox: &Sandbox,
+        name: Option<String>,
+        contexts: Vec<SavedContext>,
+    ) -> Result<Self, Failure> {
         Ok(Self {
             id: new_id()?,
             name,
@@ -117,6 +149,30 @@ impl Saved {
     }
 }
 
+impl SavedContext {
+    fn new(context: Context, snapshot: Snapshot, counts: Arc<Opened>) -> Self {
+        Self {
+            id: context.id,
+            cwd: context.cwd,
+            executions: context.executions.load(Ordering::Relaxed),
+            snapshot: Arc::new(snapshot),
+            counts,
+        }
+    }
+
+    /// A context with this state.
+    async fn fork(&self, app: &App, counts: Arc<Opened>) -> Result<Context, Failure> {
+        let snapshot = Arc::clone(&self.snapshot);
+        let fork = move |_: &Tenant| Ok(snapshot.fork()?);
+        Ok(Context {
+            id: self.id.clone(),
+            cwd: self.cwd.clone(),
+            open: app.sessions.owned(counts, Duration::MAX, fork).await?,
+            executions: Arc::new(self.executions.into()),
+        })
+    }
+}
+
 /// A sandbox that begins with the state of a snapshot.
 pub async fn revive(
     app: &Arc<App>,
@@ -125,17 +181,7 @@ pub async fn revive(
 ) -> Result<Arc<Sandbox>, Failure> {
     let mut contexts = Vec::new();
     for of in &saved.contexts {
-        let snapshot = Arc::clone(&of.snapshot);
-        let fork = move |_: &Tenant| Ok(snapshot.fork()?);
-        let context = Context {
-            id: of.id.clone(),
-            cwd: of.cwd.clone(),
-            open: app
-                .sessions
-                .owned(&saved.tenant, Duration::MAX, fork)
-                .await?,
-            executions: Arc::new(of.executions.into()),
-        };
+        let context = of.fork(app, saved.tenant.open_session()?).await?;
         let code = with_environment(&settings.environment);
         context.set_up(app, &saved.tenant, code).await?;
         contexts.push(context);
@@ -228,6 +274,7 @@ pub async fn fork(
             metadata: sandbox.metadata.clone(),
             environment: Texts::new(),
             lifetime,
+            at_end: AtEnd::Kill,
         };
         results.push(match revive(&app, &saved, settings).await {
             Ok(fork) => json!({ "sandbox": access(&fork) }),

@@ -101,7 +101,7 @@ pub async fn restart(
     Path(id): Path<String>,
 ) -> Result<StatusCode, Failure> {
     let open = app.sessions.find(&tenant, &id)?;
-    let mut session = open.turn().await;
+    let mut session = open.turn().await?;
     blocking(move || Ok(session.restart()?)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,0 +1,133 @@
+//! Sandboxes that are paused: a snapshot takes the place of their sessions until a client connects again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State as Shared;
+use axum::http::StatusCode;
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::E2bFailure;
+use super::access::Named;
+use super::control::{access, lifetime};
+use super::registry::{AtEnd, Sandbox, State};
+use super::snapshots::Saved;
+use crate::failure::Failure;
+use crate::http::JsonBody;
+use crate::server::App;
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub struct Asked {
+    timeout: Option<i64>,
+    memory: Option<bool>,
+}
+
+/// Refuses what would lose the memory.
+pub fn check_memory(memory: Option<bool>) -> Result<(), Failure> {
+    match memory {
+        Some(false) => Err(Failure::Unsupported(
+            "a sandbox is paused and resumed with its memory, and not with its files alone"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Pauses a sandbox when the cells that were sent to it have ended.
+pub async fn pause(
+    named: Result<Named, E2bFailure>,
+    posted: Result<JsonBody<Asked>, Failure>,
+) -> Result<StatusCode, E2bFailure> {
+    check_memory(posted?.value.memory)?;
+    let Named(sandbox) = named?;
+    to_its_end(async move {
+        let _change = sandbox.changes.lock().await;
+        to_paused(&sandbox).await
+    })
+    .await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Has a sandbox live for the time at least, resumes it if it is paused, and says how to reach it.
+pub async fn connect(
+    Shared(app): Shared<Arc<App>>,
+    named: Result<Named, E2bFailure>,
+    posted: Result<JsonBody<Asked>, Failure>,
+) -> Result<Json<Value>, E2bFailure> {
+    let asked = posted?.value;
+    check_memory(asked.memory)?;
+    let lifetime = lifetime(asked.timeout)?;
+    let Named(sandbox) = named?;
+    let access = access(&sandbox);
+    to_its_end(async move {
+        let _change = sandbox.changes.lock().await;
+        to_running(&app, &sandbox, lifetime).await
+    })
+    .await?;
+    Ok(Json(access))
+}
+
+/// Ends the sandboxes whose time is over, or pauses those that were made so.
+pub async fn end_over(app: &Arc<App>) {
+    for sandbox in app.e2b.due() {
+        match sandbox.at_end() {
+            AtEnd::Kill => app.e2b.end(sandbox).await,
+            // It may wait for a cell. Others do not wait for it.
+            AtEnd::Pause => {
+                tokio::spawn(pause_or_end(Arc::clone(app), sandbox));
+            }
+        }
+    }
+}
+
+async fn pause_or_end(app: Arc<App>, sandbox: Arc<Sandbox>) {
+    let _change = sandbox.changes.lock().await;
+    // A client has connected meanwhile, or it is paused.
+    if !sandbox.is_due() {
+        return;
+    }
+    if let Err(failure) = to_paused(&sandbox).await {
+        tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
+        app.e2b.end(Arc::clone(&sandbox)).await;
+    }
+}
+
+/// Does this to its end, even if the client leaves: nothing is left half paused.
+async fn to_its_end(
+    change: impl Future<Output = Result<(), Failure>> + Send + 'static,
+) -> Result<(), Failure> {
+    tokio::spawn(change).await.unwrap_or_else(|panic| {
+        tracing::error!("a task panicked: {panic}");
+        Err(Failure::Mistake)
+    })
+}
+
+/// Pauses a sandbox whose changes are held. If it cannot be paused, it goes on.
+async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
+    let contexts = sandbox.begin_pause()?;
+    match Saved::ending(sandbox, &contexts).await {
+        Ok(saved) => {
+            sandbox.set(State::Paused(Arc::new(saved)));
+            Ok(())
+        }
+        Err(failure) => {
+            sandbox.set(State::Running(contexts));
+            Err(failure)
+        }
+    }
+}
+
+/// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.
+async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
+    let Some(saved) = sandbox.paused() else {
+        sandbox.extend(lifetime);
+        return Ok(());
+    };
+    let contexts = saved.resumed(app).await?;
+    sandbox.set_lifetime(lifetime);
+    sandbox.set(State::Running(contexts));
+    Ok(())
+}
