@@ -1,6 +1,7 @@
 //! The project's maintenance commands.
 
 mod ablate;
+mod at_once;
 mod bench;
 mod compat;
 mod deadlines;

@@ -53,6 +53,8 @@ pub fn test_install() -> Result<Tally> {
     )
     .env("CARGO_HOME", &home)
     .env("CARGO_TARGET_DIR", place.join("target"))
+    // The programs are only started, and build faster without.
+    .env("CARGO_PROFILE_DEV_DEBUG", "false")
     .env_remove("CARGO_MANIFEST_DIR")
     .env_remove("CARGO_MANIFEST_PATH");
     let mut tally = Tally::of_check(install)?;

@@ -4,12 +4,11 @@ use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, PoisonError};
-use std::thread;
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use xshell::{Shell, cmd};
 
+use crate::at_once::two_at_a_time;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnv, TestEnvs};
 use crate::{venv, workspace};
@@ -43,32 +42,14 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
         let version = env.interpreter.version_text();
         Ok((format!("the Python package, CPython {version}:"), pytest))
     });
-    tally.add(two_at_a_time(runs.collect::<Result<_>>()?)?);
+    let runs: Vec<_> = runs.collect::<Result<_>>()?;
+    for of_one in two_at_a_time(runs, |(title, pytest)| {
+        Tally::of_at_once(&title, pytest, Tally::read_pytest)
+    })? {
+        tally.add(of_one);
+    }
     tally.add(package.test_wheel(newest)?);
     Ok(tally)
-}
-
-/// Runs pytest two at a time, because the tests wait half of their time.
-fn two_at_a_time(runs: Vec<(String, Command)>) -> Result<Tally> {
-    let runs = Mutex::new(runs.into_iter());
-    let next = || runs.lock().unwrap_or_else(PoisonError::into_inner).next();
-    let some = || -> Result<Tally> {
-        let mut tally = Tally::default();
-        while let Some((title, pytest)) = next() {
-            tally.add(Tally::of_at_once(&title, pytest, Tally::read_pytest)?);
-        }
-        Ok(tally)
-    };
-    thread::scope(|scope| {
-        let other = scope.spawn(some);
-        let mut tally = some()?;
-        tally.add(
-            other
-                .join()
-                .map_err(|_| anyhow!("a run of tests panicked"))??,
-        );
-        Ok(tally)
-    })
 }
 
 /// The package, and what its tests need.

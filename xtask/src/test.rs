@@ -2,6 +2,7 @@
 
 use std::env;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use nix::unistd::geteuid;
@@ -54,21 +55,34 @@ pub fn run(options: &Options) -> Result<()> {
 fn test_all(versions: Versions) -> Result<Tally> {
     let sh = shell()?;
     sh.set_var("PATH", interpreters::path_without_shims()?);
-    let envs = test_envs::make()?;
-    let mut tally = Tally::of(
-        cmd!(sh, "cargo test --workspace --no-fail-fast"),
-        Tally::read,
-    )?;
+    let envs = timed("environments", test_envs::make)?;
+    timed("building the tests", || {
+        Ok(cmd!(sh, "cargo test --workspace --no-run").quiet().run()?)
+    })?;
+    let mut tally = timed("`cargo test`", || {
+        let tests = cmd!(sh, "cargo test --workspace --no-fail-fast");
+        Tally::of(tests, Tally::read)
+    })?;
     if geteuid().is_root() {
-        tally.add(as_ordinary_user(&envs)?);
+        tally.add(timed("as an ordinary user", || as_ordinary_user(&envs))?);
     } else {
         println!("\nnot root: the tests as root were not run");
     }
-    tally.add(test_python(&envs, versions)?);
-    tally.add(package::test_install()?);
-    tally.add(in_a_guest()?);
-    tally.add(supply::test()?);
+    tally.add(timed("the Python package", || {
+        test_python(&envs, versions)
+    })?);
+    tally.add(timed("installing the packages", package::test_install)?);
+    tally.add(timed("another kernel", in_a_guest)?);
+    tally.add(timed("dependencies", supply::test)?);
     Ok(tally)
+}
+
+/// Does a part and prints how long it took, because the whole takes long.
+fn timed<T>(part: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
+    let begun = Instant::now();
+    let done = act();
+    println!("\n{part}: {} s", begun.elapsed().as_secs());
+    done
 }
 
 fn test_python(envs: &TestEnvs, versions: Versions) -> Result<Tally> {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::json;
 use xshell::cmd;
 
+use crate::at_once::two_at_a_time;
 use crate::interpreters::{self, Found, Interpreter};
 use crate::{shell, venv, workspace};
 
@@ -51,7 +52,7 @@ pub fn make() -> Result<TestEnvs> {
         !supported.is_empty(),
         "no CPython 3.9 or later was found (PATH, pyenv, uv, /usr/bin): install one"
     );
-    let envs: Vec<TestEnv> = supported.iter().map(make_for).collect::<Result<_>>()?;
+    let envs = two_at_a_time(&supported, make_for)?;
     let newest = envs.iter().max_by_key(|env| env.interpreter.version);
     let client = newest
         .map(|newest| make_client(&newest.interpreter))
