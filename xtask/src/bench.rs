@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use xshell::{Shell, cmd};
 
-use crate::interpreters::Interpreter;
+use crate::interpreters::{Interpreter, Versions};
 use crate::{shell, test_envs, venv};
 
 #[derive(Debug, clap::Args)]
@@ -71,7 +71,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 /// Runs HumanEval through `sandfork map`, with the environment that has its programs.
 fn run_map(sh: &Shell, options: &Options) -> Result<()> {
-    let envs = test_envs::make()?.envs;
+    let envs = test_envs::make(Versions::Ends)?.envs;
     // Uses the interpreter behind `python3`, as a user would, so that the numbers match a user's.
     let usual = Interpreter::ask(Path::new("python3"));
     let is_usual = |env: &&test_envs::TestEnv| Some(&env.interpreter) == usual.as_ref();

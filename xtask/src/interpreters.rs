@@ -32,6 +32,27 @@ pub struct Interpreter {
     pub executable: PathBuf,
 }
 
+/// Which interpreters tests run with.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Versions {
+    /// The oldest and the newest, between which the others seldom differ, and `python3`.
+    Ends,
+    /// All.
+    All,
+}
+
+impl Versions {
+    /// Of these interpreters, the oldest first.
+    pub fn of(self, mut found: Vec<Interpreter>) -> Vec<Interpreter> {
+        if self == Self::Ends {
+            let usual = Interpreter::ask(Path::new("python3")).map(|usual| usual.version);
+            let versions = [found.first(), found.last()].map(|end| end.map(|it| it.version));
+            found.retain(|it| [usual, versions[0], versions[1]].contains(&Some(it.version)));
+        }
+        found
+    }
+}
+
 /// The interpreters found, one for each version.
 #[derive(Debug, Default)]
 pub struct Found {

@@ -1,4 +1,4 @@
-//! Runs the tests of the Python package: most with each interpreter, and the rest once.
+//! Runs the tests of the Python package: most with several interpreters, and the rest once.
 
 use std::env;
 use std::ffi::OsString;
@@ -9,20 +9,12 @@ use anyhow::{Context, Result};
 use xshell::{Shell, cmd};
 
 use crate::at_once::two_at_a_time;
+use crate::interpreters::Versions;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnv, TestEnvs};
 use crate::{venv, workspace};
 
 const TOOLS: &str = include_str!("../python-tools.txt");
-
-/// Which interpreters run the package's tests.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Versions {
-    /// The oldest and the newest, between which the others seldom differ.
-    Ends,
-    /// One of each version.
-    All,
-}
 
 /// Runs the tests against this `sandfork` program.
 pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally> {

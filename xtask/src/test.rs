@@ -9,11 +9,12 @@ use nix::unistd::geteuid;
 use serde_json::Value;
 use xshell::cmd;
 
+use crate::interpreters::{self, Versions};
 use crate::ordinary_user::OrdinaryUser;
-use crate::python::{self, Versions};
+use crate::python;
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
-use crate::{interpreters, package, shell, supply, vm};
+use crate::{package, shell, supply, vm};
 
 /// The test programs that depend on the user who runs them.
 const KERNEL_TESTS: [&str; 1] = ["kernel"];
@@ -22,8 +23,8 @@ const KERNEL_TESTS: [&str; 1] = ["kernel"];
 pub struct Options {
     #[command(subcommand)]
     part: Option<Part>,
-    /// Runs the tests of the Python package with one interpreter of each version, not only with the
-    /// oldest and the newest, and with the whole suites of inspect_ai and LangChain
+    /// Tests with each interpreter that is found, not only with `python3`, the oldest and the newest, and with the whole
+    /// suites of inspect_ai and LangChain
     #[arg(long, global = true)]
     all: bool,
 }
@@ -46,8 +47,8 @@ pub fn run(options: &Options) -> Result<()> {
     };
     match options.part {
         None => test_all(versions)?.report(),
-        Some(Part::Envs) => test_envs::make().map(drop),
-        Some(Part::Python) => test_python(&test_envs::make()?, versions)?.report(),
+        Some(Part::Envs) => test_envs::make(versions).map(drop),
+        Some(Part::Python) => test_python(&test_envs::make(versions)?, versions)?.report(),
         Some(Part::Package) => package::test_install()?.report(),
     }
 }
@@ -55,7 +56,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn test_all(versions: Versions) -> Result<Tally> {
     let sh = shell()?;
     sh.set_var("PATH", interpreters::path_without_shims()?);
-    let envs = timed("environments", test_envs::make)?;
+    let envs = timed("environments", || test_envs::make(versions))?;
     timed("building the tests", || {
         Ok(cmd!(sh, "cargo test --workspace --no-run").quiet().run()?)
     })?;

@@ -10,7 +10,7 @@ use serde_json::json;
 use xshell::cmd;
 
 use crate::at_once::two_at_a_time;
-use crate::interpreters::{self, Found, Interpreter};
+use crate::interpreters::{self, Found, Interpreter, Versions};
 use crate::{shell, venv, workspace};
 
 const REQUIREMENTS: &str = include_str!("../test-requirements.txt");
@@ -46,8 +46,9 @@ pub struct TestEnvs {
 }
 
 /// Makes the missing environments, and the manifest `target/test-envs/manifest.json`.
-pub fn make() -> Result<TestEnvs> {
+pub fn make(versions: Versions) -> Result<TestEnvs> {
     let Found { supported, too_old } = interpreters::find();
+    let supported = versions.of(supported);
     ensure!(
         !supported.is_empty(),
         "no CPython 3.9 or later was found (PATH, pyenv, uv, /usr/bin): install one"
