@@ -14,6 +14,9 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::snapshot::{Image, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
+/// How long the worker has for the interrupt before the first reminder.
+const FIRST_REMINDER: Duration = Duration::from_millis(1);
+
 /// A request that the worker is processing: a cell, or a request that is answered like one.
 #[derive(Debug)]
 pub struct CellUnderWay {
@@ -76,6 +79,32 @@ pub struct Interrupted {
     pub stop: Stop,
     /// When the worker is ended, if the cell has not ended by then.
     pub until: Instant,
+    /// When the worker is reminded of it, if the cell has not ended by then.
+    pub reminder: Instant,
+    /// How long it waits for the next reminder then.
+    pause: Duration,
+}
+
+impl Interrupted {
+    /// An interrupt that is sent now.
+    pub fn new(stop: Stop, now: Instant, until: Instant) -> Self {
+        Self {
+            stop,
+            until,
+            reminder: now + FIRST_REMINDER,
+            pause: FIRST_REMINDER,
+        }
+    }
+
+    /// Whether a reminder is due. The next one is due after twice the time.
+    pub fn takes_reminder(&mut self, now: Instant) -> bool {
+        let is_due = now >= self.reminder;
+        if is_due {
+            self.pause *= 2;
+            self.reminder = now + self.pause;
+        }
+        is_due
+    }
 }
 
 impl CellUnderWay {
@@ -101,16 +130,14 @@ impl CellUnderWay {
 
     /// Notes that the cell, which has ended, printed more than it may.
     pub fn has_printed_too_much(&mut self, now: Instant) {
-        self.interrupted.get_or_insert(Interrupted {
-            stop: Stop::output(),
-            until: now,
-        });
+        self.interrupted
+            .get_or_insert_with(|| Interrupted::new(Stop::output(), now, now));
     }
 
     /// When the cell next needs attention, if nothing else happens.
     pub fn next_event(&self) -> Instant {
         match &self.interrupted {
-            Some(interrupted) => interrupted.until,
+            Some(interrupted) => interrupted.until.min(interrupted.reminder),
             None => self.clock.end(),
         }
     }

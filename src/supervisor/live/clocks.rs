@@ -104,11 +104,15 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         if self.cell.as_ref().is_some_and(|cell| cell.is_overdue(now)) {
             self.interrupt(Stop::deadline(), now);
         }
-        if let Some(cell) = &self.cell
-            && let Some(interrupted) = &cell.interrupted
-            && now >= interrupted.until
+        if let Some(cell) = &mut self.cell
+            && let Some(interrupted) = &mut cell.interrupted
         {
-            self.end(interrupted.stop.clone());
+            if now >= interrupted.until {
+                let stop = interrupted.stop.clone();
+                self.end(stop);
+            } else if interrupted.takes_reminder(now) {
+                self.io.remind_of_interrupt();
+            }
         }
         let (io, hang_up) = (&self.io, self.hung_up.as_mut());
         if hang_up.is_some_and(|hang_up| hang_up.is_due(now) && !io.is_ending()) {
@@ -142,10 +146,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         if cell.interrupted.is_some() || self.reap_until.is_some() {
             return;
         }
-        cell.interrupted = Some(Interrupted {
-            stop,
-            until: now + GRACE,
-        });
+        cell.interrupted = Some(Interrupted::new(stop, now, now + GRACE));
         self.io.interrupt();
     }
 

@@ -41,6 +41,8 @@ pub trait WorkerIo {
     fn take_passed(&mut self) -> Result<OwnedFd, LinkError>;
     /// Interrupts the running cell.
     fn interrupt(&mut self);
+    /// Ends a wait that the worker began without having noticed the interrupt.
+    fn remind_of_interrupt(&mut self);
     /// Kills all processes of the worker.
     fn kill(&mut self);
     /// When to stop waiting for the end of a worker that was killed, or whose main process has ended.
@@ -227,6 +229,13 @@ impl WorkerIo for JailedWorker<'_> {
     fn interrupt(&mut self) {
         // Fails if the process has ended, which the monitor reports.
         _ = sys::pidfd::signal(self.worker().process.as_fd(), Signal::SIGINT);
+    }
+
+    fn remind_of_interrupt(&mut self) {
+        // Python notes a signal, and looks at its notes between two bytecodes and when a system call was interrupted.
+        // A wait that begins between the note and the look goes on. This signal means nothing to the worker, and has
+        // no effect where guest code has changed that.
+        _ = sys::pidfd::signal(self.worker().process.as_fd(), Signal::SIGURG);
     }
 
     fn kill(&mut self) {

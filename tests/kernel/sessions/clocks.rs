@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
     tests![
         a_timeout_that_python_notices_keeps_the_session,
         a_timeout_that_python_does_not_notice_ends_it,
+        a_wait_that_begins_behind_an_interrupt_is_ended,
         a_cell_may_have_its_own_time,
         processor_time_is_counted_for_each_cell,
         an_output_flood_is_interrupted,
@@ -50,6 +51,18 @@ fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
     assert!(error.to_string().contains("timeout"), "{error}");
     session.restart().expect("another worker is made");
     assert_eq!(value(&mut session, "'fresh'"), "'fresh'");
+}
+
+fn a_wait_that_begins_behind_an_interrupt_is_ended(world: &World) {
+    let mut session = open(world, standard().set("limits.wall=1s"));
+    // The first call returns when the signal comes. Python has noted that, but looks at its notes only after the second.
+    let waits = "import ctypes, time\n\
+                 from functools import partial\n\
+                 from operator import methodcaller\n\
+                 calls = [partial(ctypes.CDLL(None).usleep, 60_000_000), partial(time.sleep, 60)]\n\
+                 list(map(methodcaller('__call__'), calls))";
+    let report = run(&mut session, waits);
+    assert_ended(&report, Status::Timeout, SessionState::Live);
 }
 
 fn a_cell_may_have_its_own_time(world: &World) {

@@ -2,7 +2,10 @@
 between cells, and never interrupts a frame.
 
 The supervisor may send it after it has written a cell and until it has read the result. A signal
-that finds no running cell is for the cell in the socket, or arrived too late."""
+that finds no running cell is for the cell in the socket, or arrived too late.
+
+Python handles a signal at its next bytecode, or when a system call was interrupted. A call that begins
+before that waits as if there were no signal. The supervisor ends such waits by SIGURG."""
 
 import _signal
 from _thread import get_ident
@@ -41,6 +44,8 @@ class Interrupts:
         # Whether the main thread waits for a request, and the function that reports whether one arrived.
         self.resting = True
         self.has_input = None
+        # Ignored by default, and what is ignored interrupts no call.
+        _signal.signal(_signal.SIGURG, lambda *_: None)
 
     def take_signal(self):
         """Installs the handler again after each cell, because the guest may have replaced it."""

@@ -59,11 +59,14 @@ fn a_limit_interrupts_a_cell_of_a_session_and_then_ends_it() {
         assert_eq!(scene.life.io.interrupts, 0);
         scene.passes(ms(1));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 0));
-        assert_eq!(
-            scene.life.next_event(),
-            Some(scene.now + ms(1000)).min(Some(scene.life.io.next_check()))
-        );
-        scene.passes(ms(1000));
+        for reminders in 0..3 {
+            assert_eq!(scene.life.io.reminders, reminders);
+            let due = Some(scene.now + ms(1 << reminders));
+            let check = Some(scene.life.io.next_check());
+            assert_eq!(scene.life.next_event(), due.min(check));
+            scene.passes(ms(1 << reminders));
+        }
+        scene.passes(ms(993));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 1));
         assert!(reason(scene.ends()).contains("timeout"));
         assert_eq!(scene.caller.outcomes(), [("timeout", SessionState::Ended)]);

@@ -28,6 +28,7 @@ pub struct FakeWorker {
     now: Instant,
     pub sent: usize,
     pub interrupts: usize,
+    pub reminders: usize,
     pub kills: usize,
     /// Whether its process is about to end, as the kernel would say.
     pub is_ending: bool,
@@ -53,6 +54,10 @@ impl WorkerIo for FakeWorker {
 
     fn interrupt(&mut self) {
         self.interrupts += 1;
+    }
+
+    fn remind_of_interrupt(&mut self) {
+        self.reminders += 1;
     }
 
     fn kill(&mut self) {
@@ -224,6 +229,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         now,
         sent: 0,
         interrupts: 0,
+        reminders: 0,
         kills: 0,
         is_ending: false,
         over: None,
