@@ -29,10 +29,25 @@ def main():
     _signal.signal(_signal.SIGCHLD, lambda *_: None)
     _signal.set_wakeup_fd(wakeup, warn_on_full_buffer=False)
     summons = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM, 0, SUMMONS)
-    # There is nothing if guest code has sent the signal, or has taken the message.
-    _, passed, _, _ = summons.recvmsg(1, ONE, ONLY_NOW)
+    link = newest_link(summons)
     summons.close()
-    Starter(descriptors_of(passed)[0], ends).serve()
+    Starter(link, ends).serve()
+
+
+def newest_link(summons):
+    """The link that was passed last. Earlier ones are those of starters that ended before they took theirs."""
+    links = []
+    while True:
+        try:
+            _, passed, _, _ = summons.recvmsg(1, ONE, ONLY_NOW)
+        except BlockingIOError:
+            break
+        links += descriptors_of(passed)
+    # There is none if guest code has sent the signal, or has taken the message.
+    link = links.pop()
+    for number in links:
+        os.close(number)
+    return link
 
 
 def reset_signals():

@@ -47,9 +47,10 @@ impl Summons {
         self.is_ready
     }
 
-    /// Passes the worker a starter's link.
+    /// Passes the worker a starter's link. Fails where the worker has left so many others unread that the socket takes
+    /// no more: waiting would be for guest code.
     pub fn pass(&self, link: &OwnedFd) -> Result<(), Errno> {
-        sys::descriptors::send(self.socket.as_fd(), &[0], &[link.as_fd()])
+        sys::descriptors::send_some(self.socket.as_fd(), &[0], &[link.as_fd()]).map(drop)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Programs that a caller runs in a session, beside its cells.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
         guest_code_sees_nothing_of_programs_in_its_waits,
         a_starter_that_guest_code_ends_is_replaced,
         what_guest_code_forges_harms_its_session_only,
+        links_that_guest_code_leaves_unread_stop_nothing,
     ];
     let terminal = tests![a_program_has_a_terminal_of_its_own];
     tests.extend(terminal);
@@ -286,6 +287,44 @@ fn what_guest_code_forges_harms_its_session_only(world: &World) {
     process.kill(libc::SIGKILL).expect("a signal");
     drop(session);
     assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
+}
+
+fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
+    let mut session = open(world, standard());
+    // The guest ends each starter's link and leaves its message where it is: `SO_PEEK_OFF` is 42.
+    run(
+        &mut session,
+        "import os, signal, socket, threading\n\
+         signal.signal(16, lambda *_: None)\n\
+         summons = next(n for n in range(1022, 3, -1) if os.path.exists(f'/proc/self/fd/{n}'))\n\
+         summons = socket.socket(fileno=os.dup(summons))\n\
+         summons.setsockopt(socket.SOL_SOCKET, 42, 0)\n\
+         def act():\n    \
+             while True:\n        \
+                 _, fds, _, _ = socket.recv_fds(summons, 1, 1, socket.MSG_PEEK)\n        \
+                 for fd in fds:\n            \
+                     socket.socket(fileno=fd).shutdown(socket.SHUT_RDWR)\n\
+         threading.Thread(target=act, daemon=True).start()",
+    );
+    let programs = session.programs();
+    let (tells, told) = mpsc::channel();
+    thread::spawn(move || {
+        loop {
+            let error = programs.start(Program::new(["true"]));
+            let error = error.expect_err("nothing starts programs");
+            let is_full = error.to_string().contains("could not be reached");
+            if tells.send(()).is_err() || is_full {
+                return;
+            }
+        }
+    });
+    // As many as the socket takes, and the one that it does not.
+    let mut starts = 0;
+    while let Ok(()) = told.recv_timeout(Duration::from_secs(60)) {
+        starts += 1;
+    }
+    assert!(starts > 10, "{starts}");
+    assert_eq!(value(&mut session, "1"), "1");
 }
 
 fn a_program_has_a_terminal_of_its_own(world: &World) {
