@@ -306,6 +306,10 @@ impl Process {
                 let room = self.0.may_print.saturating_sub(printed);
                 let room = usize::try_from(room).unwrap_or(usize::MAX);
                 if length > room {
+                    // Guest code may keep it alive for a while, and have it print all that time.
+                    for pipe in &self.0.outputs {
+                        pipe.is_closed.store(true, Ordering::Relaxed);
+                    }
                     self.command(Command::Signal {
                         number: self.0.number,
                         signal: libc::SIGKILL,

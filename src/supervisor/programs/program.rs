@@ -127,8 +127,11 @@ impl Program {
         if env.iter().any(|(name, value)| is_wrong(name, value)) {
             return Err(ProgramRefusal::Text("a variable"));
         }
-        let of_env = env.iter().map(|(name, value)| name.len() + value.len() + 2);
-        let of_argv = argv.iter().map(|text| text.len() + 1);
+        // Each also takes as much here as a `String`, however short it is.
+        let of_env = env
+            .iter()
+            .map(|(name, value)| 2 * size_of::<String>() + name.len() + value.len() + 2);
+        let of_argv = argv.iter().map(|text| size_of::<String>() + text.len() + 1);
         let length = of_env.chain(of_argv).sum::<usize>() + cwd.as_ref().map_or(0, String::len);
         if length > MOST_BYTES {
             return Err(ProgramRefusal::TooLong);
