@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::host::DESCRIPTION;
 use crate::plan::is_deceptive;
 
-/// The most bytes and files of an environment. The largest that people make, with torch and CUDA, has half as many.
+/// The most bytes and files of an environment, directories among them. The largest that people make, with torch and CUDA, has half as many.
 pub const MOST_BYTES: u64 = 16 << 30;
 const MOST_FILES: u64 = 400_000;
 
@@ -114,11 +114,14 @@ impl Tree {
 
     fn begin(&mut self, path: &str, mode: FileMode) -> Result<(), FileError> {
         check(path)?;
-        self.files += 1;
+        let target = self.root.join(path);
+        // A directory takes as much of the host's disk as a file, and a path may lead through many.
+        let above = target.ancestors().skip(1);
+        let new = above.take_while(|directory| !directory.exists()).count();
+        self.files += 1 + new as u64;
         if self.files > MOST_FILES {
             return Err(FileError::TooLarge);
         }
-        let target = self.root.join(path);
         let io = |cause| FileError::Io {
             path: target.clone(),
             cause,
@@ -247,6 +250,21 @@ mod tests {
         ] {
             tree.write(path, FileMode::Plain, 0, b"x").unwrap();
         }
+    }
+
+    #[test]
+    fn directories_count_as_files() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut tree = Tree::new(dir.path().to_owned());
+        let deep = |name: &str| format!("lib/{}x", format!("{name}/").repeat(40));
+        let mut write = |path: &str| tree.write(path, FileMode::Plain, 0, b"");
+        write(&deep("a")).unwrap();
+        write("lib/y").unwrap();
+        assert_eq!(tree.files, 1 + 40 + 1 + 1);
+        tree.files = MOST_FILES - 40;
+        let refused = tree.write(&deep("b"), FileMode::Plain, 0, b"");
+        assert!(matches!(refused, Err(FileError::TooLarge)), "{refused:?}");
+        assert!(!dir.path().join("lib/b").exists());
     }
 
     #[test]
