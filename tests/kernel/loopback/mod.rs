@@ -22,6 +22,7 @@ pub fn tests(world: &World) -> Vec<Test> {
         a_session_keeps_its_server,
         sockets_without_descriptors_are_counted,
         sockets_do_not_delay_the_end,
+        a_socket_that_is_passed_does_not_linger,
         a_moderate_number_of_sockets_is_fine,
     ];
     let programs = |name: String, recipe: Recipe| {
@@ -74,6 +75,27 @@ fn without_a_network_nothing_listens(world: &World) {
         "{}",
         shown(&outcome)
     );
+}
+
+/// Close(2) waits for such a socket, and the supervisor closes the last descriptor of it: no clock went on there.
+fn a_socket_that_is_passed_does_not_linger(world: &World) {
+    let linger = "import os, socket, struct, time\n\
+        server = socket.create_server(('127.0.0.1', 0))\n\
+        client = socket.create_connection(server.getsockname())\n\
+        peer, _ = server.accept()\n\
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 600))\n\
+        client.setblocking(False)\n\
+        try:\n    while True: client.send(bytes(65536))\n\
+        except BlockingIOError: pass\n\
+        link = socket.socket(fileno=os.dup(1023))\n\
+        socket.send_fds(link, [b'\\x08'], [client.fileno()])\n\
+        os.close(client.detach())\n\
+        end = time.monotonic() + 30\n\
+        while time.monotonic() < end: time.sleep(0.1)\n\
+        print('outlived')";
+    let outcome = world.run(loopback().set("limits.wall=1s"), linger);
+    limited(&outcome, LimitName::Wall, Mechanism::Deadline);
+    assert_eq!(outcome.stdout(), "", "{}", shown(&outcome));
 }
 
 /// A port of the host, on which this process listens.

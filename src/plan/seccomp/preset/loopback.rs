@@ -78,11 +78,15 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // A list of what is allowed: the others choose devices and routes, load modules and programs, have the
     // kernel encrypt or decapsulate, repair connections or join groups. Larger buffers would be charged to no one
-    // (`supervisor/sockets.rs`), and servers that ask for them run as well without.
+    // (`supervisor/sockets.rs`), and servers that ask for them run as well without. Close(2) waits for what a
+    // lingering socket has not sent, and the supervisor closes what guests pass it.
     allow_or_ignore_if(
-        "socket options of timing and addresses, the sizes of buffers without effect",
+        "socket options of timing and addresses, lingering and the sizes of buffers without effect",
         "setsockopt",
-        &[one_of(1, &[SOL_SOCKET]), one_of(2, &[SO_SNDBUF, SO_RCVBUF])],
+        &[
+            one_of(1, &[SOL_SOCKET]),
+            one_of(2, &[SO_SNDBUF, SO_RCVBUF, SO_LINGER]),
+        ],
         &[
             one_of(1, &[SOL_SOCKET, IPPROTO_IP, IPPROTO_TCP, IPPROTO_IPV6]),
             when(
@@ -96,7 +100,6 @@ pub(super) const RULES: &[Rule] = &[
                         SO_BROADCAST,
                         SO_KEEPALIVE,
                         SO_OOBINLINE,
-                        SO_LINGER,
                         SO_REUSEPORT,
                         SO_PASSCRED,
                         SO_RCVLOWAT,
