@@ -117,7 +117,7 @@ fn ask(port: u16, client: u32) {
     for number in (client..RUNS).step_by(CLIENTS as usize) {
         let body = serde_json::json!({ "code": program(number) }).to_string();
         let head = format!(
-            "POST /run_code HTTP/1.1\r\nHost: a\r\nContent-Length: {}\r\n\r\n",
+            "POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
         requests.write_all((head + &body).as_bytes()).unwrap();

@@ -17,6 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::http::Places;
 use crate::tenant::Tenant;
 use crate::tokens::{DEFAULT_TENANT, Rejected, TokenError, Tokens, has_plain_tokens};
 
@@ -136,7 +137,8 @@ impl Authenticator {
             return Ok(Arc::clone(tenant));
         }
         let profile = self.config.profile(&name);
-        let tenant = Arc::new(Tenant::new(Arc::clone(&name), profile)?);
+        let places = Places::new(self.config.places());
+        let tenant = Arc::new(Tenant::new(Arc::clone(&name), profile, places)?);
         tenants.insert(name, Arc::clone(&tenant));
         Ok(tenant)
     }

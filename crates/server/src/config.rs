@@ -228,6 +228,17 @@ impl Config {
         Ok(())
     }
 
+    /// How many requests a tenant may have in progress. Where there are several tenants, one leaves connections to the
+    /// others.
+    pub fn places(&self) -> usize {
+        let connections = self.http.connections;
+        if self.token_file.is_none() {
+            connections
+        } else {
+            (connections / 2).max(1)
+        }
+    }
+
     /// What a tenant has.
     pub fn profile(&self, tenant: &str) -> &Profile {
         self.tenants.get(tenant).unwrap_or(&self.others)

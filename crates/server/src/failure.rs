@@ -15,6 +15,9 @@ pub enum Failure {
     /// No token, or none that is accepted.
     #[error("{0}")]
     Unauthorized(&'static str),
+    /// A page of another site has a browser send it.
+    #[error("{0}")]
+    OtherSite(&'static str),
     /// The body is not what it must be.
     #[error("{0}")]
     Request(String),
@@ -69,6 +72,7 @@ impl Failure {
     pub fn status(&self) -> StatusCode {
         match self {
             Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
+            Self::OtherSite(_) => StatusCode::FORBIDDEN,
             Self::Request(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
             Self::Exists(_) => StatusCode::CONFLICT,
@@ -85,6 +89,7 @@ impl Failure {
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Unauthorized(_) => "unauthorized",
+            Self::OtherSite(_) => "other-site",
             Self::Request(_) => "request",
             Self::NotFound(_) => "not-found",
             Self::Exists(_) => "exists",

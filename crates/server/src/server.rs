@@ -29,7 +29,7 @@ use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::http::{Bodies, Draining, Held, Serving, TenantName, Tls, log};
+use crate::http::{Bodies, Draining, Held, Serving, TenantName, Tls, log, refuse_other_sites};
 use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
@@ -297,6 +297,7 @@ fn router(app: Arc<App>, config: &Config) -> Router {
     open.merge(known)
         .merge(e2b::routes(&app))
         .fallback(async || Failure::NotFound("there is no such path".to_owned()))
+        .layer(from_fn_with_state(Arc::clone(&app), refuse_other_sites))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), log))
         .with_state(app)
 }
@@ -315,11 +316,12 @@ pub async fn identify(
     } else {
         app.authenticator.tenant_of(request.headers())
     };
-    match tenant {
-        Ok(tenant) => {
+    let placed = tenant.and_then(|tenant| Ok((tenant.places.take()?, tenant)));
+    match placed {
+        Ok((place, tenant)) => {
             let name = Arc::clone(&tenant.name);
             request.extensions_mut().insert(tenant);
-            let mut response = next.run(request).await;
+            let mut response = place.until_sent(next.run(request).await);
             response.extensions_mut().insert(TenantName(name));
             Ok(response)
         }

@@ -9,6 +9,7 @@ use tokio::sync::Semaphore;
 use crate::account::{Account, Refusal};
 use crate::activity::Activity;
 use crate::config::Profile;
+use crate::http::Places;
 use crate::sandboxes::{Sandboxes, Variant};
 
 /// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
@@ -24,6 +25,8 @@ pub struct Tenant {
     pub sandboxes: Sandboxes,
     /// The watches that it may still begin.
     pub watches: Arc<Semaphore>,
+    /// Its requests in progress.
+    pub places: Places,
     account: Mutex<Account>,
     activity: Mutex<Activity>,
 }
@@ -33,12 +36,13 @@ impl Tenant {
     ///
     /// # Errors
     /// If its policy cannot be read.
-    pub fn new(name: Arc<str>, profile: &Profile) -> Result<Self, Error> {
+    pub fn new(name: Arc<str>, profile: &Profile, places: Places) -> Result<Self, Error> {
         let account = Account::new(profile.quota.clone(), Instant::now());
         Ok(Self {
             name,
             sandboxes: Sandboxes::new(profile.clone())?,
             watches: Arc::new(Semaphore::new(MOST_WATCHES)),
+            places,
             account: Mutex::new(account),
             activity: Mutex::default(),
         })

@@ -41,8 +41,8 @@ def _answer(connection: socket.socket) -> bytes:
     "head",
     [
         b"POST /v1/runs HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
-        b"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
         b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 1000 + b"\r\n",
         b"GET / HTTP/1.1\r\nA: " + b"b" * 200_000 + b"\r\n\r\n",
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc",
@@ -60,7 +60,7 @@ def test_a_head_that_is_none_is_refused(server: Server, head: bytes) -> None:
 
 def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB", pause="1s"))
-    head = "POST /v1/runs HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+    head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     long = _answer(_raw(server, f"{head}Content-Length: 1048577\r\n\r\n".encode()))
     assert long.startswith(b"HTTP/1.1 413")
     assert b"1048576" in long
@@ -82,6 +82,45 @@ def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.P
     assert server.ask("POST", "/v1/runs", {"code": "#" * 900_000}).status == 200
 
 
+def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="8MiB"))
+    # A value of a byte takes dozens.
+    empty = b'"",' * 300_000 + b'""'
+    for path, body in (
+        ("/v1/runs", b'{"code": "1", "args": [' + empty + b"]}"),
+        ("/v1/batches", b'{"tasks": [], "common": {"a": [' + empty + b"]}}"),
+        ("/sandboxes", b'{"templateID": "base", "more": [' + empty + b"]}"),
+        ("/mcp", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [' + empty + b"]}"),
+    ):
+        assert server.ask("POST", path, body).status == 429, path
+    assert server.ask("POST", "/v1/runs", {"code": "#" * 900_000}).status == 200
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Sec_Fetch_Site": "cross-site"},
+        # Another port of this machine is another site's too.
+        {"Sec_Fetch_Site": "same-site"},
+        {"Origin": "https://page.example"},
+        {"Origin": "null"},
+        # A name of the page's own that it has let lead here since (DNS rebinding).
+        {"Host": "page.example", "Origin": "http://page.example", "Sec_Fetch_Site": "same-origin"},
+    ],
+)
+def test_a_page_of_another_site_runs_nothing(server: Server, headers: dict[str, str]) -> None:
+    # Browsers send this without asking first.
+    headers = {"Content_Type": "text/plain", **headers}
+    for path in ("/v1/runs", "/v1/sessions", "/run_code", "/sandboxes", "/mcp"):
+        answer = server.ask("POST", path, b'{"code": "1", "templateID": "base"}', **headers)
+        assert answer.status == 403, path
+    if "Host" in headers:
+        for path in ("/", "/v1/sessions", "/metrics"):
+            assert server.ask("GET", path, **headers).status == 403, path
+    own = {"Origin": server.url, "Sec_Fetch_Site": "same-origin"}
+    assert server.ask("POST", "/v1/runs", {"code": "1"}, **own).status == 200
+
+
 def test_a_slow_head_and_an_idle_connection_are_closed(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, head="500ms"))
     for data in (b"", b"POST /v1/runs HT"):
@@ -95,7 +134,7 @@ def test_a_client_that_never_reads_is_given_up(start: Any, tmp_path: pathlib.Pat
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", server.port))
     body = b'{"code": "open(\'a\', \'wb\').write(bytes(20 << 20))", "fetch": ["a"]}'
-    head = f"POST /v1/runs HTTP/1.1\r\nHost: a\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
     while "sandfork_connections 1" not in server.ask("GET", "/metrics").body.decode():
         time.sleep(0.05)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import pathlib
 import signal
@@ -54,6 +55,62 @@ def test_clients_without_headers_have_the_token_in_their_url(start: Any, tokens:
     server: Server = start("--token-file", str(tokens))
     url = f"http://any:{ALPHA}@127.0.0.1:{server.port}/run_code"
     assert requests.post(url, json={"code": "print(1)"}, timeout=60).json()["status"] == "Success"
+
+
+def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path) -> None:
+    text = f"token_file = {str(tokens)!r}\n[http]\nconnections = 6\nhead = '1s'"
+    server: Server = start("--config", _config(tokens.parent, text))
+    session = server.ask("POST", "/v1/sessions", **_as(ALPHA)).json["id"]
+    cell = json.dumps({"code": "import time; time.sleep(25)"})
+    waiting = []
+    for method, path, body in (("POST", "cells", cell), ("GET", "files/a", None), ("GET", "files/b", None)):
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        connection.request(method, f"/v1/sessions/{session}/{path}", body, _as(ALPHA))
+        waiting.append(connection)
+        # What comes after the cell waits for it.
+        while len(waiting) == 1 and not server.ask("GET", f"/v1/sessions/{session}", **_as(ALPHA)).json["busy"]:
+            time.sleep(0.05)
+    # Each waits, also those that count as no run.
+    while (answer := server.ask("GET", "/v1/sessions", **_as(ALPHA))).status != 429:
+        time.sleep(0.05)
+    assert answer.json["error"]["kind"] == "busy"
+    assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
+    for connection in waiting:
+        connection.close()
+    while server.ask("GET", "/v1/sessions", **_as(ALPHA)).status != 200:
+        time.sleep(0.05)
+
+
+# Takes the place of what starts programs, and does not answer.
+_SWALLOW = """
+import os, signal, socket
+signal.signal(16, lambda *_: None)
+summons = next(n for n in range(1022, 3, -1) if os.path.exists(f'/proc/self/fd/{n}'))
+"""
+
+
+def test_guests_that_do_not_start_programs_leave_threads_to_others(start: Any, tokens: pathlib.Path) -> None:
+    text = f"token_file = {str(tokens)!r}\njobs = 1\nqueue = 1"
+    server: Server = start("--config", _config(tokens.parent, text))
+    starting = []
+    for _ in range(3):
+        made = server.ask("POST", "/sandboxes", {"templateID": "base"}, **_as(ALPHA)).json
+        of_sandbox = {"E2b-Sandbox-Id": made["sandboxID"], "X-Access-Token": made["envdAccessToken"]}
+        assert server.ask("POST", "/execute", {"code": _SWALLOW}, **of_sandbox).status == 200
+        message = json.dumps({"process": {"cmd": "true"}}).encode()
+        body = bytes(1) + len(message).to_bytes(4, "big") + message
+        # More than the threads that the server has beside those of runs.
+        for _ in range(32):
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            headers = {"Content-Type": "application/connect+json", **of_sandbox}
+            connection.request("POST", "/process.Process/Start", body, headers)
+            starting.append(connection)
+    begun = time.monotonic()
+    assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
+    # A program is waited for half a minute.
+    assert time.monotonic() - begun < 20
+    for connection in starting:
+        connection.close()
 
 
 def test_a_session_is_its_tenant_s_alone(start: Any, tokens: pathlib.Path) -> None:

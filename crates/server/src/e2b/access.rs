@@ -25,6 +25,9 @@ use crate::tenant::Tenant;
 /// The ports that E2B's clients name: those of `envd` and of the code interpreter.
 const PORTS: [&str; 2] = ["49983", "49999"];
 
+/// Bytes of what is signed: the longest path (`PATH_MAX` of limits.h).
+const MOST_SIGNED: usize = 4096;
+
 /// What a client hears of a sandbox that is paused, and one without the token of a sandbox, whether there is such a sandbox
 /// or not.
 const GONE: &str = "the sandbox was not found";
@@ -72,11 +75,15 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
     } else {
         sandbox(&app, &request).map_err(unavailable)
     };
-    match found {
-        Ok(sandbox) => {
+    let placed = found.and_then(|sandbox| match sandbox.tenant.places.take() {
+        Ok(place) => Ok((place, sandbox)),
+        Err(failure) => Err(E2bFailure(failure).into_response()),
+    });
+    match placed {
+        Ok((place, sandbox)) => {
             let name = Arc::clone(&sandbox.tenant.name);
             request.extensions_mut().insert(sandbox);
-            let mut response = next.run(request).await;
+            let mut response = place.until_sent(next.run(request).await);
             response.extensions_mut().insert(TenantName(name));
             response
         }
@@ -99,6 +106,10 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
         .unwrap_or_default()
         .0;
     if request.uri().path() == "/files" && !signed.signature.is_empty() {
+        // Each sandbox may have to be asked, for a client that has no token.
+        if signed.path.len() + signed.username.len() > MOST_SIGNED {
+            return Err(GONE);
+        }
         // The URL of a file names no sandbox: its signature is of one only.
         let mut named = match id {
             Some(id) => app.e2b.get(id).into_iter().collect(),

@@ -95,13 +95,26 @@ impl Commands {
 }
 
 impl Command {
-    /// Starts a program, and the threads that serve it. Blocks until it runs.
-    pub fn start(
+    /// Starts a program, and the threads that serve it. Waits until it runs.
+    pub async fn started(
+        sandbox: Arc<Sandbox>,
+        program: Program,
+        what: (Config, Option<String>, Output),
+    ) -> Result<Receiver<Bytes>, Failure> {
+        let running = sandbox.tenant.begin_cell()?;
+        let (answer, started) = oneshot::channel();
+        // Not one of the threads that others run on: guest code may not answer for a while.
+        on_a_thread(move || _ = answer.send(Self::start(&sandbox, running, program, what)))?;
+        started.await.map_err(|_| Failure::Mistake)?
+    }
+
+    /// Blocks until it runs.
+    fn start(
         sandbox: &Arc<Sandbox>,
+        running: Running,
         program: Program,
         (config, tag, output): (Config, Option<String>, Output),
     ) -> Result<Receiver<Bytes>, Failure> {
-        let running = sandbox.tenant.begin_cell()?;
         let programs = sandbox.context(None)?.open.programs.clone();
         let process = programs.start(program).map_err(failed)?;
         let (input, inputs) = channel(1);

@@ -84,7 +84,10 @@ pub async fn create(
     Extension(tenant): OfTenant,
     posted: Result<JsonBody<NewSandbox>, Failure>,
 ) -> Result<Response, E2bFailure> {
-    let asked = posted?.value;
+    let JsonBody {
+        value: asked,
+        held: _held,
+    } = posted?;
     for (key, reason) in REFUSED {
         let value = asked.more.get(key).unwrap_or(&Value::Null);
         let is_empty = matches!(value, Value::Null | Value::Bool(false))

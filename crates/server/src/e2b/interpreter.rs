@@ -16,7 +16,6 @@ use sandfork::OutputSink;
 use sandfork::session::{Cell, CellReport, SessionState};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
-use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 
@@ -24,7 +23,7 @@ use super::registry::{Context, Sandbox, Texts, set_up};
 use super::{E2bFailure, Place};
 use crate::display::{displays, error};
 use crate::failure::Failure;
-use crate::http::{JsonBody, Live, TextDecoder};
+use crate::http::{JsonBody, Live, LiveSender, TextDecoder};
 use crate::running::in_session;
 use crate::server::App;
 use crate::sessions::closed;
@@ -90,10 +89,11 @@ pub async fn execute(
     }
     check_language(asked.language.as_deref())?;
     let context = sandbox.context(asked.context_id.as_deref())?;
+    let budget = app.bodies.budget.clone();
     let live = Live::begin(held, broken, move |sender| async move {
         let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
         let environment = asked.env_vars.unwrap_or_default();
-        in_session(&app, &tenant, open, move |session, turn| {
+        let results = in_session(&app, &tenant, open, move |session, turn| {
             let mut lines = Lines {
                 sender,
                 stdout: TextDecoder::default(),
@@ -114,8 +114,10 @@ pub async fn execute(
                 _ = set_up(session, turn, LEAVE.to_owned());
             }
             Ok(results(&report))
-        })
-        .await
+        });
+        let results = results.await?;
+        let held = budget.hold(results.len() as u64)?;
+        Ok((results, held))
     });
     let alive = Bytes::from_static(b"{\"type\":\"keepalive\"}\n");
     let lines = live
@@ -142,17 +144,17 @@ const LEAVE: &str = "(lambda os: [os.environ.pop(name, None) if text is None els
 /// Output that goes to the client as it comes.
 #[derive(Debug)]
 struct Lines {
-    sender: Sender<Bytes>,
+    sender: LiveSender<Bytes>,
     stdout: TextDecoder,
     stderr: TextDecoder,
 }
 
 impl Lines {
-    fn begin(&self, number: u64) {
+    fn begin(&mut self, number: u64) {
         self.send(&json!({ "type": "number_of_executions", "execution_count": number }));
     }
 
-    fn text(&self, stream: &str, text: &str) {
+    fn text(&mut self, stream: &str, text: &str) {
         let now = SystemTime::now()
             .duration_since(UNIX_EPOCH)
             .unwrap_or_default();
@@ -168,9 +170,8 @@ impl Lines {
         self.text("stderr", &stderr);
     }
 
-    fn send(&self, value: &Value) {
-        // A client that has gone is noticed by the connection, which interrupts the cell.
-        _ = self.sender.blocking_send(line(value));
+    fn send(&mut self, value: &Value) {
+        self.sender.send(line(value));
     }
 }
 

@@ -21,11 +21,13 @@ use super::registry::Sandbox;
 use super::rpc::{RpcFailure, StreamFailure, check_header, message, stream};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
-use crate::running::blocking;
 use crate::server::App;
 
 type OfSandbox = Extension<Arc<Sandbox>>;
 type Answer = Result<Json<Value>, RpcFailure>;
+
+/// Bytes of a program's tag, which stays in memory.
+const MOST_TAG: usize = 1 << 10;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -72,7 +74,11 @@ pub async fn start(
     posted: Result<RawBody, Failure>,
 ) -> Result<Response, StreamFailure> {
     check_header(&headers)?;
-    let asked: Start = message(&posted?.bytes)?;
+    let mut posted = posted?;
+    let asked: Start = message(&mut posted)?;
+    if asked.tag.as_ref().is_some_and(|tag| tag.len() > MOST_TAG) {
+        return Err(Failure::Request(format!("tag: it has more than {MOST_TAG} bytes")).into());
+    }
     let config = asked.process;
     let mut program = Program::new([&config.cmd].into_iter().chain(&config.args).cloned());
     if let Some(cwd) = &config.cwd {
@@ -94,7 +100,7 @@ pub async fn start(
         output = Output::Terminal;
     }
     let what = (config, asked.tag, output);
-    let events = blocking(move || Command::start(&sandbox, program, what)).await?;
+    let events = Command::started(sandbox, program, what).await?;
     Ok(answer(events))
 }
 
@@ -103,7 +109,7 @@ pub async fn connect(
     Extension(sandbox): OfSandbox,
     posted: Result<RawBody, Failure>,
 ) -> Result<Response, StreamFailure> {
-    let asked: OfProcess = message(&posted?.bytes)?;
+    let asked: OfProcess = message(&mut posted?)?;
     Ok(answer(asked.process.find(&sandbox)?.listen()?))
 }
 

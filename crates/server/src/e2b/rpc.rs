@@ -21,7 +21,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::failure::{Failure, FailureKind};
-use crate::http::RawBody;
+use crate::http::{RawBody, memory_of_values};
 
 /// The type of a stream of messages.
 pub const STREAM: &str = "application/connect+json";
@@ -40,6 +40,7 @@ impl<F: Into<Failure>> From<F> for RpcFailure {
 fn code(failure: &Failure) -> (&'static str, StatusCode) {
     match failure {
         Failure::Unauthorized(_) => ("unauthenticated", StatusCode::UNAUTHORIZED),
+        Failure::OtherSite(_) => ("permission_denied", StatusCode::FORBIDDEN),
         Failure::Request(_) => ("invalid_argument", StatusCode::BAD_REQUEST),
         Failure::NotFound(_) => ("not_found", StatusCode::NOT_FOUND),
         Failure::Exists(_) => ("already_exists", StatusCode::CONFLICT),
@@ -103,13 +104,14 @@ pub fn end(failure: &Failure) -> Bytes {
 ///
 /// # Errors
 /// If it is not one.
-pub fn message<T: DeserializeOwned>(body: &[u8]) -> Result<T, Failure> {
+pub fn message<T: DeserializeOwned>(body: &mut RawBody) -> Result<T, Failure> {
     let malformed = || Failure::Request("the body is no message of Connect".to_owned());
-    let (head, text) = body.split_first_chunk::<5>().ok_or_else(malformed)?;
+    let (head, text) = body.bytes.split_first_chunk::<5>().ok_or_else(malformed)?;
     let [flag, length @ ..] = *head;
     if flag != 0 || u32::from_be_bytes(length) as usize != text.len() {
         return Err(malformed());
     }
+    body.held.grow(memory_of_values(text))?;
     serde_json::from_slice(text)
         .map_err(|error| Failure::Request(format!("the message is not what it must be: {error}")))
 }

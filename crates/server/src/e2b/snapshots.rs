@@ -179,16 +179,18 @@ pub async fn revive(
     saved: &Saved,
     mut settings: Settings,
 ) -> Result<Arc<Sandbox>, Failure> {
-    let mut contexts = Vec::new();
-    for of in &saved.contexts {
-        let context = of.fork(app, saved.tenant.open_session()?).await?;
-        let code = with_environment(&settings.environment);
-        context.set_up(app, &saved.tenant, code).await?;
-        contexts.push(context);
-    }
+    let code = with_environment(&settings.environment);
     let mut environment = saved.environment.clone();
     environment.append(&mut settings.environment);
     settings.environment = environment;
+    // Each generation may add to it.
+    settings.check()?;
+    let mut contexts = Vec::new();
+    for of in &saved.contexts {
+        let context = of.fork(app, saved.tenant.open_session()?).await?;
+        context.set_up(app, &saved.tenant, code.clone()).await?;
+        contexts.push(context);
+    }
     app.e2b.add(&saved.tenant, settings, contexts)
 }
 

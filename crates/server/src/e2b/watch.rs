@@ -160,7 +160,7 @@ pub async fn watch_dir(
     posted: Result<RawBody, Failure>,
 ) -> Result<Response, StreamFailure> {
     check_header(&headers)?;
-    let asked: OfDirectory = message(&posted?.bytes)?;
+    let asked: OfDirectory = message(&mut posted?)?;
     let watching = asked.begin(&sandbox).await?;
     let (sender, receiver) = channel(1);
     // There is room.

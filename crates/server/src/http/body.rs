@@ -86,6 +86,23 @@ impl Bodies {
     }
 }
 
+/// The memory that the values of a text of JSON may take together with it: `[0,0]` is a few bytes, and each value is many.
+pub fn memory_of_values(text: &[u8]) -> u64 {
+    /// A value, its name and its share of what contains it, with the room that grows ahead.
+    const VALUE: u64 = 64;
+    let (mut values, mut in_string, mut escaped) = (0_u64, false, false);
+    for byte in text {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = in_string,
+            b'"' => in_string = !in_string,
+            b',' | b':' | b'[' | b'{' if !in_string => values += 1,
+            _ => {}
+        }
+    }
+    text.len() as u64 + values * VALUE
+}
+
 /// A body that is JSON.
 #[derive(Debug)]
 pub struct JsonBody<T> {
@@ -123,12 +140,28 @@ where
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
-        let RawBody { bytes, held } = RawBody::from_request(request, state).await?;
+        let RawBody { bytes, mut held } = RawBody::from_request(request, state).await?;
         // Without a body, everything is as if it had said nothing.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        held.grow(memory_of_values(text))?;
         let value = serde_json::from_slice(text).map_err(|error| {
             Failure::Request(format!("the body is not what it must be: {error}"))
         })?;
         Ok(Self { value, held })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_take_memory_and_texts_take_their_own() {
+        let memory = |text: &str| memory_of_values(text.as_bytes());
+        assert_eq!(memory("[0,0,0]"), 7 + 3 * 64);
+        assert_eq!(memory(r#"{"a":[{}]}"#), 10 + 4 * 64);
+        let text = r#""[[,,::{{\"[,\\""#;
+        assert_eq!(memory(text), text.len() as u64);
+        assert_eq!(memory(r#"["\\",""]"#), 9 + 2 * 64);
     }
 }

@@ -4,6 +4,8 @@ mod body;
 mod budget;
 mod live;
 mod log;
+mod place;
+mod sites;
 mod tls;
 mod write_timeout;
 
@@ -26,10 +28,12 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-pub use self::body::{Bodies, JsonBody, RawBody};
-pub use self::budget::Held;
-pub use self::live::{Live, TextDecoder};
+pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
+pub use self::budget::{Budget, Held};
+pub use self::live::{Live, LiveSender, TextDecoder};
 pub use self::log::{TenantName, log};
+pub use self::place::Places;
+pub use self::sites::refuse_other_sites;
 pub use self::tls::{Tls, TlsError};
 use self::write_timeout::WriteTimeout;
 use crate::config::HttpBounds;

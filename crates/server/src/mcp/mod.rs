@@ -8,7 +8,10 @@ mod call;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::{FromRequest, Request, State};
 use axum::http::request::Parts;
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
@@ -21,6 +24,8 @@ use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use serde_json::json;
 
 use self::call::Call;
+use crate::failure::Failure;
+use crate::http::{RawBody, memory_of_values};
 use crate::server::App;
 use crate::tenant::Tenant;
 
@@ -56,7 +61,25 @@ pub fn routes(app: &Arc<App>, longest: usize) -> Router<Arc<App>> {
         Arc::new(NeverSessionManager::default()),
         config,
     );
-    Router::new().route_service("/mcp", service)
+    Router::new()
+        .route_service("/mcp", service)
+        .layer(from_fn_with_state(Arc::clone(app), in_budget))
+}
+
+/// Reads the body as those of other protocols, whose memory counts, and hands it on.
+async fn in_budget(
+    State(app): State<Arc<App>>,
+    request: Request,
+    next: Next,
+) -> Result<Response, Failure> {
+    let (parts, body) = request.into_parts();
+    let mut whole = Request::new(body);
+    whole.headers_mut().clone_from(&parts.headers);
+    let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
+    held.grow(memory_of_values(&bytes))?;
+    let response = next.run(Request::from_parts(parts, bytes.into())).await;
+    drop(held);
+    Ok(response)
 }
 
 /// Serves the process that has the other ends of the standard streams, until it closes them.

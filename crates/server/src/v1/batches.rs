@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use tokio::time::sleep;
 
 use crate::failure::Failure;
-use crate::http::JsonBody;
+use crate::http::{Held, JsonBody};
 use crate::running::run;
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -52,33 +52,41 @@ pub async fn batch(
         let (app, tenant, common) = (Arc::clone(&app), Arc::clone(&tenant), Arc::clone(&common));
         async move { line(&app, &tenant, number, &common, keys).await }
     });
-    let lines = lines.buffer_unordered(jobs).map(move |mut line| {
-        let _until_sent = &held;
-        line.push(b'\n');
-        Ok::<_, Infallible>(line)
-    });
+    let mut until_next = None;
+    let lines = lines
+        .buffer_unordered(jobs)
+        .map(move |(mut line, of_line)| {
+            let _until_sent = &held;
+            // The next one is asked for when this one is sent.
+            until_next.replace(of_line);
+            line.push(b'\n');
+            Ok::<_, Infallible>(line)
+        });
     let kind = [(CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
 }
 
-/// Runs a task, and describes its result as `sandfork map` does.
+/// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
 async fn line(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
     number: usize,
     common: &Map<String, Value>,
     keys: Map<String, Value>,
-) -> Vec<u8> {
+) -> (Vec<u8>, Option<Held>) {
     let mut task = common.clone();
     task.extend(keys);
     let id = task.get("id").cloned().unwrap_or_else(|| number.into());
     let result = result(app, tenant, number, task).await;
-    result.unwrap_or_else(|failure| {
+    let held = result.and_then(|line| {
+        let held = app.bodies.budget.hold(line.len() as u64)?;
+        Ok((line, Some(held)))
+    });
+    held.unwrap_or_else(|failure| {
         let error =
             json!({ "name": failure.kind(), "message": failure.to_string(), "traceback": "" });
-        json!({ "id": id, "status": "infrastructure", "error": error })
-            .to_string()
-            .into_bytes()
+        let line = json!({ "id": id, "status": "infrastructure", "error": error });
+        (line.to_string().into_bytes(), None)
     })
 }
 

@@ -9,26 +9,23 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use sandfork::OutputSink;
 use serde_json::{Value, json};
-use tokio::sync::mpsc::Sender;
 use tokio_stream::StreamExt;
 
 use crate::failure::Failure;
-use crate::http::{Held, Live, TextDecoder};
+use crate::http::{Budget, Held, Live, LiveSender, TextDecoder};
 
 /// Output that goes to the client as it comes.
 #[derive(Debug)]
 pub struct Streamed {
-    sender: Sender<Event>,
+    sender: LiveSender<Event>,
     stdout: TextDecoder,
     stderr: TextDecoder,
 }
 
 impl Streamed {
-    fn send(&self, name: &str, text: &str) {
-        // A client that has gone is noticed by the connection, which stops what runs.
-        _ = self
-            .sender
-            .blocking_send(event(name, &json!({ "text": text })));
+    fn send(&mut self, name: &str, text: &str) {
+        let text = json!({ "text": text }).to_string();
+        self.sender.send(event(name, text));
     }
 }
 
@@ -57,7 +54,11 @@ pub fn is_asked(headers: &HeaderMap) -> bool {
 ///
 /// # Errors
 /// If it fails before any output.
-pub async fn answer<F>(held: Held, begin: impl FnOnce(Streamed) -> F) -> Result<Response, Failure>
+pub async fn answer<F>(
+    budget: Budget,
+    held: Held,
+    begin: impl FnOnce(Streamed) -> F,
+) -> Result<Response, Failure>
 where
     F: Future<Output = Result<Value, Failure>> + Send + 'static,
 {
@@ -67,7 +68,11 @@ where
             stdout: TextDecoder::default(),
             stderr: TextDecoder::default(),
         });
-        async { Ok(event("result", &running.await?)) }
+        async move {
+            let result = running.await?.to_string();
+            let held = budget.hold(result.len() as u64)?;
+            Ok((event("result", result), held))
+        }
     });
     let events = live.await?.map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(Duration::from_secs(5));
@@ -76,9 +81,9 @@ where
 
 fn error(failure: &Failure) -> Event {
     let error = json!({ "kind": failure.kind(), "message": failure.to_string() });
-    event("error", &error)
+    event("error", error.to_string())
 }
 
-fn event(name: &str, data: &Value) -> Event {
-    Event::default().event(name).data(data.to_string())
+fn event(name: &str, data: String) -> Event {
+    Event::default().event(name).data(data)
 }

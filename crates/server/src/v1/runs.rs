@@ -61,11 +61,12 @@ pub async fn run(
         let outcome = run_request(&app, &tenant, variant, request, ()).await?;
         return app.answer(&answer(&outcome, &fetched), held);
     }
+    let budget = app.bodies.budget.clone();
     let begin = move |sink| async move {
         let outcome = run_request(&app, &tenant, variant, request, sink).await?;
         Ok(answer(&outcome, &fetched))
     };
-    events::answer(held, begin).await
+    events::answer(budget, held, begin).await
 }
 
 fn answer(outcome: &Outcome, fetched: &Fetched) -> Value {

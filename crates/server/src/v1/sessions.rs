@@ -131,11 +131,12 @@ pub async fn cell(
         let report = run_cell(&app, &tenant, open, cell, ()).await?;
         return app.answer(&answer(&report), held);
     }
+    let budget = app.bodies.budget.clone();
     let begin = move |sink| async move {
         let report = run_cell(&app, &tenant, open, cell, sink).await?;
         Ok(answer(&report))
     };
-    events::answer(held, begin).await
+    events::answer(budget, held, begin).await
 }
 
 fn answer(report: &CellReport) -> Value {
