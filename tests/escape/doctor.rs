@@ -83,7 +83,7 @@ pub fn skip_copies(place: Place) -> Option<Skip> {
     let reason = match place {
         Place::Copy if cfg!(not(target_arch = "x86_64")) => "not an x86-64 machine",
         Place::Copy if need::kernel() < (6, 7) => "no PAGEMAP_SCAN before Linux 6.7",
-        Place::Worker | Place::Copy => return None,
+        Place::Worker | Place::Copy | Place::Program => return None,
     };
     Some(Skip::Forced(reason.to_owned()))
 }

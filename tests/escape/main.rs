@@ -37,7 +37,7 @@ use world::World;
 
 /// The default policies of a probe.
 const POLICIES: [&str; 2] = ["strict", "standard"];
-/// The policy of copies of sessions.
+/// The policy of sessions that are copied, or run programs.
 const COPIED: &str = "standard";
 /// So that none gets lost: 76 of the reference set, and ours.
 const PROBES: usize = 210;
@@ -104,6 +104,15 @@ fn trials(probes: Vec<Probe>, shared: &Arc<Shared>) -> Vec<Trial> {
             if probe.is_tried_in_copies(COPIED) {
                 trials.push(sandboxed_trial(&probe, COPIED, user, Place::Copy, shared));
             }
+            if probe.is_tried_as_program(COPIED) {
+                trials.push(sandboxed_trial(
+                    &probe,
+                    COPIED,
+                    user,
+                    Place::Program,
+                    shared,
+                ));
+            }
         }
     }
     trials
@@ -136,6 +145,7 @@ fn sandboxed_trial(
     let kind = match place {
         Place::Worker => policy.clone(),
         Place::Copy => format!("{policy}, in copies"),
+        Place::Program => format!("{policy}, as a program"),
     };
     let run = move || {
         let world = shared.world()?;

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use sandfork::session::Cell;
+use sandfork::session::{Cell, Program, ProgramEnd, ProgramReport};
 use sandfork::{FileSystem, Outcome, Override, Policy, Request, Sandbox};
 
 use crate::world::value_of;
@@ -19,12 +19,14 @@ pub const IN_ONE_SANDBOX: &str = "--in-one-sandbox";
 pub const AS_TWO_TENANTS: &str = "--as-two-tenants";
 /// Runs the programs in copies of a session that has loaded something.
 pub const IN_A_COPY: &str = "--in-a-copy";
+/// Runs the programs as programs of a session, beside its cells.
+pub const AS_A_PROGRAM: &str = "--as-a-program";
 /// Stands in a program for what the one before it printed after `VALUE `.
 pub const PREVIOUS: &str = "@PREV@";
 
 /// Whether a first argument makes this binary such a program.
 pub fn is_asked_for(argument: &OsString) -> bool {
-    [IN_ONE_SANDBOX, AS_TWO_TENANTS, IN_A_COPY]
+    [IN_ONE_SANDBOX, AS_TWO_TENANTS, IN_A_COPY, AS_A_PROGRAM]
         .iter()
         .any(|how| argument == how)
 }
@@ -62,6 +64,9 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
     if how == IN_A_COPY {
         return in_a_copy(&sandbox, &programs);
     }
+    if how == AS_A_PROGRAM {
+        return as_a_program(&sandbox, &programs);
+    }
     let two_tenants = how == AS_TWO_TENANTS;
     let mut first = two_tenants.then(|| sandbox.session()).transpose()?;
     let mut previous = String::new();
@@ -91,6 +96,39 @@ fn in_a_copy(
         drop(forked);
         session.rollback(&snapshot)?;
         told(session.run(Cell::new(source))?.outcome())?;
+    }
+    Ok(())
+}
+
+/// Runs each program as one of a session, by the interpreter of its cells. Prints an outcome as a cell would have it.
+fn as_a_program(
+    sandbox: &Arc<Sandbox>,
+    programs: &[OsString],
+) -> Result<(), Box<dyn std::error::Error>> {
+    for program in programs {
+        let source = fs::read_to_string(Path::new(program))?;
+        let mut session = sandbox.session()?;
+        let report = session.run("import sys; print(sys.executable, end='')")?;
+        let interpreter = report.outcome().stdout().into_owned();
+        let program = Program::new([interpreter, "-c".to_owned(), source]);
+        let ProgramReport {
+            end,
+            stdout,
+            stderr,
+        } = session.programs().start(program)?.wait();
+        let status = match end {
+            ProgramEnd::Exited(0) => "ok",
+            ProgramEnd::Exited(_) => "exit",
+            ProgramEnd::Signal(_) => "signal",
+            ProgramEnd::Timeout => "timeout",
+            ProgramEnd::OutputLimit => "output-limit",
+            other => return Err(format!("{other:?}").into()),
+        };
+        let mut outcome = serde_json::to_value(report.outcome())?;
+        outcome["status"] = status.into();
+        outcome["stdout"] = String::from_utf8_lossy(&stdout).into();
+        outcome["stderr"] = String::from_utf8_lossy(&stderr).into();
+        println!("{outcome}");
     }
     Ok(())
 }

@@ -10,6 +10,13 @@ use crate::account::User;
 use crate::need::Need;
 use crate::verdict::Expectation;
 
+/// Has all probes tried as programs of sessions. Otherwise it is one for each layer: a program has its walls from the
+/// worker that it comes from.
+const AS_PROGRAMS: &str = "SANDFORK_ESCAPE_AS_PROGRAMS";
+const AS_A_PROGRAM: [&str; 7] = [
+    "PR-001", "FS-022", "FS-001", "KS-001", "PV-001", "SF-126", "PR-018",
+];
+
 const PRELUDE: &str = include_str!("probes/prelude.py");
 const QUOTES: &str = "'''";
 
@@ -219,13 +226,30 @@ impl Probe {
     /// Whether it is tried in copies of sessions too, under this policy. Those of the class `resources` take long, and
     /// meet the same limits in every worker.
     pub fn is_tried_in_copies(&self, policy: &str) -> bool {
+        self.is_one_attempt(policy) && self.class != "resources"
+    }
+
+    /// Whether it is one attempt in the worker of any session.
+    fn is_one_attempt(&self, policy: &str) -> bool {
         let header = &self.header;
         header.runs == 1
             && header.through == Through::CommandLine
             && header.host_check.is_none()
             && header.policies.iter().any(|own| own == policy)
             && header.only == Only::Any
-            && self.class != "resources"
+    }
+
+    /// Whether it is tried as a program of a session too, under this policy. What is about the interpreter that cells
+    /// run in means nothing there.
+    pub fn is_tried_as_program(&self, policy: &str) -> bool {
+        let is_any_process = !matches!(
+            self.header.open_mode,
+            OpenMode::Zygote | OpenMode::ZygoteTwins | OpenMode::Inproc | OpenMode::Tools
+        );
+        let is_sample = AS_A_PROGRAM.contains(&self.header.id.as_str());
+        // A program has no time of its own, and memory and processors are its session's.
+        let is_asked_for = std::env::var_os(AS_PROGRAMS).is_some() && self.class != "resources";
+        is_any_process && (is_asked_for || is_sample) && self.is_one_attempt(policy)
     }
 
     fn parse(class: &str, name: &str, source: String) -> Result<Self, String> {

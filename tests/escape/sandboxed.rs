@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::BAIT_STDIN;
 use crate::account::User;
 use crate::capture::{Captured, capture};
-use crate::one_sandbox::{AS_TWO_TENANTS, IN_A_COPY, IN_ONE_SANDBOX, PREVIOUS};
+use crate::one_sandbox::{AS_A_PROGRAM, AS_TWO_TENANTS, IN_A_COPY, IN_ONE_SANDBOX, PREVIOUS};
 use crate::probe::{Clock, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{MODULES, Party, RunDirectory, World, value_of};
@@ -65,6 +65,8 @@ pub enum Place {
     Worker,
     /// In a fork of a session, and in a session that was rolled back.
     Copy,
+    /// As a program of a session, beside its cells.
+    Program,
 }
 
 pub fn run(
@@ -85,6 +87,7 @@ pub fn run(
     };
     let runs = match probe.header.through {
         _ if place == Place::Copy => attempt.in_copies()?,
+        _ if place == Place::Program => attempt.in_one_sandbox(AS_A_PROGRAM)?,
         Through::CommandLine => attempt.through_command_line()?,
         Through::OneSandbox => attempt.in_one_sandbox(IN_ONE_SANDBOX)?,
         Through::TwoTenants => attempt.in_one_sandbox(AS_TWO_TENANTS)?,

@@ -31,7 +31,9 @@ struct Found {
 pub fn run() -> Result<()> {
     let sh = shell()?;
     let mut found = Found::default();
-    let mut tests: Command = cmd!(sh, "cargo test --test escape").into();
+    let mut tests: Command = cmd!(sh, "cargo test --test escape")
+        .env("SANDFORK_ESCAPE_AS_PROGRAMS", "1")
+        .into();
     let status = for_each_line(&mut tests, |line| {
         println!("{line}");
         found.read(line);
