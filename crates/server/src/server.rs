@@ -37,6 +37,9 @@ use crate::start_error::StartError;
 use crate::tenant::Tenant;
 use crate::{e2b, fusion, mcp, page, tokens, v1};
 
+/// The most threads for uses of sessions, whose guests decide how long some take.
+const MOST_IN_SESSIONS: usize = 4096;
+
 /// What handlers share.
 #[derive(Debug)]
 pub struct App {
@@ -147,10 +150,14 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         session_idle: config.session_idle,
         longest_answer: config.http.body.as_u64(),
     });
+    let sessions = tenants
+        .iter()
+        .map(|tenant| config.profile(&tenant.name).quota.sessions);
+    let sessions = sessions.sum::<usize>().min(MOST_IN_SESSIONS);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         // Each run, each waiting one and each use of a session has a thread.
-        .max_blocking_threads(jobs.get() + config.queue + 64)
+        .max_blocking_threads(jobs.get() + config.queue + sessions + 64)
         .build()?;
     runtime.spawn(close_what_is_over(Arc::clone(&app)));
     let served = match (over, tenants.into_iter().next()) {

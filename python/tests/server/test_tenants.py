@@ -90,7 +90,7 @@ summons = next(n for n in range(1022, 3, -1) if os.path.exists(f'/proc/self/fd/{
 
 
 def test_guests_that_do_not_start_programs_leave_threads_to_others(start: Any, tokens: pathlib.Path) -> None:
-    text = f"token_file = {str(tokens)!r}\njobs = 1\nqueue = 1"
+    text = f"token_file = {str(tokens)!r}\njobs = 1\nqueue = 1\n[default]\nsessions = 3"
     server: Server = start("--config", _config(tokens.parent, text))
     starting = []
     for _ in range(3):
