@@ -1,7 +1,7 @@
 //! The descriptors that connect a supervisor with its zygotes and workers.
 
-use std::cell::Cell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, TryLockError};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -39,15 +39,39 @@ pub fn recv_report<M: DeserializeOwned>(
 /// How much is read at once, bytes: the capacity of a pipe.
 pub const CHUNK: usize = 64 * 1024;
 
-/// Lends a buffer of [`CHUNK`] bytes. A thread has one for all its workers, and makes another only for a call
-/// within a call.
+/// The most buffers that are kept while none is lent.
+const MOST_SPARE: usize = 16;
+
+/// Lends a buffer of [`CHUNK`] bytes. There are as many as are lent at once: the thread of an idle session has
+/// none.
 pub fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
-    thread_local! {
-        static BUFFER: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-    }
-    let mut buffer = BUFFER.take();
-    buffer.resize(CHUNK, 0);
+    static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    // A new buffer costs less than to wait for the lock.
+    let spare = || match SPARE.try_lock() {
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        other => other.ok(),
+    };
+    let mut buffer = spare()
+        .and_then(|mut spare| spare.pop())
+        .unwrap_or_else(|| vec![0; CHUNK]);
     let done = read(&mut buffer);
-    BUFFER.set(buffer);
+    if let Some(mut spare) = spare().filter(|spare| spare.len() < MOST_SPARE) {
+        spare.push(buffer);
+    }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_is_lent_is_not_lent_again() {
+        let nested = with_buffer(|one| {
+            one.fill(1);
+            with_buffer(|other| other.fill(2));
+            one.len() == CHUNK && one.iter().all(|byte| *byte == 1)
+        });
+        assert!(nested);
+    }
 }
