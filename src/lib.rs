@@ -57,6 +57,7 @@ mod sandbox;
 mod serve;
 pub mod session;
 mod supervisor;
+mod waiters;
 
 // The API: `tests/public-api.txt` lists it, and a test compares.
 pub use admission::Admission;

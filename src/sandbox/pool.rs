@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::protocol::message::WorkerMode;
 use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock};
+use crate::waiters::Waiters;
 use sandfork_jail::control::CpuBudgetScope;
 
 /// How long the thread waits after it failed to make a worker. The next request reports the error.
@@ -35,7 +36,7 @@ pub struct Parked {
 pub struct Pool {
     state: Mutex<State>,
     /// Notified when a worker was taken, and when the sandbox closes.
-    changed: Condvar,
+    changed: Waiters,
     most: usize,
 }
 
@@ -69,7 +70,7 @@ impl Pool {
     pub fn new(most: usize) -> Self {
         Self {
             state: Mutex::default(),
-            changed: Condvar::new(),
+            changed: Waiters::default(),
             most,
         }
     }
@@ -238,15 +239,8 @@ fn wait<'p>(
     state: MutexGuard<'p, State>,
     until: Option<Instant>,
 ) -> MutexGuard<'p, State> {
-    let Some(until) = until else {
-        return pool
-            .changed
-            .wait(state)
-            .unwrap_or_else(PoisonError::into_inner);
-    };
-    let left = until.saturating_duration_since(Instant::now());
-    let waited = pool.changed.wait_timeout(state, left);
-    waited.unwrap_or_else(PoisonError::into_inner).0
+    let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+    pool.changed.wait(state, left.unwrap_or(Duration::MAX))
 }
 
 impl Inner {

@@ -10,12 +10,13 @@ use std::io;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 pub use crate::protocol::caller::Order;
+
+use crate::waiters::Waiters;
 
 /// How many tasks per job may be started whose results wait to be taken: the documentation of
 /// [`Order`] and [`Batch::map`](super::Batch::map) has the number.
@@ -124,40 +125,6 @@ impl<R> Drop for Results<R> {
     }
 }
 
-/// Threads that wait for a change of the state. A notification that no thread waits for costs no system
-/// call. The lock of the state is held for each call.
-#[derive(Default)]
-struct Waiters {
-    changed: Condvar,
-    waiting: AtomicUsize,
-}
-
-impl Waiters {
-    fn wait_while<'a, S>(
-        &self,
-        guard: MutexGuard<'a, S>,
-        most: Duration,
-        condition: impl FnMut(&mut S) -> bool,
-    ) -> MutexGuard<'a, S> {
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        let waited = self.changed.wait_timeout_while(guard, most, condition);
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
-    fn notify_one(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.changed.notify_one();
-        }
-    }
-
-    fn notify_all(&self) {
-        if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.changed.notify_all();
-        }
-    }
-}
-
 /// The state shared by workers and consumer.
 struct Shared<I, F, R> {
     state: Mutex<State<I, F, R>>,
@@ -251,9 +218,11 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
         if let Some((item, function)) = begun {
             let number = state.begun;
             state.begun += 1;
+            drop(state);
             self.work.notify_one();
             return Some((number, item, function));
         }
+        drop(state);
         self.work.notify_all();
         self.ready.notify_all();
         None
@@ -267,6 +236,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
         };
         state.finished += 1;
         state.done.insert(turn, result);
+        drop(state);
         self.ready.notify_all();
     }
 }
@@ -286,6 +256,7 @@ where
         let turn = state.taken;
         if let Some(result) = state.done.remove(&turn) {
             state.taken += 1;
+            drop(state);
             self.work.notify_one();
             return Some(result);
         }
@@ -304,10 +275,10 @@ where
     fn stop(&self) {
         let mut state = self.lock();
         let function = state.function.take();
+        drop(state);
         for waiters in [&self.work, &self.ready, &self.stop] {
             waiters.notify_all();
         }
-        drop(state);
         drop(function);
     }
 
