@@ -52,21 +52,22 @@ fn wait_by<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     wait: impl FnOnce(&mut [PollFd]) -> Result<libc::c_int, Errno>,
 ) -> Result<[PollFlags; N], Errno> {
-    let (places, mut fds): (Vec<usize>, Vec<PollFd>) = sources
-        .into_iter()
-        .enumerate()
-        .filter_map(|(place, source)| {
-            let (fd, events) = source?;
-            Some((place, PollFd::new(fd, events)))
-        })
-        .unzip();
+    let mut fds = Vec::with_capacity(N);
+    fds.extend(
+        sources
+            .iter()
+            .flatten()
+            .map(|(fd, events)| PollFd::new(*fd, *events)),
+    );
     let mut found = [PollFlags::empty(); N];
     match wait(&mut fds) {
         Err(Errno::EINTR) => return Ok(found),
         other => other?,
     };
-    for (place, fd) in places.into_iter().zip(&fds) {
-        found[place] = fd.revents().unwrap_or(PollFlags::POLLERR);
+    let places = found.iter_mut().zip(&sources);
+    let places = places.filter_map(|(found, source)| source.and(Some(found)));
+    for (found, fd) in places.zip(&fds) {
+        *found = fd.revents().unwrap_or(PollFlags::POLLERR);
     }
     Ok(found)
 }

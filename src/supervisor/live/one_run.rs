@@ -3,8 +3,6 @@
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
 use super::caller::{Caller, CallerEvent, Payload};
 use super::refusal::Refusal;
 use super::worker_io::WorkerIo as _;
@@ -162,11 +160,8 @@ impl Caller for RunCaller<'_> {
 
     fn recv(&mut self) -> CallerEvent {
         // The handle stays readable: it cancels other runs too.
-        let is_used = |cancel: &mut &Cancel| {
-            let mut fds = [PollFd::new(cancel.as_fd(), PollFlags::POLLIN)];
-            poll(&mut fds, PollTimeout::ZERO) == Ok(1)
-        };
-        if self.cancel.take_if(is_used).is_some() {
+        let used = self.cancel.take_if(|cancel| cancel.is_used());
+        if used.is_some() {
             return CallerEvent::Request(ClientRequest::Interrupt, Payload::default());
         }
         CallerEvent::Nothing
