@@ -6,7 +6,6 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
@@ -122,20 +121,8 @@ impl ProcDir {
     /// The numbers of its open descriptors.
     pub fn descriptors(&self) -> io::Result<Vec<i32>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let dir = Dir::openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
-        let mut found = Vec::new();
-        for entry in dir {
-            let entry = entry?;
-            if let Some(number) = entry
-                .file_name()
-                .to_str()
-                .ok()
-                .and_then(|it| it.parse().ok())
-            {
-                found.push(number);
-            }
-        }
-        Ok(found)
+        let dir = openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
+        Ok(sys::procfs::numbers_in(dir.as_fd())?)
     }
 }
 
@@ -202,6 +189,27 @@ mod tests {
         assert!(of_child.is_ending());
         child.wait().expect("it has ended");
         assert!(of_child.is_ending());
+    }
+
+    #[test]
+    fn all_numbers_of_a_directory_are_found_however_many_there_are() {
+        let found_in = |dir: &Path| {
+            let dir = File::open(dir).expect("it is there");
+            let found = sys::procfs::numbers_in(dir.as_fd());
+            let mut found = found.expect("it is a directory");
+            found.sort_unstable();
+            found
+        };
+        let dir = tempfile::tempdir().expect("a directory");
+        assert!(found_in(dir.path()).is_empty());
+        // More than fit into one answer of the kernel.
+        for name in (0..300)
+            .map(|number| number.to_string())
+            .chain(["name".into()])
+        {
+            fs::write(dir.path().join(name), "").expect("it can be written to");
+        }
+        assert_eq!(found_in(dir.path()), Vec::from_iter(0..300));
     }
 
     #[test]

@@ -1,14 +1,14 @@
 //! Process information from a procfs (proc(5)). It is read through a descriptor, so it does not
 //! matter where, or whether, the procfs is mounted.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-use nix::dir::Dir;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
+use super::check;
 use super::process::page_size;
 
 /// Part of `/proc/PID/stat`.
@@ -150,10 +150,53 @@ fn found_children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
 /// The entries of a directory that are numbers.
 fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let mut dir = Dir::openat(proc, path, flags, Mode::empty())?;
-    let names = dir.iter().filter_map(Result::ok);
-    let number = |entry: nix::dir::Entry| entry.file_name().to_str().ok()?.parse().ok();
-    Ok(names.filter_map(number).map(Pid::from_raw).collect())
+    let dir = openat(proc, path, flags, Mode::empty())?;
+    Ok(numbers_in(dir.as_fd())?
+        .into_iter()
+        .map(Pid::from_raw)
+        .collect())
+}
+
+/// The entries of an open directory that are numbers. opendir(3) would make three calls more.
+pub fn numbers_in(dir: BorrowedFd) -> Result<Vec<i32>, Errno> {
+    let mut found = Vec::new();
+    let mut buffer = [0_u8; 4096];
+    loop {
+        // SAFETY: the kernel writes no more than the buffer's length.
+        let length = check(unsafe {
+            libc::syscall(
+                libc::SYS_getdents64,
+                dir.as_raw_fd(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+            )
+        })?;
+        let entries = usize::try_from(length).ok().and_then(|it| buffer.get(..it));
+        let mut entries = entries.ok_or(Errno::EIO)?;
+        if entries.is_empty() {
+            return Ok(found);
+        }
+        while !entries.is_empty() {
+            let (name, rest) = first_entry(entries).ok_or(Errno::EIO)?;
+            found.extend(
+                std::str::from_utf8(name)
+                    .ok()
+                    .and_then(|it| it.parse::<i32>().ok()),
+            );
+            entries = rest;
+        }
+    }
+}
+
+/// The name of the first of some entries, and the entries after it.
+fn first_entry(entries: &[u8]) -> Option<(&[u8], &[u8])> {
+    /// Where an entry has its own length, and its name, which ends with a zero (`linux_dirent64`).
+    const LENGTH: usize = 16;
+    const NAME: usize = 19;
+    let length = entries.get(LENGTH..LENGTH + 2)?.try_into().ok()?;
+    let (entry, rest) = entries.split_at_checked(u16::from_ne_bytes(length).into())?;
+    let name = entry.get(NAME..)?.split(|byte| *byte == 0).next()?;
+    Some((name, rest))
 }
 
 /// The target of a link.
@@ -227,5 +270,19 @@ mod tests {
         assert_eq!(is_exiting(ends), Some(true));
         let lives = format!("7 (a) 4 4 4) S 1 7 7 0 -1 4194560 {rest}");
         assert_eq!(is_exiting(lives), Some(false));
+    }
+
+    #[test]
+    fn a_malformed_entry_is_no_end_of_the_list() {
+        let entry = |length: u16| {
+            let mut bytes = vec![0; 16];
+            bytes.extend(length.to_ne_bytes());
+            bytes.extend(b"\x047\0\0\0\0");
+            bytes
+        };
+        assert_eq!(first_entry(&entry(24)), Some((&b"7"[..], &b""[..])));
+        for length in [0, 18, 25] {
+            assert_eq!(first_entry(&entry(length)), None, "{length}");
+        }
     }
 }
