@@ -329,7 +329,7 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
             who: "the zygote",
             failure: failure(step, errno),
         }),
-        Some((FromMonitor::Exited(_), _)) => Err(ENDED),
+        Some((FromMonitor::Exited { .. }, _)) => Err(ENDED),
         // A killed zygote closes its socket before its process has ended. A live zygote that does
         // not answer is of no more use.
         None => Err(SupervisorError::ZygoteGone),

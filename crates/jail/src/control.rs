@@ -6,6 +6,7 @@
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::PathBuf;
+use std::time::SystemTime;
 
 use nix::errno::Errno;
 use serde::de::DeserializeOwned;
@@ -257,7 +258,13 @@ pub enum FromMonitor {
     },
     /// The worker's main process ended. The monitor's end of file follows once no process of the
     /// worker is left.
-    Exited(Exit),
+    Exited {
+        /// How it ended.
+        exit: Exit,
+        /// When its parent learned that: the supervisor reads the report later. The clock is the one that
+        /// no time namespace shifts.
+        at: SystemTime,
+    },
 }
 
 /// The process above a worker's main process. It adopts the worker's orphans and ends all of the
@@ -291,4 +298,12 @@ pub enum ExitStatus {
     Code(i32),
     /// This signal ended the process.
     Signal(i32),
+}
+
+impl FromMonitor {
+    /// The report of an end that the caller has just learned of.
+    pub fn exited(exit: Exit) -> Self {
+        let at = SystemTime::now();
+        Self::Exited { exit, at }
+    }
 }

@@ -1,14 +1,15 @@
 //! Waits for the events of one worker and its caller, and passes them to the worker's state.
 
+use std::ops::ControlFlow;
 use std::os::fd::AsFd;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::adaptive_poll::AdaptivePoll;
 use super::caller::Caller;
-use super::life::{LifeTerms, Quiet, WorkerLife};
+use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
 use super::state::{Beginning, RestoreCaller};
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
@@ -25,7 +26,7 @@ use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::stop::Stoppable;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
-use sandfork_jail::control::FromMonitor;
+use sandfork_jail::control::{Exit, FromMonitor};
 
 /// How often the data socket is read after the main process ended: more than its buffer can hold.
 const LAST_READS: usize = 16;
@@ -114,9 +115,9 @@ impl<'a> WorkerLoop<'a> {
         while left.is_none() {
             let due = later.as_ref().map(Deferred::due);
             match self.turn(caller, due)? {
-                Turn::Gone => return Ok(None),
-                Turn::Left(exit) => left = Some(exit),
-                Turn::Stays => {}
+                ControlFlow::Break(None) => return Ok(None),
+                ControlFlow::Break(exit) => left = exit,
+                ControlFlow::Continue(()) => {}
             }
             let is_over = self.state.has_finished_a_cell();
             let now = clock::now();
@@ -129,7 +130,7 @@ impl<'a> WorkerLoop<'a> {
     pub(super) fn until_restored(&mut self) -> Result<(), Error> {
         let mut outcome = RestoreCaller::default();
         while self.state.is_restoring() {
-            if matches!(self.turn(&mut outcome, None)?, Turn::Gone) {
+            if matches!(self.turn(&mut outcome, None)?, ControlFlow::Break(None)) {
                 _ = self.state.on_end(clock::now(), &mut outcome);
             }
         }
@@ -144,16 +145,16 @@ impl<'a> WorkerLoop<'a> {
         verified.give_summons(io.summons);
     }
 
-    /// Waits until `due` at the latest, and handles what has happened.
+    /// Waits until `due` at the latest, and handles what has happened. Breaks when the caller leaves, or
+    /// the worker is gone.
     fn turn(
         &mut self,
         caller: &mut dyn Caller,
         due: Option<Instant>,
-    ) -> Result<Turn, SupervisorError> {
+    ) -> Result<ControlFlow<Option<SessionExit>>, SupervisorError> {
         let ready = self.wait(caller, due).when("wait for the worker")?;
         caller.flush();
-        // Frames first: a worker that breaks the protocol is ended before more of its output is
-        // read.
+        // Frames first: a worker that breaks the protocol ends before more of its output is read.
         if ready.data_in {
             self.read_frames(caller);
         }
@@ -177,8 +178,8 @@ impl<'a> WorkerLoop<'a> {
         if ready.bell || ready.programs {
             self.attend_programs(ready);
         }
-        if ready.monitor {
-            self.read_monitor(caller)?;
+        if !ready.monitor.is_empty() {
+            self.read_monitor(ready.monitor, caller)?;
         }
         let now = clock::now();
         self.state.on_time(now);
@@ -188,29 +189,31 @@ impl<'a> WorkerLoop<'a> {
         }
         let given_up = self.state.reap_until.is_some_and(|until| now >= until);
         if !self.monitor_open || given_up {
-            return Ok(Turn::Gone);
+            return Ok(ControlFlow::Break(None));
         }
         if ready.caller
             && let Some(exit) = self.state.on_caller(now, caller)
         {
-            return Ok(Turn::Left(exit));
+            return Ok(ControlFlow::Break(Some(exit)));
         }
-        Ok(Turn::Stays)
+        Ok(ControlFlow::Continue(()))
     }
 
     /// Waits until `due` at the latest.
     fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
         let outgoing = |unsent: usize| {
-            if unsent > 0 {
-                PollFlags::POLLIN | PollFlags::POLLOUT
-            } else {
-                PollFlags::POLLIN
-            }
+            let mut events = PollFlags::POLLIN;
+            events.set(PollFlags::POLLOUT, unsent > 0);
+            events
         };
         let state = &self.state;
         let io = &state.io;
-        let (quiet, quiet_until) = state.quiet(clock::now()).unzip();
+        let now = clock::now();
+        let (quiet, quiet_until) = state.quiet(now).unzip();
         let is_ending = quiet == Some(Quiet::Ending);
+        // poll(2) always reports the end of file.
+        let report_waits = state.report_waits(now);
+        let monitor_events = report_waits.map_or(PollFlags::POLLIN, |_| PollFlags::empty());
         let flowing = caller.unsent() < BACKLOG;
         let pipe = |stream| {
             let pipe = io.output.pipe(stream);
@@ -220,16 +223,19 @@ impl<'a> WorkerLoop<'a> {
         let takes = io.link.unsent_frames() < UNTAKEN && io.link.unsent() < UNTAKEN_BYTES;
         let may_receive = flowing && takes && state.has_room_for_calls();
         let mut data_events = outgoing(io.link.unsent());
-        if !may_receive {
-            data_events -= PollFlags::POLLIN;
-        }
+        data_events.set(PollFlags::POLLIN, may_receive);
         let data = state.data_open && !data_events.is_empty() && !is_ending;
         // What programs get of a worker that ends is the reason of that, once it is known.
-        let programs = io.programs.as_ref();
-        let programs = programs.filter(|_| state.reap_until.is_none());
+        let programs = io.programs.as_ref().filter(|_| state.reap_until.is_none());
         let of_programs = programs.and_then(Host::next_event);
-        let events = [state.next_event(), due, quiet_until, of_programs];
-        let until = events.into_iter().flatten().min();
+        let until = [
+            state.next_event(),
+            due,
+            quiet_until,
+            report_waits,
+            of_programs,
+        ];
+        let until = until.into_iter().flatten().min();
         let (poll, since) = match &state.cell {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, state.waiting_since),
@@ -247,7 +253,7 @@ impl<'a> WorkerLoop<'a> {
         ] = poll.wait(
             since,
             [
-                Some((io.worker().monitor.as_fd(), PollFlags::POLLIN)),
+                Some((io.worker().monitor.as_fd(), monitor_events)),
                 data.then(|| (io.link.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
@@ -262,7 +268,7 @@ impl<'a> WorkerLoop<'a> {
             until,
         )?;
         Ok(Ready {
-            monitor: is_readable(monitor),
+            monitor,
             data_in: is_readable(data) && may_receive,
             data_out: data.contains(PollFlags::POLLOUT),
             stdout: is_readable(stdout),
@@ -334,42 +340,47 @@ impl<'a> WorkerLoop<'a> {
         self.state.data_open
     }
 
-    fn read_monitor(&mut self, caller: &mut dyn Caller) -> Result<(), SupervisorError> {
-        match recv_report(self.state.io.worker().monitor.as_fd()) {
-            Ok(Some((FromMonitor::Exited(exit), _))) => {
-                self.state.on_exit(exit, clock::now());
-                // Messages sent before the end count. A process left behind may go on sending, but
-                // reading stops after the contents of the socket's buffer.
-                _ = (0..LAST_READS)
-                    .take_while(|_| self.state.data_open && self.read_frames(caller))
-                    .count();
+    /// Reads one report; or, at the end of file, all that are left and the end.
+    fn read_monitor(
+        &mut self,
+        events: PollFlags,
+        caller: &mut dyn Caller,
+    ) -> Result<(), SupervisorError> {
+        loop {
+            match recv_report(self.state.io.worker().monitor.as_fd()) {
+                Ok(Some((FromMonitor::Exited { exit, at }, _))) => self.on_exit(exit, at, caller),
+                Ok(Some(_)) => {}
+                Ok(None) | Err(Errno::ECONNRESET) => {
+                    self.monitor_open = false;
+                    self.state.io.note_gone();
+                    return Ok(());
+                }
+                Err(errno) => return Err(errno).when("read from the zygote"),
             }
-            Ok(Some(_)) => {}
-            Ok(None) | Err(Errno::ECONNRESET) => {
-                self.monitor_open = false;
-                self.state.io.note_gone();
+            if !events.contains(PollFlags::POLLHUP) {
+                return Ok(());
             }
-            Err(errno) => return Err(errno).when("read from the zygote"),
         }
-        Ok(())
     }
-}
 
-/// What a turn of the loop has brought.
-enum Turn {
-    /// Worker and caller stay.
-    Stays,
-    /// The caller leaves.
-    Left(SessionExit),
-    /// The worker is gone.
-    Gone,
+    fn on_exit(&mut self, exit: Exit, at: SystemTime, caller: &mut dyn Caller) {
+        let now = clock::now();
+        let ago = at.elapsed().unwrap_or_default().min(REPORT_WAITS);
+        self.state
+            .on_exit(exit, now.checked_sub(ago).unwrap_or(now));
+        // Messages sent before the end count. A process left behind may go on sending, but reading
+        // stops after the contents of the socket's buffer.
+        _ = (0..LAST_READS)
+            .take_while(|_| self.state.data_open && self.read_frames(caller))
+            .count();
+    }
 }
 
 /// The result of poll(2).
 #[derive(Clone, Copy)]
 #[allow(clippy::struct_excessive_bools)] // one for each event, as the kernel tells them
 struct Ready {
-    monitor: bool,
+    monitor: PollFlags,
     data_in: bool,
     data_out: bool,
     stdout: bool,

@@ -22,7 +22,7 @@ use crate::world::{World, run};
 /// them, and the most page faults of its worker: about 15 % more than were counted, for other kernels and interpreters. To be lowered with
 /// what a run costs.
 const MOST: Counts = Counts {
-    supervisor: 112,
+    supervisor: 104,
     zygote: 41,
     worker: 261,
     faults: 300,
@@ -32,7 +32,7 @@ const MOST: Counts = Counts {
 /// cannot be reset, and on an emulated processor no run is light enough for its cgroup to be kept. Making
 /// one, opening what it counts and removing it are 26 calls.
 const MOST_ON_V2: Counts = Counts {
-    supervisor: 142,
+    supervisor: 134,
     ..MOST
 };
 

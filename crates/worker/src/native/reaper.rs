@@ -81,12 +81,12 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
         .in_step(Step::ForkReaper)?;
     if let Over::Ended(reaped) = over {
         // At once: the supervisor need not wait for the remaining processes.
-        _ = send_message(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+        _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit(reaped)), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
     // A worker that was lost with its zygote has no end of its own to report.
     if let (Over::Cut { tie: 0 }, Some(reaped)) = (over, killed) {
-        _ = send_message(monitor.as_fd(), &FromMonitor::Exited(exit(reaped)), &[]);
+        _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit(reaped)), &[]);
     }
     Ok(())
 }

@@ -31,6 +31,10 @@ use sandfork_jail::program::ProcessMemory;
 /// these would wake the supervisor.
 const QUIET: Duration = Duration::from_millis(2);
 
+/// How long, from a run's result or exit, the report of the exit is not waited for alone: on a busy
+/// machine the end of the worker follows later, but it follows.
+pub const REPORT_WAITS: Duration = Duration::from_millis(10);
+
 /// What holds for the worker's whole life.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeTerms<'a> {
@@ -155,6 +159,16 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         (now < until).then_some((quiet, until))
     }
 
+    /// Until when the report of the exit can wait for the end of file after it.
+    pub fn report_waits(&self, now: Instant) -> Option<Instant> {
+        let is_run = matches!(self.terms.purpose, Purpose::Run(_));
+        let answered = self.cell.as_ref().and_then(|cell| cell.answered);
+        let until = self.exited.or(answered.filter(|_| is_run))? + REPORT_WAITS;
+        // A limit that is due after the exit must not be reported in place of the exit.
+        let is_undisturbed = self.next_event().is_none_or(|due| due >= until);
+        (now < until && is_undisturbed).then_some(until)
+    }
+
     /// The guest's output can be read. Output between two cells belongs to the next one.
     pub fn on_output(&mut self, stream: Stream, now: Instant, caller: &mut dyn Caller) {
         let drained = match &self.cell {
@@ -177,9 +191,11 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     }
 
     /// The main process has ended. Processes that it left behind may keep the worker alive.
-    pub fn on_exit(&mut self, exit: Exit, now: Instant) {
+    pub fn on_exit(&mut self, exit: Exit, at: Instant) {
         self.exit = Some(exit);
-        self.exited = Some(now);
+        // What it sent before its end may have been read after that.
+        let answered = self.cell.as_ref().and_then(|cell| cell.answered);
+        self.exited = Some(answered.map_or(at, |answered| answered.max(at)));
         self.expect_the_end();
     }
 

@@ -306,7 +306,7 @@ impl Server {
                 worker.alive = false;
                 _ = send_message(
                     worker.monitor.as_fd(),
-                    &FromMonitor::Exited(exit(reaped)),
+                    &FromMonitor::exited(exit(reaped)),
                     &[],
                 );
                 _ = sys::pidfd::signal(worker.init.pidfd.as_fd(), Signal::SIGKILL);

@@ -189,6 +189,39 @@ fn a_closed_link_is_looked_at_until_the_worker_ends_or_goes_on() {
 }
 
 #[test]
+fn a_late_report_of_the_exit_has_the_time_of_the_exit() {
+    for (said, exited) in [(None, 2), (Some(OK), 3)] {
+        in_scene(Purpose::Run(Kind::Cell), |scene| {
+            let started = scene.now;
+            scene.passes(ms(3));
+            // A result that is read later than the process ended was sent before.
+            said.into_iter().for_each(|said| scene.says(said));
+            let waits = scene.life.report_waits(scene.now);
+            assert_eq!(waits, said.map(|_| scene.now + REPORT_WAITS));
+            scene.life.on_exit(code(0), started + ms(2));
+            assert_eq!(scene.life.exited, Some(started + ms(exited)));
+            // A worker of which something is left is not waited for blindly.
+            assert!(scene.life.report_waits(scene.now).is_some());
+            assert_eq!(scene.life.report_waits(scene.now + REPORT_WAITS), None);
+        });
+    }
+}
+
+#[test]
+fn the_report_of_an_exit_does_not_wait_while_a_limit_is_due() {
+    in_scene(Purpose::Run(Kind::Cell), |scene| {
+        scene.says(OK);
+        assert!(scene.life.report_waits(scene.now).is_some());
+    });
+    in_scene(Purpose::Run(Kind::Cell), |scene| {
+        let check = scene.life.next_event().unwrap();
+        scene.passes(check - REPORT_WAITS / 2 - scene.now);
+        scene.says(OK);
+        assert_eq!(scene.life.report_waits(scene.now), None);
+    });
+}
+
+#[test]
 fn an_end_between_two_cells_has_its_reason() {
     in_scene(SESSION, |scene| {
         let now = scene.now;
