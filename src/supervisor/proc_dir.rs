@@ -209,7 +209,7 @@ mod tests {
         {
             fs::write(dir.path().join(name), "").expect("it can be written to");
         }
-        assert_eq!(found_in(dir.path()), Vec::from_iter(0..300));
+        assert_eq!(found_in(dir.path()), (0..300).collect::<Vec<_>>());
     }
 
     #[test]
