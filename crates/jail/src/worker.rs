@@ -135,7 +135,11 @@ fn close_in(
     stopwatch.end_of(Part::Mounts);
     set_limits(plan, birth)?;
     stopwatch.end_of(Part::Limits);
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&birth.mask), None).in_step(Step::SignalMask)?;
+    // The supervisor may interrupt the first cell long before it begins here. What comes before the interpreter is told
+    // of the fork would be forgotten. The guest's side of the worker unblocks it.
+    let mut mask = birth.mask;
+    mask.add(Signal::SIGINT);
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None).in_step(Step::SignalMask)?;
     // Leaves the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;

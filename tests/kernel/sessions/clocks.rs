@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         a_timeout_that_python_does_not_notice_ends_it,
         a_wait_that_begins_behind_an_interrupt_is_ended,
         a_cell_may_have_its_own_time,
+        a_first_cell_is_interrupted_however_early,
         processor_time_is_counted_for_each_cell,
         an_output_flood_is_interrupted,
         a_caller_interrupts_a_cell,
@@ -70,6 +71,17 @@ fn a_cell_may_have_its_own_time(world: &World) {
     let cell = Cell::new("import time; time.sleep(60)").wall(Duration::from_millis(200));
     let report = run(&mut session, cell);
     assert_ended(&report, Status::Timeout, SessionState::Live);
+}
+
+/// The worker may not have begun to serve by then.
+fn a_first_cell_is_interrupted_however_early(world: &World) {
+    for tenths in 0..20 {
+        let mut session = open(world, standard());
+        let wall = Duration::from_micros(1 + 100 * tenths);
+        let cell = Cell::new("import time; time.sleep(60)").wall(wall);
+        let report = run(&mut session, cell);
+        assert_ended(&report, Status::Timeout, SessionState::Live);
+    }
 }
 
 fn processor_time_is_counted_for_each_cell(world: &World) {
