@@ -68,7 +68,9 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
         connection.request(method, f"/v1/sessions/{session}/{path}", body, _as(ALPHA))
         waiting.append(connection)
         # What comes after the cell waits for it.
-        while len(waiting) == 1 and not server.ask("GET", f"/v1/sessions/{session}", **_as(ALPHA)).json["busy"]:
+        while (
+            len(waiting) == 1 and not server.ask("GET", f"/v1/sessions/{session}", **_as(ALPHA)).json["busy"]
+        ):
             time.sleep(0.05)
     # Each waits, also those that count as no run.
     while (answer := server.ask("GET", "/v1/sessions", **_as(ALPHA))).status != 429:

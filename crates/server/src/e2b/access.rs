@@ -75,23 +75,21 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
     } else {
         sandbox(&app, &request).map_err(unavailable)
     };
-    let placed = found.and_then(|sandbox| match sandbox.tenant.places.take() {
-        Ok(place) => Ok((place, sandbox)),
-        Err(failure) => Err(E2bFailure(failure).into_response()),
-    });
-    match placed {
-        Ok((place, sandbox)) => {
-            let name = Arc::clone(&sandbox.tenant.name);
-            request.extensions_mut().insert(sandbox);
-            let mut response = place.until_sent(next.run(request).await);
-            response.extensions_mut().insert(TenantName(name));
-            response
-        }
-        Err(response) => {
-            app.bodies.discard(request.into_body()).await;
-            response
-        }
-    }
+    let refused = match found {
+        Ok(sandbox) => match sandbox.tenant.places.take() {
+            Ok(place) => {
+                let name = Arc::clone(&sandbox.tenant.name);
+                request.extensions_mut().insert(sandbox);
+                let mut response = place.until_sent(next.run(request).await);
+                response.extensions_mut().insert(TenantName(name));
+                return response;
+            }
+            Err(failure) => E2bFailure(failure).into_response(),
+        },
+        Err(response) => response,
+    };
+    app.bodies.discard(request.into_body()).await;
+    refused
 }
 
 /// The sandbox of a request, or what to tell a client without it.

@@ -19,6 +19,7 @@ pub struct Places(Arc<Semaphore>);
 /// The place of a request.
 #[derive(Debug)]
 pub struct Place {
+    /// Held until it is dropped.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -34,7 +35,7 @@ impl Places {
     /// If none is left.
     pub fn take(&self) -> Result<Place, Failure> {
         let place = Arc::clone(&self.0).try_acquire_owned();
-        place.map(|_permit| Place { _permit }).map_err(|_| {
+        place.map(|permit| Place { _permit: permit }).map_err(|_| {
             Failure::Busy(
                 "this tenant has as many requests in progress as it may: try again later"
                     .to_owned(),
