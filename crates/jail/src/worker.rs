@@ -135,11 +135,7 @@ fn close_in(
     stopwatch.end_of(Part::Mounts);
     set_limits(plan, birth)?;
     stopwatch.end_of(Part::Limits);
-    // The supervisor may interrupt the first cell long before it begins here. What comes before the interpreter is told
-    // of the fork would be forgotten. The guest's side of the worker unblocks it.
-    let mut mask = birth.mask;
-    mask.add(Signal::SIGINT);
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&mask), None).in_step(Step::SignalMask)?;
+    mask_signals(birth.mask).in_step(Step::SignalMask)?;
     // Leaves the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
@@ -188,6 +184,14 @@ fn close_in(
     limits::set_open_files(&plan.rlimits).in_step(Step::Rlimits)?;
     stopwatch.end_of(Part::Seccomp);
     Ok(())
+}
+
+/// Sets the mask of an ordinary process, but for interrupts: the supervisor may send one for the first cell long before
+/// that begins here, and the interpreter forgets what comes before it is told of the fork. The guest's side of the worker
+/// unblocks them.
+fn mask_signals(mut ordinary: SigSet) -> Result<(), Errno> {
+    ordinary.add(Signal::SIGINT);
+    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&ordinary), None)
 }
 
 fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
