@@ -61,8 +61,23 @@ impl Sessions {
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
         let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
         let open = self.owned(tenant.open_session()?, idle, fresh).await?;
+        Ok(self.kept(open))
+    }
+
+    /// Opens another session, which begins with the state of this one.
+    ///
+    /// # Errors
+    /// If the tenant may have no more, or the state cannot be copied.
+    pub async fn fork(&self, of: &Open) -> Result<Arc<Open>, Failure> {
+        let counts = of.tenant.open_session()?;
+        let snapshot = of.with(|session| Ok(session.snapshot()?)).await?;
+        let open = self.owned(counts, of.idle, move |_| Ok(snapshot.fork()?));
+        Ok(self.kept(open.await?))
+    }
+
+    fn kept(&self, open: Arc<Open>) -> Arc<Open> {
         self.all().insert(open.id.clone(), Arc::clone(&open));
-        Ok(open)
+        open
     }
 
     /// Opens a session that is its owner's: it is not found here, and is closed when its owner drops it.

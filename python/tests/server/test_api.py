@@ -107,6 +107,29 @@ def test_a_session_keeps_its_variables(server: Server, session: str) -> None:
     assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["error"]["name"] == "NameError"
 
 
+def test_a_fork_of_a_session_goes_its_own_way(server: Server, session: str) -> None:
+    assert (
+        server.ask("POST", f"{session}/cells", {"code": "x = [1]; open('kept', 'w').write('text')"}).status
+        == 200
+    )
+    answer = server.ask("POST", f"{session}/fork")
+    assert answer.status == 201
+    fork = f"/v1/sessions/{answer.json['id']}"
+    assert server.ask("POST", f"{fork}/cells", {"code": "x.append(2); open('kept').read(), x"}).json[
+        "value"
+    ] == ["text", [1, 2]]
+    assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["value"] == [1]
+    assert (
+        server.ask("POST", f"{session}/cells", {"code": "import socket; s, t = socket.socketpair()"}).status
+        == 200
+    )
+    refused = server.ask("POST", f"{session}/fork")
+    assert (refused.status, refused.json["error"]["kind"]) == (422, "request")
+    assert "cannot snapshot: descriptor" in refused.json["error"]["message"]
+    assert server.ask("DELETE", session).status == 204
+    assert server.ask("POST", f"{fork}/cells", {"code": "x"}).json["value"] == [1, 2]
+
+
 def test_a_session_shows_its_displays(server: Server, session: str) -> None:
     code = "class Shown:\n    def _repr_html_(self):\n        return '<b>1</b>'\nShown()"
     report = server.ask("POST", f"{session}/cells", {"code": code}).json

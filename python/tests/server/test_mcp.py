@@ -77,6 +77,11 @@ async def test_a_session_keeps_variables_and_files(client: Client) -> None:
         assert "[10000 characters are left out]" in read
         outside = await client.call_tool("read_file", {**session, "path": "/etc/passwd"})
         assert outside.is_error
+        fork = _text(await client.call_tool("fork_session", session)).split()[1].rstrip(",")
+        dropped = {"session": fork, "python_code": "old, x = x, 1; len(old)"}
+        assert "30000" in _text(await client.call_tool("run_cell", dropped))
+        result = await client.call_tool("run_cell", {**session, "python_code": "len(x)"})
+        assert "30000" in _text(result)
         assert _text(await client.call_tool("close_session", session)) == "the session is closed"
         assert (await client.call_tool("run_cell", {**session, "python_code": "1"})).is_error
 

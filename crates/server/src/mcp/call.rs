@@ -15,6 +15,7 @@ use crate::files::{self, put};
 use crate::running::{in_turn, run_cell};
 use crate::sandboxes::Variant;
 use crate::server::App;
+use crate::sessions::Open;
 use crate::tenant::Tenant;
 
 /// What a model reads of one output. The middle of more is left out.
@@ -69,6 +70,7 @@ impl Call<'_> {
         Some(match name {
             "run_python_code" => self.run_python_code().await,
             "open_session" => self.open_session().await,
+            "fork_session" => self.fork_session().await,
             "run_cell" => self.run_cell().await,
             "list_files" => self.list_files().await,
             "read_file" => self.read_file().await,
@@ -117,11 +119,21 @@ impl Call<'_> {
             .sessions
             .open(self.tenant, self.app.session_idle)
             .await?;
+        Ok(self.opened(&open))
+    }
+
+    async fn fork_session(&self) -> Result<CallToolResult, Failure> {
+        let OfSession { session } = self.arguments()?;
+        let of = self.app.sessions.find(self.tenant, &session)?;
+        Ok(self.opened(&*self.app.sessions.fork(&of).await?))
+    }
+
+    fn opened(&self, open: &Open) -> CallToolResult {
         let minutes = self.app.session_idle.as_secs() / 60;
-        Ok(text(format!(
+        text(format!(
             "session {}, which is closed after {minutes} minutes without use",
             open.id
-        )))
+        ))
     }
 
     async fn run_cell(&self) -> Result<CallToolResult, Failure> {

@@ -160,7 +160,7 @@ impl Tools {
 
 /// The tools, with their arguments.
 fn tools() -> Vec<Tool> {
-    let session = json!({ "type": "string", "description": "The id that open_session returned" });
+    let session = json!({ "type": "string", "description": "The id that open_session or fork_session returned" });
     let code = json!({ "type": "string", "description": "Python source; the value of its last expression is returned" });
     let path = json!({ "type": "string", "description": "A path in the session's work directory" });
     [
@@ -171,6 +171,12 @@ fn tools() -> Vec<Tool> {
             vec!["python_code"],
         ),
         ("open_session", "Open a session, which keeps variables and files from cell to cell", json!({}), vec![]),
+        (
+            "fork_session",
+            "Open another session that begins with the variables and files of this one, to try something that can be dropped",
+            json!({ "session": session }),
+            vec!["session"],
+        ),
         (
             "run_cell",
             "Run Python in an open session",

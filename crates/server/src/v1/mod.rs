@@ -30,6 +30,7 @@ pub fn routes() -> Router<Arc<App>> {
             get(sessions::show).delete(sessions::close),
         )
         .route("/v1/sessions/{id}/cells", post(sessions::cell))
+        .route("/v1/sessions/{id}/fork", post(sessions::fork))
         .route("/v1/sessions/{id}/interrupt", post(sessions::interrupt))
         .route("/v1/sessions/{id}/restart", post(sessions::restart))
         .route(

@@ -84,6 +84,17 @@ pub async fn close(
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// Opens another session, which begins with the state of this one.
+pub async fn fork(
+    State(app): State<Arc<App>>,
+    Extension(tenant): OfTenant,
+    Path(id): Path<String>,
+) -> Result<Response, Failure> {
+    let of = app.sessions.find(&tenant, &id)?;
+    let fork = app.sessions.fork(&of).await?;
+    Ok((StatusCode::CREATED, Json(described(&fork))).into_response())
+}
+
 /// Interrupts the cell that runs, if one does.
 pub async fn interrupt(
     State(app): State<Arc<App>>,
