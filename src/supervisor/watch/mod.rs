@@ -105,9 +105,10 @@ impl Watch {
     ///
     /// When the watch has ended, such as with its session.
     pub fn next(&self, until: Option<Instant>) -> Result<Vec<FileEvent>, Error> {
+        let mut is_last = false;
         loop {
             let events = self.events_now().map_err(WatchRefusal::Over)?;
-            if !events.is_empty() {
+            if !events.is_empty() || is_last {
                 return Ok(events);
             }
             let is_late = until.is_some_and(|until| clock::now() >= until);
@@ -115,6 +116,8 @@ impl Watch {
                 return Ok(events);
             }
             let (sources, ready) = self.sources();
+            // A guest can go on with what means no event, such as a change of the watched directory's own mode.
+            is_last = is_late && ready.is_none();
             let until = match ready {
                 Some(ready) if is_late => Some(ready),
                 Some(ready) => Some(until.map_or(ready, |until| until.min(ready))),
@@ -142,12 +145,12 @@ impl Watch {
         if begun < *ready {
             return Ok(Vec::new());
         }
-        let events = tree.read(&self.0.inotify);
-        if !events.is_empty() {
-            let now = clock::now();
-            let pause = now.duration_since(begun).saturating_mul(PAUSES);
-            *ready = now + pause.clamp(PAUSE, LONGEST_PAUSE);
-        }
+        let Some(events) = tree.read(&self.0.inotify) else {
+            return Ok(Vec::new());
+        };
+        let now = clock::now();
+        let pause = now.duration_since(begun).saturating_mul(PAUSES);
+        *ready = now + pause.clamp(PAUSE, LONGEST_PAUSE);
         Ok(events)
     }
 

@@ -115,10 +115,12 @@ impl Tree {
         }
     }
 
-    /// Reads what the kernel has queued, up to 4 KiB of it.
-    pub fn read(&mut self, inotify: &Inotify) -> Vec<FileEvent> {
+    /// Reads what the kernel has queued, up to 4 KiB of it. Returns `None` if that is nothing; what is queued need not mean
+    /// an event.
+    pub fn read(&mut self, inotify: &Inotify) -> Option<Vec<FileEvent>> {
+        let queued = inotify.read_events().ok()?;
         let mut found = Found::new();
-        for event in inotify.read_events().unwrap_or_default() {
+        for event in queued {
             self.on_event(inotify, &event, &mut found);
             if found.is_stale {
                 self.catch_up(inotify, &mut found);
@@ -128,7 +130,7 @@ impl Tree {
         if found.lost.is_some() {
             found.events.push(FileEvent::Overflow);
         }
-        found.events
+        Some(found.events)
     }
 
     fn on_event(&mut self, inotify: &Inotify, event: &InotifyEvent, found: &mut Found) {
