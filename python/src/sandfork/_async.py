@@ -14,8 +14,9 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, overload
 
 from . import _threads
+from ._async_source import AsyncSource
 from ._async_watches import AsyncFileWatch as AsyncFileWatch
-from ._batch import END, PENDING, Batch, OnProgress, Source
+from ._batch import Batch, OnProgress
 from ._commands import Argv, BaseCommand, BaseCommands, Command, CommandOptions, Commands
 from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
@@ -322,32 +323,6 @@ async def async_run(
     return await AsyncDriver.complete(work)
 
 
-class _AsyncSource(Source):
-    """Takes tasks from an async iterator, and waits for the next task and for results at the same time."""
-
-    def __init__(self, tasks: AsyncIterator[Any]) -> None:
-        super().__init__(iter(()))
-        self._coming = tasks
-        self.pending: asyncio.Future[Any] | None = None
-
-    def take(self) -> Any:
-        if self.pending is None:
-            self.pending = asyncio.ensure_future(self._coming.__anext__())
-        if not self.pending.done():
-            return PENDING
-        came, self.pending = self.pending, None
-        try:
-            return came.result()
-        except StopAsyncIteration:
-            return END
-
-    async def cancel(self) -> None:
-        pending, self.pending = self.pending, None
-        if pending is not None:
-            pending.cancel()
-            await asyncio.gather(pending, return_exceptions=True)
-
-
 class AsyncMapped(BaseMapped):
     """The results of a batch, produced on demand. `async_map` returns it.
 
@@ -402,6 +377,6 @@ def async_map(
 
     Cancelling the task that waits for a result ends the batch.
     """
-    source = _AsyncSource(tasks.__aiter__()) if isinstance(tasks, AsyncIterable) else None
+    source = AsyncSource(tasks.__aiter__()) if isinstance(tasks, AsyncIterable) else None
     sets = package_overrides(packages, environment)
     return AsyncMapped(batch_of(tasks, policy, sets, timeout, jobs, ordered, on_progress, source))

@@ -52,6 +52,15 @@ def test_events_come_while_a_cell_runs(sbx: Sandbox) -> None:
     assert ("create", "in") in seen
 
 
+def test_a_caller_that_does_not_read_is_told_what_it_lost(sbx: Sandbox) -> None:
+    with sbx.files.watch() as watch:
+        sbx.run("import os; os.mkdir('a')")
+        code = "for n in range(50_000):\n    os.rename('a', 'b'); os.rename('b', 'a')"
+        assert sbx.run(code).ok
+        kept = taken(watch, FileEvent("overflow", "."))
+        assert 1000 < len(kept) < 200_000
+
+
 def test_a_watch_ends_with_its_session(sbx: Sandbox) -> None:
     watch = sbx.files.watch()
     waiting = threading.Thread(target=list, args=(watch,))

@@ -102,7 +102,7 @@ fn data_routes() -> Router<Arc<App>> {
 
 /// A request without a result, as E2B's clients understand it.
 #[derive(Debug)]
-struct E2bFailure(Failure);
+pub struct E2bFailure(Failure);
 
 impl<F: Into<Failure>> From<F> for E2bFailure {
     fn from(failure: F) -> Self {
