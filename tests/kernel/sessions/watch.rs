@@ -122,10 +122,10 @@ fn what_cannot_be_watched_is_refused_by_name(world: &World) {
     let elsewhere = watcher.watch("/etc", Depth::Tree).expect_err("elsewhere");
     assert_eq!(elsewhere.kind(), ErrorKind::Request, "{elsewhere}");
     let watch = || watcher.watch(".", Depth::Directory);
-    let watches: Vec<_> = (0..8).map(|_| watch().expect("it is watched")).collect();
+    let eight: Vec<_> = (0..8).map(|_| watch().expect("it is watched")).collect();
     let refused = watch().expect_err("there are 8");
     assert!(refused.to_string().contains("8 watches"), "{refused}");
-    drop(watches);
+    drop(eight);
     watch().expect("it is watched");
 }
 
