@@ -115,7 +115,7 @@ def test_a_fork_of_a_session_goes_its_own_way(server: Server, session: str) -> N
     answer = server.ask("POST", f"{session}/fork")
     assert answer.status == 201
     fork = f"/v1/sessions/{answer.json['id']}"
-    assert server.ask("POST", f"{fork}/cells", {"code": "x.append(2); open('kept').read(), x"}).json[
+    assert server.ask("POST", f"{fork}/cells", {"code": "x.append(2); [open('kept').read(), x]"}).json[
         "value"
     ] == ["text", [1, 2]]
     assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["value"] == [1]
