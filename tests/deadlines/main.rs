@@ -49,11 +49,11 @@ fn main() -> ExitCode {
     if let Ok(level) = env::var(APART) {
         return measure(&level);
     }
-    // One after the other: each is timed.
-    let arguments = Arguments {
-        test_threads: Some(1),
-        ..Arguments::from_args()
-    };
+    let mut arguments = Arguments::from_args();
+    if env::var_os(REPORTS).is_some() {
+        // One after the other, so that the times are their own.
+        arguments.test_threads = Some(1);
+    }
     let trials = [Level::Full, Level::Standard].map(|level| {
         common::trial(format!("ends_at_its_limit::{level}"), level, move || {
             apart::finishes(Command::new(env::current_exe()?).env(APART, level.to_string()))

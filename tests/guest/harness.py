@@ -1,11 +1,14 @@
 """Acts as the supervisor of a worker that runs the real sources of the guest side, without a jail."""
 
+import functools
+import marshal
 import os
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -26,14 +29,16 @@ def read(name, root=%(root)r):
     except OSError:
         return ""
 
-import _imp, site, signal
+import _imp, marshal, site, signal
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader
 loader = ExtensionFileLoader("_sandfork", %(library)r)
 native = _imp.create_dynamic(ModuleSpec("_sandfork", loader, origin=%(library)r))
 site.main()
 signal.signal(signal.SIGINT, signal.default_int_handler)
-sources = Sources(read, {})
+with open(%(codes)r, "rb") as file:
+    codes = marshal.load(file)
+sources = Sources(read, codes)
 def load(name):
     return sources.import_module(PACKAGE + "." + name, None, None, ("*",))
 
@@ -51,6 +56,19 @@ worker.main(native, setup, offered, %(stdin)r, "", False, None)
 """
 # Timeout of each step in seconds.
 PATIENCE = 30
+
+
+@functools.lru_cache(maxsize=None)
+def codes():
+    """A file with the code of the guest side, so that not each of hundreds of workers compiles it."""
+    found = {}
+    for path in GUEST.rglob("*.py"):
+        name = str(path.relative_to(GUEST).with_suffix(""))
+        found[name] = compile(path.read_text(), "<sandfork %s>" % name, "exec", 0, True, 2)
+    file = tempfile.NamedTemporaryFile()
+    marshal.dump(found, file)
+    file.flush()
+    return file
 
 
 class Ended(Exception):
@@ -92,6 +110,7 @@ class Worker:
             "preload": list(preload),
             "warm": warm,
             "library": LIBRARY,
+            "codes": codes().name,
             "run_path": run_path,
             "stdin": "nothing" if stdin is None else "input",
         }

@@ -35,7 +35,8 @@ pub struct Interpreter {
 /// Which interpreters tests run with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Versions {
-    /// The oldest and the newest, between which the others seldom differ, and `python3`.
+    /// The oldest and the newest, between which the others seldom differ, `python3`, and the system's, which each user can
+    /// execute.
     Ends,
     /// All.
     All,
@@ -45,9 +46,10 @@ impl Versions {
     /// Of these interpreters, the oldest first.
     pub fn of(self, mut found: Vec<Interpreter>) -> Vec<Interpreter> {
         if self == Self::Ends {
-            let usual = Interpreter::ask(Path::new("python3")).map(|usual| usual.version);
-            let versions = [found.first(), found.last()].map(|end| end.map(|it| it.version));
-            found.retain(|it| [usual, versions[0], versions[1]].contains(&Some(it.version)));
+            let usual = ["python3", "/usr/bin/python3"].map(|it| Interpreter::ask(Path::new(it)));
+            let usual = usual.iter().flatten().chain(found.first()).chain(found.last());
+            let versions: Vec<_> = usual.map(|it| it.version).collect();
+            found.retain(|it| versions.contains(&it.version));
         }
         found
     }
