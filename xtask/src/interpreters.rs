@@ -47,7 +47,11 @@ impl Versions {
     pub fn of(self, mut found: Vec<Interpreter>) -> Vec<Interpreter> {
         if self == Self::Ends {
             let usual = ["python3", "/usr/bin/python3"].map(|it| Interpreter::ask(Path::new(it)));
-            let usual = usual.iter().flatten().chain(found.first()).chain(found.last());
+            let usual = usual
+                .iter()
+                .flatten()
+                .chain(found.first())
+                .chain(found.last());
             let versions: Vec<_> = usual.map(|it| it.version).collect();
             found.retain(|it| versions.contains(&it.version));
         }

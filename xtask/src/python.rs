@@ -16,23 +16,39 @@ use crate::{venv, workspace};
 
 const TOOLS: &str = include_str!("../python-tools.txt");
 
+/// The tests in parts that take about as long, because two run at once.
+const PARTS: [&[&str]; 2] = [
+    &["tests/frameworks", "tests/integration", "tests/server"],
+    &[
+        "tests",
+        "--ignore=tests/frameworks",
+        "--ignore=tests/integration",
+        "--ignore=tests/server",
+    ],
+];
+
 /// Runs the tests against this `sandfork` program.
 pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally> {
     let newest = envs.envs.iter().max_by_key(|env| env.interpreter.version);
     let newest = newest.context("no interpreter")?;
     let package = Package::prepare(newest)?;
     let mut tally = package.check()?;
-    let runs = chosen(&envs.envs, versions).into_iter().map(|env| {
+    // The newest first, whose tests are most.
+    let runs = chosen(&envs.envs, versions).into_iter().rev();
+    let runs = runs.flat_map(|env| PARTS.map(|part| (env, part)));
+    let runs = runs.map(|(env, part)| {
         // Slow tests run only with the newest, and whole suites of other projects only before a release.
         let slow = (env.directory != newest.directory).then_some("not stress");
         let foreign = (versions == Versions::Ends).then_some("not foreign");
         let chosen: Vec<_> = slow.into_iter().chain(foreign).collect();
         let mut pytest = package.pytest(env)?;
         pytest
+            .args(part)
             .args(["-m", &chosen.join(" and ")])
             .env("SANDFORK_BINARY", binary);
         let version = env.interpreter.version_text();
-        Ok((format!("the Python package, CPython {version}:"), pytest))
+        let title = format!("the Python package, CPython {version}, {}:", part[0]);
+        Ok((title, pytest))
     });
     let runs: Vec<_> = runs.collect::<Result<_>>()?;
     for of_one in two_at_a_time(runs, |(title, pytest)| {
