@@ -600,6 +600,16 @@ def test_no_cell_is_lost_between_the_state_and_the_pause(served: Server) -> None
         assert again.run_code("n").text == str(counted[-1])
 
 
+def test_a_paused_sandbox_has_no_watches(served: Server) -> None:
+    with made(served, BETA) as sandbox, made(served, BETA) as other:
+        for _ in range(8):
+            sandbox.files.watch_dir(".")
+        with pytest.raises(RateLimitException):
+            other.files.watch_dir(".")
+        sandbox.pause()
+        other.files.watch_dir(".").stop()
+
+
 def test_what_cannot_be_paused_goes_on(served: Server) -> None:
     with made(served) as sandbox:
         sandbox.run_code("x = 1")

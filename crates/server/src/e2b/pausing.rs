@@ -111,6 +111,8 @@ async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
     match Saved::ending(sandbox, &contexts).await {
         Ok(saved) => {
             sandbox.set(State::Paused(Arc::new(saved)));
+            // They are of the old sessions, and count for the tenant.
+            sandbox.watchers.clear();
             Ok(())
         }
         Err(failure) => {

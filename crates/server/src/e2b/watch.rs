@@ -62,6 +62,11 @@ impl Watchers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Ends all, as their sessions have ended.
+    pub fn clear(&self) {
+        self.all().clear();
+    }
+
     fn take(&self, id: &str) -> Result<Arc<Watching>, Failure> {
         self.all().remove(id).ok_or_else(missing)
     }
