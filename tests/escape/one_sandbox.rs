@@ -61,11 +61,16 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
     }
     let policy = Policy::load(&policy, &overrides, &FileSystem)?;
     let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
-    if how == IN_A_COPY {
-        return in_a_copy(&sandbox, &programs);
-    }
-    if how == AS_A_PROGRAM {
-        return as_a_program(&sandbox, &programs);
+    if how == IN_A_COPY || how == AS_A_PROGRAM {
+        let run = if how == IN_A_COPY {
+            in_a_copy
+        } else {
+            as_a_program
+        };
+        for program in &programs {
+            run(&sandbox, fs::read_to_string(Path::new(program))?)?;
+        }
+        return Ok(());
     }
     let two_tenants = how == AS_TWO_TENANTS;
     let mut first = two_tenants.then(|| sandbox.session()).transpose()?;
@@ -80,56 +85,43 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
     Ok(())
 }
 
-/// Runs each program in a fork of a session, and in that session once it was rolled back.
-fn in_a_copy(
-    sandbox: &Arc<Sandbox>,
-    programs: &[OsString],
-) -> Result<(), Box<dyn std::error::Error>> {
-    for program in programs {
-        let source = fs::read_to_string(Path::new(program))?;
-        let mut session = sandbox.session()?;
-        session
-            .run("import json, socket; loaded = list(range(10_000)); open('made', 'w').close()")?;
-        let snapshot = session.snapshot()?;
-        let mut forked = snapshot.fork()?;
-        told(forked.run(Cell::new(source.clone()))?.outcome())?;
-        drop(forked);
-        session.rollback(&snapshot)?;
-        told(session.run(Cell::new(source))?.outcome())?;
-    }
+/// Runs a program in a fork of a session, and in that session once it was rolled back.
+fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::error::Error>> {
+    let mut session = sandbox.session()?;
+    session.run("import json, socket; loaded = list(range(10_000)); open('made', 'w').close()")?;
+    let snapshot = session.snapshot()?;
+    let mut forked = snapshot.fork()?;
+    told(forked.run(Cell::new(source.clone()))?.outcome())?;
+    drop(forked);
+    session.rollback(&snapshot)?;
+    told(session.run(Cell::new(source))?.outcome())?;
     Ok(())
 }
 
-/// Runs each program as one of a session, by the interpreter of its cells. Prints an outcome as a cell would have it.
-fn as_a_program(
-    sandbox: &Arc<Sandbox>,
-    programs: &[OsString],
-) -> Result<(), Box<dyn std::error::Error>> {
-    for program in programs {
-        let source = fs::read_to_string(Path::new(program))?;
-        let mut session = sandbox.session()?;
-        let report = session.run("import sys; print(sys.executable, end='')")?;
-        let interpreter = report.outcome().stdout().into_owned();
-        let program = Program::new([interpreter, "-c".to_owned(), source]);
-        let ProgramReport {
-            end,
-            stdout,
-            stderr,
-        } = session.programs().start(program)?.wait();
-        let status = match end {
-            ProgramEnd::Exited(0) => "ok",
-            ProgramEnd::Exited(_) => "exit",
-            ProgramEnd::Signal(_) => "signal",
-            ProgramEnd::Timeout => "timeout",
-            ProgramEnd::OutputLimit => "output-limit",
-            other => return Err(format!("{other:?}").into()),
-        };
-        let mut outcome = serde_json::to_value(report.outcome())?;
-        outcome["status"] = status.into();
-        outcome["stdout"] = String::from_utf8_lossy(&stdout).into();
-        outcome["stderr"] = String::from_utf8_lossy(&stderr).into();
-        println!("{outcome}");
-    }
+/// Runs a program as one of a session, by the interpreter of its cells. Prints an outcome as a cell would have it.
+fn as_a_program(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::error::Error>> {
+    let mut session = sandbox.session()?;
+    let report = session.run("import sys; print(sys.executable, end='')")?;
+    let interpreter = report.outcome().stdout().into_owned();
+    let program = Program::new([interpreter, "-c".to_owned(), source]);
+    let ProgramReport {
+        end,
+        stdout,
+        stderr,
+    } = session.programs().start(program)?.wait();
+    let status = match end {
+        ProgramEnd::Exited(0) => "ok",
+        ProgramEnd::Exited(_) => "exit",
+        ProgramEnd::Signal(_) => "signal",
+        ProgramEnd::Timeout => "timeout",
+        ProgramEnd::OutputLimit => "output-limit",
+        other => return Err(format!("{other:?}").into()),
+    };
+    let mut outcome = serde_json::to_value(report.outcome())?;
+    outcome["status"] = status.into();
+    outcome["stdout"] = String::from_utf8_lossy(&stdout).into();
+    outcome["stderr"] = String::from_utf8_lossy(&stderr).into();
+    println!("{outcome}");
     Ok(())
 }
 

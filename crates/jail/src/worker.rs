@@ -187,7 +187,7 @@ fn close_in(
 }
 
 /// Sets the mask of an ordinary process, but for interrupts: the supervisor may send one for the first cell long before
-/// that begins here, and the interpreter forgets what comes before it is told of the fork. The guest's side of the worker
+/// that begins here, and CPython drops the signals that come before its hook for the fork has run. The guest's side of the worker
 /// unblocks them.
 fn mask_signals(mut ordinary: SigSet) -> Result<(), Errno> {
     ordinary.add(Signal::SIGINT);

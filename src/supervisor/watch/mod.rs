@@ -128,7 +128,7 @@ impl Watch {
         }
     }
 
-    /// Ends it. A thread that waits for events is told so.
+    /// Ends it. In a thread that waits for events, [`next`](Self::next) returns the error.
     pub fn close(&self) {
         self.0.end("it was closed");
     }

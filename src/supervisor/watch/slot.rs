@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::refusal::WatchRefusal;
 
-/// The part of what the kernel allows a user that one process takes.
+/// One process takes at most one part in so many of the instances that its user may have.
 const SHARE: usize = 4;
-/// What the kernel allows unless it is told otherwise.
+/// The kernel's default for the instances of a user (`max_user_instances` of inotify(7)).
 const USUAL: usize = 128;
 
 static TAKEN: AtomicUsize = AtomicUsize::new(0);

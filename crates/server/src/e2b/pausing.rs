@@ -73,7 +73,7 @@ pub async fn connect(
 /// Ends the sandboxes whose time is over, or pauses those that were made so.
 pub async fn end_over(app: &Arc<App>) {
     for sandbox in app.e2b.due() {
-        match sandbox.at_end() {
+        match sandbox.at_end {
             AtEnd::Kill => app.e2b.end(sandbox).await,
             // It may wait for a cell. Others do not wait for it.
             AtEnd::Pause => {

@@ -67,7 +67,8 @@ pub struct Sandbox {
     pub started: SystemTime,
     begun: Instant,
     end: Mutex<Instant>,
-    at_end: AtEnd,
+    /// What becomes of it when its time is over.
+    pub at_end: AtEnd,
     state: Mutex<State>,
     /// Held while it is paused or resumed.
     pub changes: Turns<()>,
@@ -204,11 +205,6 @@ impl Sandbox {
     /// Whether it ends, as its time is over.
     fn is_over(&self) -> bool {
         self.at_end == AtEnd::Kill && self.is_due()
-    }
-
-    /// What becomes of it when its time is over.
-    pub fn at_end(&self) -> AtEnd {
-        self.at_end
     }
 
     /// Whether it takes requests.
