@@ -59,6 +59,9 @@ pub struct ServeArguments {
     /// How many more wait; others are refused [default: 256]
     #[arg(long, value_name = "N")]
     pub queue: Option<usize>,
+    /// A collector for traces, such as `http://127.0.0.1:4318` [default: `OTEL_EXPORTER_OTLP_ENDPOINT`]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Option<String>,
     /// Check the configuration, run one line of Python in a sandbox of each policy, and exit
     #[arg(long)]
     pub check: bool,

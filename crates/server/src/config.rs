@@ -1,6 +1,7 @@
 //! What the server is asked to be: the configuration file, with the command line in place of what both say.
 
 use std::collections::BTreeMap;
+use std::env;
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,7 +41,15 @@ pub enum ConfigError {
         "{0} can be reached from other machines, and without tokens anyone there could run code: add `--token-file FILE`, or listen on 127.0.0.1"
     )]
     Open(SocketAddr),
+    /// A collector that is not spoken to.
+    #[error(
+        "the collector `{0}`: traces are sent over plain HTTP: name one such as http://127.0.0.1:4318, which may send them on"
+    )]
+    Collector(String),
 }
+
+/// Where the standard's programs find the collector, if nothing else says it.
+const OTLP: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
 
 /// A checked configuration.
 #[derive(Debug)]
@@ -61,6 +70,8 @@ pub struct Config {
     pub http: HttpBounds,
     /// What encrypts connections.
     pub tls: Option<TlsFiles>,
+    /// The collector of traces, over plain HTTP.
+    pub otlp: Option<String>,
     /// What tenants have that the configuration does not name.
     pub others: Profile,
     /// What it names.
@@ -130,6 +141,7 @@ struct ConfigFile {
     #[serde(with = "humantime_serde")]
     session_idle: Option<Duration>,
     http: HttpBounds,
+    otlp: Option<String>,
     tls: Option<TlsFiles>,
     default: ProfileTable,
     tenants: BTreeMap<String, ProfileTable>,
@@ -210,9 +222,19 @@ impl Config {
                 certificate: directory.join(tls.certificate),
                 key: directory.join(tls.key),
             }),
+            otlp: arguments
+                .otlp
+                .clone()
+                .or(file.otlp)
+                .or_else(|| env::var(OTLP).ok()),
             others,
             tenants,
         };
+        if let Some(collector) = &config.otlp
+            && !collector.starts_with("http://")
+        {
+            return Err(ConfigError::Collector(collector.clone()));
+        }
         config.may_listen(config.listen)?;
         Ok(config)
     }

@@ -28,6 +28,7 @@ mod sessions;
 mod start_error;
 mod tenant;
 mod tokens;
+mod traces;
 mod v1;
 
 pub use server::command;

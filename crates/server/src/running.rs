@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use opentelemetry::Context;
 use sandfork::session::{Cell, CellReport, Interrupter, Session};
 use sandfork::{Cancel, Outcome, OutputSink, Request};
 use tokio::runtime::Handle;
@@ -14,6 +15,7 @@ use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::sessions::Open;
 use crate::tenant::{Running, Tenant};
+use crate::traces;
 
 /// Does what blocks on a thread that may.
 ///
@@ -107,11 +109,13 @@ pub async fn in_turn<T: Send + 'static>(
     let stop = Stop::new()?;
     let _stopped_with_this = StopOnDrop(stop.clone());
     let (app, tenant) = (Arc::clone(app), Arc::clone(tenant));
+    let answering = Context::current();
     blocking(move || {
         let mut turn = Turn {
             app: Arc::clone(&app),
             tenant: Arc::clone(&tenant),
             running,
+            answering,
             stop: stop.clone(),
         };
         let admission = &app.admission;
@@ -126,6 +130,8 @@ pub struct Turn {
     app: Arc<App>,
     tenant: Arc<Tenant>,
     running: Running,
+    /// The span of the answer that it is for.
+    answering: Context,
     /// Ends what runs.
     pub stop: Stop,
 }
@@ -136,11 +142,12 @@ impl Turn {
         self.tenant.sandboxes.wall()
     }
 
-    /// Counts a run or a cell that has ended.
+    /// Counts and traces a run or a cell that has ended.
     pub fn ended(&mut self, outcome: &Outcome) {
         self.running.used(outcome.usage().cpu);
         self.app.metrics.ended(&self.tenant.name, outcome);
         self.tenant.activity().ended(outcome);
+        traces::ended(&self.answering, outcome);
     }
 }
 

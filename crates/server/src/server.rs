@@ -24,6 +24,10 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
@@ -35,6 +39,7 @@ use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
 use crate::start_error::StartError;
 use crate::tenant::Tenant;
+use crate::traces::Traces;
 use crate::{e2b, fusion, mcp, page, tokens, v1};
 
 /// The most threads for uses of sessions, whose guests decide how long some take.
@@ -159,6 +164,9 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         // Each run, each waiting one and each use of a session has a thread.
         .max_blocking_threads(jobs.get() + config.queue + sessions + 64)
         .build()?;
+    let collector = config.otlp.as_deref();
+    let traces = collector.map(|collector| Traces::to(collector, runtime.handle()));
+    let traces = traces.transpose()?;
     runtime.spawn(close_what_is_over(Arc::clone(&app)));
     let served = match (over, tenants.into_iter().next()) {
         (Over::Streams, Some(tenant)) => {
@@ -167,6 +175,8 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         }
         _ => runtime.block_on(listen(&config, tls, descriptors, app)),
     };
+    // The runtime sends the last spans.
+    drop(traces);
     // What still runs is cancelled: the process ends, and each sandbox with it.
     runtime.shutdown_timeout(Duration::from_secs(5));
     served
@@ -202,11 +212,17 @@ fn begin_log() {
         return;
     }
     let builder = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    // The library of MCP tells of each call what the line of its answer does.
+    let levels = Targets::new()
+        .with_default(Level::INFO)
+        .with_target("rmcp", Level::WARN);
     // It fails only if there is one already.
     _ = if std::io::stderr().is_terminal() {
-        builder.compact().with_target(false).try_init()
+        let lines = builder.compact().with_target(false).finish();
+        lines.with(levels).try_init()
     } else {
-        builder.json().flatten_event(true).try_init()
+        let lines = builder.json().flatten_event(true).finish();
+        lines.with(levels).try_init()
     };
 }
 

@@ -27,6 +27,8 @@ pub enum StartError {
         address: String,
         cause: std::io::Error,
     },
+    #[error("the collector of traces: {0}")]
+    Traces(#[from] opentelemetry_otlp::ExporterBuildError),
     #[error("{0}")]
     Client(String),
     #[error("{0}")]
@@ -37,7 +39,7 @@ impl StartError {
     /// The caller's mistake, or the host's, as the command `sandfork` has it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Tokens(_) | Self::Tls(_) | Self::Name => 2,
+            Self::Config(_) | Self::Tokens(_) | Self::Tls(_) | Self::Traces(_) | Self::Name => 2,
             Self::Tenant { cause, .. } => cause.exit_code(),
             Self::Random(_) | Self::Listen { .. } | Self::Client(_) | Self::System(_) => 125,
         }

@@ -1,4 +1,4 @@
-//! A line in the log and a count for each answer.
+//! A line in the log, a count and a span for each answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,17 +6,23 @@ use std::time::Instant;
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
+use opentelemetry::trace::FutureExt;
 
 use crate::failure::FailureKind;
 use crate::metrics::Metrics;
+use crate::traces;
 
 /// The tenant of a request, which its handler tells the log.
 #[derive(Clone, Debug)]
 pub struct TenantName(pub Arc<str>);
 
-/// Logs and counts what comes after it. The path of the log is that of the route: one of a request may have what its
+/// Logs, counts and traces what comes after it. The path of the log is that of the route: one of a request may have what its
 /// client wants to keep for itself.
-pub async fn log(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+pub async fn log(
+    State(metrics): State<Arc<Metrics>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
     let begun = Instant::now();
     let route: Arc<str> = match request.extensions().get::<MatchedPath>() {
         Some(path) => path.as_str().into(),
@@ -24,7 +30,10 @@ pub async fn log(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
         None => "unknown".into(),
     };
     let method = request.method().clone();
-    let response = next.run(request).await;
+    let span = traces::answering(&method, &route, request.headers());
+    // For a protocol whose calls run in tasks of their own.
+    request.extensions_mut().insert(span.clone());
+    let response = next.run(request).with_context(span.clone()).await;
     let (code, time) = (response.status().as_u16(), begun.elapsed());
     let tenant = response.extensions().get::<TenantName>();
     let tenant = tenant.map_or_else(|| "".into(), |tracked| Arc::clone(&tracked.0));
@@ -36,6 +45,7 @@ pub async fn log(State(metrics): State<Arc<Metrics>>, request: Request, next: Ne
         metrics.refused(&tenant, kind);
     }
     metrics.answered(&route, code, time);
+    traces::answered(&span, code, &tenant, kind);
     let ms = time.as_secs_f64() * 1000.0;
     tracing::info!(target: "access", %method, route = &*route, code, tenant = &*tenant, failure = kind, ms);
     response

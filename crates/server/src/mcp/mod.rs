@@ -12,6 +12,8 @@ use axum::extract::{FromRequest, Request, State};
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
+use opentelemetry::Context;
+use opentelemetry::trace::FutureExt;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, JsonObject, ListToolsResult, PaginatedRequestParams, ServerCapabilities,
@@ -121,7 +123,10 @@ impl ServerHandler for Tools {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        let tenant = self.tenant_of(&context)?;
+        let parts = context.extensions.get::<Parts>();
+        let tenant = self.tenant_of(parts)?;
+        let answering = parts.and_then(|parts| parts.extensions.get::<Context>());
+        let answering = answering.cloned().unwrap_or_default();
         let arguments = request.arguments.unwrap_or_default();
         let call = Call {
             app: &self.app,
@@ -129,7 +134,7 @@ impl ServerHandler for Tools {
             arguments,
         };
         let called = tokio::select! {
-            called = call.perform(&request.name) => called,
+            called = call.perform(&request.name).with_context(answering) => called,
             // What runs is stopped with it.
             () = context.ct.cancelled() => return Err(ErrorData::internal_error("cancelled", None)),
         };
@@ -148,11 +153,8 @@ impl ServerHandler for Tools {
 }
 
 impl Tools {
-    fn tenant_of(&self, context: &RequestContext<RoleServer>) -> Result<Arc<Tenant>, ErrorData> {
-        let of_request = || {
-            let parts = context.extensions.get::<Parts>()?;
-            parts.extensions.get::<Arc<Tenant>>().cloned()
-        };
+    fn tenant_of(&self, parts: Option<&Parts>) -> Result<Arc<Tenant>, ErrorData> {
+        let of_request = || parts?.extensions.get::<Arc<Tenant>>().cloned();
         let tenant = self.tenant.clone().or_else(of_request);
         tenant.ok_or_else(|| ErrorData::internal_error("the request has no tenant", None))
     }
