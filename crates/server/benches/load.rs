@@ -1,7 +1,8 @@
 //! Runs over HTTP beside the same runs through `sandfork map`: `cargo bench --package sandfork-server`.
 //!
-//! Both run the same program as often, in turns, with as many runs at once. Prints the median of each and their ratio, and
-//! fails if an answer is missing or wrong.
+//! Both run the same program as often, in turns, with as many runs at once. Then eight times as many clients as may wait ask
+//! at once. Prints the median of each and their ratio, and what the clients of the overload had to wait. Fails if an answer
+//! is missing or wrong.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a benchmark")]
 
 use std::io::{BufRead, BufReader, Write};
@@ -15,6 +16,8 @@ use std::time::{Duration, Instant};
 const RUNS: u32 = 5_000;
 const CLIENTS: u32 = 64;
 const TURNS: usize = 5;
+/// Runs that may wait for their turn.
+const QUEUE: u32 = 64;
 
 fn main() {
     let server = Path::new(env!("CARGO_BIN_EXE_sandfork-server")).to_owned();
@@ -27,13 +30,17 @@ fn main() {
     let tasks = tasks();
     let (mut http, mut map) = (Vec::new(), Vec::new());
     for turn in 0..=TURNS {
-        let times = (over_http(port), through_map(&command, tasks.path()));
+        let begun = Instant::now();
+        let answers = over_http(port, CLIENTS);
+        assert_eq!(answers.refused, 0, "the clients are no more than may wait");
+        let times = (begun.elapsed(), through_map(&command, tasks.path()));
         // The first turn warms both up.
         if turn > 0 {
             http.push(times.0);
             map.push(times.1);
         }
     }
+    let mut overload = over_http(port, 8 * QUEUE);
     drop(server);
     let (http, map) = (median(http), median(map));
     let rate = |time: Duration| f64::from(RUNS) / time.as_secs_f64();
@@ -41,6 +48,17 @@ fn main() {
     println!("HTTP  {:8.0} runs a second", rate(http));
     println!("map   {:8.0} runs a second", rate(map));
     println!("ratio {:8.2}", rate(http) / rate(map));
+    overload.times.sort_unstable();
+    let answered = overload.times.len();
+    let p99 = overload.times[answered * 99 / 100];
+    let turns = f64::from(QUEUE) / rate(http);
+    println!(
+        "{} clients: {answered} answered, p99 {:.0} ms ({:.1} times what {QUEUE} runs take); {} refused",
+        8 * QUEUE,
+        p99.as_secs_f64() * 1e3,
+        p99.as_secs_f64() / turns,
+        overload.refused
+    );
 }
 
 /// Ends the server with the benchmark.
@@ -55,7 +73,7 @@ impl Drop for Server {
 
 fn start(program: &Path) -> (Server, u16) {
     let mut server = Command::new(program)
-        .args(["--listen", "127.0.0.1:0"])
+        .args(["--listen", "127.0.0.1:0", "--queue", &QUEUE.to_string()])
         .env("SANDFORK_LOG", "off")
         .stdout(Stdio::piped())
         .spawn()
@@ -98,43 +116,63 @@ fn through_map(command: &PathBuf, tasks: &Path) -> Duration {
     time
 }
 
-fn over_http(port: u16) -> Duration {
-    let begun = Instant::now();
-    let clients: Vec<_> = (0..CLIENTS)
-        .map(|client| thread::spawn(move || ask(port, client)))
-        .collect();
-    for client in clients {
-        client.join().expect("no answer is missing or wrong");
-    }
-    begun.elapsed()
+/// How clients were answered.
+#[derive(Default)]
+struct Answers {
+    /// The time of each run.
+    times: Vec<Duration>,
+    refused: u32,
 }
 
-/// Sends one of the clients' parts, over one connection.
-fn ask(port: u16, client: u32) {
+/// Sends all runs, each client its part.
+fn over_http(port: u16, clients: u32) -> Answers {
+    let clients: Vec<_> = (0..clients)
+        .map(|client| thread::spawn(move || ask(port, client, clients)))
+        .collect();
+    clients.into_iter().fold(Answers::default(), |mut all, of| {
+        let of = of.join().expect("no answer is missing or wrong");
+        all.times.extend(of.times);
+        all.refused += of.refused;
+        all
+    })
+}
+
+/// Sends a client's part of the runs, over one connection.
+fn ask(port: u16, client: u32, clients: u32) -> Answers {
     let stream = TcpStream::connect(("127.0.0.1", port)).expect("the server answers");
-    let mut answers = BufReader::new(stream.try_clone().unwrap());
+    let mut reader = BufReader::new(stream.try_clone().unwrap());
     let mut requests = stream;
-    for number in (client..RUNS).step_by(CLIENTS as usize) {
+    let mut answers = Answers::default();
+    for number in (client..RUNS).step_by(clients as usize) {
         let body = serde_json::json!({ "code": program(number) }).to_string();
         let head = format!(
-            "POST /run_code HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
+            "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n",
             body.len()
         );
+        let begun = Instant::now();
         requests.write_all((head + &body).as_bytes()).unwrap();
-        let answer = read(&mut answers);
+        let (status, answer) = read(&mut reader);
+        if status == 429 {
+            answers.refused += 1;
+            continue;
+        }
         let expected = u64::from(number) * 1_000_003;
-        assert!(
-            answer.contains(&format!("\"stdout\":\"{expected}\\n\"")),
-            "{answer}"
-        );
+        let stdout = format!("\"stdout\":\"{expected}\\n\"");
+        assert!(answer.contains(&stdout), "{status} {answer}");
+        answers.times.push(begun.elapsed());
     }
+    answers
 }
 
-fn read(answers: &mut impl BufRead) -> String {
-    let mut length = 0;
+/// The status and the body of an answer.
+fn read(answers: &mut impl BufRead) -> (u16, String) {
+    let (mut status, mut length) = (0, 0);
     loop {
         let mut line = String::new();
         answers.read_line(&mut line).unwrap();
+        if let Some(code) = line.strip_prefix("HTTP/1.1 ") {
+            status = code[..3].parse().unwrap();
+        }
         if let Some(value) = line.strip_prefix("content-length: ") {
             length = value.trim_end().parse().unwrap();
         }
@@ -144,7 +182,7 @@ fn read(answers: &mut impl BufRead) -> String {
     }
     let mut body = vec![0; length];
     answers.read_exact(&mut body).unwrap();
-    String::from_utf8(body).unwrap()
+    (status, String::from_utf8(body).unwrap())
 }
 
 fn median(mut times: Vec<Duration>) -> Duration {
