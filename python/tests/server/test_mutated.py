@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .support import Server
 
-# How many requests are tried, and where the random numbers begin: with these in the environment, as many as you like.
+# How many requests are tried, and the seed of the random numbers that make them.
 _COUNT = int(os.environ.get("SANDFORK_MUTATED", "400"))
 _SEED = int(os.environ.get("SANDFORK_MUTATED_SEED", "0"))
 

@@ -2,30 +2,34 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use sandfork::session::{Parents, Removal};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::sessions::Named;
 use crate::failure::Failure;
 use crate::files::{self, failed, put};
 use crate::http::RawBody;
 use crate::server::App;
-use crate::tenant::Tenant;
 
-type OfTenant = Extension<Arc<Tenant>>;
+/// What a path has after that of its session.
+#[derive(Deserialize)]
+pub struct InSession {
+    path: String,
+}
 
 /// The bytes of a file.
 pub async fn read(
     State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path((id, path)): Path<(String, String)>,
+    Named(open): Named,
+    Path(InSession { path }): Path<InSession>,
 ) -> Result<Response, Failure> {
-    let open = app.sessions.find(&tenant, &id)?;
     let read = open.with(move |session| files::read(&app, session, &path));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
@@ -34,12 +38,11 @@ pub async fn read(
 
 /// Writes a file, with the directories above it.
 pub async fn write(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path((id, path)): Path<(String, String)>,
+    named: Result<Named, Failure>,
+    Path(InSession { path }): Path<InSession>,
     RawBody { bytes, held }: RawBody,
 ) -> Result<StatusCode, Failure> {
-    let open = app.sessions.find(&tenant, &id)?;
+    let Named(open) = named?;
     open.with(move |session| {
         let written = put(session, &path, &bytes);
         drop(held);
@@ -51,11 +54,9 @@ pub async fn write(
 
 /// Removes a file, or a directory with all that is in it.
 pub async fn remove(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path((id, path)): Path<(String, String)>,
+    Named(open): Named,
+    Path(InSession { path }): Path<InSession>,
 ) -> Result<StatusCode, Failure> {
-    let open = app.sessions.find(&tenant, &id)?;
     open.with(move |session| {
         let removed = session.remove(&path, Removal::Tree);
         removed.map_err(failed)
@@ -66,22 +67,18 @@ pub async fn remove(
 
 /// The entries of a directory.
 pub async fn list(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path((id, path)): Path<(String, String)>,
+    Named(open): Named,
+    Path(InSession { path }): Path<InSession>,
 ) -> Result<Json<Value>, Failure> {
-    let open = app.sessions.find(&tenant, &id)?;
     let entries = open.with(move |session| session.list(&path).map_err(failed));
     Ok(Json(json!({ "entries": entries.await? })))
 }
 
 /// Makes a directory, with those above it.
 pub async fn make_directory(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path((id, path)): Path<(String, String)>,
+    Named(open): Named,
+    Path(InSession { path }): Path<InSession>,
 ) -> Result<StatusCode, Failure> {
-    let open = app.sessions.find(&tenant, &id)?;
     open.with(move |session| {
         let made = session.make_dir(&path, Parents::Made);
         made.map_err(failed)

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::extract::{Path, State};
+use axum::extract::{FromRequestParts, Path, State};
+use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
@@ -21,6 +22,29 @@ use crate::sessions::Open;
 use crate::tenant::Tenant;
 
 type OfTenant = Extension<Arc<Tenant>>;
+
+/// The session of the tenant that a path names. As a `Result` it leaves the body of the request to be read first: a
+/// connection on which some is left is closed.
+#[derive(Debug)]
+pub struct Named(pub Arc<Open>);
+
+impl FromRequestParts<Arc<App>> for Named {
+    type Rejection = Failure;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
+        let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
+        let tenant = tenant.ok_or(Failure::Mistake)?;
+        let path = Path::<OfSession>::from_request_parts(parts, app).await;
+        let Path(OfSession { id }) = path.map_err(|error| Failure::Request(error.body_text()))?;
+        Ok(Self(app.sessions.find(&tenant, &id)?))
+    }
+}
+
+/// What is in each path of a session.
+#[derive(Deserialize)]
+struct OfSession {
+    id: String,
+}
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -61,12 +85,8 @@ pub async fn list(State(app): State<Arc<App>>, Extension(tenant): OfTenant) -> J
 }
 
 /// One of them.
-pub async fn show(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, Failure> {
-    Ok(Json(described(&*app.sessions.find(&tenant, &id)?)))
+pub async fn show(Named(open): Named) -> Json<Value> {
+    Json(described(&open))
 }
 
 fn described(open: &Open) -> Value {
@@ -85,33 +105,19 @@ pub async fn close(
 }
 
 /// Opens another session, which begins with the state of this one.
-pub async fn fork(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
-) -> Result<Response, Failure> {
-    let of = app.sessions.find(&tenant, &id)?;
+pub async fn fork(State(app): State<Arc<App>>, Named(of): Named) -> Result<Response, Failure> {
     let fork = app.sessions.fork(&of).await?;
     Ok((StatusCode::CREATED, Json(described(&fork))).into_response())
 }
 
 /// Interrupts the cell that runs, if one does.
-pub async fn interrupt(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Failure> {
-    app.sessions.find(&tenant, &id)?.interrupt();
-    Ok(StatusCode::NO_CONTENT)
+pub async fn interrupt(Named(open): Named) -> StatusCode {
+    open.interrupt();
+    StatusCode::NO_CONTENT
 }
 
 /// Gives the session a fresh worker.
-pub async fn restart(
-    State(app): State<Arc<App>>,
-    Extension(tenant): OfTenant,
-    Path(id): Path<String>,
-) -> Result<StatusCode, Failure> {
-    let open = app.sessions.find(&tenant, &id)?;
+pub async fn restart(Named(open): Named) -> Result<StatusCode, Failure> {
     let mut session = open.turn().await?;
     blocking(move || Ok(session.restart()?)).await?;
     Ok(StatusCode::NO_CONTENT)
@@ -121,12 +127,12 @@ pub async fn restart(
 pub async fn cell(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    named: Result<Named, Failure>,
     headers: HeaderMap,
     posted: JsonBody<NewCell>,
 ) -> Result<Response, Failure> {
     let JsonBody { value: asked, held } = posted;
-    let open = app.sessions.find(&tenant, &id)?;
+    let Named(open) = named?;
     let wall = asked
         .wall
         .map(|wall| tenant.sandboxes.time(wall))
