@@ -15,13 +15,13 @@ use super::keep::{Description, sweep};
 use super::lock::{InterpreterBuild, Lock};
 use super::requirements::Wanted;
 use super::staging::{Staging, write_name};
-use super::stop::Stop;
 use super::tree::{Tree, set_directories};
 use crate::host::{
     CallerEnvironment, DESCRIPTION, EnvironmentStore, HostError, Interpreter, NamedEnvironment,
     Patience, Sharing, StoreError, may_be_made, probe_interpreter, resolve_interpreter,
 };
 use crate::policy::{EnvironmentName, Requirement};
+use crate::supervisor::Cancel;
 
 /// An environment to make.
 #[derive(Clone, Debug)]
@@ -102,7 +102,7 @@ pub enum Step<'a> {
 pub fn create(
     creation: &Creation,
     environment: &CallerEnvironment,
-    stop: &Stop,
+    cancel: &Cancel,
     progress: &mut dyn FnMut(Step),
 ) -> Result<Made, EnvironmentError> {
     if creation.wanted.lines.is_empty() {
@@ -150,7 +150,7 @@ pub fn create(
     sweep(&store)?;
     let mut access = access(creation, environment, &interpreter)?;
     let jail_for = |builds, access: &Access| {
-        InstallJail::new(&interpreter, builds, access.clone(), environment, stop)
+        InstallJail::new(&interpreter, builds, access.clone(), environment, cancel)
     };
     let mut jail = jail_for(creation.builds, &access)?;
     progress(Step::Resolving);

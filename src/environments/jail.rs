@@ -11,7 +11,6 @@ use super::explain::{cause, plain, refused_hosts};
 use super::index::Access;
 use super::lock::{Lock, LockedWheel};
 use super::requirements::Wanted;
-use super::stop::Stop;
 use super::tree::{FileError, FileMode, MOST_BYTES, Tree};
 use crate::error::Error;
 use crate::host::{CallerEnvironment, Interpreter, Machine};
@@ -20,8 +19,8 @@ use crate::policy::{Override, Policy};
 use crate::policy_source::FileSystem;
 use crate::sandbox::Sandbox;
 use crate::session::{Cell, OutgoingValue, ToolArguments};
-use crate::supervisor::Request;
 use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::supervisor::{Cancel, Request};
 
 /// The program that finds wheels.
 const RESOLVE: &str = include_str!("guest/resolve.py");
@@ -48,7 +47,7 @@ pub struct InstallJail {
     interpreter: PathBuf,
     builds: Builds,
     access: Access,
-    stop: Stop,
+    cancel: Cancel,
 }
 
 /// What pip's side answers.
@@ -80,7 +79,7 @@ impl InstallJail {
         builds: Builds,
         access: Access,
         environment: &CallerEnvironment,
-        stop: &Stop,
+        cancel: &Cancel,
     ) -> Result<Self, EnvironmentError> {
         let policy = policy(interpreter, builds, &access).map_err(EnvironmentError::Sandbox)?;
         let variables = access
@@ -98,7 +97,7 @@ impl InstallJail {
             interpreter: interpreter.executable.clone(),
             builds,
             access,
-            stop: stop.clone(),
+            cancel: cancel.clone(),
         })
     }
 
@@ -169,7 +168,7 @@ impl InstallJail {
 
     fn request(&self, call: &str) -> Request {
         let source = format!("{RESOLVE}\nimport json\njson.dumps({call})\n");
-        Request::python(source).cancel(&self.stop.cancel)
+        Request::python(source).cancel(&self.cancel)
     }
 
     /// Runs pip, and returns what it answers if it came to its end.
@@ -206,7 +205,7 @@ impl InstallJail {
     }
 
     fn ended(&self, outcome: &Outcome, doing: &'static str) -> EnvironmentError {
-        if self.stop.is_stopped() {
+        if self.cancel.is_used() {
             return EnvironmentError::Interrupted;
         }
         let error = outcome
@@ -236,7 +235,6 @@ impl InstallJail {
         begun: &mut dyn FnMut(usize),
     ) -> Result<u64, EnvironmentError> {
         let mut session = self.sandbox.session().map_err(EnvironmentError::Sandbox)?;
-        self.stop.reaches(session.interrupter());
         let writer = Arc::new(Mutex::new(Writer { tree, failed: None }));
         let put = Arc::clone(&writer);
         let declared = session.tool("put", move |arguments| {
@@ -250,7 +248,7 @@ impl InstallJail {
         });
         declared.map_err(EnvironmentError::Sandbox)?;
         let (major, minor, _) = interpreter.version;
-        let define = session.run(Cell::new(INSTALL));
+        let define = session.run(Cell::new(INSTALL).cancel(&self.cancel));
         define.map_err(EnvironmentError::Sandbox)?;
         for (number, wheel) in lock.wheels().iter().enumerate() {
             begun(number);
@@ -267,7 +265,7 @@ impl InstallJail {
                 literal(&prefix),
             );
             let report = session
-                .run(Cell::new(source))
+                .run(Cell::new(source).cancel(&self.cancel))
                 .map_err(EnvironmentError::Sandbox)?;
             let outcome = report.outcome();
             let mut writer = writer.lock().unwrap_or_else(PoisonError::into_inner);
@@ -276,7 +274,7 @@ impl InstallJail {
             }
             let buffers = report.buffers();
             let said = outcome.value().and_then(|value| value.text(&buffers));
-            let said = said.filter(|_| outcome.is_ok() && !self.stop.is_stopped());
+            let said = said.filter(|_| outcome.is_ok() && !self.cancel.is_used());
             let said: Option<Option<(String, String)>> =
                 said.and_then(|said| serde_json::from_str(&said).ok());
             match said {

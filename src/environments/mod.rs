@@ -20,7 +20,6 @@ mod provide;
 mod pylock;
 mod requirements;
 mod staging;
-mod stop;
 mod tree;
 
 /// What reads bytes of others.
@@ -40,4 +39,3 @@ pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};
 pub use provide::{is_missing, provide};
 pub use requirements::Wanted;
-pub use stop::Stop;

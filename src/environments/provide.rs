@@ -6,11 +6,11 @@ use super::create::{Creation, Layer, create, make_store};
 use super::error::EnvironmentError;
 use super::jail::Builds;
 use super::requirements::Wanted;
-use super::stop::Stop;
 use crate::error::Error;
 use crate::host::{CallerEnvironment, EnvironmentStore};
 use crate::policy::{AddedPackages, MissingPackages, Policy, Requirement};
 use crate::sandbox::{ChosenInterpreter, Sandbox, SandboxBuilder};
+use crate::supervisor::Cancel;
 
 /// Makes the environment that a policy's `python.packages` need, if they are to be installed at the first use and are
 /// not yet.
@@ -33,8 +33,8 @@ pub fn provide(policy: &Policy, environment: &CallerEnvironment) -> Result<(), E
         builds: Builds::Refused,
         layer: Layer::Whole,
     };
-    let stop = Stop::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
-    create(&creation, environment, &stop, &mut |_| ()).map(drop)
+    let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
+    create(&creation, environment, &cancel, &mut |_| ()).map(drop)
 }
 
 impl SandboxBuilder {

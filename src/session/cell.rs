@@ -11,7 +11,7 @@ use crate::outcome::value::{Attachments, Buffers};
 use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
 use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::{Blob, Display, Transport, Value};
-use crate::supervisor::{Payload, sealed};
+use crate::supervisor::{Cancel, Payload, sealed};
 use sandfork_jail::sys::sealed::SealedBytes;
 
 /// A piece of Python source to run in a session. A string converts to one.
@@ -19,6 +19,7 @@ use sandfork_jail::sys::sealed::SealedBytes;
 pub struct Cell {
     source: Vec<u8>,
     request: caller::Cell,
+    pub(super) cancel: Option<Cancel>,
 }
 
 impl Cell {
@@ -35,6 +36,7 @@ impl Cell {
                 stream: true,
                 wall: None,
             },
+            cancel: None,
         }
     }
 
@@ -50,6 +52,15 @@ impl Cell {
     #[must_use]
     pub const fn wall(mut self, wall: Duration) -> Self {
         self.request.wall = Some(wall.as_secs_f64());
+        self
+    }
+
+    /// Lets another thread end the cell, even before it starts, as [`Interrupter::interrupt`] does.
+    ///
+    /// [`Interrupter::interrupt`]: super::Interrupter::interrupt
+    #[must_use]
+    pub fn cancel(mut self, cancel: &Cancel) -> Self {
+        self.cancel = Some(cancel.clone());
         self
     }
 

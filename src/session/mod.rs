@@ -48,8 +48,8 @@ use self::tools::Tool;
 
 /// A live session. Dropping it ends its worker, with every process and file that it made.
 ///
-/// It runs one cell at a time: `&mut` sees to that. [`Session::interrupter`] reaches a running cell
-/// from another thread.
+/// It runs one cell at a time: `&mut` sees to that. [`Cell::cancel`] and [`Session::interrupter`] reach a running
+/// cell from another thread.
 #[derive(Debug)]
 pub struct Session {
     sandbox: Arc<Sandbox>,
@@ -154,8 +154,15 @@ impl Session {
         sink: &mut dyn OutputSink,
     ) -> Result<CellReport, Error> {
         let id = self.id();
-        let (request, source) = cell.into().into_request(id);
+        let mut cell = cell.into();
+        let cancel = cell.cancel.take();
+        let (request, source) = cell.into_request(id);
         self.requests.send(request, Payload::bytes(source));
+        // After the cell: an interrupt that comes before it finds none.
+        let interrupter = self.interrupter();
+        let _cancelled = cancel
+            .as_ref()
+            .map(|cancel| cancel.interrupts(move || interrupter.interrupt()));
         self.await_outcome(sink)
     }
 

@@ -1,14 +1,12 @@
 //! Runs and sessions block a thread. This has threads do it, and ends what no client waits for any more.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use opentelemetry::Context;
-use sandfork::session::{Cell, CellReport, Interrupter, Session};
+use sandfork::session::{Cell, CellReport, Session};
 use sandfork::{Cancel, Outcome, OutputSink, Request};
-use tokio::runtime::Handle;
 use tokio::task::spawn_blocking;
-use tokio::time::sleep;
 
 use crate::failure::Failure;
 use crate::sandboxes::Variant;
@@ -45,7 +43,7 @@ pub async fn run(
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
         let sandbox = tenant.sandboxes.sandbox(variant)?;
-        let request = request.cancel(turn.stop.cancel());
+        let request = request.cancel(&turn.cancel);
         let outcome = sandbox.run_streaming(request, &mut sink)?;
         turn.ended(&outcome);
         Ok(outcome)
@@ -66,9 +64,7 @@ pub async fn run_cell(
     mut sink: impl OutputSink + Send + 'static,
 ) -> Result<CellReport, Failure> {
     in_session(app, tenant, open, move |session, turn| {
-        let report = session.run_streaming(cell, &mut sink)?;
-        turn.ended(report.outcome());
-        Ok(report)
+        turn.run(session, cell, &mut sink)
     })
     .await
 }
@@ -86,10 +82,8 @@ pub async fn in_session<T: Send + 'static>(
     let running = tenant.begin_cell()?;
     let mut session = open.turn().await?;
     in_turn(app, tenant, running, move |turn| {
-        turn.stop.reaches(session.interrupter())?;
         // A session whose worker is gone says so to later requests too, until it is restarted or closed.
         let done = act(&mut session, turn);
-        turn.stop.leaves();
         open.is_used();
         done
     })
@@ -106,8 +100,9 @@ pub async fn in_turn<T: Send + 'static>(
     running: Running,
     act: impl FnOnce(&mut Turn) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    let stop = Stop::new()?;
-    let _stopped_with_this = StopOnDrop(stop.clone());
+    // There is no descriptor left: others end.
+    let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
+    let _cancelled_with_this = CancelOnDrop(cancel.clone());
     let (app, tenant) = (Arc::clone(app), Arc::clone(tenant));
     let answering = Context::current();
     blocking(move || {
@@ -116,10 +111,10 @@ pub async fn in_turn<T: Send + 'static>(
             tenant: Arc::clone(&tenant),
             running,
             answering,
-            stop: stop.clone(),
+            cancel: cancel.clone(),
         };
         let admission = &app.admission;
-        admission.admit(&tenant.name, Some(stop.cancel()), || act(&mut turn))?
+        admission.admit(&tenant.name, Some(&cancel), || act(&mut turn))?
     })
     .await
 }
@@ -132,14 +127,29 @@ pub struct Turn {
     running: Running,
     /// The span of the answer that it is for.
     answering: Context,
-    /// Ends what runs.
-    pub stop: Stop,
+    /// Ends what runs, when the client has gone.
+    pub cancel: Cancel,
 }
 
 impl Turn {
     /// The longest time of a run or a cell.
     pub fn longest(&self) -> Duration {
         self.tenant.sandboxes.wall()
+    }
+
+    /// Runs a cell, and counts it.
+    ///
+    /// # Errors
+    /// If the session has ended.
+    pub fn run(
+        &mut self,
+        session: &mut Session,
+        cell: Cell,
+        sink: &mut dyn OutputSink,
+    ) -> Result<CellReport, Failure> {
+        let report = session.run_streaming(cell.cancel(&self.cancel), sink)?;
+        self.ended(report.outcome());
+        Ok(report)
     }
 
     /// Counts and traces a run or a cell that has ended.
@@ -151,97 +161,11 @@ impl Turn {
     }
 }
 
-/// Nothing of a turn is stopped once it is over.
-impl Drop for Turn {
+/// Cancels what runs when the client that waits for it has gone. What is over stays as it is.
+struct CancelOnDrop(Cancel);
+
+impl Drop for CancelOnDrop {
     fn drop(&mut self) {
-        self.stop.leaves();
-    }
-}
-
-/// Ends runs and cells, from another thread.
-#[derive(Clone, Debug)]
-pub struct Stop {
-    cancel: Cancel,
-    state: Arc<Mutex<StopState>>,
-}
-
-#[derive(Debug, Default)]
-struct StopState {
-    has_stopped: bool,
-    session: Option<Interrupter>,
-}
-
-impl Stop {
-    fn new() -> Result<Self, Failure> {
-        // There is no descriptor left: others end.
-        let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
-        Ok(Self {
-            cancel,
-            state: Arc::default(),
-        })
-    }
-
-    fn state(&self) -> MutexGuard<'_, StopState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Ends runs.
-    pub fn cancel(&self) -> &Cancel {
-        &self.cancel
-    }
-
-    /// Has it interrupt the cells of this session too.
-    ///
-    /// # Errors
-    /// If it has stopped what would run.
-    pub fn reaches(&self, interrupter: Interrupter) -> Result<(), Failure> {
-        let mut state = self.state();
-        if state.has_stopped {
-            return Err(Failure::Busy("the client has gone".to_owned()));
-        }
-        state.session = Some(interrupter);
-        Ok(())
-    }
-
-    /// Has it interrupt no session any more: the next cells are of others.
-    pub fn leaves(&self) {
-        self.state().session = None;
-    }
-
-    /// Whether it has ended what ran.
-    pub fn has_stopped(&self) -> bool {
-        self.state().has_stopped
-    }
-
-    /// Interrupts the session, if there is one.
-    fn interrupt(&self) -> bool {
-        let state = self.state();
-        if let Some(interrupter) = &state.session {
-            interrupter.interrupt();
-        }
-        state.session.is_some()
-    }
-
-    /// Interrupts until the session is left: an interrupt that comes just before its cell finds none that runs.
-    async fn interrupt_until_left(self) {
-        while self.interrupt() {
-            sleep(Duration::from_millis(250)).await;
-        }
-    }
-}
-
-/// Stops what runs when the client that waits for it has gone.
-struct StopOnDrop(Stop);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        // What is over stays as it is.
-        self.0.cancel.cancel();
-        self.0.state().has_stopped = true;
-        if self.0.interrupt()
-            && let Ok(runtime) = Handle::try_current()
-        {
-            runtime.spawn(self.0.clone().interrupt_until_left());
-        }
+        self.0.cancel();
     }
 }

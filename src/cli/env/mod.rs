@@ -13,13 +13,14 @@ use serde_json::json;
 
 use crate::Error;
 use crate::environments::{
-    Builds, Creation, Description, EnvironmentError, Extent, Found, Layer, Step, Stop, Wanted,
-    create, description, is_missing, names_of, prune, remove,
+    Builds, Creation, Description, EnvironmentError, Extent, Found, Layer, Step, Wanted, create,
+    description, is_missing, names_of, prune, remove,
 };
 use crate::host::{CallerEnvironment, EnvironmentStore, NamedEnvironment};
 use crate::outcome::exit_code;
 use crate::plan::bytes;
 use crate::policy::{EnvironmentName, Policy, Requirement};
+use crate::supervisor::Cancel;
 
 pub use self::args::EnvArguments;
 use self::args::{EnvCommand, EnvCreateArguments};
@@ -116,10 +117,10 @@ fn create_one(
             Builds::Refused
         },
     };
-    let stop = Stop::new().map_err(Failure::Setup)?;
+    let cancel = Cancel::new().map_err(Failure::Setup)?;
     let bar = Bar::new(quiet);
-    let made = interruptible(&stop, || {
-        create(&creation, environment, &stop, &mut |step| bar.show(step))
+    let made = interruptible(&cancel, || {
+        create(&creation, environment, &cancel, &mut |step| bar.show(step))
     })?;
     bar.end();
     let made = made.map_err(Error::from)?;
@@ -145,10 +146,10 @@ fn create_one(
     ))
 }
 
-/// Runs what a signal stops.
-fn interruptible<T>(stop: &Stop, run: impl FnOnce() -> T) -> Result<T, Failure> {
-    let to_stop = stop.clone();
-    let interrupts = Interrupts::take(move || to_stop.stop()).map_err(Failure::Setup)?;
+/// Runs what a signal cancels.
+fn interruptible<T>(cancel: &Cancel, run: impl FnOnce() -> T) -> Result<T, Failure> {
+    let cancel = cancel.clone();
+    let interrupts = Interrupts::take(move || cancel.cancel()).map_err(Failure::Setup)?;
     interrupts.end_what_runs();
     let ran = run();
     interrupts.end_the_command();

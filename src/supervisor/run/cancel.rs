@@ -1,21 +1,29 @@
-//! A handle that ends runs.
+//! A handle that ends runs and cells.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Cancels a run from any thread; its outcome is then `interrupted`. Clones are the same handle.
+/// Cancels runs and cells from any thread; their outcome is then `interrupted`. Clones are the same handle.
 #[derive(Clone, Debug)]
 pub struct Cancel(Arc<Handle>);
 
-#[derive(Debug)]
 struct Handle {
     is_used: AtomicBool,
     /// Readable once the handle is used.
     event: EventFd,
+    /// What interrupts the cells that have the handle.
+    cells: Mutex<Cells>,
+}
+
+#[derive(Default)]
+struct Cells {
+    next: u64,
+    running: Vec<(u64, Box<dyn Fn() + Send>)>,
 }
 
 impl Cancel {
@@ -26,23 +34,94 @@ impl Cancel {
     /// When the process has no descriptor left (eventfd(2)).
     pub fn new() -> io::Result<Self> {
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
-        let is_used = AtomicBool::new(false);
-        Ok(Self(Arc::new(Handle { is_used, event })))
+        Ok(Self(Arc::new(Handle {
+            is_used: AtomicBool::new(false),
+            event,
+            cells: Mutex::default(),
+        })))
     }
 
-    /// Ends the runs that have this handle, and those that get it later: a handle works once.
+    /// Ends the runs and cells that have this handle, and those that get it later: a handle works once.
     pub fn cancel(&self) {
         self.0.is_used.store(true, Ordering::Release);
         // Fails only after 2^64 calls.
         _ = self.0.event.write(1);
+        for (_, interrupt) in &self.0.cells().running {
+            interrupt();
+        }
     }
 
     /// Whether it was used, in no system call.
-    pub(crate) fn is_used(&self) -> bool {
+    pub fn is_used(&self) -> bool {
         self.0.is_used.load(Ordering::Acquire)
     }
 
     pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.event.as_fd()
+    }
+
+    /// Has this interrupt a cell until the guard is dropped, once the handle is used: now, if it was.
+    pub(crate) fn interrupts(&self, interrupt: impl Fn() + Send + 'static) -> Interrupts<'_> {
+        let mut cells = self.0.cells();
+        // The handle is marked before its cells are looked for: this cell is found there, or the mark is seen here.
+        if self.is_used() {
+            interrupt();
+        }
+        cells.next += 1;
+        let number = cells.next;
+        cells.running.push((number, Box::new(interrupt)));
+        let handle = &self.0;
+        Interrupts { handle, number }
+    }
+}
+
+impl Handle {
+    fn cells(&self) -> MutexGuard<'_, Cells> {
+        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut handle = f.debug_struct("Handle");
+        handle
+            .field("is_used", &self.is_used)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A cell that a handle interrupts.
+pub(crate) struct Interrupts<'c> {
+    handle: &'c Handle,
+    number: u64,
+}
+
+impl Drop for Interrupts<'_> {
+    fn drop(&mut self) {
+        let mut cells = self.handle.cells();
+        cells.running.retain(|(number, _)| *number != self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn each_cell_is_interrupted_while_it_has_the_handle() {
+        let cancel = Cancel::new().expect("a descriptor");
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = || {
+            let count = Arc::clone(&count);
+            move || _ = count.fetch_add(1, Ordering::Relaxed)
+        };
+        let _first = cancel.interrupts(counted());
+        drop(cancel.interrupts(counted()));
+        cancel.cancel();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+        let _late = cancel.interrupts(counted());
+        assert_eq!(count.load(Ordering::Relaxed), 2);
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::session::{Cell, SessionState, ToolArguments};
-use sandfork::{ErrorKind, LimitName, Status, Value};
+use sandfork::{Cancel, ErrorKind, LimitName, Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;
@@ -23,6 +23,7 @@ pub fn tests() -> Vec<Test> {
         an_output_flood_is_interrupted,
         a_caller_interrupts_a_cell,
         an_interrupt_between_cells_does_nothing,
+        a_handle_cancels_its_cells_and_no_others,
         what_runs_on_between_cells_is_held_too,
     ]
 }
@@ -134,6 +135,25 @@ fn an_interrupt_between_cells_does_nothing(world: &World) {
     for _ in 0..50 {
         session.interrupter().interrupt();
         assert_eq!(value(&mut session, "kept"), "5");
+    }
+}
+
+fn a_handle_cancels_its_cells_and_no_others(world: &World) {
+    let mut session = open(world, standard());
+    let cancel = Cancel::new().expect("a descriptor");
+    let used = cancel.clone();
+    let on = move |_: ToolArguments| {
+        used.cancel();
+        Ok(Value::None.into())
+    };
+    session.tool("on", on).expect("it is defined");
+    let sleep = "import time\ntime.sleep(60)";
+    let running = Cell::new(format!("kept = 6\non()\n{sleep}")).cancel(&cancel);
+    // A handle that was used before cancels as well.
+    for cell in [running, Cell::new(sleep).cancel(&cancel)] {
+        let report = run(&mut session, cell);
+        assert_ended(&report, Status::Interrupted, SessionState::Live);
+        assert_eq!(value(&mut session, "kept"), "6");
     }
 }
 

@@ -106,8 +106,7 @@ pub async fn execute(
             let ended = |_| Failure::NotFound(format!("the context has ended, {RESTART}"));
             session.stat(".").map_err(ended)?;
             lines.begin(context.executions.fetch_add(1, Ordering::Relaxed) + 1);
-            let report = session.run_streaming(Cell::new(asked.code), &mut lines)?;
-            turn.ended(report.outcome());
+            let report = turn.run(session, Cell::new(asked.code), &mut lines)?;
             lines.end();
             if !environment.is_empty() && report.session() == SessionState::Live {
                 // A cell that has broken it has its variables until the next one.

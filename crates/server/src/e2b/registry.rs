@@ -376,8 +376,7 @@ pub fn with_environment(environment: &Texts) -> String {
 
 /// Runs code of the server's own in a session, which its client sees only if it fails.
 pub fn set_up(session: &mut Session, turn: &mut Turn, code: String) -> Result<(), Failure> {
-    let report = session.run(Cell::new(code).filename("<sandfork>"))?;
-    turn.ended(report.outcome());
+    let report = turn.run(session, Cell::new(code).filename("<sandfork>"), &mut ())?;
     match crate::display::error(report.outcome()) {
         None => Ok(()),
         Some(error) if error.name == "FileNotFoundError" => Err(Failure::NotFound(error.value)),

@@ -100,7 +100,6 @@ pub async fn run_jupyter(
     let of = Arc::clone(&tenant);
     let result = in_turn(&app, &tenant, running, move |turn| {
         let mut session = of.sandboxes.sandbox(variant)?.session()?;
-        turn.stop.reaches(session.interrupter())?;
         job.run(&mut session, turn)
     });
     let result = result.await?;
@@ -136,7 +135,7 @@ impl Job {
         };
         let mut cells = Vec::new();
         for source in self.cells {
-            let Some(left) = time_left().filter(|_| !turn.stop.has_stopped()) else {
+            let Some(left) = time_left().filter(|_| !turn.cancel.is_used()) else {
                 driver.status = ProgramStatus::TimeLimitExceeded;
                 driver.return_code = None;
                 break;
@@ -144,8 +143,7 @@ impl Job {
             let mut cell = Cell::new(source);
             let wall = self.each.map_or(left, |each| each.min(left));
             cell = cell.wall(wall.min(turn.longest()));
-            let report = session.run(cell)?;
-            turn.ended(report.outcome());
+            let report = turn.run(session, cell, &mut ())?;
             driver.cpu_time += report.outcome().usage().cpu.as_secs_f64();
             cells.push(CellResult::of(&report));
             if report.outcome().status() == Status::Timeout && time_left().is_none() {

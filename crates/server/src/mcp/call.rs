@@ -97,7 +97,6 @@ impl Call<'_> {
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
             let mut session = tenant.sandboxes.sandbox(Variant::default())?.session()?;
-            turn.stop.reaches(session.interrupter())?;
             for (name, value) in global_variables {
                 let set = session.set(name.clone(), value_of(value))?;
                 if !set.outcome().is_ok() {
@@ -106,8 +105,7 @@ impl Call<'_> {
                     )));
                 }
             }
-            let report = session.run(Cell::new(python_code))?;
-            turn.ended(report.outcome());
+            let report = turn.run(&mut session, Cell::new(python_code), &mut ())?;
             Ok(described(&report))
         })
         .await
