@@ -87,6 +87,13 @@ impl Authenticator {
         self.config.token_file.is_some()
     }
 
+    /// Whether a tenant still has a token, where one is needed.
+    pub fn admits(&self, tenant: &str) -> bool {
+        let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
+        let tokens = tokens.as_ref();
+        tokens.is_none_or(|tokens| tokens.admit(tenant, SystemTime::now()))
+    }
+
     /// The tenant of a request.
     ///
     /// # Errors

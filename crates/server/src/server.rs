@@ -373,6 +373,11 @@ impl App {
         self.draining.has_begun()
     }
 
+    /// Whether a tenant still has a token, where one is needed.
+    pub fn admits(&self, tenant: &Tenant) -> bool {
+        self.authenticator.admits(&tenant.name)
+    }
+
     /// Whether clients need a token.
     pub fn has_tokens(&self) -> bool {
         self.authenticator.has_tokens()

@@ -79,6 +79,12 @@ struct Token {
     until: Option<SystemTime>,
 }
 
+impl Token {
+    fn is_valid(&self, now: SystemTime) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
 /// Why a token is not accepted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rejected {
@@ -136,10 +142,16 @@ impl Tokens {
     pub fn tenant_of(&self, token: &str, now: SystemTime) -> Result<&Arc<str>, Rejected> {
         let digest: [u8; 32] = Sha256::digest(token).into();
         let token = self.by_digest.get(&digest).ok_or(Rejected::Unknown)?;
-        if token.until.is_some_and(|until| until <= now) {
+        if !token.is_valid(now) {
             return Err(Rejected::Expired);
         }
         Ok(&token.tenant)
+    }
+
+    /// Whether a token of this tenant is accepted.
+    pub fn admit(&self, tenant: &str, now: SystemTime) -> bool {
+        let mut tokens = self.by_digest.values();
+        tokens.any(|token| &*token.tenant == tenant && token.is_valid(now))
     }
 
     /// All tenants, some more than once.

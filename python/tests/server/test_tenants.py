@@ -125,13 +125,23 @@ def test_a_session_is_its_tenant_s_alone(start: Any, tokens: pathlib.Path) -> No
     assert server.ask("GET", path, **_as(ALPHA)).status == 200
 
 
+def _sandbox(server: Server, token: str) -> dict[str, str]:
+    """Makes a sandbox by E2B's protocol, and returns what opens it."""
+    made = server.ask("POST", "/sandboxes", {"templateID": "base"}, **_as(token)).json
+    return {"E2B_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
+
+
 def test_tokens_are_read_again(start: Any, tokens: pathlib.Path) -> None:
     server: Server = start("--token-file", str(tokens))
+    of_alpha, of_beta = (_sandbox(server, token) for token in (ALPHA, BETA))
     tokens.write_text(f"alpha {BETA}\n")
     server.process.send_signal(signal.SIGHUP)
     while server.ask("GET", "/v1/sessions", **_as(ALPHA)).status != 401:
         time.sleep(0.01)
     assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
+    # A sandbox's own token opens it as long as its tenant has one.
+    assert server.ask("GET", "/health", **of_alpha).status == 204
+    assert server.ask("GET", "/health", **of_beta).status == 502
     # A file with a mistake changes nothing.
     tokens.write_text("short\n")
     server.process.send_signal(signal.SIGHUP)

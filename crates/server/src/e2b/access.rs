@@ -113,13 +113,18 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
             Some(id) => app.e2b.get(id).into_iter().collect(),
             None => app.e2b.all(),
         };
-        named.retain(|sandbox| sandbox.is_running() && signed.is_of(sandbox, request.method()));
+        named.retain(|sandbox| is_open(app, sandbox) && signed.is_of(sandbox, request.method()));
         return named.pop().ok_or(GONE);
     }
     let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));
     let found = id.and_then(|id| app.e2b.get(id));
     let found = found.filter(|sandbox| token.is_some_and(|token| is_equal(token, &sandbox.token)));
-    found.filter(|sandbox| sandbox.is_running()).ok_or(GONE)
+    found.filter(|sandbox| is_open(app, sandbox)).ok_or(GONE)
+}
+
+/// Whether its own token opens it: not after the last token of its tenant was taken away.
+fn is_open(app: &App, sandbox: &Sandbox) -> bool {
+    sandbox.is_running() && app.admits(&sandbox.tenant)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
