@@ -74,10 +74,34 @@ def test_a_session_that_ends_is_followed_by_another(page: Browser) -> None:
     assert _run(page, "'new'").strip() == '"new"'
 
 
-def test_a_session_is_closed_from_the_list(page: Browser) -> None:
-    page.wait_for("at('sessions').rows.length === 1")
-    page.value("at('sessions').querySelector('button').click()")
-    page.wait_for("at('sessions').rows.length === 0")
+def _click(page: Browser, row: int, button: str) -> None:
+    buttons = f"[...at('sessions').rows[{row}].querySelectorAll('button')]"
+    page.value(f"{buttons}.find((one) => one.textContent === {button!r}).click()")
+
+
+def _playground_row(page: Browser) -> int:
+    rows = "[...at('sessions').rows].map((row) => row.innerText.includes('in the playground'))"
+    page.wait_for(f"{rows}.filter((is) => is).length === 1")
+    return int(str(page.value(f"{rows}.indexOf(true)")))
+
+
+def test_a_session_is_forked_and_left_from_the_list(page: Browser) -> None:
+    _run(page, "x = [1]")
+    first = _playground_row(page)
+    _click(page, first, "Fork")
+    page.wait_for(
+        f"at('sessions').rows.length === 2 && !at('sessions').rows[{first}].innerText.includes('playground')"
+    )
+    assert _run(page, "x.append(2); x").strip() == "[1,2]"
+    _click(page, first, "Use")
+    page.wait_for(f"at('sessions').rows[{first}].innerText.includes('playground')")
+    assert _run(page, "x").strip() == "[1]"
+
+
+def test_sessions_are_closed_from_the_list(page: Browser) -> None:
+    for left in (1, 0):
+        _click(page, 0, "Close")
+        page.wait_for(f"at('sessions').rows.length === {left}")
 
 
 def test_without_a_token_the_page_says_what_is_wrong(start, page: Browser, tmp_path: pathlib.Path) -> None:

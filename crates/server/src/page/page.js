@@ -82,16 +82,33 @@ function showSessions(sessions) {
   at("sessions").replaceChildren(
     ...sessions.map((open) => {
       const row = element("tr");
-      const close = element("button", "Close");
-      close.addEventListener("click", () => act(() => ask("DELETE", `/v1/sessions/${open.id}`)));
+      const path = `/v1/sessions/${open.id}`;
       const last = element("td");
-      last.append(close);
+      last.append(
+        button("Use", () => use(open.id)),
+        button("Fork", async () => use((await ask("POST", `${path}/fork`)).id)),
+        button("Close", () => ask("DELETE", path)),
+      );
       const seconds = Math.max(0, Math.floor(now - open.opened));
-      row.append(element("td", open.id), element("td", age(seconds)), element("td", open.busy ? "runs" : "waits"), last);
+      const state = (open.busy ? "runs" : "waits") + (open.id === session ? ", in the playground" : "");
+      row.append(element("td", open.id), element("td", age(seconds)), element("td", state), last);
       return row;
     }),
   );
   at("no-sessions").hidden = sessions.length > 0;
+}
+
+function button(text, does) {
+  const made = element("button", text);
+  made.addEventListener("click", () => act(does));
+  return made;
+}
+
+// Has the playground go on in a session.
+function use(id) {
+  if (at("run").disabled) throw new Refused("A cell runs in the playground: interrupt it first.");
+  session = id;
+  setRunning(false);
 }
 
 // Does this, shows what is wrong, and looks again.
