@@ -261,7 +261,12 @@ fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
         }
     }
     row(f, "idle session", &end(supervision.session_idle))?;
-    row(f, "any session", &end(supervision.session_age))
+    row(f, "any session", &end(supervision.session_age))?;
+    let pause = |after| format!("paused after {}", seconds(after));
+    match supervision.session_pause_after.map(pause) {
+        Some(pause) => row(f, "unused session", &pause),
+        None => Ok(()),
+    }
 }
 
 /// What holds a limit, where that depends on the host.

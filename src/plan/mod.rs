@@ -120,6 +120,9 @@ pub struct Supervision {
     /// How long a session may live; `None` means forever.
     #[serde(rename = "session_age_ms", serialize_with = "milliseconds")]
     pub session_age: Option<Duration>,
+    /// How long a session is unused before it is paused; `None` means forever.
+    #[serde(rename = "session_pause_after_ms", serialize_with = "milliseconds")]
+    pub session_pause_after: Option<Duration>,
     /// What enforces the limits on memory and processes.
     pub held_by: HeldBy,
 }
@@ -261,6 +264,7 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         stdin: policy.stdin(),
         session_idle: policy.session().idle,
         session_age: policy.session().age,
+        session_pause_after: policy.session().pause_after,
         held_by: if held {
             HeldBy::Cgroup
         } else {

@@ -195,6 +195,7 @@ fn typed(
         session: SessionPolicy {
             idle: given(values.term("session.idle")),
             age: given(values.term("session.age")),
+            pause_after: given(values.term("session.pause_after")),
         },
         syscalls: SyscallPolicy {
             allow: given(values.list(ALLOW)),

@@ -38,6 +38,7 @@ mod tests {
             [
                 "session.idle=",
                 "session.age=",
+                "session.pause_after=",
                 "session.snapshots=",
                 "session.snapshot_bytes="
             ]

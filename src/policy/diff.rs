@@ -85,6 +85,7 @@ fn direction(key: &str) -> Allows {
         | "python.preload"
         | "environments.create"
         | "env.set"
+        | "session.pause_after"
         | "extends"
         | "description" => Allows::Neither,
         _ => Allows::More,

@@ -155,7 +155,7 @@ pub struct SyscallPolicy {
     pub deny: Vec<Located<String>>,
 }
 
-/// When a session that is not closed ends.
+/// When a session that is not closed ends, and when it is paused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SessionPolicy {
@@ -163,6 +163,8 @@ pub struct SessionPolicy {
     pub idle: Option<Duration>,
     /// How long it may live, in a cell or waiting. `None` means forever.
     pub age: Option<Duration>,
+    /// How long it is unused before it is paused. `None` means forever.
+    pub pause_after: Option<Duration>,
 }
 
 impl Policy {

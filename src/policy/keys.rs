@@ -141,6 +141,10 @@ keys! {
     /// Time after which the session is ended, in a cell or not; "never": no such limit.
     "session.age": Kind::Term;
 
+    /// Time without use after which the state of a session goes to a disk, and its process ends; the next use brings it
+    /// back. "never": it stays in memory.
+    "session.pause_after": Kind::Term;
+
     /// System calls allowed beyond the preset. Appends.
     "syscalls.allow": Kind::List(ANY);
 

@@ -1,6 +1,7 @@
 //! Sessions: one caller, one live worker at a time.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,12 +15,14 @@ use crate::error::Error;
 use crate::outcome::{Enforced, PolicyIdentity, Unit};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
+use crate::protocol::caller::{
+    ClientEvent, ClientRequest, Opened, Python, SessionState, ToolTime,
+};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Payload, ProgramRefusal, Programs,
-    Queue, Refusal, RunContext, ServedSession, SessionExit, SessionTerms, Shelf, SnapshotRefusal,
-    SupervisorError, await_caller, wait,
+    AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Paused, Payload, ProgramRefusal,
+    Programs, Queue, Refusal, RunContext, ServedSession, SessionExit, SessionTerms, Shelf,
+    SnapshotRefusal, SupervisorError, Use, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -47,6 +50,32 @@ pub struct SessionRequest {
 
 /// A worker, how its session begins, and what refills the pool.
 type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
+
+/// The next worker of a session, and what comes with it.
+struct Turn<'a> {
+    ready: Ready<'a>,
+    /// What the caller hears, if it does not hear that the session is opened.
+    event: Option<ClientEvent>,
+    /// A request that the worker gets first.
+    first: Option<(ClientRequest, Payload)>,
+}
+
+impl<'a> Turn<'a> {
+    fn of(ready: Ready<'a>) -> Self {
+        Self {
+            ready,
+            event: None,
+            first: None,
+        }
+    }
+}
+
+/// How a worker is left whose session goes on.
+enum Left<'a> {
+    /// For this one, by the request with this number.
+    RolledBack(Ready<'a>, u64),
+    Paused(Box<Paused>),
+}
 
 /// What follows a worker.
 enum Next {
@@ -83,8 +112,8 @@ impl Sandbox {
                     continue;
                 }
                 Ok(SessionExit::Ended(why)) => why,
-                // The attempt goes on with it.
-                Ok(SessionExit::Rollback { .. }) => continue,
+                // The attempt goes on with them.
+                Ok(SessionExit::Rollback { .. } | SessionExit::Paused(_)) => continue,
                 Err(error) => {
                     self.inner.counts.refuse(error.kind());
                     caller.refuse(restart, error.into());
@@ -112,14 +141,17 @@ impl Sandbox {
         let terms = SessionTerms {
             idle: self.inner.plan.supervision.session_idle,
             age: self.inner.plan.supervision.session_age,
+            pause_after: self.inner.plan.supervision.session_pause_after,
             cpu_rule: self.inner.plan.supervision.cpu_rule,
             tool_time: request.tool_time,
         };
-        let (mut parked, mut beginning, mut refill) = match request.from.take() {
+        let ready = match request.from.take() {
             Some(image) => self.restored(&image, stdin, terms)?,
             None => self.fresh(stdin)?,
         };
+        let mut turn = Turn::of(ready);
         loop {
+            let (parked, beginning, mut refill) = turn.ready;
             let context = RunContext {
                 ask_host: request.ask_host,
                 session,
@@ -127,30 +159,46 @@ impl Sandbox {
             };
             let served = ServedSession::new(&parked.verified, &context, terms, beginning)?;
             let mut served = served.with_programs(request.programs.clone());
-            let opened = Opened {
-                session: request.number,
-                ..self.opened(restart.take(), &parked.verified.enforced)
-            };
-            caller.answer(ClientEvent::Opened(Box::new(opened)), Payload::default());
-            let (next, id) = loop {
-                let left = served.attend(caller, refill.take());
+            let id = restart.take();
+            let event = turn.event.unwrap_or_else(|| {
+                ClientEvent::Opened(Box::new(Opened {
+                    session: request.number,
+                    ..self.opened(id, &parked.verified.enforced)
+                }))
+            });
+            caller.answer(event, Payload::default());
+            let left = loop {
+                let left = served.attend(caller, turn.first.take(), refill.take());
                 if !parked.zygote.is_alive() {
                     self.inner.warm.discard(&parked.zygote);
                 }
                 match left? {
                     SessionExit::Rollback { id, snapshot } => {
                         match self.rolled_back(snapshot, terms) {
-                            Ok(next) => break (next, id),
+                            Ok(ready) => break Left::RolledBack(ready, id),
                             Err(refusal) => caller.refuse(Some(id), refusal),
                         }
                     }
+                    SessionExit::Paused(paused) => break Left::Paused(paused),
                     exit => return Ok(exit),
                 }
             };
-            // The state is the other worker's. This one ends.
+            // The state is another worker's, or lies on a disk. This one ends.
             drop(served);
-            *restart = Some(id);
-            (parked, beginning, refill) = next;
+            drop(parked);
+            turn = match left {
+                Left::RolledBack(ready, id) => {
+                    *restart = Some(id);
+                    Turn::of(ready)
+                }
+                Left::Paused(paused) => {
+                    let queue = request.programs.as_deref();
+                    match self.pause(caller, &paused, terms, queue, restart)? {
+                        ControlFlow::Continue(turn) => turn,
+                        ControlFlow::Break(exit) => return Ok(exit),
+                    }
+                }
+            };
         }
     }
 
@@ -199,6 +247,72 @@ impl Sandbox {
         let image = self.snapshot(snapshot);
         let image = image.ok_or(Refusal::NoSnapshot(snapshot))?;
         Ok(self.restored(&image, None, terms)?)
+    }
+
+    /// Serves the caller of a session that is paused, until it is used or has ended. `restart` gets the number of the
+    /// request for which another worker takes over.
+    fn pause(
+        &self,
+        caller: &mut dyn Caller,
+        paused: &Paused,
+        terms: SessionTerms,
+        queue: Option<&Queue>,
+        restart: &mut Option<u64>,
+    ) -> Result<ControlFlow<SessionExit, Turn<'_>>, Error> {
+        let _paused = self.inner.counts.begin(Activity::Paused);
+        let state = |session| ClientEvent::State { session };
+        caller.answer(state(SessionState::Paused), Payload::default());
+        let exit = loop {
+            let first = match paused.await_use(caller, queue).when("wait for the caller")? {
+                Use::Gone => break SessionExit::Gone,
+                Use::Over(why) => break SessionExit::Ended(why.to_owned()),
+                Use::Caller(ClientRequest::Close, _) => break SessionExit::Closed,
+                Use::Caller(ClientRequest::Restart { id }, _) => break SessionExit::Restart { id },
+                Use::Caller(ClientRequest::Rollback { id, snapshot }, _) => {
+                    match self.rolled_back(snapshot, terms) {
+                        Ok(ready) => {
+                            *restart = Some(id);
+                            return Ok(ControlFlow::Continue(Turn::of(ready)));
+                        }
+                        Err(refusal) => caller.refuse(Some(id), refusal),
+                    }
+                    continue;
+                }
+                Use::Caller(request, payload) => Some((request, payload)),
+                Use::Beside => None,
+            };
+            let id = first.as_ref().and_then(|(request, _)| request.id());
+            match self.restored(&paused.image, None, terms) {
+                Ok((parked, _, refill)) => {
+                    *restart = id;
+                    let beginning = Beginning::Resumed(paused.record.clone());
+                    return Ok(ControlFlow::Continue(Turn {
+                        ready: (parked, beginning, refill),
+                        event: Some(state(SessionState::Live)),
+                        first,
+                    }));
+                }
+                Err(error) => {
+                    let why = format!("it could not go on after a pause: {error}");
+                    match (first, queue) {
+                        (Some(_), _) => caller.refuse(id, error.into()),
+                        (None, Some(queue)) => queue.refuse(&why),
+                        (None, None) => {}
+                    }
+                    // Only workers of its interpreter have its addresses.
+                    if !paused.image.zygote().is_alive() {
+                        break SessionExit::Ended(why);
+                    }
+                }
+            }
+        };
+        if let Some(queue) = queue {
+            queue.close(match &exit {
+                SessionExit::Ended(why) => why,
+                _ => "it was closed, or began anew",
+            });
+        }
+        Ok(ControlFlow::Break(exit))
     }
 
     /// Serves the caller of a session that has ended, until it requests another worker or disconnects.

@@ -120,7 +120,7 @@ impl Sandbox {
     /// Counts what the sandbox does now, and what became of what it was asked for.
     ///
     /// `running` has the runs and cells that run, `waiting` the runs that wait for their
-    /// [`Admission`], and `sessions` the open sessions. `ended.ok`, `ended.timeout` and the
+    /// [`Admission`], `sessions` the open sessions, and `paused` those of them that are paused. `ended.ok`, `ended.timeout` and the
     /// like have the runs and cells that ended with this [`Status`](crate::Status), and `refused.busy` and
     /// the like those that were not run, by [`ErrorKind`](crate::ErrorKind). A count that would be zero may be
     /// missing.

@@ -15,7 +15,7 @@ pub struct Counts(Mutex<Numbers>);
 
 #[derive(Debug, Default)]
 struct Numbers {
-    now: [u64; 3],
+    now: [u64; 4],
     ended: BTreeMap<&'static str, u64>,
     refused: BTreeMap<&'static str, u64>,
 }
@@ -26,6 +26,7 @@ pub enum Activity {
     Running,
     Waiting,
     Session,
+    Paused,
 }
 
 /// Counts as going on until it is dropped.
@@ -61,7 +62,7 @@ impl Counts {
     /// The numbers by their names.
     pub fn by_name(&self) -> BTreeMap<String, u64> {
         let numbers = self.lock();
-        let now = ["running", "waiting", "sessions"].map(str::to_owned);
+        let now = ["running", "waiting", "sessions", "paused"].map(str::to_owned);
         let ended = numbers.ended.iter();
         let refused = numbers.refused.iter();
         now.into_iter()

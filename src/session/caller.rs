@@ -9,7 +9,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::SessionError;
 use crate::error::Error;
-use crate::protocol::caller::{ClientEvent, ClientRequest};
+use crate::protocol::caller::{ClientEvent, ClientRequest, SessionState};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 
 /// An event, or why a request was not carried out.
@@ -45,6 +45,7 @@ struct RequestQueue {
 struct Queue {
     requests: VecDeque<(ClientRequest, Payload)>,
     is_disconnected: bool,
+    is_paused: bool,
 }
 
 /// The session's end of the queue.
@@ -60,6 +61,12 @@ impl RequestSender {
     /// Disconnects: no further requests follow.
     pub fn disconnect(&self) {
         self.change(|queue| queue.is_disconnected = true);
+    }
+
+    /// Whether the session is paused.
+    pub fn is_paused(&self) -> bool {
+        let queue = self.0.queue.lock();
+        queue.unwrap_or_else(PoisonError::into_inner).is_paused
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
@@ -104,6 +111,12 @@ impl Caller for ThreadCaller {
     }
 
     fn answer(&mut self, event: ClientEvent, payload: Payload) {
+        if let ClientEvent::State { session } = event {
+            let queue = self.requests.queue.lock();
+            let is_paused = session == SessionState::Paused;
+            queue.unwrap_or_else(PoisonError::into_inner).is_paused = is_paused;
+            return;
+        }
         // Fails if the session was dropped. It then disconnected, which is received next.
         _ = self.events.send(Ok((event, payload)));
     }

@@ -249,6 +249,12 @@ impl Session {
         self.programs.watcher()
     }
 
+    /// Whether the session is paused (`session.pause_after`): it was not used, and its state lies on a disk. The next
+    /// use brings it back.
+    pub fn is_paused(&self) -> bool {
+        self.requests.is_paused()
+    }
+
     /// What holds the session's worker.
     pub fn enforced(&self) -> &Enforced {
         &self.enforced

@@ -45,8 +45,8 @@ pub use error::SupervisorError;
 pub use launch::{Launched, Starting};
 pub(crate) use live::ServedSession;
 pub use live::{
-    Beginning, Caller, CallerEvent, FrameCaller, Payload, Refusal, SessionExit, SessionTerms,
-    await_caller,
+    Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Refusal, SessionExit,
+    SessionTerms, Use, await_caller,
 };
 pub(crate) use programs::Queue;
 #[cfg(feature = "internals")]

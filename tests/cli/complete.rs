@@ -62,6 +62,7 @@ fn bash_completes_keys_of_set_and_what_they_take() -> Result<(), Failed> {
         [
             "session.idle=",
             "session.age=",
+            "session.pause_after=",
             "session.snapshots=",
             "session.snapshot_bytes="
         ]

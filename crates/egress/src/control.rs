@@ -148,6 +148,8 @@ pub enum FromEgress {
 pub enum Ask {
     /// Report what happened since the last report.
     Report,
+    /// Count so many bytes as if the worker had sent them, which an earlier worker of its session has. Not answered.
+    Spend(u64),
 }
 
 /// The maximum number of connections that one report describes. It counts the others.

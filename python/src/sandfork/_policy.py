@@ -147,11 +147,12 @@ class AssuranceTable(TypedDict, total=False):
 
 
 class SessionTable(TypedDict, total=False):
-    """`[session]`: the times after which a session ends, `"never"` for no limit; the number and the memory
-    of its snapshots."""
+    """`[session]`: the times after which a session ends, and after which one that is not used is paused,
+    `"never"` for no limit; the number and the memory of its snapshots."""
 
     idle: _Duration
     age: _Duration
+    pause_after: _Duration
     snapshots: int
     snapshot_bytes: _Size
 

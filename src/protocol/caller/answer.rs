@@ -54,6 +54,11 @@ pub enum ClientEvent {
         /// The memory that it takes, bytes.
         bytes: u64,
     },
+    /// The session was paused, or goes on after that. Answers no request.
+    State {
+        /// The state.
+        session: SessionState,
+    },
     /// A program runs. Its output follows, in [`ClientEvent::Output`] with the number 0.
     Started {
         /// The number of its process in the sandbox, as the sandbox says.
@@ -189,6 +194,9 @@ pub struct CellOutcome {
 pub enum SessionState {
     /// Its worker waits for the next cell.
     Live,
+    /// It was not used for a while (`session.pause_after`): it has no worker, and its state lies on a disk. The next
+    /// use brings it back.
+    Paused,
     /// Its worker is gone, with its variables, imports and files.
     Ended,
 }

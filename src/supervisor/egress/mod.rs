@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nix::sys::socket::SockType;
 use sandfork_egress::control::{Authority, Resolution, ServiceSocket, Start, ToEgress};
 
-pub(crate) use self::worker_network::WorkerNetwork;
+pub(crate) use self::worker_network::{Spent, WorkerNetwork};
 
 use self::process::Process;
 use self::resolution::HostFiles;

@@ -31,6 +31,16 @@ pub(crate) struct WorkerNetwork {
     restarts: Restarts,
     /// Reports that came too late for the one who asked.
     late: Traffic,
+    /// The bytes that were reported, or counted from the start.
+    bytes: u64,
+}
+
+/// What a worker has spent of its session's limits.
+#[derive(Clone, Debug)]
+pub(crate) struct Spent {
+    bytes: u64,
+    /// What has not been reported to the caller.
+    unreported: Traffic,
 }
 
 impl WorkerNetwork {
@@ -45,7 +55,25 @@ impl WorkerNetwork {
             sockets,
             restarts: Restarts::default(),
             late: Traffic::default(),
+            bytes: 0,
         })
+    }
+
+    /// What was spent so far.
+    pub(crate) fn spent(&mut self) -> Spent {
+        let unreported = self.report();
+        Spent {
+            bytes: self.bytes,
+            unreported,
+        }
+    }
+
+    /// Has what an earlier worker has spent count for this one.
+    pub(crate) fn spend(&mut self, spent: Spent) {
+        self.bytes = spent.bytes;
+        self.late = spent.unreported;
+        // If the process has died, the link says so.
+        _ = send_message(self.link.as_fd(), &Ask::Spend(self.bytes), &[]);
     }
 
     /// Readable when the process has ended, or a report comes late.
@@ -57,7 +85,8 @@ impl WorkerNetwork {
     /// that died have ended with it.
     pub(crate) fn on_readable(&mut self) -> Result<(), SupervisorError> {
         if let Some(report) = self.receive() {
-            self.late.add(traffic(report));
+            let late = self.counted(report);
+            self.late.add(late);
             return Ok(());
         }
         self.link = self.egress.serve(&self.sockets)?;
@@ -73,9 +102,15 @@ impl WorkerNetwork {
     pub(crate) fn report(&mut self) -> Traffic {
         let mut all = mem::take(&mut self.late);
         if let Some(report) = self.ask() {
-            all.add(traffic(report));
+            all.add(self.counted(report));
         }
         all
+    }
+
+    fn counted(&mut self, report: Report) -> Traffic {
+        let traffic = traffic(report);
+        self.bytes += traffic.sent + traffic.received;
+        traffic
     }
 
     fn ask(&self) -> Option<Report> {

@@ -92,7 +92,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
-        let running = self.cell.as_mut().filter(|cell| cell.result.is_none());
+        let is_pausing = self.is_pausing();
+        let cell = self.cell.as_mut().filter(|_| !is_pausing);
+        let running = cell.filter(|cell| cell.result.is_none());
         let Some(cell) = running else {
             let error = "host tools answer only while a cell runs; this call came after its end";
             self.answer_call(

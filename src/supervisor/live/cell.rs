@@ -57,6 +57,8 @@ pub enum StateRequest {
     None,
     /// It is copied. Holds the result, once the worker has stood.
     Copied(Option<Result<Arc<Image>, SnapshotRefusal>>),
+    /// It is copied to a disk, so that the session can be paused.
+    Paused(Option<Result<Arc<Image>, SnapshotRefusal>>),
     /// It is replaced by this one, once the worker stands.
     Replaced(Arc<Image>),
     /// The worker carries out these steps.

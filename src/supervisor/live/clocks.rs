@@ -14,6 +14,10 @@ const GRACE: Duration = Duration::from_secs(1);
 /// The longest time limit of a cell: an `Instant` can represent the deadline.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
+/// Why a session has ended that was not closed, as part of a sentence.
+pub const WAITED: &str = "it waited for longer than `session.idle`";
+pub const OLD: &str = "it was older than `session.age`";
+
 /// The wall clock of one cell. It pauses while the host answers calls, up to a total budget, so
 /// that the guest's calls cannot postpone the deadline without end.
 #[derive(Debug)]
@@ -78,12 +82,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.hung_up.map(|hang_up| hang_up.next()),
             self.end_of_waiting(),
             self.end_of_life(),
+            self.end_of_use(),
             Some(self.io.next_check()),
         ];
         ends.into_iter().flatten().min()
     }
 
-    fn end_of_waiting(&self) -> Option<Instant> {
+    pub(super) fn end_of_waiting(&self) -> Option<Instant> {
         let is_idle = self.cell.is_none() && !self.io.runs_programs();
         let idle = self.session_terms().idle.filter(|_| is_idle)?;
         self.waiting_since.checked_add(idle)
@@ -121,9 +126,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
         if self.cell.is_none() {
             if self.end_of_waiting().is_some_and(|end| now >= end) {
-                self.end_between_cells("it waited for longer than `session.idle`");
+                self.end_between_cells(WAITED);
             } else if self.end_of_life().is_some_and(|end| now >= end) {
-                self.end_between_cells("it was older than `session.age`");
+                self.end_between_cells(OLD);
+            } else if self.end_of_use().is_some_and(|end| now >= end) {
+                self.begin_pause(now);
             }
         }
     }

@@ -67,10 +67,15 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             StateRequest::Copied(copied) => {
                 self.finish_snapshot(cell.id, copied, &result, caller);
             }
+            StateRequest::Paused(copied) => {
+                self.finish_pause(copied, &result);
+                return self.watch_as_waiting(now);
+            }
             _ => {
                 self.finish(cell, Some((result, payload)), Fate::Lives, now, caller);
             }
         }
+        self.used = now;
         self.watch_between_cells(now);
     }
 

@@ -15,6 +15,7 @@ mod files;
 mod finish;
 mod life;
 mod one_run;
+mod pausing;
 mod refusal;
 mod requests;
 mod state;
@@ -26,6 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
+pub use self::pausing::{Paused, Record, Use};
 pub use self::refusal::Refusal;
 pub use self::state::Beginning;
 
@@ -40,7 +42,7 @@ use super::run::{Deferred, RunContext};
 use super::verified_worker::VerifiedWorker;
 use crate::error::Error;
 use crate::outcome::CpuRule;
-use crate::protocol::caller::ToolTime;
+use crate::protocol::caller::{ClientRequest, ToolTime};
 
 /// What a worker is used for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -58,6 +60,8 @@ pub struct SessionTerms {
     pub idle: Option<Duration>,
     /// How long it may live.
     pub age: Option<Duration>,
+    /// How long it is unused before it is paused.
+    pub pause_after: Option<Duration>,
     /// What the limit on processor time is of a cell that has a wall time of its own.
     pub cpu_rule: CpuRule,
     /// How much of the time that host tools run is excluded from the cell's time.
@@ -83,6 +87,8 @@ pub enum SessionExit {
         /// The snapshot's number.
         snapshot: u64,
     },
+    /// The session was not used, and is paused.
+    Paused(Box<Paused>),
     /// The worker ended. Holds the reason, as part of a sentence.
     Ended(String),
 }
@@ -124,8 +130,8 @@ impl<'a> ServedSession<'a> {
         Ok(())
     }
 
-    /// Serves until the worker or the caller is gone, or the caller wants another worker. `later` runs after the
-    /// first cell.
+    /// Serves until the worker or the caller is gone, the caller wants another worker, or the session is paused.
+    /// `first` is a request that was received before. `later` runs after the first cell.
     ///
     /// # Errors
     ///
@@ -134,8 +140,9 @@ impl<'a> ServedSession<'a> {
     pub fn attend(
         &mut self,
         caller: &mut dyn Caller,
+        first: Option<(ClientRequest, Payload)>,
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
-        self.0.attend(caller, later)
+        self.0.attend(caller, first, later)
     }
 }

@@ -44,6 +44,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 caller.refuse(id, Refusal::Busy);
                 return None;
             }
+            self.note_use(now);
             if answered_like_a_cell && self.reap_until.is_some() {
                 // The worker is ending: the request is refused with the reason.
                 let why = self.why.clone();
@@ -72,7 +73,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 return Some(SessionExit::Rollback { id, snapshot });
             }
             ClientRequest::Close => return Some(SessionExit::Closed),
-            ClientRequest::File(request) => self.file(&request, caller),
+            ClientRequest::File(request) => {
+                self.note_use(now);
+                self.file(&request, caller);
+            }
             ClientRequest::Open(_) => {
                 let twice = "this connection has its session: open another connection for another";
                 caller.refuse(None, Refusal::Protocol(twice.into()));
@@ -181,6 +185,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Programs have begun or ended. Between two cells the first ones get a limit on processor time of their own, as
     /// a cell does.
     pub(super) fn on_programs(&mut self, now: Instant) {
+        self.note_use(now);
         if self.cell.is_none() && self.reap_until.is_none() {
             self.counted = self.io.counts();
             self.watch_between_cells(now);
@@ -190,6 +195,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Watches a worker that has no cell.
     pub(super) fn watch_between_cells(&mut self, now: Instant) {
         self.waiting_since = now;
+        self.watch_as_waiting(now);
+    }
+
+    /// Watches a worker that has no cell, without a new wait.
+    pub(super) fn watch_as_waiting(&mut self, now: Instant) {
         let pace = if self.io.runs_programs() {
             Pace::Running
         } else {

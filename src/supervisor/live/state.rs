@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use super::caller::{Caller, CallerEvent, Payload};
 use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
+use super::pausing::Record;
 use super::refusal::Refusal;
 use super::worker_io::WorkerIo;
 use crate::error::Error;
@@ -18,11 +19,13 @@ use crate::protocol::message::{self, GuestError};
 use crate::protocol::{CellResult, Ended, Request};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::Pace;
-use crate::supervisor::snapshot::{Image, SnapshotRefusal, Standing, in_order};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing, in_order};
 use sandfork_jail::restore::Step;
 
-/// The number of the request to take on a state. Callers count from 1.
+/// The numbers of the request to take on a state: as one of several that do, which get random numbers of their own,
+/// and as the one that goes on with it. The caller's requests come later.
 const RESTORED: u64 = 0;
+const RESUMED: u64 = 1;
 
 /// How a session begins.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub enum Beginning {
         /// How many cells the session has run.
         cells: u64,
     },
+    /// With a state that its worker has, after a pause.
+    Resumed(Record),
 }
 
 /// What is sent with a descriptor.
@@ -64,13 +69,18 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let order = self.io.order(&image)?;
         let attachments = image.attachments()?;
         let mut frame = Vec::new();
-        let request = Request::Restore { id: RESTORED };
+        let id = if image.is_paused() {
+            RESUMED
+        } else {
+            RESTORED
+        };
+        let request = Request::Restore { id };
         let encoded = request.encode_into(&order, &mut frame);
         encoded.map_err(|error| SnapshotRefusal::Guest(error.to_string()))?;
         let clock = self.wall_clock(now, self.terms.limits.wall());
         let cpu = self.terms.limits.cpu();
         let before = self.io.counts();
-        let mut cell = CellUnderWay::new(RESTORED, now, clock, cpu, before);
+        let mut cell = CellUnderWay::new(id, now, clock, cpu, before);
         self.cells = image.cells();
         cell.state = StateRequest::Replaced(image);
         self.cell = Some(cell);
@@ -85,7 +95,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// Whether the worker takes on a state.
     pub fn is_restoring(&self) -> bool {
-        self.cell.as_ref().is_some_and(|cell| cell.id == RESTORED)
+        let cell = self.cell.as_ref();
+        cell.is_some_and(|cell| [RESTORED, RESUMED].contains(&cell.id))
     }
 
     /// Whether the worker is being copied, or takes on a state.
@@ -98,6 +109,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub fn go_on(&mut self, cells: u64, now: Instant) {
         self.greeted = true;
         self.cells = cells;
+        self.used = now;
         let cpu = self.terms.limits.cpu();
         self.counted = self.io.counts();
         self.io
@@ -124,9 +136,15 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ),
         };
         match mem::take(&mut cell.state) {
-            StateRequest::Copied(None) => {
-                let image = self.io.capture(standing, self.cells).map(Arc::new);
-                cell.state = StateRequest::Copied(Some(image));
+            state @ (StateRequest::Copied(None) | StateRequest::Paused(None)) => {
+                let is_paused = matches!(state, StateRequest::Paused(_));
+                let (medium, then): (_, fn(_) -> _) = if is_paused {
+                    (Medium::Disk, StateRequest::Paused)
+                } else {
+                    (Medium::Memory, StateRequest::Copied)
+                };
+                let image = self.io.capture(standing, self.cells, medium);
+                cell.state = then(Some(image.map(Arc::new)));
                 let mut frame = Vec::new();
                 // A message without a payload fits.
                 _ = Request::GoOn.encode_into(&[], &mut frame);
@@ -134,7 +152,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Replaced(image) => {
-                match self.io.plan(&image, RESTORED) {
+                match self.io.plan(&image, cell.id) {
                     Ok((file, steps)) => {
                         cell.state = StateRequest::Restoring(steps);
                         self.io.send(BYTE.to_vec(), Some(file));
@@ -206,13 +224,13 @@ fn reason(ended: &Ended) -> String {
     }
 }
 
-/// The caller of a worker that takes on a state: it waits for the outcome.
+/// The caller of a request that no one has made, such as that of a worker that takes on a state.
 #[derive(Default)]
-pub struct RestoreCaller {
+pub struct Nobody {
     failed: Option<Refusal>,
 }
 
-impl RestoreCaller {
+impl Nobody {
     /// Whether the worker has the state.
     pub fn result(self) -> Result<(), Error> {
         match self.failed {
@@ -226,7 +244,7 @@ impl RestoreCaller {
     }
 }
 
-impl Caller for RestoreCaller {
+impl Caller for Nobody {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -14,7 +14,7 @@ use crate::protocol::caller::FileRequest;
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::descriptors::set_nonblocking;
 use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
-use crate::supervisor::egress::WorkerNetwork;
+use crate::supervisor::egress::{Spent, WorkerNetwork};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::FileError;
@@ -23,7 +23,9 @@ use crate::supervisor::objects::Objects;
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
-use crate::supervisor::snapshot::{Image, SnapshotRefusal, Source, Standing, require_alone};
+use crate::supervisor::snapshot::{
+    Image, Medium, Room, SnapshotRefusal, Source, Standing, require_alone,
+};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::restore::Step;
@@ -68,8 +70,23 @@ pub trait WorkerIo {
     fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError>;
     /// Requires that the session may have another copy, and that nothing of the worker runs but its main thread.
     fn require_copyable(&mut self) -> Result<(), SnapshotRefusal>;
+    /// Requires that the session waits for its caller, and nothing runs in it.
+    fn require_pausable(&mut self) -> Result<(), SnapshotRefusal>;
     /// Copies the worker, which stands and has run so many cells.
-    fn capture(&mut self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal>;
+    fn capture(
+        &mut self,
+        standing: Standing,
+        cells: u64,
+        medium: Medium,
+    ) -> Result<Image, SnapshotRefusal>;
+    /// Whether programs of the caller run, or its directories are watched.
+    fn is_used(&self) -> bool;
+    /// Has the programs that are asked for from now on wait for the next worker, unless there are some already.
+    fn rest(&mut self) -> bool;
+    /// What the worker has spent of its session's limits on the network.
+    fn spent(&mut self) -> Option<Spent>;
+    /// Has what an earlier worker has spent count for this one.
+    fn spend(&mut self, spent: Spent);
     /// Gives the worker, which has just got its first message, the way to start programs in it.
     fn hand_over_summons(&mut self);
     /// Whether programs of the caller run, or are about to.
@@ -161,6 +178,21 @@ impl<'a> JailedWorker<'a> {
             limits: &self.context.limits,
             summons: self.summons.as_ref().map(Summons::peer),
         }
+    }
+
+    /// The room for another copy.
+    fn room(&self, medium: Medium) -> Result<Room, SnapshotRefusal> {
+        if self.verified.session.is_some() {
+            return Err(SnapshotRefusal::Level);
+        }
+        let context = self.context;
+        context.snapshots.room(context.session, &context.limits, medium)
+    }
+
+    /// Requires that nothing of the worker runs but its main thread.
+    fn require_single(&mut self) -> Result<(), SnapshotRefusal> {
+        self.dismiss_starter()?;
+        require_alone(self.worker(), &self.watch.tree())
     }
 
     /// Ends the process that starts programs, unless it has any. It has nothing to do first.
@@ -289,22 +321,47 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn require_copyable(&mut self) -> Result<(), SnapshotRefusal> {
-        if self.verified.session.is_some() {
-            return Err(SnapshotRefusal::Level);
-        }
-        self.dismiss_starter()?;
-        self.context
-            .snapshots
-            .room(self.context.session, &self.context.limits)?;
-        require_alone(self.worker(), &self.watch.tree())
+        self.room(Medium::Memory)?;
+        self.require_single()
     }
 
-    fn capture(&mut self, standing: Standing, cells: u64) -> Result<Image, SnapshotRefusal> {
+    fn require_pausable(&mut self) -> Result<(), SnapshotRefusal> {
+        self.room(Medium::Disk)?;
+        if !self.worker().proc.is_asleep() {
+            return Err(SnapshotRefusal::Working);
+        }
+        self.require_single()
+    }
+
+    fn capture(
+        &mut self,
+        standing: Standing,
+        cells: u64,
+        medium: Medium,
+    ) -> Result<Image, SnapshotRefusal> {
         // A program may have been started since the request was accepted.
-        self.require_copyable()?;
-        let snapshots = self.context.snapshots;
-        let room = snapshots.room(self.context.session, &self.context.limits)?;
-        self.source(cells).capture(standing, room)
+        self.require_single()?;
+        let room = self.room(medium)?;
+        self.source(cells).capture(standing, room, medium)
+    }
+
+    fn is_used(&self) -> bool {
+        let programs = self.programs.as_ref();
+        programs.is_some_and(Host::is_used)
+    }
+
+    fn rest(&mut self) -> bool {
+        self.programs.as_mut().is_none_or(Host::rest)
+    }
+
+    fn spent(&mut self) -> Option<Spent> {
+        self.network.as_mut().map(WorkerNetwork::spent)
+    }
+
+    fn spend(&mut self, spent: Spent) {
+        if let Some(network) = &mut self.network {
+            network.spend(spent);
+        }
     }
 
     fn hand_over_summons(&mut self) {

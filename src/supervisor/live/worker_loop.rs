@@ -8,12 +8,13 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::adaptive_poll::AdaptivePoll;
-use super::caller::Caller;
+use super::caller::{Caller, Payload};
 use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
-use super::state::{Beginning, RestoreCaller};
+use super::state::{Beginning, Nobody};
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
 use crate::error::Error;
+use crate::protocol::caller::ClientRequest;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
@@ -78,6 +79,7 @@ impl<'a> WorkerLoop<'a> {
                 Beginning::Fresh => state.greet(now)?,
                 Beginning::State(image) => state.begin_restored(image, now)?,
                 Beginning::Restored { cells } => state.go_on(cells, now),
+                Beginning::Resumed(record) => state.resume(record, now),
             }
             state.io.settle();
         }
@@ -95,8 +97,14 @@ impl<'a> WorkerLoop<'a> {
     pub fn attend(
         &mut self,
         caller: &mut dyn Caller,
+        first: Option<(ClientRequest, Payload)>,
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
+        if let Some((request, payload)) = first
+            && let Some(exit) = self.state.handle(request, payload, clock::now(), caller)
+        {
+            return Ok(exit);
+        }
         let left = self.until_gone(caller, later)?;
         let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
         if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
@@ -117,6 +125,12 @@ impl<'a> WorkerLoop<'a> {
             match self.turn(caller, due)? {
                 ControlFlow::Break(None) => return Ok(None),
                 ControlFlow::Break(exit) => left = exit,
+                // What the caller has sent while its session was copied comes first.
+                ControlFlow::Continue(()) if self.state.is_paused() => {
+                    left = self.state.on_caller(clock::now(), caller);
+                    let exit = || Some(SessionExit::Paused(Box::new(self.state.take_paused()?)));
+                    left = left.or_else(exit);
+                }
                 ControlFlow::Continue(()) => {}
             }
             let is_over = self.state.has_finished_a_cell();
@@ -128,7 +142,7 @@ impl<'a> WorkerLoop<'a> {
 
     /// Serves until the worker has taken on a state.
     pub(super) fn until_restored(&mut self) -> Result<(), Error> {
-        let mut outcome = RestoreCaller::default();
+        let mut outcome = Nobody::default();
         while self.state.is_restoring() {
             if matches!(self.turn(&mut outcome, None)?, ControlFlow::Break(None)) {
                 _ = self.state.on_end(clock::now(), &mut outcome);
@@ -257,7 +271,11 @@ impl<'a> WorkerLoop<'a> {
                 data.then(|| (io.link.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
-                caller.as_fd().map(|fd| (fd, outgoing(caller.unsent()))),
+                // It waits until its session is paused, or is not.
+                caller
+                    .as_fd()
+                    .filter(|_| !state.is_pausing())
+                    .map(|fd| (fd, outgoing(caller.unsent()))),
                 io.objects.source().filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
                 programs.map(|it| (it.bell(), PollFlags::POLLIN)),

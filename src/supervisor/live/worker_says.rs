@@ -58,7 +58,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             Reply::FailedStep(failed) => self.on_failed_step(&failed),
             Reply::Call(call) => self.call(call, payload, frame.header.len(), now, caller),
             Reply::Display(display) => {
-                let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == display.id) else {
+                let is_pausing = self.is_pausing();
+                let cell = self.cell.as_mut().filter(|_| !is_pausing);
+                let Some(cell) = cell.filter(|cell| cell.id == display.id) else {
                     // A thread that outlived its cell sent it.
                     return Ok(());
                 };

@@ -58,6 +58,8 @@ pub struct Host<'a> {
     live: BTreeMap<u64, Live>,
     /// Why there are no more programs, as part of a sentence.
     why: String,
+    /// Whether what is asked for waits for the session's next worker.
+    rests: bool,
 }
 
 struct Live {
@@ -98,7 +100,19 @@ impl<'a> Host<'a> {
             waiting: VecDeque::new(),
             live: BTreeMap::new(),
             why: "it was closed, or began anew".to_owned(),
+            rests: false,
         }
+    }
+
+    /// Whether programs run, or are about to, or directories are watched.
+    pub fn is_used(&self) -> bool {
+        self.is_busy() || self.queue.is_used()
+    }
+
+    /// Leaves what is asked for from now on to the session's next worker, unless there is something already.
+    pub fn rest(&mut self) -> bool {
+        self.rests = !self.is_used();
+        self.rests
     }
 
     /// Whether programs run, or are about to.
@@ -382,10 +396,12 @@ impl<'a> Host<'a> {
     }
 }
 
-/// Every end of a loop ends its programs' handles.
+/// Every end of a loop ends its programs' handles, unless the session is paused.
 impl Drop for Host<'_> {
     fn drop(&mut self) {
-        self.queue.close(&self.why);
+        if !self.rests {
+            self.queue.close(&self.why);
+        }
     }
 }
 

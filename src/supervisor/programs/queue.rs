@@ -168,7 +168,7 @@ impl Queue {
     }
 
     /// Readable when there may be a command.
-    pub(super) fn bell(&self) -> BorrowedFd<'_> {
+    pub(in crate::supervisor) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
     }
 
@@ -212,13 +212,31 @@ impl Queue {
         Ok(opened.recv().map_err(ended)??)
     }
 
+    /// Whether something is asked for, or directories are watched.
+    pub(super) fn is_used(&self) -> bool {
+        let inner = self.lock();
+        let mut watches = inner.watches.iter().filter_map(Weak::upgrade);
+        let is_asked = !inner.commands.is_empty() || !inner.live.is_empty();
+        is_asked || watches.any(|watch| !watch.has_ended())
+    }
+
+    /// Refuses what is asked for.
+    pub(crate) fn refuse(&self, why: &str) {
+        for command in self.take() {
+            if let Command::Start(start) = command {
+                self.remove(start.process.number());
+                start.process.is_refused(ProgramRefusal::Ended(why.to_owned()));
+            }
+        }
+    }
+
     /// Accepts programs from now on.
     pub(super) fn open(&self) {
         self.lock().closed = None;
     }
 
     /// Accepts no more, and ends what there is for this reason.
-    pub(super) fn close(&self, why: &str) {
+    pub(crate) fn close(&self, why: &str) {
         let mut inner = self.lock();
         inner.closed = Some(why.to_owned());
         let commands = std::mem::take(&mut inner.commands);

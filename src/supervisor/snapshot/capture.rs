@@ -1,7 +1,7 @@
 //! Copies a worker that stands.
 
 use std::fs::File;
-use std::io::{IoSliceMut, Read};
+use std::io::{IoSliceMut, Read, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
@@ -16,11 +16,10 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
+use super::medium::{Kept, Medium};
 use super::pack::pack;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, Backing, MOST_TEXT, Region, name_heap};
-use super::restore::open_to_read;
-use super::shelf::Reserved;
 use super::{Image, Room, Standing};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::run::Files;
@@ -28,7 +27,7 @@ use crate::supervisor::spawn::Worker;
 use crate::supervisor::zygote::Zygote;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{Descriptor, Opened};
-use sandfork_jail::sys::{self, sealed};
+use sandfork_jail::sys;
 
 /// The most pieces of memory.
 const MOST_PIECES: usize = 1 << 18;
@@ -98,7 +97,12 @@ fn printable(name: &[u8]) -> String {
 
 impl Source<'_> {
     /// Copies the worker, which stands there.
-    pub fn capture(&self, standing: Standing, room: Room) -> Result<Image, SnapshotRefusal> {
+    pub fn capture(
+        &self,
+        standing: Standing,
+        room: Room,
+        medium: Medium,
+    ) -> Result<Image, SnapshotRefusal> {
         if !sys::checkpoint::IS_SUPPORTED {
             return Err(SnapshotRefusal::Processor);
         }
@@ -111,18 +115,29 @@ impl Source<'_> {
         self.require_room(bytes, self.limits.memory(), LimitName::Memory)?;
         let files = Files::measure(&self.worker.directories).bytes.unwrap_or(0);
         self.require_room(bytes + files, room.bytes, LimitName::SnapshotBytes)?;
-        let _reserved = Reserved::new(bytes + files)?;
-        let memory = self.copy(&pages)?;
+        if medium == Medium::Disk {
+            // The worker that goes on maps none of it, and has all of it as its own.
+            let most = self.limits.memory_allowance();
+            self.require_room(bytes + files, most, LimitName::Memory)?;
+        }
+        let kept = medium.reserve(bytes, files)?;
+        let memory = match &kept {
+            Kept::Memory(_) => medium.file(c"sandfork-memory")?,
+            Kept::Disk(file) => file.try_clone().doing("make an image")?,
+        };
+        self.copy(&pages, &memory)?;
         let descriptors = self.descriptors()?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
-        let (trees, of_trees) = pack(&self.worker.directories, &directories)?;
+        let trees = medium.file(c"sandfork-files")?;
+        let of_trees = pack(&self.worker.directories, &directories, &trees)?;
         self.require_room(bytes + of_trees, room.bytes, LimitName::SnapshotBytes)?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
             zygote: Arc::clone(self.zygote),
-            memory: finish(&memory)?,
-            trees: finish(&trees)?,
+            medium,
+            memory: medium.finish(&memory)?,
+            trees: medium.finish(&trees)?,
             regions,
             pages,
             standing,
@@ -177,28 +192,21 @@ impl Source<'_> {
         Ok(pages)
     }
 
-    /// Copies pages to the same addresses of a file.
-    fn copy(&self, pages: &[Range<u64>]) -> Result<File, SnapshotRefusal> {
-        let image = File::from(sealed::memory_file(c"sandfork-memory").doing("make an image")?);
-        let end = pages.last().map_or(0, |range| range.end);
-        image.set_len(end).doing("make an image")?;
+    /// Copies pages into a file, one after the other.
+    fn copy(&self, pages: &[Range<u64>], mut image: &File) -> Result<(), SnapshotRefusal> {
         let mut buffer = vec![0; usize::try_from(CHUNK).unwrap_or(0)];
         for batch in batches(pages) {
-            self.read(&batch, &mut buffer)?;
-            let mut rest = buffer.as_slice();
-            for range in &batch {
-                let length = usize::try_from(range.end - range.start).unwrap_or(0);
-                let (piece, others) = rest.split_at(length);
-                image
-                    .write_all_at(piece, range.start)
-                    .doing("write an image")?;
-                rest = others;
-            }
+            let read = self.read(&batch, &mut buffer)?;
+            image.write_all(read).doing("write an image")?;
         }
-        Ok(image)
+        Ok(())
     }
 
-    fn read(&self, batch: &[Range<u64>], buffer: &mut [u8]) -> Result<(), SnapshotRefusal> {
+    fn read<'b>(
+        &self,
+        batch: &[Range<u64>],
+        buffer: &'b mut [u8],
+    ) -> Result<&'b [u8], SnapshotRefusal> {
         let length = |range: &Range<u64>| usize::try_from(range.end - range.start).unwrap_or(0);
         let remote: Vec<_> = batch
             .iter()
@@ -210,7 +218,7 @@ impl Source<'_> {
         let all = batch.iter().map(length).sum();
         let pid = Pid::from_raw(self.worker.proc.pid());
         match process_vm_readv(pid, &mut [IoSliceMut::new(&mut buffer[..all])], &remote) {
-            Ok(read) if read == all => return Ok(()),
+            Ok(read) if read == all => return Ok(&buffer[..all]),
             Ok(_) | Err(Errno::EFAULT) => {}
             Err(errno) => return Err(errno).doing("read its memory"),
         }
@@ -224,7 +232,7 @@ impl Source<'_> {
                 Ok(()) => rest = others,
             }
         }
-        Ok(())
+        Ok(&buffer[..all])
     }
 
     fn descriptors(&self) -> Result<Vec<Descriptor>, SnapshotRefusal> {
@@ -351,12 +359,6 @@ fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
         }
     }
     Ok(())
-}
-
-/// Seals a file, and returns it for reading only.
-fn finish(file: &File) -> Result<OwnedFd, SnapshotRefusal> {
-    sealed::seal(file.as_fd()).doing("seal an image")?;
-    open_to_read(file.as_fd()).doing("open an image")
 }
 
 #[cfg(test)]

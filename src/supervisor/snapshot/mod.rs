@@ -1,6 +1,6 @@
 //! Live snapshots: the state of a session's worker as an image, from which other workers take it on.
 //!
-//! A worker that stands at a cell boundary is copied from outside: its memory into a sealed file, its directories
+//! A worker that stands at a cell boundary is copied from outside: its memory into a file, its directories
 //! into another, its descriptors as a list. A copy begins as any worker does: forked by the same zygote, jailed,
 //! checked from outside, before it gets anything. It then restores the files and descriptors with a guest's rights,
 //! and replaces its own memory by steps that are made here. No byte of a guest is interpreted outside a jail: what
@@ -10,6 +10,7 @@
 
 mod capture;
 mod descriptors;
+mod medium;
 mod pack;
 mod refusal;
 mod regions;
@@ -30,6 +31,7 @@ pub mod readers {
 }
 
 pub use self::capture::{Source, require_alone};
+pub use self::medium::Medium;
 pub use self::refusal::SnapshotRefusal;
 pub use self::shelf::{Room, Shelf};
 pub use self::steps::in_order;
@@ -54,9 +56,10 @@ pub struct Standing {
 pub struct Image {
     /// Only its workers have the same addresses as this one.
     zygote: Arc<Zygote>,
-    /// The pages at their addresses, sealed, read-only.
+    medium: Medium,
+    /// The pages, one after the other, read-only.
     memory: OwnedFd,
-    /// The contents of the worker's directories, sealed, read-only.
+    /// The contents of the worker's directories, read-only.
     trees: OwnedFd,
     regions: Vec<Region>,
     /// The pages that `memory` has.
@@ -78,6 +81,11 @@ impl Image {
     /// How many cells the session had run.
     pub fn cells(&self) -> u64 {
         self.cells
+    }
+
+    /// Whether it keeps a session that is paused, which goes on once, and not copies of one.
+    pub fn is_paused(&self) -> bool {
+        self.medium == Medium::Disk
     }
 
     /// The memory that the image takes, bytes.

@@ -17,7 +17,6 @@ use nix::unistd::{Whence, lseek};
 use super::refusal::{Doing, SnapshotRefusal};
 use crate::supervisor::files::{open_beneath, reopen};
 use sandfork_jail::archive::{Entry, Kind, piece};
-use sandfork_jail::sys::sealed;
 
 /// The most entries of a tree. Quotas are far below.
 const MOST_ENTRIES: usize = 1 << 20;
@@ -27,10 +26,13 @@ const CHUNK: usize = 1 << 20;
 
 const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 
-/// Reads these directories, which have these paths. Returns the stream and its length.
-pub fn pack(directories: &[OwnedFd], paths: &[&Path]) -> Result<(File, u64), SnapshotRefusal> {
-    let file = File::from(sealed::memory_file(c"sandfork-files").doing("make an image")?);
-    let mut writer = BufWriter::with_capacity(CHUNK, &file);
+/// Reads these directories, which have these paths, into a file. Returns the length of the stream.
+pub fn pack(
+    directories: &[OwnedFd],
+    paths: &[&Path],
+    file: &File,
+) -> Result<u64, SnapshotRefusal> {
+    let mut writer = BufWriter::with_capacity(CHUNK, file);
     for (directory, path) in directories.iter().zip(paths) {
         let mut tree = Tree {
             root: path,
@@ -43,8 +45,7 @@ pub fn pack(directories: &[OwnedFd], paths: &[&Path]) -> Result<(File, u64), Sna
     }
     writer.flush().doing("write an image")?;
     drop(writer);
-    let length = file.metadata().doing("measure an image")?.len();
-    Ok((file, length))
+    Ok(file.metadata().doing("measure an image")?.len())
 }
 
 /// A file, and the first of its names.

@@ -98,6 +98,20 @@ pub enum SnapshotRefusal {
         /// What is left of the host's.
         left: String,
     },
+    /// The disk would have too little room left.
+    #[error("it takes {wanted}, more than half of the {left} that the disk has left")]
+    Disk {
+        /// The bytes of the image.
+        wanted: String,
+        /// What is left of the disk's.
+        left: String,
+    },
+    /// There is no disk.
+    #[error("a file without a name can be made on a disk in none of {places}")]
+    NoDisk {
+        /// Where one was looked for.
+        places: String,
+    },
     /// The supervisor would have too few descriptors left.
     #[error(
         "the supervisor has no descriptors left; raise `ulimit -n`, or close other snapshots or sessions first"
@@ -117,6 +131,9 @@ pub enum SnapshotRefusal {
     /// The guest's side has refused it.
     #[error("the session did not stand still: {0}")]
     Guest(String),
+    /// The session has something to do.
+    #[error("the session does not wait for its caller")]
+    Working,
     /// The worker changed while it was copied.
     #[error("the session changed while it was copied; try again")]
     Changed,

@@ -51,12 +51,12 @@ impl Image {
         let source = Memory {
             regions: &self.regions,
             pages: &self.pages,
-            shareable: &self.standing.shareable,
+            shareable: (!self.is_paused()).then_some(&self.standing.shareable),
         };
         let own = Memory {
             regions: &regions,
             pages: &pages,
-            shareable: &[],
+            shareable: None,
         };
         let plan = steps(source, self.standing.program_break, own, &mut blob)?;
         target.require_same(&plan.opened)?;

@@ -207,6 +207,11 @@ impl Shared {
         Ok(())
     }
 
+    /// Whether it has ended.
+    pub fn has_ended(&self) -> bool {
+        matches!(*self.lock(), State::Ended(_))
+    }
+
     /// Ends it, and lets go of the session's files.
     pub fn end(&self, why: &str) {
         let mut state = self.lock();

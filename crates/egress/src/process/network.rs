@@ -145,11 +145,14 @@ impl Serving {
     }
 }
 
-/// Answers each request for a report. Returns at the end of the link.
+/// Does what the supervisor asks for. Returns at the end of the link.
 async fn report_when_asked(network: &Network, link: &Packets) -> Result<(), Errno> {
     let mut buffer = [0; 64];
-    while let Some((Ask::Report, _)) = link.receive(&mut buffer).await? {
-        link.send(&network.ledger.report())?;
+    while let Some((ask, _)) = link.receive(&mut buffer).await? {
+        match ask {
+            Ask::Report => link.send(&network.ledger.report())?,
+            Ask::Spend(bytes) => network.bytes.take(usize::try_from(bytes).unwrap_or(usize::MAX)),
+        }
     }
     Ok(())
 }

@@ -111,7 +111,8 @@ class Session(Runner):
             self.loop.open_descriptors()
         if not copied:
             return number
-        reseed_copy()
+        if copied != RESUMED:
+            reseed_copy()
         return int(copied)
 
     def set_variables(self, request, buffers):

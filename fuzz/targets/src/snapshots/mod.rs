@@ -115,8 +115,9 @@ fn way(choices: &mut Source) -> bool {
         pages,
         shareable,
     };
-    let from = of(&its, &source.pages, &shareable[..]);
-    let to = of(&own, &target.pages, &[]);
+    let is_in_memory = choices.byte() % 4 > 0;
+    let from = of(&its, &source.pages, is_in_memory.then_some(&shareable[..]));
+    let to = of(&own, &target.pages, None);
     let Ok(plan) = steps(from, choices.long(), to, &mut data) else {
         return false;
     };

@@ -26,7 +26,7 @@ enum Content {
     Fresh,
     /// What the process has written.
     Own,
-    /// What the image has at an address.
+    /// What the image has at a place.
     Image(u64),
 }
 
@@ -231,8 +231,9 @@ impl Model {
                 wiped.push(region.start..region.end);
             }
         }
-        for page in source.pages.iter().cloned().flat_map(pages) {
-            wanted.get_mut(&page).expect("it is mapped").content = Content::Image(page);
+        let places = (0..).step_by(4096);
+        for (page, place) in source.pages.iter().cloned().flat_map(pages).zip(places) {
+            wanted.get_mut(&page).expect("it is mapped").content = Content::Image(place);
         }
         let mut found = self.pages.clone();
         for page in wiped.into_iter().flat_map(pages) {

@@ -11,6 +11,7 @@ use super::caller::{Caller, CallerEvent};
 use super::cell::{CellUnderWay, Streaming};
 use super::clocks::WallClock;
 use super::finish::StreamSink;
+use super::pausing::Pause;
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
 use crate::outcome::{Enforced, Limits, PolicyIdentity};
@@ -70,6 +71,9 @@ pub struct WorkerLife<'a, W> {
     pub(super) cells: u64,
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
+    /// When the session was used last.
+    pub(super) used: Instant,
+    pub(super) pause: Pause,
     /// Why the supervisor ended the worker, if it did.
     pub(super) stop: Option<Stop>,
     /// The reason in `stop`, as part of a sentence, if no cell reports it.
@@ -106,6 +110,8 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             cells: 0,
             born: now,
             waiting_since: now,
+            used: now,
+            pause: Pause::default(),
             stop: None,
             why: None,
             failure: None,
@@ -250,6 +256,10 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     /// Nothing is left of the worker: reports the end of its last cell, then that of the session.
     pub fn on_end(&mut self, now: Instant, caller: &mut dyn Caller) -> SessionExit {
         let lost = self.is_lost().then_some(SupervisorError::RunLost);
+        if self.is_pausing() {
+            // No one waits for it.
+            self.cell = None;
+        }
         let why = match self.failure.take() {
             Some(failure) => Some((failure.to_string(), failure)),
             None => lost.map(|lost| ("its zygote was ended from outside".to_owned(), lost)),

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 pub use self::pages::in_order;
 
-use self::pages::{Who, compare, parts, split};
+use self::pages::{Places, Who, compare, parts, split};
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
 use sandfork_jail::restore::{BlobData, Protection, Sharing, Step};
@@ -39,8 +39,9 @@ pub struct Memory<'a> {
     pub regions: &'a [Region],
     /// Its own pages, in order.
     pub pages: &'a [Range<u64>],
-    /// Ranges that may be mapped from the image, in order, besides the heap.
-    pub shareable: &'a [Range<u64>],
+    /// Ranges that may be mapped from the image, in order, besides the heap. Without it, nothing is: the image is not
+    /// in memory.
+    pub shareable: Option<&'a [Range<u64>]>,
 }
 
 impl Memory<'_> {
@@ -60,10 +61,10 @@ impl Memory<'_> {
             && of.protection == Protection::READ_WRITE
             && !of.advice.is_wiped
             && matches!(of.backing, Backing::Anonymous | Backing::Heap);
-        let mut parts = match of.backing {
-            _ if !may_be_shared => vec![(pages, false)],
-            Backing::Heap => vec![(pages, true)],
-            _ => split(&pages, self.shareable),
+        let mut parts = match (self.shareable.filter(|_| may_be_shared), &of.backing) {
+            (None, _) => vec![(pages, false)],
+            (_, Backing::Heap) => vec![(pages, true)],
+            (Some(shareable), _) => split(&pages, shareable),
         };
         for (range, is_shared) in &mut parts {
             *is_shared &= range.end - range.start >= LEAST_SHARED;
@@ -100,11 +101,11 @@ pub struct Plan {
 }
 
 /// The steps from `target` to `source`.
-pub fn steps(
-    source: Memory,
+pub fn steps<'a>(
+    source: Memory<'a>,
     program_break: u64,
     target: Memory,
-    blob: &mut BlobData,
+    blob: &'a mut BlobData,
 ) -> Result<Plan, SnapshotRefusal> {
     let mut regions = target.regions.to_vec();
     let mut made = Steps {
@@ -115,6 +116,7 @@ pub fn steps(
         last: Vec::new(),
         file: None,
         opened: Vec::new(),
+        places: Places::of(source.pages),
         blob,
     };
     made.grow(source, program_break, &mut regions);
@@ -148,6 +150,7 @@ struct Steps<'a> {
     file: Option<String>,
     /// All such files, with their inodes.
     opened: Vec<(String, u64)>,
+    places: Places<'a>,
     blob: &'a mut BlobData,
 }
 
@@ -321,9 +324,9 @@ impl Steps<'_> {
             |parts: Vec<(Range<u64>, bool)>| parts.into_iter().map(|(range, _)| range).collect();
         let shared: Vec<Range<u64>> = ranges(shared);
         for pages in &shared {
-            let length = pages.end - pages.start;
+            let (length, place) = (pages.end - pages.start, self.places.at(pages.start));
             self.shared
-                .push(Step::map_image(pages.start, length, pages.start));
+                .push(Step::map_image(pages.start, length, place));
         }
         (shared, ranges(others))
     }
@@ -352,16 +355,16 @@ impl Steps<'_> {
 
     fn read(&mut self, pages: &Range<u64>) {
         for part in parts(pages, MOST_READ) {
-            self.loads
-                .push(Step::read(part.start, part.end - part.start, part.start));
+            let (length, place) = (part.end - part.start, self.places.at(part.start));
+            self.loads.push(Step::read(part.start, length, place));
         }
     }
 
     fn compare(&mut self, pages: &Range<u64>) {
         for part in parts(pages, BUFFER as u64) {
-            let length = part.end - part.start;
+            let (length, place) = (part.end - part.start, self.places.at(part.start));
             self.loads
-                .push(Step::read(self.blob.buffer(), length, part.start));
+                .push(Step::read(self.blob.buffer(), length, place));
             self.loads.push(Step::copy_differing(part.start, length));
         }
     }

@@ -24,12 +24,12 @@ fn made(
     let source = Memory {
         regions: &its,
         pages: source.1,
-        shareable: &SHAREABLE,
+        shareable: Some(&SHAREABLE),
     };
     let target = Memory {
         regions: &own,
         pages: target.1,
-        shareable: &[],
+        shareable: None,
     };
     let plan = steps(source, 0x2_2800, target, &mut BlobData::new(BLOB))?;
     Ok(plan.steps)
@@ -43,11 +43,11 @@ fn a_mapping_of_both_is_compared() {
     let steps = made((text, &source), (text, &target)).expect("there is a way");
     let buffer = BlobData::new(BLOB).buffer();
     let wanted = [
-        Step::read(0x1_0000, 0x1000, 0x1_0000),
-        Step::read(buffer, 0x1000, 0x1_1000),
+        Step::read(0x1_0000, 0x1000, 0),
+        Step::read(buffer, 0x1000, 0x1000),
         Step::copy_differing(0x1_1000, 0x1000),
         Step::advise(0x1_2000, 0x1000, libc::MADV_DONTNEED),
-        Step::read(0x1_4000, 0x1000, 0x1_4000),
+        Step::read(0x1_4000, 0x1000, 0x2000),
         Step::close_image(),
     ];
     assert_eq!(steps, wanted);
@@ -67,7 +67,7 @@ fn what_is_missing_is_mapped_and_what_is_too_much_is_unmapped() {
         Step::map_file(0x3_0000, 0x2000, Protection(1), Sharing::Private, 0x1000),
         Step::map_file(0x3_2000, 0x1000, Protection(3), Sharing::Private, 0x3000),
         Step::close(),
-        Step::read(0x3_2000, 0x1000, 0x3_2000),
+        Step::read(0x3_2000, 0x1000, 0),
         Step::close_image(),
     ];
     assert_eq!(steps, wanted);
@@ -128,35 +128,60 @@ fn wiped_memory_is_left_as_the_fork_left_it() {
     assert_eq!(steps, [Step::close_image()]);
 }
 
-#[test]
-fn heap_and_large_blocks_are_mapped_from_the_image() {
-    let text = "10000-60000 rw-p 0 00:00 0 [heap]\n900000-c00000 rw-p 0 00:00 0 \n\
-                c00000-d00000 r--p 0 00:00 0 ";
-    let source = [
+/// What a process has of which parts may be shared.
+const WITH_BLOCKS: (&str, [Range<u64>; 5]) = (
+    "10000-60000 rw-p 0 00:00 0 [heap]\n900000-c00000 rw-p 0 00:00 0 \nc00000-d00000 r--p 0 00:00 0 ",
+    [
         0x1_0000..0x4_0000,
         0x5_0000..0x5_1000,
         0x90_0000..0x98_0000,
         0xaf_0000..0xb1_0000,
         0xc0_0000..0xc2_0000,
-    ];
+    ],
+);
+
+#[test]
+fn heap_and_large_blocks_are_mapped_from_the_image() {
+    let (text, source) = (WITH_BLOCKS.0, &WITH_BLOCKS.1);
     let target = [0x1_0000..0x1_1000, 0x5_0000..0x5_1000];
-    let steps = made((text, &source), (text, &target)).expect("there is a way");
+    let steps = made((text, source), (text, &target)).expect("there is a way");
     let buffer = BlobData::new(BLOB).buffer();
     let wanted = [
         Step::program_break(0x6_0000),
         Step::protect(0xc0_0000, 0x10_0000, Protection(3)),
-        Step::map_image(0x1_0000, 0x3_0000, 0x1_0000),
+        Step::map_image(0x1_0000, 0x3_0000, 0),
         // The first page of a block stays memory of its own.
-        Step::map_image(0x90_1000, 0x7_f000, 0x90_1000),
-        Step::map_image(0xaf_0000, 0x1_0000, 0xaf_0000),
+        Step::map_image(0x90_1000, 0x7_f000, 0x3_2000),
+        Step::map_image(0xaf_0000, 0x1_0000, 0xb_1000),
         // Too little to be worth a mapping.
-        Step::read(buffer, 0x1000, 0x5_0000),
+        Step::read(buffer, 0x1000, 0x3_0000),
         Step::copy_differing(0x5_0000, 0x1000),
-        Step::read(0x90_0000, 0x1000, 0x90_0000),
-        Step::read(0xb0_0000, 0x1_0000, 0xb0_0000),
-        Step::read(0xc0_0000, 0x2_0000, 0xc0_0000),
+        Step::read(0x90_0000, 0x1000, 0x3_1000),
+        Step::read(0xb0_0000, 0x1_0000, 0xc_1000),
+        Step::read(0xc0_0000, 0x2_0000, 0xd_1000),
         Step::protect(0xc0_0000, 0x10_0000, Protection(1)),
         Step::close_image(),
     ];
     assert_eq!(steps, wanted);
+}
+
+#[test]
+fn nothing_is_mapped_from_an_image_on_a_disk() {
+    let regions = regions(WITH_BLOCKS.0);
+    let source = Memory {
+        regions: &regions,
+        pages: &WITH_BLOCKS.1,
+        shareable: None,
+    };
+    let target = Memory {
+        pages: &[],
+        ..source
+    };
+    let plan = steps(source, 0x6_0000, target, &mut BlobData::new(BLOB)).expect("there is a way");
+    let read = |pages: &Range<u64>, place| Step::read(pages.start, pages.end - pages.start, place);
+    let places = [0, 0x3_0000, 0x3_1000, 0xb_1000, 0xd_1000];
+    let reads = WITH_BLOCKS.1.iter().zip(places);
+    let wanted: Vec<Step> = reads.map(|(pages, place)| read(pages, place)).collect();
+    assert_eq!(plan.steps[2..7], wanted);
+    assert_eq!(plan.steps.len(), 9);
 }

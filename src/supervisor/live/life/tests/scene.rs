@@ -11,12 +11,13 @@ use crate::protocol::caller::{
 };
 use crate::protocol::message::ResultMode;
 use crate::supervisor::drain::OutputSink;
+use crate::supervisor::egress::Spent;
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
 use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
 use crate::supervisor::run::{AskHost, Files, Measured};
-use crate::supervisor::snapshot::{Image, SnapshotRefusal, Standing};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
 use sandfork_jail::restore::Step;
 
 pub const fn ms(count: u64) -> Duration {
@@ -108,9 +109,27 @@ impl WorkerIo for FakeWorker {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    fn capture(&mut self, _: Standing, _: u64) -> Result<Image, SnapshotRefusal> {
+    fn require_pausable(&mut self) -> Result<(), SnapshotRefusal> {
+        self.require_copyable()
+    }
+
+    fn capture(&mut self, _: Standing, _: u64, _: Medium) -> Result<Image, SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
     }
+
+    fn is_used(&self) -> bool {
+        self.runs_programs
+    }
+
+    fn rest(&mut self) -> bool {
+        true
+    }
+
+    fn spent(&mut self) -> Option<Spent> {
+        None
+    }
+
+    fn spend(&mut self, _: Spent) {}
 
     fn hand_over_summons(&mut self) {}
 
@@ -203,6 +222,7 @@ fn limits() -> Limits {
 pub const SESSION: Purpose = Purpose::Session(SessionTerms {
     idle: Some(Duration::from_secs(60)),
     age: Some(Duration::from_secs(600)),
+    pause_after: Some(Duration::from_secs(30)),
     cpu_rule: CpuRule::FollowsWall,
     tool_time: ToolTime::AtMost(Duration::ZERO),
 });

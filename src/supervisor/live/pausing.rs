@@ -1,0 +1,207 @@
+//! Sessions that are paused: their state lies on a disk, and they have no worker until they are used again.
+//!
+//! To its caller a paused session is one whose next answer takes longer. It ends by the same clocks.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::time::Instant;
+
+use nix::errno::Errno;
+use nix::poll::PollFlags;
+
+use super::caller::{Caller, CallerEvent, Payload};
+use super::cell::StateRequest;
+use super::life::WorkerLife;
+use super::state::Nobody;
+use super::worker_io::WorkerIo;
+use crate::protocol::caller::ClientRequest;
+use crate::protocol::{CellResult, Ended, Request};
+use crate::supervisor::clock;
+use crate::supervisor::egress::Spent;
+use crate::supervisor::programs::Queue;
+use crate::supervisor::snapshot::{Image, SnapshotRefusal};
+use crate::supervisor::wait::{is_readable, wait};
+
+/// The number of the request by which a session is paused. Callers count from 1.
+const PAUSE: u64 = u64::MAX;
+
+/// Whether a session may be paused.
+#[derive(Debug, Default)]
+pub enum Pause {
+    /// Once it was not used for long enough.
+    #[default]
+    Possible,
+    /// It was tried. It is not tried again until the session was used.
+    Tried,
+    /// Its state is on the disk.
+    Done(Arc<Image>),
+}
+
+/// What a session that is paused keeps of its worker.
+#[derive(Debug)]
+pub struct Paused {
+    /// Its state.
+    pub image: Arc<Image>,
+    /// What the next worker takes on beside the state.
+    pub record: Record,
+}
+
+/// What goes from one worker of a session to the next, beside the state.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub(super) cells: u64,
+    pub(super) born: Instant,
+    pub(super) waiting_since: Instant,
+    pub(super) ends: Option<(Instant, &'static str)>,
+    pub(super) spent: Option<Spent>,
+}
+
+/// What ends the wait of a session that is paused.
+#[derive(Debug)]
+pub enum Use {
+    /// The caller says something.
+    Caller(ClientRequest, Payload),
+    /// The caller has disconnected.
+    Gone,
+    /// Something is wanted of its programs or directories.
+    Beside,
+    /// A clock has ended it. Holds the reason, as part of a sentence.
+    Over(&'static str),
+}
+
+impl Paused {
+    /// Waits until the session is used, or over.
+    pub fn await_use(
+        &self,
+        caller: &mut dyn Caller,
+        queue: Option<&Queue>,
+    ) -> Result<Use, Errno> {
+        loop {
+            match caller.recv() {
+                CallerEvent::Nothing => {}
+                // They come too late for a cell.
+                CallerEvent::Request(ClientRequest::Interrupt | ClientRequest::Return(_), _) => continue,
+                CallerEvent::Request(request, payload) => return Ok(Use::Caller(request, payload)),
+                CallerEvent::Gone => return Ok(Use::Gone),
+                CallerEvent::Malformed(how) => {
+                    caller.refuse(None, super::Refusal::Protocol(how));
+                    return Ok(Use::Gone);
+                }
+            }
+            let over = self.record.ends.filter(|(end, _)| clock::now() >= *end);
+            if let Some((_, why)) = over {
+                return Ok(Use::Over(why));
+            }
+            let mut events = PollFlags::POLLIN;
+            events.set(PollFlags::POLLOUT, caller.unsent() > 0);
+            let bell = queue.map(|queue| (queue.bell(), PollFlags::POLLIN));
+            let sources: [Option<(BorrowedFd, PollFlags)>; 2] =
+                [caller.as_fd().map(|fd| (fd, events)), bell];
+            let [_, rings] = wait(sources, self.record.ends.map(|(end, _)| end))?;
+            caller.flush();
+            if is_readable(rings) {
+                return Ok(Use::Beside);
+            }
+        }
+    }
+}
+
+impl<W: WorkerIo> WorkerLife<'_, W> {
+    /// When the session is to be paused.
+    pub(super) fn end_of_use(&self) -> Option<Instant> {
+        let is_unused = self.cell.is_none() && matches!(self.pause, Pause::Possible);
+        let after = self.session_terms().pause_after.filter(|_| is_unused)?;
+        self.used.checked_add(after)
+    }
+
+    /// Notes that the session is used.
+    pub(super) fn note_use(&mut self, now: Instant) {
+        self.used = now;
+        self.pause = Pause::Possible;
+    }
+
+    /// Whether the worker is being copied for a pause.
+    pub fn is_pausing(&self) -> bool {
+        let state = self.cell.as_ref().map(|cell| &cell.state);
+        matches!(state, Some(StateRequest::Paused(_)))
+    }
+
+    /// Whether the state is on the disk.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.pause, Pause::Done(_))
+    }
+
+    /// Asks the worker to stand, unless the session is used in another way or cannot be copied.
+    pub(super) fn begin_pause(&mut self, now: Instant) {
+        self.pause = Pause::Tried;
+        if self.io.is_used() {
+            return;
+        }
+        if let Err(refusal) = self.io.require_pausable() {
+            return note_refusal(&refusal);
+        }
+        let request = Request::Snapshot { id: PAUSE };
+        self.begin(PAUSE, None, &request, Payload::default(), now, &mut Nobody::default());
+        if let Some(cell) = &mut self.cell {
+            cell.state = StateRequest::Paused(None);
+        }
+    }
+
+    /// The worker goes on after it was copied, and is not needed any more.
+    pub(super) fn finish_pause(
+        &mut self,
+        copied: Option<Result<Arc<Image>, SnapshotRefusal>>,
+        result: &CellResult,
+    ) {
+        match (copied, &result.ended) {
+            (Some(Ok(image)), Ended::Ok(_)) => self.pause = Pause::Done(image),
+            (Some(Err(refusal)), _) => note_refusal(&refusal),
+            _ => {}
+        }
+    }
+
+    /// What is kept of a session that was paused, unless it is used again already.
+    pub fn take_paused(&mut self) -> Option<Paused> {
+        let Pause::Done(image) = &self.pause else {
+            return None;
+        };
+        let image = Arc::clone(image);
+        self.pause = Pause::Tried;
+        if self.cell.is_some() || self.reap_until.is_some() || !self.io.rest() {
+            return None;
+        }
+        let ends = [
+            (self.end_of_waiting(), super::clocks::WAITED),
+            (self.end_of_life(), super::clocks::OLD),
+        ];
+        let ends = ends.into_iter().filter_map(|(end, why)| Some((end?, why)));
+        Some(Paused {
+            record: Record {
+                cells: self.cells,
+                born: self.born,
+                waiting_since: self.waiting_since,
+                ends: ends.min(),
+                spent: self.io.spent(),
+            },
+            image,
+        })
+    }
+
+    /// Goes on with a session that was paused, in a worker that has its state.
+    pub(super) fn resume(&mut self, record: Record, now: Instant) {
+        self.go_on(record.cells, now);
+        self.born = record.born;
+        self.waiting_since = record.waiting_since;
+        if let Some(spent) = record.spent {
+            self.io.spend(spent);
+        }
+    }
+}
+
+/// A session that cannot be paused stays as it is, which no one has asked about.
+fn note_refusal(refusal: &SnapshotRefusal) {
+    match refusal {
+        SnapshotRefusal::NoDisk { .. } => tracing::warn!(%refusal, "sessions cannot be paused"),
+        _ => tracing::debug!(%refusal, "a session is not paused"),
+    }
+}

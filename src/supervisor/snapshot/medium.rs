@@ -1,0 +1,162 @@
+//! Where the contents of an image lie: in memory, or on a disk for a session that is paused.
+//!
+//! A file on a disk has no name, so that it ends with this process, however that ends. Only bytes of a guest lie there:
+//! what is done with them is this process's own list of mappings, pages and descriptors.
+
+use std::ffi::CStr;
+use std::fs::{self, File};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use nix::errno::Errno;
+use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
+use nix::sys::stat::Mode;
+use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
+use nix::sys::statvfs::fstatvfs;
+
+use super::refusal::{Doing, SnapshotRefusal};
+use super::restore::open_to_read;
+use super::shelf::Reserved;
+use crate::host::cache_directory;
+use crate::plan::bytes;
+use sandfork_jail::sys::sealed;
+
+/// The other file system in memory (linux/magic.h).
+const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
+
+/// Files are measured and reserved one after the other, so that none counts on the room of another.
+static RESERVING: Mutex<()> = Mutex::new(());
+
+/// What keeps the contents of an image.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Medium {
+    /// Files in memory, which workers may map.
+    Memory,
+    /// Files on a disk, which workers read.
+    Disk,
+}
+
+/// What a medium keeps free for an image in the making.
+#[derive(Debug)]
+pub enum Kept {
+    /// Memory.
+    Memory(Reserved),
+    /// A file of the length that was asked for.
+    Disk(File),
+}
+
+impl Medium {
+    /// Reserves room for an image whose memory and files have these lengths.
+    pub fn reserve(self, memory: u64, files: u64) -> Result<Kept, SnapshotRefusal> {
+        match self {
+            Self::Memory => Ok(Kept::Memory(Reserved::new(memory + files)?)),
+            Self::Disk => {
+                let file = nameless()?;
+                let _one = RESERVING.lock().unwrap_or_else(PoisonError::into_inner);
+                require_half(&file, memory + files)?;
+                let length = i64::try_from(memory).unwrap_or(i64::MAX);
+                match fallocate(&file, FallocateFlags::empty(), 0, length) {
+                    // A file system that cannot reserve says so when it is written to.
+                    Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(Kept::Disk(file)),
+                    Err(errno) => Err(errno).doing("reserve room on the disk"),
+                }
+            }
+        }
+    }
+
+    /// Makes an empty file.
+    pub fn file(self, name: &CStr) -> Result<File, SnapshotRefusal> {
+        match self {
+            Self::Memory => Ok(sealed::memory_file(name).doing("make an image")?.into()),
+            Self::Disk => nameless(),
+        }
+    }
+
+    /// Returns a file for reading only. One in memory cannot change any more.
+    pub fn finish(self, file: &File) -> Result<OwnedFd, SnapshotRefusal> {
+        if self == Self::Memory {
+            sealed::seal(file.as_fd()).doing("seal an image")?;
+        }
+        open_to_read(file.as_fd()).doing("open an image")
+    }
+}
+
+/// A file without a name, on the first of the places that is on a disk.
+fn nameless() -> Result<File, SnapshotRefusal> {
+    let places = [Some(PathBuf::from("/var/tmp")), cache_directory()];
+    let places: Vec<PathBuf> = places.into_iter().flatten().collect();
+    let found = places.iter().find_map(|place| nameless_in(place));
+    found.ok_or_else(|| SnapshotRefusal::NoDisk {
+        places: places.iter().map(|place| format!("`{}`", place.display())).collect::<Vec<_>>().join(" and "),
+    })
+}
+
+fn nameless_in(place: &Path) -> Option<File> {
+    // It is there already, or cannot be made, which the next call tells.
+    _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(place);
+    let flags = OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_RDWR | OFlag::O_CLOEXEC;
+    let file = open(place, flags, Mode::S_IRUSR | Mode::S_IWUSR).ok()?;
+    let kind = fstatfs(&file).ok()?.filesystem_type();
+    (kind != TMPFS_MAGIC && kind != RAMFS_MAGIC).then(|| file.into())
+}
+
+/// Leaves the disk half of the room that this user has on it.
+fn require_half(file: &File, wanted: u64) -> Result<(), SnapshotRefusal> {
+    let room = fstatvfs(file).doing("measure the disk")?;
+    let left = u64::from(room.blocks_available()).saturating_mul(room.fragment_size());
+    if wanted > left / 2 {
+        let (wanted, left) = (bytes(wanted), bytes(left));
+        return Err(SnapshotRefusal::Disk { wanted, left });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::os::unix::fs::{FileExt, MetadataExt};
+
+    use super::*;
+
+    #[test]
+    fn a_file_on_a_disk_has_no_name_and_no_other_reader() {
+        let mut file = match Medium::Disk.file(c"image") {
+            // This machine has no disk.
+            Err(SnapshotRefusal::NoDisk { .. }) => return,
+            other => other.expect("there is a disk"),
+        };
+        file.write_all(b"bytes").expect("there is room");
+        let reader = Medium::Disk.finish(&file).expect("it can be read");
+        drop(file);
+        let reader = File::from(reader);
+        let stat = reader.metadata().expect("it is there");
+        assert_eq!((stat.nlink(), stat.mode() & 0o7777), (0, 0o600));
+        let mut read = [0; 5];
+        reader.read_exact_at(&mut read, 0).expect("it has them");
+        assert_eq!(&read, b"bytes");
+        reader.write_at(b"others", 0).expect_err("it is for reading");
+    }
+
+    #[test]
+    fn a_disk_without_room_refuses_an_image() {
+        match Medium::Disk.reserve(1 << 60, 0) {
+            Err(SnapshotRefusal::NoDisk { .. }) => {}
+            other => {
+                let refused = other.expect_err("no disk has that");
+                assert!(refused.to_string().contains("more than half"), "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_no_disk() {
+        let file = sealed::memory_file(c"x").expect("there is memory");
+        let kind = fstatfs(&file).expect("it has one").filesystem_type();
+        assert_eq!(kind, TMPFS_MAGIC);
+        if fstatfs(&File::open("/dev/shm").expect("it is there")).is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC) {
+            assert!(nameless_in(Path::new("/dev/shm")).is_none());
+        }
+    }
+}
