@@ -15,9 +15,7 @@ use crate::error::Error;
 use crate::outcome::{Enforced, PolicyIdentity, Unit};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
-use crate::protocol::caller::{
-    ClientEvent, ClientRequest, Opened, Python, SessionState, ToolTime,
-};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, SessionState, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Paused, Payload, ProgramRefusal,
@@ -263,7 +261,10 @@ impl Sandbox {
         let state = |session| ClientEvent::State { session };
         caller.answer(state(SessionState::Paused), Payload::default());
         let exit = loop {
-            let first = match paused.await_use(caller, queue).when("wait for the caller")? {
+            let first = match paused
+                .await_use(caller, queue)
+                .when("wait for the caller")?
+            {
                 Use::Gone => break SessionExit::Gone,
                 Use::Over(why) => break SessionExit::Ended(why.to_owned()),
                 Use::Caller(ClientRequest::Close, _) => break SessionExit::Closed,
@@ -311,6 +312,9 @@ impl Sandbox {
                 SessionExit::Ended(why) => why,
                 _ => "it was closed, or began anew",
             });
+        }
+        if matches!(exit, SessionExit::Ended(_)) {
+            caller.answer(state(SessionState::Ended), Payload::default());
         }
         Ok(ControlFlow::Break(exit))
     }

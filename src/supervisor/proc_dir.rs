@@ -116,7 +116,8 @@ impl ProcDir {
     /// Whether the process waits for something.
     pub fn is_asleep(&self) -> bool {
         let stat = self.read_at_once("stat").ok();
-        stat.and_then(|stat| Stat::parse(&stat)).is_some_and(|stat| stat.state == 'S')
+        stat.and_then(|stat| Stat::parse(&stat))
+            .is_some_and(|stat| stat.state == 'S')
     }
 
     /// Returns the target of one of the directory's links.

@@ -54,7 +54,7 @@ pub enum ClientEvent {
         /// The memory that it takes, bytes.
         bytes: u64,
     },
-    /// The session was paused, or goes on after that. Answers no request.
+    /// The session was paused, or goes on or has ended after that. Answers no request.
     State {
         /// The state.
         session: SessionState,

@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
-pub use self::pausing::{Paused, Record, Use};
+pub use self::pausing::{Paused, Use};
 pub use self::refusal::Refusal;
 pub use self::state::Beginning;
 

@@ -71,16 +71,14 @@ pub enum Use {
 
 impl Paused {
     /// Waits until the session is used, or over.
-    pub fn await_use(
-        &self,
-        caller: &mut dyn Caller,
-        queue: Option<&Queue>,
-    ) -> Result<Use, Errno> {
+    pub fn await_use(&self, caller: &mut dyn Caller, queue: Option<&Queue>) -> Result<Use, Errno> {
         loop {
             match caller.recv() {
                 CallerEvent::Nothing => {}
                 // They come too late for a cell.
-                CallerEvent::Request(ClientRequest::Interrupt | ClientRequest::Return(_), _) => continue,
+                CallerEvent::Request(ClientRequest::Interrupt | ClientRequest::Return(_), _) => {
+                    continue;
+                }
                 CallerEvent::Request(request, payload) => return Ok(Use::Caller(request, payload)),
                 CallerEvent::Gone => return Ok(Use::Gone),
                 CallerEvent::Malformed(how) => {
@@ -141,7 +139,14 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return note_refusal(&refusal);
         }
         let request = Request::Snapshot { id: PAUSE };
-        self.begin(PAUSE, None, &request, Payload::default(), now, &mut Nobody::default());
+        self.begin(
+            PAUSE,
+            None,
+            &request,
+            Payload::default(),
+            now,
+            &mut Nobody::default(),
+        );
         if let Some(cell) = &mut self.cell {
             cell.state = StateRequest::Paused(None);
         }

@@ -69,11 +69,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let order = self.io.order(&image)?;
         let attachments = image.attachments()?;
         let mut frame = Vec::new();
-        let id = if image.is_paused() {
-            RESUMED
-        } else {
-            RESTORED
-        };
+        let id = if image.is_paused() { RESUMED } else { RESTORED };
         let request = Request::Restore { id };
         let encoded = request.encode_into(&order, &mut frame);
         encoded.map_err(|error| SnapshotRefusal::Guest(error.to_string()))?;

@@ -186,7 +186,9 @@ impl<'a> JailedWorker<'a> {
             return Err(SnapshotRefusal::Level);
         }
         let context = self.context;
-        context.snapshots.room(context.session, &context.limits, medium)
+        context
+            .snapshots
+            .room(context.session, &context.limits, medium)
     }
 
     /// Requires that nothing of the worker runs but its main thread.

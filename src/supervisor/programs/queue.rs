@@ -225,7 +225,9 @@ impl Queue {
         for command in self.take() {
             if let Command::Start(start) = command {
                 self.remove(start.process.number());
-                start.process.is_refused(ProgramRefusal::Ended(why.to_owned()));
+                start
+                    .process
+                    .is_refused(ProgramRefusal::Ended(why.to_owned()));
             }
         }
     }

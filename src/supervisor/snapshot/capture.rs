@@ -16,7 +16,7 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
-use super::medium::{Kept, Medium};
+use super::medium::Medium;
 use super::pack::pack;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, Backing, MOST_TEXT, Region, name_heap};
@@ -120,11 +120,7 @@ impl Source<'_> {
             let most = self.limits.memory_allowance();
             self.require_room(bytes + files, most, LimitName::Memory)?;
         }
-        let kept = medium.reserve(bytes, files)?;
-        let memory = match &kept {
-            Kept::Memory(_) => medium.file(c"sandfork-memory")?,
-            Kept::Disk(file) => file.try_clone().doing("make an image")?,
-        };
+        let (memory, reserved) = medium.reserve(bytes, files)?;
         self.copy(&pages, &memory)?;
         let descriptors = self.descriptors()?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
@@ -136,6 +132,7 @@ impl Source<'_> {
         Ok(Image {
             zygote: Arc::clone(self.zygote),
             medium,
+            _on_disk: (medium == Medium::Disk).then_some(reserved),
             memory: medium.finish(&memory)?,
             trees: medium.finish(&trees)?,
             regions,

@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
@@ -26,8 +26,8 @@ use sandfork_jail::sys::sealed;
 /// The other file system in memory (linux/magic.h).
 const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
-/// Files are measured and reserved one after the other, so that none counts on the room of another.
-static RESERVING: Mutex<()> = Mutex::new(());
+/// The bytes of this process's images on disks.
+static ON_DISK: Mutex<u64> = Mutex::new(0);
 
 /// What keeps the contents of an image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -38,32 +38,24 @@ pub enum Medium {
     Disk,
 }
 
-/// What a medium keeps free for an image in the making.
-#[derive(Debug)]
-pub enum Kept {
-    /// Memory.
-    Memory(Reserved),
-    /// A file of the length that was asked for.
-    Disk(File),
-}
-
 impl Medium {
-    /// Reserves room for an image whose memory and files have these lengths.
-    pub fn reserve(self, memory: u64, files: u64) -> Result<Kept, SnapshotRefusal> {
-        match self {
-            Self::Memory => Ok(Kept::Memory(Reserved::new(memory + files)?)),
-            Self::Disk => {
-                let file = nameless()?;
-                let _one = RESERVING.lock().unwrap_or_else(PoisonError::into_inner);
-                require_half(&file, memory + files)?;
+    /// Makes the file for an image's memory, and reserves room for that and for its files, which have these lengths.
+    pub fn reserve(self, memory: u64, files: u64) -> Result<(File, Reserved), SnapshotRefusal> {
+        let file = self.file(c"sandfork-memory")?;
+        let bytes = memory.saturating_add(files);
+        let reserved = match self {
+            Self::Memory => Reserved::memory(bytes)?,
+            Self::Disk => Reserved::new(bytes, &ON_DISK, |others| {
+                require_half(left_on(&file)?, others, bytes)?;
                 let length = i64::try_from(memory).unwrap_or(i64::MAX);
                 match fallocate(&file, FallocateFlags::empty(), 0, length) {
                     // A file system that cannot reserve says so when it is written to.
-                    Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(Kept::Disk(file)),
+                    Ok(()) | Err(Errno::EOPNOTSUPP) => Ok(()),
                     Err(errno) => Err(errno).doing("reserve room on the disk"),
                 }
-            }
-        }
+            })?,
+        };
+        Ok((file, reserved))
     }
 
     /// Makes an empty file.
@@ -89,24 +81,36 @@ fn nameless() -> Result<File, SnapshotRefusal> {
     let places: Vec<PathBuf> = places.into_iter().flatten().collect();
     let found = places.iter().find_map(|place| nameless_in(place));
     found.ok_or_else(|| SnapshotRefusal::NoDisk {
-        places: places.iter().map(|place| format!("`{}`", place.display())).collect::<Vec<_>>().join(" and "),
+        places: places
+            .iter()
+            .map(|place| format!("`{}`", place.display()))
+            .collect::<Vec<_>>()
+            .join(" and "),
     })
 }
 
 fn nameless_in(place: &Path) -> Option<File> {
     // It is there already, or cannot be made, which the next call tells.
-    _ = fs::DirBuilder::new().recursive(true).mode(0o700).create(place);
+    _ = fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(place);
     let flags = OFlag::O_TMPFILE | OFlag::O_EXCL | OFlag::O_RDWR | OFlag::O_CLOEXEC;
     let file = open(place, flags, Mode::S_IRUSR | Mode::S_IWUSR).ok()?;
     let kind = fstatfs(&file).ok()?.filesystem_type();
     (kind != TMPFS_MAGIC && kind != RAMFS_MAGIC).then(|| file.into())
 }
 
-/// Leaves the disk half of the room that this user has on it.
-fn require_half(file: &File, wanted: u64) -> Result<(), SnapshotRefusal> {
+/// The room that this user has on the disk of a file.
+fn left_on(file: &File) -> Result<u64, SnapshotRefusal> {
     let room = fstatvfs(file).doing("measure the disk")?;
-    let left = u64::from(room.blocks_available()).saturating_mul(room.fragment_size());
-    if wanted > left / 2 {
+    Ok(room.blocks_available().saturating_mul(room.fragment_size()))
+}
+
+/// Leaves the disk half of what it would have without the images of this process, which have `others`.
+fn require_half(left: u64, others: u64, wanted: u64) -> Result<(), SnapshotRefusal> {
+    let all = left.saturating_add(others);
+    if wanted.saturating_add(others) > all / 2 {
         let (wanted, left) = (bytes(wanted), bytes(left));
         return Err(SnapshotRefusal::Disk { wanted, left });
     }
@@ -136,7 +140,9 @@ mod tests {
         let mut read = [0; 5];
         reader.read_exact_at(&mut read, 0).expect("it has them");
         assert_eq!(&read, b"bytes");
-        reader.write_at(b"others", 0).expect_err("it is for reading");
+        reader
+            .write_at(b"others", 0)
+            .expect_err("it is for reading");
     }
 
     #[test]
@@ -145,9 +151,23 @@ mod tests {
             Err(SnapshotRefusal::NoDisk { .. }) => {}
             other => {
                 let refused = other.expect_err("no disk has that");
-                assert!(refused.to_string().contains("more than half"), "{refused}");
+                assert!(
+                    refused.to_string().contains("more than half of the disk"),
+                    "{refused}"
+                );
             }
         }
+    }
+
+    #[test]
+    fn the_images_together_leave_the_disk_half() {
+        assert_eq!(require_half(100, 0, 50), Ok(()));
+        require_half(100, 0, 51).expect_err("it is more");
+        // 40 of 140 are taken.
+        assert_eq!(require_half(100, 40, 30), Ok(()));
+        let refused = require_half(100, 40, 31).expect_err("it is more");
+        let sentence = "the sessions that are paused would take more than half of the disk: it takes 31 B, and 100 B are left";
+        assert_eq!(refused.to_string(), sentence);
     }
 
     #[test]
@@ -155,7 +175,9 @@ mod tests {
         let file = sealed::memory_file(c"x").expect("there is memory");
         let kind = fstatfs(&file).expect("it has one").filesystem_type();
         assert_eq!(kind, TMPFS_MAGIC);
-        if fstatfs(&File::open("/dev/shm").expect("it is there")).is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC) {
+        if fstatfs(&File::open("/dev/shm").expect("it is there"))
+            .is_ok_and(|it| it.filesystem_type() == TMPFS_MAGIC)
+        {
             assert!(nameless_in(Path::new("/dev/shm")).is_none());
         }
     }

@@ -37,6 +37,7 @@ pub use self::shelf::{Room, Shelf};
 pub use self::steps::in_order;
 
 use self::regions::Region;
+use self::shelf::Reserved;
 use super::zygote::Zygote;
 use sandfork_jail::restore::Descriptor;
 
@@ -57,6 +58,8 @@ pub struct Image {
     /// Only its workers have the same addresses as this one.
     zygote: Arc<Zygote>,
     medium: Medium,
+    /// Has its bytes count, if they are on a disk.
+    _on_disk: Option<Reserved>,
     /// The pages, one after the other, read-only.
     memory: OwnedFd,
     /// The contents of the worker's directories, read-only.

@@ -27,11 +27,7 @@ const CHUNK: usize = 1 << 20;
 const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 
 /// Reads these directories, which have these paths, into a file. Returns the length of the stream.
-pub fn pack(
-    directories: &[OwnedFd],
-    paths: &[&Path],
-    file: &File,
-) -> Result<u64, SnapshotRefusal> {
+pub fn pack(directories: &[OwnedFd], paths: &[&Path], file: &File) -> Result<u64, SnapshotRefusal> {
     let mut writer = BufWriter::with_capacity(CHUNK, file);
     for (directory, path) in directories.iter().zip(paths) {
         let mut tree = Tree {

@@ -99,7 +99,9 @@ pub enum SnapshotRefusal {
         left: String,
     },
     /// The disk would have too little room left.
-    #[error("it takes {wanted}, more than half of the {left} that the disk has left")]
+    #[error(
+        "the sessions that are paused would take more than half of the disk: it takes {wanted}, and {left} are left"
+    )]
     Disk {
         /// The bytes of the image.
         wanted: String,

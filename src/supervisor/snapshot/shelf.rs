@@ -36,24 +36,38 @@ pub struct Room {
     pub bytes: u64,
 }
 
-/// Memory of the host for an image that is being made. Once it is made, the kernel counts it.
+/// Bytes that this process counts as its own until this is dropped.
 #[derive(Debug)]
-pub struct Reserved(u64);
+pub struct Reserved {
+    bytes: u64,
+    of: &'static Mutex<u64>,
+}
 
 impl Reserved {
-    /// Reserves memory, if that leaves the host half of what it has. No cgroup of a worker counts images.
-    pub fn new(bytes: u64) -> Result<Self, SnapshotRefusal> {
-        let mut others = IN_THE_MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        require_half(&Headroom::now(), *others, bytes)?;
+    /// Reserves memory for an image that is being made, if that leaves the host half of what it has. No cgroup of a
+    /// worker counts images. Once it is made, the kernel counts it.
+    pub fn memory(bytes: u64) -> Result<Self, SnapshotRefusal> {
+        Self::new(bytes, &IN_THE_MAKING, |others| {
+            require_half(&Headroom::now(), others, bytes)
+        })
+    }
+
+    /// Reserves bytes if `require` agrees, which gets those that are reserved already. No others are meanwhile.
+    pub fn new(
+        bytes: u64,
+        of: &'static Mutex<u64>,
+        require: impl FnOnce(u64) -> Result<(), SnapshotRefusal>,
+    ) -> Result<Self, SnapshotRefusal> {
+        let mut others = of.lock().unwrap_or_else(PoisonError::into_inner);
+        require(*others)?;
         *others += bytes;
-        Ok(Self(bytes))
+        Ok(Self { bytes, of })
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut all = IN_THE_MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        *all -= self.0;
+        *self.of.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
     }
 }
 
@@ -157,9 +171,9 @@ mod tests {
 
     #[test]
     fn what_is_reserved_is_given_back() {
-        let reserved = Reserved::new(4096).expect("there is memory");
+        let reserved = Reserved::memory(4096).expect("there is memory");
         assert!(*IN_THE_MAKING.lock().expect("no test has failed") >= 4096);
-        Reserved::new(u64::MAX / 2).expect_err("no host has that");
+        Reserved::memory(u64::MAX / 2).expect_err("no host has that");
         drop(reserved);
     }
 }

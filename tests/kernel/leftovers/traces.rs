@@ -86,6 +86,17 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Everything beneath this process.
+pub fn descendants() -> Vec<u32> {
+    let mut found = children(std::process::id());
+    let mut next = 0;
+    while let Some(pid) = found.get(next) {
+        found.extend(children(*pid));
+        next += 1;
+    }
+    found
+}
+
 fn entries(directory: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory)
         .into_iter()

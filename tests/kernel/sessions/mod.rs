@@ -6,6 +6,7 @@ mod ends;
 mod files;
 mod hostile_copies;
 mod memory;
+mod pauses;
 mod programs;
 mod snapshots;
 mod stress;
@@ -26,8 +27,9 @@ use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::World;
 
-pub const PARTS: [Part; 3] = [
+pub const PARTS: [Part; 4] = [
     ("ended-interpreter", snapshots::ended_interpreter),
+    ("paused-sessions", pauses::part),
     ("dropped-sessions", ends::dropped_sessions),
     ("stressed-sessions", stress::part),
 ];
@@ -39,6 +41,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(files::tests());
     tests.extend(hostile_copies::tests());
     tests.extend(memory::tests());
+    tests.extend(pauses::tests());
     tests.extend(programs::tests());
     tests.extend(snapshots::tests());
     tests.extend(stress::tests());

@@ -10,7 +10,7 @@ use sandfork::{ErrorKind, Status};
 
 use super::{assert_ended, open, run, session, value};
 use crate::apart;
-use crate::leftovers::traces::children;
+use crate::leftovers::traces::descendants;
 use crate::need::Need;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
@@ -264,22 +264,24 @@ fn a_fork_draws_random_numbers_of_its_own(world: &World) {
     assert_eq!(parts.len(), 12, "{drawn:?}");
 }
 
+/// Tries what no guest may do, and says what came of it.
+pub const WALLS: &str = "import os, socket, ctypes\n\
+    def tried(act):\n\
+    \x20   try: return repr(act())\n\
+    \x20   except OSError as error: return error.errno\n\
+    libc = ctypes.CDLL(None, use_errno=True)\n\
+    def call(number, *args): return libc.syscall(number, *args), ctypes.get_errno()\n\
+    wanted = ('CapEff', 'CapPrm', 'CapBnd', 'NoNewPrivs', 'Seccomp', 'Seccomp_filters', 'Uid')\n\
+    lines = [line for line in open('/proc/self/status') if line.split(':')[0] in wanted]\n\
+    (lines, tried(lambda: os.listdir('/home')), tried(socket.socket), tried(lambda: os.kill(1, 9)), \
+     call(272, 0x10000000), call(165, 0, 0, 0, 0, 0), sorted(os.listdir('/')), os.listdir('/proc/self/fd'))";
+
 fn a_fork_is_as_closed_as_its_session(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     let mut session = session(&sandbox);
-    let walls = "import os, socket, ctypes\n\
-                 def tried(act):\n\
-                 \x20   try: return repr(act())\n\
-                 \x20   except OSError as error: return error.errno\n\
-                 libc = ctypes.CDLL(None, use_errno=True)\n\
-                 def call(number, *args): return libc.syscall(number, *args), ctypes.get_errno()\n\
-                 wanted = ('CapEff', 'CapPrm', 'CapBnd', 'NoNewPrivs', 'Seccomp', 'Seccomp_filters', 'Uid')\n\
-                 lines = [line for line in open('/proc/self/status') if line.split(':')[0] in wanted]\n\
-                 (lines, tried(lambda: os.listdir('/home')), tried(socket.socket), tried(lambda: os.kill(1, 9)), \
-                  call(272, 0x10000000), call(165, 0, 0, 0, 0, 0), sorted(os.listdir('/')), os.listdir('/proc/self/fd'))";
-    let before = value(&mut session, walls);
+    let before = value(&mut session, WALLS);
     let mut forked = fork(&copy(&mut session));
-    assert_eq!(value(&mut forked, walls), before);
+    assert_eq!(value(&mut forked, WALLS), before);
     assert_eq!(
         format!("{:?}", forked.enforced()),
         format!("{:?}", session.enforced())
@@ -415,19 +417,22 @@ pub fn ended_interpreter() {
     let mut session = session(&sandbox);
     ok(&mut session, "x = 1");
     let snapshot = copy(&mut session);
-    let mut unseen = children(std::process::id());
-    while let Some(pid) = unseen.pop() {
-        unseen.extend(children(pid));
-        let pid = Pid::from_raw(pid.try_into().expect("a process id"));
-        // It may have ended with the one above it.
-        _ = kill(pid, Signal::SIGKILL);
-    }
+    kill_all();
     let refused = snapshot.fork().expect_err("its addresses are gone");
     let sentence = "could not begin with the snapshot: the interpreter from which its session was forked has ended; \
                     take another";
     assert_eq!(refused.to_string(), sentence);
     session.rollback(&snapshot).expect_err("the same");
     assert!(world::run(&sandbox, "pass").is_ok());
+}
+
+/// Kills all descendants of this process.
+pub fn kill_all() {
+    for pid in descendants() {
+        let pid = Pid::from_raw(pid.try_into().expect("a process id"));
+        // It may have ended with the one above it.
+        _ = kill(pid, Signal::SIGKILL);
+    }
 }
 
 fn a_running_event_loop_is_carried(world: &World) {

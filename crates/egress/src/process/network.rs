@@ -151,7 +151,9 @@ async fn report_when_asked(network: &Network, link: &Packets) -> Result<(), Errn
     while let Some((ask, _)) = link.receive(&mut buffer).await? {
         match ask {
             Ask::Report => link.send(&network.ledger.report())?,
-            Ask::Spend(bytes) => network.bytes.take(usize::try_from(bytes).unwrap_or(usize::MAX)),
+            Ask::Spend(bytes) => network
+                .bytes
+                .take(usize::try_from(bytes).unwrap_or(usize::MAX)),
         }
     }
     Ok(())

@@ -21,6 +21,10 @@ from .stdin import NoInput
 from .tools import Tools
 
 
+# As this request, a worker goes on after a pause. No other one has its memory, so that it keeps its random numbers.
+RESUMED = "1"
+
+
 def warm_up():
     """Imports and allocates what a session's first cell would otherwise do in every worker."""
     for _ in range(10):

@@ -1,0 +1,251 @@
+//! Sessions that are paused when they are not used.
+
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use sandfork::session::{Contents, Depth, Parents, Program, Session, SessionState};
+use sandfork::{ErrorKind, Sandbox, Status};
+
+use super::snapshots::{copy, fork, kill_all, ok};
+use super::{assert_ended, open, run, session, value};
+use crate::apart;
+use crate::leftovers::traces::{descendants, wait_until};
+use crate::need::Need;
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let tests = tests![
+        a_session_that_is_not_used_is_paused_and_goes_on,
+        whatever_uses_a_session_brings_it_back,
+        what_runs_or_is_watched_is_not_paused,
+        a_session_that_cannot_be_paused_stays_as_it_is,
+        a_paused_session_ends_by_its_clocks,
+        a_paused_session_is_closed_restarted_and_rolled_back,
+        what_a_paused_session_takes_and_what_ends_it,
+        a_session_that_was_paused_is_as_closed_as_before
+    ];
+    tests
+        .into_iter()
+        .map(|test| test.needs(Need::Snapshots))
+        .collect()
+}
+
+/// The default policy, with a short time until a pause.
+fn pausing() -> Recipe {
+    standard().set("session.pause_after=50ms")
+}
+
+/// Waits until a session is paused.
+#[track_caller]
+fn await_pause(session: &Session) {
+    assert!(wait_until(|| session.is_paused()), "it is not paused");
+}
+
+/// Waits until another session of the sandbox, which is younger, is paused.
+#[track_caller]
+fn await_pause_of_another(sandbox: &Arc<Sandbox>) {
+    let mut other = session(sandbox);
+    ok(&mut other, "1");
+    await_pause(&other);
+}
+
+fn a_session_that_is_not_used_is_paused_and_goes_on(world: &World) {
+    let sandbox = Arc::new(world.build(pausing()));
+    let mut session = session(&sandbox);
+    let defined = session.tool("ask", |_| Ok("answered".into()));
+    assert!(defined.is_ok_and(|report| report.outcome().is_ok()));
+    ok(
+        &mut session,
+        "import random, asyncio\n\
+         random.seed(5); drawn = [random.random() for _ in range(3)]; random.seed(5)\n\
+         x = [1]; g = (i * i for i in range(99)); next(g)\n\
+         f = open('notes.txt', 'w+'); f.write('kept'); f.flush(); f.seek(1)\n\
+         big = [str(i) for i in range(200_000)]; block = bytearray(b'y' * 9_000_000)",
+    );
+    for round in 1..4 {
+        await_pause(&session);
+        let stats = sandbox.stats();
+        assert_eq!((stats["paused"], stats["sessions"]), (1, 1));
+        let seen = "x.append(random.random()); f.seek(1)\n\
+                    x[1:] == drawn[:len(x) - 1], next(g), f.read(), ask(), len(set(big)), block.count(b'y')";
+        let wanted = format!(
+            "(True, {}, 'ept', 'answered', 200000, 9000000)",
+            round * round
+        );
+        assert_eq!(value(&mut session, seen), wanted);
+        assert!(!session.is_paused());
+        assert_eq!(sandbox.stats()["paused"], 0);
+    }
+    // What is made in a worker that came back is no worse: it can be copied in memory too.
+    let mut forked = fork(&copy(&mut session));
+    assert_eq!(value(&mut forked, "len(x), next(g)"), "(4, 16)");
+}
+
+fn whatever_uses_a_session_brings_it_back(world: &World) {
+    let mut session = open(world, pausing());
+    let (programs, watcher) = (session.programs(), session.watcher());
+    ok(&mut session, "open('a', 'w').write('first')");
+    await_pause(&session);
+    let mut text = String::new();
+    let (mut file, size) = session.open_read("a").expect("it is there");
+    file.read_to_string(&mut text).expect("it can be read");
+    assert_eq!((text.as_str(), size), ("first", 5));
+    assert!(!session.is_paused());
+    await_pause(&session);
+    let mut file = session
+        .open_write("b", Contents::Replaced)
+        .expect("it is made");
+    file.write_all(b"second").expect("there is room");
+    drop(file);
+    await_pause(&session);
+    let program = programs.start(Program::new(["cat", "a", "b"]));
+    let report = program.map(|program| program.wait());
+    let report = report.unwrap_or_else(|error| panic!("no program: {error}"));
+    assert_eq!(report.stdout, b"firstsecond");
+    await_pause(&session);
+    let watch = watcher.watch(".", Depth::Directory).expect("it is watched");
+    assert!(!session.is_paused());
+    session
+        .make_dir("c", Parents::Required)
+        .expect("it is made");
+    let until = Instant::now() + Duration::from_secs(60);
+    assert!(!watch.next(Some(until)).expect("it goes on").is_empty());
+    drop(watch);
+    await_pause(&session);
+    assert_eq!(
+        value(&mut session, "import os; sorted(os.listdir())"),
+        "['a', 'b', 'c']"
+    );
+}
+
+fn what_runs_or_is_watched_is_not_paused(world: &World) {
+    let sandbox = Arc::new(world.build(pausing()));
+    let (mut running, watched) = (session(&sandbox), session(&sandbox));
+    ok(&mut running, "1");
+    let program = running.programs().start(Program::new(["sleep", "1000"]));
+    let program = program.unwrap_or_else(|error| panic!("no program: {error}"));
+    let watch = watched.watcher().watch(".", Depth::Directory);
+    let watch = watch.expect("it is watched");
+    await_pause_of_another(&sandbox);
+    assert!(!running.is_paused() && !watched.is_paused());
+    program.kill(libc::SIGKILL).expect("it runs");
+    program.wait();
+    await_pause(&running);
+    assert_eq!(value(&mut running, "1"), "1");
+    drop(watch);
+}
+
+fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
+    let sandbox = Arc::new(world.build(pausing()));
+    let mut session = session(&sandbox);
+    for (makes, undoes) in [
+        (
+            "import threading; e = threading.Event(); t = threading.Thread(target=e.wait); t.start()",
+            "e.set(); t.join()",
+        ),
+        ("import os; r, w = os.pipe()", "os.close(r); os.close(w)"),
+    ] {
+        ok(&mut session, &format!("x = 7; {makes}"));
+        await_pause_of_another(&sandbox);
+        assert!(!session.is_paused(), "{makes}");
+        assert_eq!(value(&mut session, "x"), "7");
+        ok(&mut session, undoes);
+        await_pause(&session);
+    }
+    let recipe = pausing().set("session.snapshot_bytes=32MiB");
+    let sandbox = Arc::new(world.build(recipe));
+    let mut large = self::session(&sandbox);
+    ok(&mut large, "x = bytearray(b'y' * 33_000_000)");
+    await_pause_of_another(&sandbox);
+    assert!(!large.is_paused());
+    assert_eq!(value(&mut large, "len(x)"), "33000000");
+}
+
+fn a_paused_session_ends_by_its_clocks(world: &World) {
+    for key in ["session.idle", "session.age"] {
+        let mut session = open(world, pausing().set(format!("{key}=1500ms")));
+        ok(&mut session, "1");
+        await_pause(&session);
+        assert!(wait_until(|| !session.is_paused()), "it has not ended");
+        let refused = session.run("1").expect_err("it has ended");
+        assert_eq!(refused.kind(), ErrorKind::SessionEnded);
+        assert!(refused.to_string().contains(key), "{refused}");
+        session.restart().expect("there is another worker");
+        assert_eq!(value(&mut session, "1"), "1");
+    }
+}
+
+fn a_paused_session_is_closed_restarted_and_rolled_back(world: &World) {
+    let sandbox = Arc::new(world.build(pausing()));
+    let mut session = session(&sandbox);
+    ok(&mut session, "x = 1");
+    let snapshot = copy(&mut session);
+    ok(&mut session, "x = 2");
+    await_pause(&session);
+    session.interrupter().interrupt();
+    session.rollback(&snapshot).expect("it is rolled back");
+    assert_eq!(value(&mut session, "x"), "1");
+    await_pause(&session);
+    session.restart().expect("it begins anew");
+    let report = run(&mut session, "x");
+    assert_ended(&report, Status::Exception, SessionState::Live);
+    await_pause(&session);
+    drop(session);
+    assert_eq!(sandbox.stats()["paused"], 0);
+}
+
+/// The memory of this process and all below it, shared pages in parts, KiB.
+fn share_of_all() -> u64 {
+    let of = |pid: u32| {
+        let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
+        let rollup = rollup.unwrap_or_default();
+        let line = rollup.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
+        number.unwrap_or(0_u64)
+    };
+    of(std::process::id()) + descendants().into_iter().map(of).sum::<u64>()
+}
+
+fn what_a_paused_session_takes_and_what_ends_it(_: &World) {
+    apart::finishes("paused-sessions");
+}
+
+/// In a process of its own, where nothing else has processes and memory, and all of whose descendants are killed.
+pub fn part() {
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = Arc::new(world.build(pausing()));
+    await_pause_of_another(&sandbox);
+    let (before, processes) = (share_of_all(), descendants().len());
+    let mut sessions: Vec<Session> = (0..10).map(|_| session(&sandbox)).collect();
+    for session in &mut sessions {
+        ok(session, "x = bytearray(b'z' * 30_000_000)");
+        await_pause(session);
+    }
+    // The pool may have made a worker or two meanwhile.
+    let more = descendants().len().saturating_sub(processes);
+    assert!(more < 6, "{more} processes");
+    let each = share_of_all().saturating_sub(before) / 10;
+    assert!(each < 3 << 10, "{each} KiB for each");
+    for session in &mut sessions {
+        assert_eq!(value(session, "x.count(b'z')"), "30000000");
+    }
+    sessions.truncate(1);
+    await_pause(&sessions[0]);
+    kill_all();
+    let refused = sessions[0].run("x").expect_err("its addresses are gone");
+    assert!(refused.to_string().contains("interpreter"), "{refused}");
+    let refused = sessions[0].run("x").expect_err("it has ended");
+    assert_eq!(refused.kind(), ErrorKind::SessionEnded);
+    sessions[0].restart().expect("it begins anew");
+    assert_eq!(value(&mut sessions[0], "1"), "1");
+}
+
+fn a_session_that_was_paused_is_as_closed_as_before(world: &World) {
+    let mut session = open(world, pausing());
+    let before = value(&mut session, super::snapshots::WALLS);
+    await_pause(&session);
+    assert_eq!(value(&mut session, super::snapshots::WALLS), before);
+}
