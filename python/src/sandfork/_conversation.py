@@ -191,6 +191,8 @@ class Conversation:
         """The session's number in its supervisor, by which its programs find it."""
         self.waits = False
         """Whether it waits for its sandbox."""
+        self.paused = False
+        """Whether its supervisor has paused it."""
         self.closed = False
         """Whether its caller has closed it."""
         self.number = _events.enter(self)
@@ -277,7 +279,7 @@ class Conversation:
         self.info = _reports.session_info(header)
         number = header.get("session")
         self.supervised = number if type(number) is int else None
-        self.waits = False
+        self.waits = self.paused = False
         self._has_started = True
         level = self.info.enforced.level
         said = f"has started at level {level!r}" if level else "has started"

@@ -10,6 +10,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Generator
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _events, _supervisor
@@ -238,16 +239,36 @@ class Driver(ABC, Generic[C]):
 
     def _receive(self, action: Receive) -> Work[Frame | None]:
         link, deadline = self._link, action.deadline
-        frame = link.decoder.next_frame()
+        frame = self._next_frame(link.decoder)
         while frame is None:
             try:
                 if not link.read(0 if deadline is None else DONT_WAIT):
                     raise link.gone()
-                frame = link.decoder.next_frame()
+                frame = self._next_frame(link.decoder)
             except BlockingIOError:
                 if not (yield from self.wait(link, select.POLLIN, deadline, action.wake)):
                     return None
         return frame
+
+    def _next_frame(self, decoder: Decoder) -> Frame | None:
+        """The next frame that says more than whether the session is paused."""
+        while (frame := decoder.next_frame()) is not None and frame.header["kind"] == "state":
+            self.session.paused = frame.header.get("session") == "paused"
+        return frame
+
+    @property
+    def paused(self) -> bool:
+        """Whether the session is paused, as the supervisor has said last. Reads nothing that others wait for."""
+        link, paused = self.resources.link, self.session.paused
+        if link is not None and not self._turns:
+            said = Decoder()
+            said.feed(link.ahead())
+            # If a conversation has begun meanwhile, this may begin in the middle of a frame.
+            with suppress(ProtocolError):
+                while (frame := said.next_frame()) is not None:
+                    if frame.header["kind"] == "state":
+                        paused = frame.header.get("session") == "paused"
+        return paused and not self.closed
 
     def _send(self, action: Send) -> Work[None]:
         link = self._link

@@ -127,6 +127,10 @@ class Decoder:
         self._start = end
         return frame
 
+    def rest(self) -> bytes:
+        """What was fed and is no part of a frame that was returned."""
+        return bytes(memoryview(self._buffer)[self._start :])
+
     def wanted(self) -> int:
         """The number of missing bytes of an incomplete frame, as far as known; 0 if there is none."""
         held = len(self._buffer) - self._start

@@ -20,6 +20,7 @@ _ANCILLARY = socket.CMSG_SPACE(4 * struct.calcsize("i"))
 _CLOEXEC = int(socket.MSG_CMSG_CLOEXEC)
 _TRUNCATED = int(socket.MSG_CTRUNC)
 DONT_WAIT = int(socket.MSG_DONTWAIT)
+_PEEK = int(socket.MSG_PEEK) | DONT_WAIT
 _INTERRUPT = encode({"kind": "interrupt"})
 
 
@@ -70,6 +71,13 @@ class Link:
         self._arrived.clear()
         self._half_read = False
         return bool(data)
+
+    def ahead(self) -> bytes:
+        """What has arrived and is not read yet, as far as it is short. It stays to be read."""
+        try:
+            return self.decoder.rest() + self._socket.recv(_CHUNK, _PEEK)
+        except OSError:
+            return self.decoder.rest()
 
     def _receive(self, flags: int) -> None:
         """Reads from the socket. Reads nothing if the peer is gone."""

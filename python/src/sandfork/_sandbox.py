@@ -128,11 +128,19 @@ class BaseSandbox:
 
     @property
     def info(self) -> SessionInfo:
-        """The session's enforced layers, policy, interpreter and limits, and what its cells used so far."""
+        """The session's enforced layers, policy, interpreter and limits, what its cells used so far, whether it is
+        paused, and of which session it is a fork."""
         session = self._session
         if session.info is None:
             raise RequestError("the session is not open yet: use `async with`, or run a cell first")
-        return replace(session.info, session=session.number, cells=session.cells, usage=session.usage)
+        return replace(
+            session.info,
+            session=session.number,
+            cells=session.cells,
+            usage=session.usage,
+            paused=self._driver.paused,
+            forked_from=session.origin,
+        )
 
     @property
     def live(self) -> bool:

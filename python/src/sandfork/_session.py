@@ -69,6 +69,8 @@ class Session(Conversation):
         # The tools that a session gets when it begins with a snapshot, which has those of its maker.
         self._added: Mapping[str, Tool] = {}
         self._inherited = 0
+        self.origin: int | None = None
+        """The number of the session whose state it began with."""
         # Whether the next cell is the first after a restart.
         self._restarted = False
 
@@ -132,7 +134,7 @@ class Session(Conversation):
         opening = {**self._opening, "snapshot": snapshot}
         session = Session(opening, self._calls.renewed(tools), revive=self._revive)
         session._added = tools or {}
-        session._inherited = cells
+        session._inherited, session.origin = cells, self.number
         return session
 
     def rollback(self, snapshot: int, cells: int, added: Mapping[str, Tool]) -> Actions[None]:

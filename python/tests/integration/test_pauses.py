@@ -1,0 +1,66 @@
+"""Sessions that are paused while they are not used."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from sandfork import AsyncSandbox, Sandbox, SessionInfo
+
+POLICY = {"session": {"pause_after": "50ms"}}
+
+
+def await_pause(sandbox: Sandbox | AsyncSandbox) -> SessionInfo:
+    deadline = time.monotonic() + 60
+    while not sandbox.info.paused:
+        assert time.monotonic() < deadline, "it is not paused"
+        time.sleep(0.005)
+    return sandbox.info
+
+
+def test_a_sandbox_that_is_not_used_is_paused_and_goes_on() -> None:
+    seen = []
+    with Sandbox(POLICY, tools={"note": seen.append}) as sbx:
+        sbx.run("import random; random.seed(1); random.random(); x = []; open('f', 'w').write('kept')")
+        assert sbx.info.forked_from is None
+        info = await_pause(sbx)
+        assert (info.cells, info.session) == (1, sbx.info.session)
+        assert sbx.files.read_text("f") == "kept"
+        await_pause(sbx)
+        result = sbx.run("note(1); print('out'); x.append(random.random()); x")
+        assert (result.value, result.logs.stdout, result.execution_count) == ([0.8474337369372327], ["out\n"], 2)
+        assert not sbx.info.paused
+        assert seen == [1]
+        await_pause(sbx)
+        assert sbx.commands.run(["cat", "f"]).stdout == "kept"
+        with sbx.snapshot() as snapshot, snapshot.fork() as fork:
+            assert fork.info.forked_from == sbx.info.session
+            await_pause(fork)
+            assert fork.run("len(x)").value == 1
+        await_pause(sbx)
+        assert sbx.live
+
+
+def test_an_async_sandbox_is_paused_too() -> None:
+    async def use() -> None:
+        async with AsyncSandbox(POLICY) as sbx:
+            await sbx.run("x = 1")
+            await_pause(sbx)
+            assert (await sbx.run("x")).value == 1
+            async with await sbx.fork() as fork:
+                assert fork.info.forked_from == sbx.info.session
+                await_pause(fork)
+
+    asyncio.run(use())
+
+
+def test_a_paused_sandbox_ends_by_its_clocks() -> None:
+    policy = {"session": {"pause_after": "50ms", "idle": "2s"}}
+    with Sandbox(policy, on_death="restart") as sbx:
+        sbx.run("x = 1")
+        await_pause(sbx)
+        deadline = time.monotonic() + 60
+        while sbx.info.paused:
+            assert time.monotonic() < deadline, "it has not ended"
+            time.sleep(0.01)
+        assert sbx.run("'x' in globals()").value is False
