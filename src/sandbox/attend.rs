@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
 
+use super::pause::Turn;
 use super::pool::Parked;
 use super::stats::{Activity, CountedCaller};
 use super::{Inner, Sandbox};
@@ -15,12 +16,12 @@ use crate::error::Error;
 use crate::outcome::{Enforced, PolicyIdentity, Unit};
 use crate::policy::LimitName;
 use crate::protocol::VERSION;
-use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, SessionState, ToolTime};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Paused, Payload, ProgramRefusal,
     Programs, Queue, Refusal, RunContext, ServedSession, SessionExit, SessionTerms, Shelf,
-    SnapshotRefusal, SupervisorError, Use, await_caller, wait,
+    SnapshotRefusal, SupervisorError, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -47,26 +48,7 @@ pub struct SessionRequest {
 }
 
 /// A worker, how its session begins, and what refills the pool.
-type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
-
-/// The next worker of a session, and what comes with it.
-struct Turn<'a> {
-    ready: Ready<'a>,
-    /// What the caller hears, if it does not hear that the session is opened.
-    event: Option<ClientEvent>,
-    /// A request that the worker gets first.
-    first: Option<(ClientRequest, Payload)>,
-}
-
-impl<'a> Turn<'a> {
-    fn of(ready: Ready<'a>) -> Self {
-        Self {
-            ready,
-            event: None,
-            first: None,
-        }
-    }
-}
+pub type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
 
 /// How a worker is left whose session goes on.
 enum Left<'a> {
@@ -218,7 +200,7 @@ impl Sandbox {
     }
 
     /// A worker that has taken on this state.
-    fn restored(
+    pub(super) fn restored(
         &self,
         image: &Arc<Image>,
         stdin: Option<OwnedFd>,
@@ -241,82 +223,14 @@ impl Sandbox {
         Ok((parked, Beginning::Restored { cells }, refill))
     }
 
-    fn rolled_back(&self, snapshot: u64, terms: SessionTerms) -> Result<Ready<'_>, Refusal> {
+    pub(super) fn rolled_back(
+        &self,
+        snapshot: u64,
+        terms: SessionTerms,
+    ) -> Result<Ready<'_>, Refusal> {
         let image = self.snapshot(snapshot);
         let image = image.ok_or(Refusal::NoSnapshot(snapshot))?;
         Ok(self.restored(&image, None, terms)?)
-    }
-
-    /// Serves the caller of a session that is paused, until it is used or has ended. `restart` gets the number of the
-    /// request for which another worker takes over.
-    fn pause(
-        &self,
-        caller: &mut dyn Caller,
-        paused: &Paused,
-        terms: SessionTerms,
-        queue: Option<&Queue>,
-        restart: &mut Option<u64>,
-    ) -> Result<ControlFlow<SessionExit, Turn<'_>>, Error> {
-        let _paused = self.inner.counts.begin(Activity::Paused);
-        let state = |session| ClientEvent::State { session };
-        caller.answer(state(SessionState::Paused), Payload::default());
-        let exit = loop {
-            let first = match paused
-                .await_use(caller, queue)
-                .when("wait for the caller")?
-            {
-                Use::Gone => break SessionExit::Gone,
-                Use::Over(why) => break SessionExit::Ended(why.to_owned()),
-                Use::Caller(ClientRequest::Close, _) => break SessionExit::Closed,
-                Use::Caller(ClientRequest::Restart { id }, _) => break SessionExit::Restart { id },
-                Use::Caller(ClientRequest::Rollback { id, snapshot }, _) => {
-                    match self.rolled_back(snapshot, terms) {
-                        Ok(ready) => {
-                            *restart = Some(id);
-                            return Ok(ControlFlow::Continue(Turn::of(ready)));
-                        }
-                        Err(refusal) => caller.refuse(Some(id), refusal),
-                    }
-                    continue;
-                }
-                Use::Caller(request, payload) => Some((request, payload)),
-                Use::Beside => None,
-            };
-            let id = first.as_ref().and_then(|(request, _)| request.id());
-            match self.restored(&paused.image, None, terms) {
-                Ok((parked, _, refill)) => {
-                    *restart = id;
-                    let beginning = Beginning::Resumed(paused.record.clone());
-                    return Ok(ControlFlow::Continue(Turn {
-                        ready: (parked, beginning, refill),
-                        event: Some(state(SessionState::Live)),
-                        first,
-                    }));
-                }
-                Err(error) => {
-                    let why = format!("it could not go on after a pause: {error}");
-                    match (first, queue) {
-                        (Some(_), _) => caller.refuse(id, error.into()),
-                        (None, Some(queue)) => queue.refuse(&why),
-                        (None, None) => {}
-                    }
-                    // Only workers of its interpreter have its addresses.
-                    if !paused.image.zygote().is_alive() {
-                        break SessionExit::Ended(why);
-                    }
-                }
-            }
-        };
-        if let Some(queue) = queue {
-            queue.close(match &exit {
-                SessionExit::Ended(why) => why,
-                _ => "it was closed, or began anew",
-            });
-        }
-        if matches!(exit, SessionExit::Ended(_)) {
-            caller.answer(state(SessionState::Ended), Payload::default());
-        }
-        Ok(ControlFlow::Break(exit))
     }
 
     /// Serves the caller of a session that has ended, until it requests another worker or disconnects.

@@ -6,6 +6,7 @@ mod builder;
 mod demand;
 mod interpreter;
 mod key;
+mod pause;
 mod pool;
 mod stats;
 mod zygote_manager;

@@ -4,6 +4,8 @@ use std::fs::File;
 use std::os::fd::AsFd;
 use std::time::UNIX_EPOCH;
 
+use nix::sys::stat::fstat;
+
 use super::caller::{Caller, Payload};
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
@@ -15,7 +17,7 @@ use sandfork_jail::program::ZygoteJail;
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles a file request, even while a cell runs.
-    pub(super) fn file(&self, request: &FileRequest, caller: &mut dyn Caller) {
+    pub(super) fn file(&mut self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
         match self.io.do_with_file(request) {
             Ok(Done {
@@ -105,6 +107,15 @@ pub struct Done {
     size: Option<u64>,
     entry: Option<FileEntry>,
     entries: Option<Vec<FileEntry>>,
+}
+
+impl Done {
+    /// The number of the file that was opened for writing, if one was.
+    pub fn lent(&self) -> Option<u64> {
+        let written = self.file.as_ref().filter(|_| self.size.is_none());
+        // An open file can be described.
+        Some(fstat(written?).ok()?.st_ino)
+    }
 }
 
 /// An entry in the form that the caller receives.

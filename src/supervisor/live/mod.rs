@@ -11,6 +11,7 @@ mod caller;
 mod calls;
 mod cell;
 mod clocks;
+mod copying;
 mod files;
 mod finish;
 mod life;
@@ -126,7 +127,11 @@ impl<'a> ServedSession<'a> {
     /// When it could not. Nothing of it is kept.
     pub fn restore(mut self) -> Result<(), Error> {
         self.0.until_restored()?;
-        self.0.give_back();
+        // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
+        let io = self.0.state.io;
+        let verified = io.verified();
+        verified.give_network(io.network);
+        verified.give_summons(io.summons);
         Ok(())
     }
 

@@ -1,8 +1,8 @@
 //! What a session does to its worker, and asks about it.
 
+use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -23,17 +23,11 @@ use crate::supervisor::objects::Objects;
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
-use crate::supervisor::snapshot::{
-    Image, Medium, Room, SnapshotRefusal, Source, Standing, require_alone,
-};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::restore::Step;
 use sandfork_jail::sys;
-
-/// How often a worker's processes are counted until the process that starts programs has ended.
-const STARTER_LOOKS: usize = 200;
-const STARTER_PAUSE: Duration = Duration::from_millis(1);
 
 /// A worker, as [`WorkerLife`](super::life::WorkerLife) sees it. Tests put a value in its place.
 pub trait WorkerIo {
@@ -67,7 +61,7 @@ pub trait WorkerIo {
     /// Measures the worker's files.
     fn files(&self) -> Files;
     /// Carries out a caller's request for the worker's files.
-    fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError>;
+    fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError>;
     /// Requires that the session may have another copy, and that nothing of the worker runs but its main thread.
     fn require_copyable(&mut self) -> Result<(), SnapshotRefusal>;
     /// Requires that the session waits for its caller, and nothing runs in it.
@@ -108,11 +102,13 @@ pub trait WorkerIo {
 
 /// A worker in its jail.
 pub struct JailedWorker<'a> {
-    context: &'a RunContext<'a>,
-    verified: &'a VerifiedWorker,
-    watch: Watch<'a>,
+    pub(super) context: &'a RunContext<'a>,
+    pub(super) verified: &'a VerifiedWorker,
+    pub(super) watch: Watch<'a>,
     /// Whether the last process of the worker has ended.
     is_gone: bool,
+    /// The numbers of the files that the caller got for writing.
+    pub(super) lent: BTreeSet<u64>,
     pub(super) objects: Objects<'a>,
     pub(super) network: Option<WorkerNetwork>,
     pub(super) programs: Option<Host<'a>>,
@@ -137,6 +133,7 @@ impl<'a> JailedWorker<'a> {
             verified,
             watch: verified.watch(context),
             is_gone: false,
+            lent: BTreeSet::new(),
             objects: verified.objects(),
             network: verified.take_network(),
             programs: None,
@@ -167,46 +164,6 @@ impl<'a> JailedWorker<'a> {
     pub fn answer_calls(&mut self) {
         let spent = self.objects.answer(&self.watch);
         self.watch.charge(spent);
-    }
-
-    fn source(&self, cells: u64) -> Source<'_> {
-        Source {
-            worker: self.worker(),
-            zygote: self.context.zygote,
-            jail: &self.context.jail.worker,
-            cells,
-            limits: &self.context.limits,
-            summons: self.summons.as_ref().map(Summons::peer),
-        }
-    }
-
-    /// The room for another copy.
-    fn room(&self, medium: Medium) -> Result<Room, SnapshotRefusal> {
-        if self.verified.session.is_some() {
-            return Err(SnapshotRefusal::Level);
-        }
-        let context = self.context;
-        context
-            .snapshots
-            .room(context.session, &context.limits, medium)
-    }
-
-    /// Requires that nothing of the worker runs but its main thread.
-    fn require_single(&mut self) -> Result<(), SnapshotRefusal> {
-        self.dismiss_starter()?;
-        require_alone(self.worker(), &self.watch.tree())
-    }
-
-    /// Ends the process that starts programs, unless it has any. It has nothing to do first.
-    fn dismiss_starter(&mut self) -> Result<(), SnapshotRefusal> {
-        let dismissed = self.programs.as_mut().map(Host::dismiss).transpose();
-        if dismissed.map_err(SnapshotRefusal::Program)? == Some(true) {
-            let is_there = || self.watch.tree().len() > 1;
-            for _ in (0..STARTER_LOOKS).take_while(|_| is_there()) {
-                thread::sleep(STARTER_PAUSE);
-            }
-        }
-        Ok(())
     }
 
     /// Serves the programs that are asked for in this queue.
@@ -318,8 +275,10 @@ impl WorkerIo for JailedWorker<'_> {
         self.verified.files(self.context)
     }
 
-    fn do_with_file(&self, request: &FileRequest) -> Result<Done, FileError> {
-        do_with_file(self.verified, self.context.jail, request)
+    fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError> {
+        let done = do_with_file(self.verified, self.context.jail, request)?;
+        self.lent.extend(done.lent());
+        Ok(done)
     }
 
     fn require_copyable(&mut self) -> Result<(), SnapshotRefusal> {

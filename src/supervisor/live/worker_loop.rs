@@ -100,9 +100,8 @@ impl<'a> WorkerLoop<'a> {
         first: Option<(ClientRequest, Payload)>,
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
-        if let Some((request, payload)) = first
-            && let Some(exit) = self.state.handle(request, payload, clock::now(), caller)
-        {
+        let handle = |(ask, payload)| self.state.handle(ask, payload, clock::now(), caller);
+        if let Some(exit) = first.and_then(handle) {
             return Ok(exit);
         }
         let left = self.until_gone(caller, later)?;
@@ -149,14 +148,6 @@ impl<'a> WorkerLoop<'a> {
             }
         }
         outcome.result()
-    }
-
-    /// The worker's way to the hosts of the policy goes to the next loop that serves it.
-    pub(super) fn give_back(self) {
-        let io = self.state.io;
-        let verified = io.verified();
-        verified.give_network(io.network);
-        verified.give_summons(io.summons);
     }
 
     /// Waits until `due` at the latest, and handles what has happened. Breaks when the caller leaves, or
@@ -223,6 +214,8 @@ impl<'a> WorkerLoop<'a> {
         let state = &self.state;
         let io = &state.io;
         let now = clock::now();
+        // While its session is copied, what it says waits.
+        let heard = caller.as_fd().filter(|_| !state.is_pausing());
         let (quiet, quiet_until) = state.quiet(now).unzip();
         let is_ending = quiet == Some(Quiet::Ending);
         // poll(2) always reports the end of file.
@@ -271,11 +264,7 @@ impl<'a> WorkerLoop<'a> {
                 data.then(|| (io.link.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
-                // It waits until its session is paused, or is not.
-                caller
-                    .as_fd()
-                    .filter(|_| !state.is_pausing())
-                    .map(|fd| (fd, outgoing(caller.unsent()))),
+                heard.map(|fd| (fd, outgoing(caller.unsent()))),
                 io.objects.source().filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
                 programs.map(|it| (it.bell(), PollFlags::POLLIN)),

@@ -1,5 +1,6 @@
 //! Copies a worker that stands.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{IoSliceMut, Read, Write};
 use std::ops::Range;
@@ -17,7 +18,7 @@ use nix::unistd::Pid;
 
 use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
 use super::medium::Medium;
-use super::pack::pack;
+use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, Backing, MOST_TEXT, Region, name_heap};
 use super::{Image, Room, Standing};
@@ -53,6 +54,8 @@ pub struct Source<'a> {
     pub cells: u64,
     /// Its limits.
     pub limits: &'a Limits,
+    /// The numbers of the files that its caller got for writing.
+    pub lent: &'a BTreeSet<u64>,
     /// The inode of the socket over which its programs are summoned, if it has one.
     pub summons: Option<u64>,
 }
@@ -109,7 +112,7 @@ impl Source<'_> {
         let mut regions = self.regions("smaps")?;
         let stat = self.worker.proc.read_at_once("stat").doing("describe it")?;
         name_heap(&mut regions, &stat, standing.program_break);
-        require_mappable(&regions)?;
+        regions::require_mappable(&regions)?;
         let pages = self.pages(&regions)?;
         let bytes: u64 = pages.iter().map(|range| range.end - range.start).sum();
         self.require_room(bytes, self.limits.memory(), LimitName::Memory)?;
@@ -125,7 +128,12 @@ impl Source<'_> {
         let descriptors = self.descriptors()?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
         let trees = medium.file(c"sandfork-files")?;
-        let of_trees = pack(&self.worker.directories, &directories, &trees)?;
+        // Elsewhere the worker goes on, with the files that its caller has.
+        let lent = (medium == Medium::Disk).then_some(Lent {
+            inodes: self.lent,
+            owner: self.worker.ids,
+        });
+        let of_trees = pack(&self.worker.directories, &directories, &trees, lent)?;
         self.require_room(bytes + of_trees, room.bytes, LimitName::SnapshotBytes)?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
@@ -339,25 +347,6 @@ fn batches(pages: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
     batches
 }
 
-/// Refuses mappings that a copy cannot have.
-fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
-    for region in regions {
-        if region.advice.is_shadow_stack {
-            let what = "a thread has a shadow stack".into();
-            return Err(SnapshotRefusal::Mapping { what });
-        }
-        let is_written = region.protection.written() == region.protection;
-        if let Backing::File { path, .. } = &region.backing
-            && region.is_shared
-            && is_written
-        {
-            let what = format!("`{path}` is mapped shared and writable");
-            return Err(SnapshotRefusal::Mapping { what });
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -383,17 +372,5 @@ mod tests {
             }
         }
         assert_eq!(joined, pages);
-    }
-
-    #[test]
-    fn a_shared_writable_mapping_is_refused() {
-        let parse = |line: &str| regions::parse(line.as_bytes()).expect("a line");
-        let shared = parse("1000-2000 rw-s 0 00:2a 7 /work/x");
-        let refused = require_mappable(&shared).expect_err("it is refused");
-        let sentence = "`/work/x` is mapped shared and writable; remove the mapping first";
-        assert_eq!(refused.to_string(), sentence);
-        let read =
-            parse("1000-2000 r--s 0 00:2a 7 /work/x\n2000-3000 rw-p 0 fe:00 9 /usr/lib/a.so");
-        require_mappable(&read).expect("both can be mapped");
     }
 }

@@ -166,7 +166,7 @@ mod tests {
         // 40 of 140 are taken.
         assert_eq!(require_half(100, 40, 30), Ok(()));
         let refused = require_half(100, 40, 31).expect_err("it is more");
-        let sentence = "the sessions that are paused would take more than half of the disk: it takes 31 B, and 100 B are left";
+        let sentence = "the sessions that are paused would take more than half of the disk: it takes 31 bytes, and 100 bytes are left";
         assert_eq!(refused.to_string(), sentence);
     }
 

@@ -1,7 +1,7 @@
 //! Reads the files of a worker into a stream. The names, links and contents are the guest's: paths lead through
 //! descriptors beneath the worker's directories only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -15,8 +15,11 @@ use nix::sys::stat::{FileStat, SFlag, fstat};
 use nix::unistd::{Whence, lseek};
 
 use super::refusal::{Doing, SnapshotRefusal};
+use crate::supervisor::as_guest::as_guest;
 use crate::supervisor::files::{open_beneath, reopen};
 use sandfork_jail::archive::{Entry, Kind, piece};
+use sandfork_jail::program::HostIds;
+use sandfork_jail::sys;
 
 /// The most entries of a tree. Quotas are far below.
 const MOST_ENTRIES: usize = 1 << 20;
@@ -26,13 +29,29 @@ const CHUNK: usize = 1 << 20;
 
 const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 
-/// Reads these directories, which have these paths, into a file. Returns the length of the stream.
-pub fn pack(directories: &[OwnedFd], paths: &[&Path], file: &File) -> Result<u64, SnapshotRefusal> {
+/// What a caller may still do to a worker's files.
+#[derive(Clone, Copy, Debug)]
+pub struct Lent<'a> {
+    /// The numbers of the files that it got for writing.
+    pub inodes: &'a BTreeSet<u64>,
+    /// The user whose files they are, if it is another one.
+    pub owner: Option<HostIds>,
+}
+
+/// Reads these directories, which have these paths, into a file. Returns the length of the stream. Refuses files of
+/// `lent` that are still open for writing, if there is any: what was written to them later would be lost.
+pub fn pack(
+    directories: &[OwnedFd],
+    paths: &[&Path],
+    file: &File,
+    lent: Option<Lent>,
+) -> Result<u64, SnapshotRefusal> {
     let mut writer = BufWriter::with_capacity(CHUNK, file);
     for (directory, path) in directories.iter().zip(paths) {
         let mut tree = Tree {
             root: path,
             directory,
+            lent,
             nodes: BTreeMap::new(),
             names: Vec::new(),
         };
@@ -55,6 +74,7 @@ struct Node {
 struct Tree<'a> {
     root: &'a Path,
     directory: &'a OwnedFd,
+    lent: Option<Lent<'a>>,
     /// Files by the number of their inode.
     nodes: BTreeMap<u64, Node>,
     /// Paths in the tree, with the number of their inode. A directory comes before what is in it.
@@ -127,6 +147,19 @@ impl Tree<'_> {
         format!("{}/{}", self.root.display(), path.to_string_lossy())
     }
 
+    fn require_unwritten(&self, node: &Node, file: &OwnedFd) -> Result<(), SnapshotRefusal> {
+        let lent = self.lent;
+        let Some(lent) = lent.filter(|lent| lent.inodes.contains(&node.stat.st_ino)) else {
+            return Ok(());
+        };
+        let is_written = as_guest(lent.owner, || sys::lease::is_written(file.as_fd()));
+        if is_written.doing("see whether its file is written to")? {
+            let path = self.path(&node.path);
+            return Err(SnapshotRefusal::Lent { path });
+        }
+        Ok(())
+    }
+
     /// Names a file that its owner may not read, which is a user as any other to the kernel.
     fn opened(
         &self,
@@ -156,6 +189,7 @@ impl Tree<'_> {
                 Kind::File => {
                     let file = reopen(&handle, OFlag::O_RDONLY);
                     let file = self.opened(&node.path, file)?;
+                    self.require_unwritten(node, &file)?;
                     entry(writer, node.kind, c"", &node.stat, size)?;
                     pieces(writer, &file.into(), size).doing("copy its file")?;
                 }

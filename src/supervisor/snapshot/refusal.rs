@@ -55,6 +55,12 @@ pub enum SnapshotRefusal {
         /// What it is.
         what: &'static str,
     },
+    /// The session's caller has one of its files open.
+    #[error("`{path}` is open for the session's caller to write to")]
+    Lent {
+        /// Its path.
+        path: String,
+    },
     /// A file of the session is not readable.
     #[error("`{path}` cannot be read by its owner; give it another mode first (chmod)")]
     Unreadable {

@@ -258,6 +258,25 @@ pub fn at(regions: &[Region], address: u64) -> Option<&Region> {
     regions.get(next).filter(|region| region.start <= address)
 }
 
+/// Refuses mappings that a copy cannot have.
+pub fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
+    for region in regions {
+        if region.advice.is_shadow_stack {
+            let what = "a thread has a shadow stack".into();
+            return Err(SnapshotRefusal::Mapping { what });
+        }
+        let is_written = region.protection.written() == region.protection;
+        if let Backing::File { path, .. } = &region.backing
+            && region.is_shared
+            && is_written
+        {
+            let what = format!("`{path}` is mapped shared and writable");
+            return Err(SnapshotRefusal::Mapping { what });
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -347,5 +366,17 @@ mod tests {
         let lines = line.repeat(MOST_REGIONS + 1);
         let refused = SnapshotRefusal::Fragmented { most: MOST_REGIONS };
         assert_eq!(parse(lines.as_bytes()), Err(refused));
+    }
+
+    #[test]
+    fn a_shared_writable_mapping_is_refused() {
+        let regions = |line: &str| parse(line.as_bytes()).expect("a line");
+        let shared = regions("1000-2000 rw-s 0 00:2a 7 /work/x");
+        let refused = require_mappable(&shared).expect_err("it is refused");
+        let sentence = "`/work/x` is mapped shared and writable; remove the mapping first";
+        assert_eq!(refused.to_string(), sentence);
+        let read =
+            regions("1000-2000 r--s 0 00:2a 7 /work/x\n2000-3000 rw-p 0 fe:00 9 /usr/lib/a.so");
+        require_mappable(&read).expect("both can be mapped");
     }
 }

@@ -85,7 +85,8 @@ fn a_session_that_is_not_used_is_paused_and_goes_on(world: &World) {
 }
 
 fn whatever_uses_a_session_brings_it_back(world: &World) {
-    let mut session = open(world, pausing());
+    let sandbox = Arc::new(world.build(pausing()));
+    let mut session = session(&sandbox);
     let (programs, watcher) = (session.programs(), session.watcher());
     ok(&mut session, "open('a', 'w').write('first')");
     await_pause(&session);
@@ -98,8 +99,13 @@ fn whatever_uses_a_session_brings_it_back(world: &World) {
     let mut file = session
         .open_write("b", Contents::Replaced)
         .expect("it is made");
-    file.write_all(b"second").expect("there is room");
+    file.write_all(b"sec").expect("there is room");
+    // As long as it may be written to, what it gets is not lost.
+    await_pause_of_another(&sandbox);
+    assert!(!session.is_paused());
+    file.write_all(b"ond").expect("there is room");
     drop(file);
+    ok(&mut session, "1");
     await_pause(&session);
     let program = programs.start(Program::new(["cat", "a", "b"]));
     let report = program.map(|program| program.wait());

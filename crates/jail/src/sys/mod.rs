@@ -10,6 +10,7 @@ pub mod descriptors;
 pub mod hold;
 pub mod kernel_state;
 pub mod landlock;
+pub mod lease;
 pub mod memory;
 pub mod mount;
 pub mod namespace_init;

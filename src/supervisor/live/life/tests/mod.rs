@@ -1,5 +1,6 @@
 #![allow(clippy::unwrap_used)]
 
+mod pausing;
 mod scene;
 
 use self::scene::{SESSION, code, in_scene, ms, reason};

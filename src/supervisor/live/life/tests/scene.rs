@@ -101,7 +101,7 @@ impl WorkerIo for FakeWorker {
         Files::default()
     }
 
-    fn do_with_file(&self, _: &FileRequest) -> Result<Done, FileError> {
+    fn do_with_file(&mut self, _: &FileRequest) -> Result<Done, FileError> {
         Err(FileError::Gone)
     }
 
@@ -198,6 +198,11 @@ impl Caller for FakeCaller {
 }
 
 impl FakeCaller {
+    /// How many events it has got.
+    pub fn events(&self) -> usize {
+        self.events.len()
+    }
+
     /// The status and the session's state of each outcome so far.
     pub fn outcomes(&self) -> Vec<(&'static str, SessionState)> {
         let outcomes = self.events.iter().filter_map(|event| match event {

@@ -1,0 +1,108 @@
+//! Sessions that are paused.
+
+use std::ops::ControlFlow;
+
+use super::Sandbox;
+use super::attend::Ready;
+use super::stats::Activity;
+use crate::error::Error;
+use crate::protocol::caller::{ClientEvent, ClientRequest, SessionState};
+use crate::supervisor::error::While;
+use crate::supervisor::{
+    Beginning, Caller, Paused, Payload, Queue, SessionExit, SessionTerms, Use,
+};
+
+/// The next worker of a session, and what comes with it.
+pub struct Turn<'a> {
+    /// The worker.
+    pub ready: Ready<'a>,
+    /// What the caller hears, if it does not hear that the session is opened.
+    pub event: Option<ClientEvent>,
+    /// A request that the worker gets first.
+    pub first: Option<(ClientRequest, Payload)>,
+}
+
+impl<'a> Turn<'a> {
+    /// That of a session which is opened.
+    pub fn of(ready: Ready<'a>) -> Self {
+        Self {
+            ready,
+            event: None,
+            first: None,
+        }
+    }
+}
+
+impl Sandbox {
+    /// Serves the caller of a session that is paused, until it is used or has ended. `restart` gets the number of the
+    /// request for which another worker takes over.
+    pub(super) fn pause(
+        &self,
+        caller: &mut dyn Caller,
+        paused: &Paused,
+        terms: SessionTerms,
+        queue: Option<&Queue>,
+        restart: &mut Option<u64>,
+    ) -> Result<ControlFlow<SessionExit, Turn<'_>>, Error> {
+        let _paused = self.inner.counts.begin(Activity::Paused);
+        let state = |session| ClientEvent::State { session };
+        caller.answer(state(SessionState::Paused), Payload::default());
+        let exit = loop {
+            let first = match paused
+                .await_use(caller, queue)
+                .when("wait for the caller")?
+            {
+                Use::Gone => break SessionExit::Gone,
+                Use::Over(why) => break SessionExit::Ended(why.to_owned()),
+                Use::Caller(ClientRequest::Close, _) => break SessionExit::Closed,
+                Use::Caller(ClientRequest::Restart { id }, _) => break SessionExit::Restart { id },
+                Use::Caller(ClientRequest::Rollback { id, snapshot }, _) => {
+                    match self.rolled_back(snapshot, terms) {
+                        Ok(ready) => {
+                            *restart = Some(id);
+                            return Ok(ControlFlow::Continue(Turn::of(ready)));
+                        }
+                        Err(refusal) => caller.refuse(Some(id), refusal),
+                    }
+                    continue;
+                }
+                Use::Caller(request, payload) => Some((request, payload)),
+                Use::Beside => None,
+            };
+            let id = first.as_ref().and_then(|(request, _)| request.id());
+            match self.restored(&paused.image, None, terms) {
+                Ok((parked, _, refill)) => {
+                    *restart = id;
+                    let beginning = Beginning::Resumed(paused.record.clone());
+                    return Ok(ControlFlow::Continue(Turn {
+                        ready: (parked, beginning, refill),
+                        event: Some(state(SessionState::Live)),
+                        first,
+                    }));
+                }
+                Err(error) => {
+                    let why = format!("it could not go on after a pause: {error}");
+                    match (first, queue) {
+                        (Some(_), _) => caller.refuse(id, error.into()),
+                        (None, Some(queue)) => queue.refuse(&why),
+                        (None, None) => {}
+                    }
+                    // Only workers of its interpreter have its addresses.
+                    if !paused.image.zygote().is_alive() {
+                        break SessionExit::Ended(why);
+                    }
+                }
+            }
+        };
+        if let Some(queue) = queue {
+            queue.close(match &exit {
+                SessionExit::Ended(why) => why,
+                _ => "it was closed, or began anew",
+            });
+        }
+        if matches!(exit, SessionExit::Ended(_)) {
+            caller.answer(state(SessionState::Ended), Payload::default());
+        }
+        Ok(ControlFlow::Break(exit))
+    }
+}

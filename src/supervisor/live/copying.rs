@@ -1,0 +1,56 @@
+//! A worker whose state is copied.
+
+use std::thread;
+use std::time::Duration;
+
+use super::worker_io::JailedWorker;
+use crate::supervisor::programs::{Host, Summons};
+use crate::supervisor::snapshot::{Medium, Room, SnapshotRefusal, Source, require_alone};
+
+/// How often a worker's processes are counted until the process that starts programs has ended.
+const STARTER_LOOKS: usize = 200;
+const STARTER_PAUSE: Duration = Duration::from_millis(1);
+
+impl JailedWorker<'_> {
+    /// The worker as it is copied, which has run so many cells.
+    pub(super) fn source(&self, cells: u64) -> Source<'_> {
+        Source {
+            worker: self.worker(),
+            zygote: self.context.zygote,
+            jail: &self.context.jail.worker,
+            cells,
+            limits: &self.context.limits,
+            lent: &self.lent,
+            summons: self.summons.as_ref().map(Summons::peer),
+        }
+    }
+
+    /// The room for another copy.
+    pub(super) fn room(&self, medium: Medium) -> Result<Room, SnapshotRefusal> {
+        if self.verified.session.is_some() {
+            return Err(SnapshotRefusal::Level);
+        }
+        let context = self.context;
+        context
+            .snapshots
+            .room(context.session, &context.limits, medium)
+    }
+
+    /// Requires that nothing of the worker runs but its main thread.
+    pub(super) fn require_single(&mut self) -> Result<(), SnapshotRefusal> {
+        self.dismiss_starter()?;
+        require_alone(self.worker(), &self.watch.tree())
+    }
+
+    /// Ends the process that starts programs, unless it has any. It has nothing to do first.
+    fn dismiss_starter(&mut self) -> Result<(), SnapshotRefusal> {
+        let dismissed = self.programs.as_mut().map(Host::dismiss).transpose();
+        if dismissed.map_err(SnapshotRefusal::Program)? == Some(true) {
+            let is_there = || self.watch.tree().len() > 1;
+            for _ in (0..STARTER_LOOKS).take_while(|_| is_there()) {
+                thread::sleep(STARTER_PAUSE);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,61 @@
+//! Sessions that are paused, as far as their worker takes part in it.
+
+use std::time::Duration;
+
+use super::OK;
+use super::scene::{SESSION, code, in_scene, reason};
+use crate::protocol::caller::SessionState;
+use crate::supervisor::snapshot::SnapshotRefusal;
+
+/// What the worker says when it is asked to stand for a pause.
+const STANDS: &str =
+    r#"{"kind":"standing","id":18446744073709551615,"place":4096,"break":0,"shareable":[]}"#;
+
+#[test]
+fn a_session_that_cannot_be_paused_is_not_tried_again_until_it_is_used() {
+    in_scene(SESSION, |scene| {
+        let before = scene.life.io.sent;
+        scene.passes(Duration::from_secs(29));
+        assert!(!scene.life.is_pausing());
+        scene.passes(Duration::from_secs(2));
+        assert!(scene.life.is_pausing());
+        // The fake worker cannot be copied.
+        scene.says(STANDS);
+        scene.says(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
+        assert!(!scene.life.is_pausing() && scene.life.take_paused().is_none());
+        // It was asked to stand, and to go on.
+        assert_eq!(scene.life.io.sent, before + 2);
+        scene.passes(Duration::from_secs(20));
+        assert_eq!(scene.life.io.sent, before + 2);
+        scene.cell(1);
+        scene.says(OK);
+        scene.passes(Duration::from_secs(31));
+        assert!(scene.life.is_pausing());
+        assert_eq!(scene.caller.outcomes(), [("ok", SessionState::Live)]);
+        assert_eq!(scene.caller.refusals, []);
+    });
+    in_scene(SESSION, |scene| {
+        scene.life.io.refusal = Some(SnapshotRefusal::Working);
+        scene.passes(Duration::from_secs(31));
+        assert!(!scene.life.is_pausing());
+        // The attempt begins no new wait for the next cell.
+        scene.passes(Duration::from_secs(29));
+        assert!(reason(scene.ends()).contains("session.idle"));
+    });
+}
+
+#[test]
+fn what_a_guest_says_while_it_is_paused_reaches_no_caller() {
+    in_scene(SESSION, |scene| {
+        scene.passes(Duration::from_secs(31));
+        scene.says(r#"{"kind":"call","id":18446744073709551615,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
+        scene.says(r#"{"kind":"display","id":18446744073709551615,"data":{},"main":false}"#);
+        assert_eq!(scene.caller.events(), 0);
+        assert_eq!(scene.life.io.kills, 0);
+        let now = scene.now;
+        scene.life.on_exit(code(3), now);
+        assert!(reason(scene.ends()).contains("exited with 3 between two cells"));
+        assert_eq!(scene.caller.events(), 0);
+        assert_eq!(scene.caller.refusals, []);
+    });
+}
