@@ -159,7 +159,10 @@ impl Sandbox {
                             Err(refusal) => caller.refuse(Some(id), refusal),
                         }
                     }
-                    SessionExit::Paused(paused) => break Left::Paused(paused),
+                    SessionExit::Paused(paused) => match self.try_out(&paused.image, terms) {
+                        Ok(()) => break Left::Paused(paused),
+                        Err(error) => tracing::debug!(%error, "a session is not paused"),
+                    },
                     exit => return Ok(exit),
                 }
             };
@@ -206,21 +209,38 @@ impl Sandbox {
         stdin: Option<OwnedFd>,
         terms: SessionTerms,
     ) -> Result<Ready<'_>, Error> {
-        let (parked, refill) = match &stdin {
-            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
-            Some(_) => (None, None),
-        };
-        // Only workers of its zygote have the addresses of the state.
-        let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, image.zygote()));
-        let parked = match parked {
-            Some(parked) => parked,
-            None => self.inner.worker_for(image, stdin)?,
-        };
+        let (parked, refill) = self.worker_of(image, stdin)?;
         let context = self.inner.place(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
         ServedSession::new(&parked.verified, &context, terms, state)?.restore()?;
         let cells = image.cells();
         Ok((parked, Beginning::Restored { cells }, refill))
+    }
+
+    /// Requires that a worker could take on this state.
+    fn try_out(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
+        let (parked, _refill) = self.worker_of(image, None)?;
+        let context = self.inner.place(&parked.zygote);
+        let trial = Beginning::Trial(Arc::clone(image));
+        ServedSession::new(&parked.verified, &context, terms, trial)?.try_out()
+    }
+
+    /// A worker of the zygote whose workers have the addresses of this state.
+    fn worker_of(
+        &self,
+        image: &Image,
+        stdin: Option<OwnedFd>,
+    ) -> Result<(Parked, Option<Deferred<'_>>), Error> {
+        let (parked, refill) = match &stdin {
+            None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
+            Some(_) => (None, None),
+        };
+        let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, image.zygote()));
+        let parked = match parked {
+            Some(parked) => parked,
+            None => self.inner.worker_for(image, stdin)?,
+        };
+        Ok((parked, refill))
     }
 
     pub(super) fn rolled_back(

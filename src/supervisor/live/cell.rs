@@ -61,7 +61,9 @@ pub enum StateRequest {
     Paused(Option<Result<Arc<Image>, SnapshotRefusal>>),
     /// It is replaced by this one, once the worker stands.
     Replaced(Arc<Image>),
-    /// The worker carries out these steps.
+    /// It could be replaced by this one, once the worker stands. That is tried out, and the worker is not used.
+    Tried(Arc<Image>),
+    /// The worker carries out these steps, or could.
     Restoring(Vec<Step>),
 }
 

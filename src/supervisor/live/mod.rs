@@ -35,6 +35,7 @@ pub use self::state::Beginning;
 pub(super) use self::life::LifeTerms;
 pub(super) use self::one_run::{OneRun, serve_run};
 
+use self::life::WorkerLife;
 use self::worker_loop::WorkerLoop;
 use super::ending::Kind;
 use super::error::SupervisorError;
@@ -120,13 +121,23 @@ impl<'a> ServedSession<'a> {
         self
     }
 
+    /// Waits until the worker, which is not used, has shown that it could take on a state: it has its files and
+    /// descriptors, and there are steps to its memory.
+    ///
+    /// # Errors
+    ///
+    /// When it could not.
+    pub fn try_out(mut self) -> Result<(), Error> {
+        self.0.until_restored(WorkerLife::is_tried)
+    }
+
     /// Waits until the worker has taken on its state. It is served by another loop then.
     ///
     /// # Errors
     ///
     /// When it could not. Nothing of it is kept.
     pub fn restore(mut self) -> Result<(), Error> {
-        self.0.until_restored()?;
+        self.0.until_restored(WorkerLife::is_restoring)?;
         // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
         let io = self.0.state.io;
         let verified = io.verified();
@@ -148,6 +159,10 @@ impl<'a> ServedSession<'a> {
         first: Option<(ClientRequest, Payload)>,
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
+        // It was to be paused, and could not.
+        if let Some(programs) = &mut self.0.state.io.programs {
+            programs.go_on();
+        }
         self.0.attend(caller, first, later)
     }
 }

@@ -1,6 +1,7 @@
 //! Copies the state of a session, and begins one with the state of another.
 
 use std::mem;
+use std::ops::ControlFlow;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,11 +13,13 @@ use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
 use super::pausing::Record;
 use super::refusal::Refusal;
-use super::worker_io::WorkerIo;
+use super::worker_io::{JailedWorker, WorkerIo};
+use super::worker_loop::WorkerLoop;
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, SessionState};
 use crate::protocol::message::{self, GuestError};
 use crate::protocol::{CellResult, Ended, Request};
+use crate::supervisor::clock;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing, in_order};
@@ -34,6 +37,8 @@ pub enum Beginning {
     Fresh,
     /// With this state, which its worker takes on now.
     State(Arc<Image>),
+    /// Not at all: its worker is to show that it could take on this state.
+    Trial(Arc<Image>),
     /// With a state that its worker has.
     Restored {
         /// How many cells the session has run.
@@ -60,10 +65,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Begins with the state of another session, which the worker answers like a cell.
+    /// Begins with the state of another session, which the worker answers like a cell. `what` is done with the state.
     pub fn begin_restored(
         &mut self,
         image: Arc<Image>,
+        what: fn(Arc<Image>) -> StateRequest,
         now: Instant,
     ) -> Result<(), SupervisorError> {
         let order = self.io.order(&image)?;
@@ -78,7 +84,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let before = self.io.counts();
         let mut cell = CellUnderWay::new(id, now, clock, cpu, before);
         self.cells = image.cells();
-        cell.state = StateRequest::Replaced(image);
+        cell.state = what(image);
         self.cell = Some(cell);
         self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
         self.io.send(frame, None);
@@ -93,6 +99,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub fn is_restoring(&self) -> bool {
         let cell = self.cell.as_ref();
         cell.is_some_and(|cell| [RESTORED, RESUMED].contains(&cell.id))
+    }
+
+    /// Whether the worker has still to show that it could take on a state.
+    pub fn is_tried(&self) -> bool {
+        let state = self.cell.as_ref().map(|cell| &cell.state);
+        self.is_restoring() && !matches!(state, Some(StateRequest::Restoring(_)))
     }
 
     /// Whether the worker is being copied, or takes on a state.
@@ -157,6 +169,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 }
                 Ok(())
             }
+            StateRequest::Tried(image) => {
+                match self.io.plan(&image, cell.id) {
+                    Ok((_, steps)) => cell.state = StateRequest::Restoring(steps),
+                    Err(refusal) => self.on_fault(refusal.into()),
+                }
+                Ok(())
+            }
             other => {
                 cell.state = other;
                 refused
@@ -210,6 +229,22 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
             Err(refusal) => caller.refuse(Some(id), Refusal::Snapshot(refusal)),
         }
+    }
+}
+
+impl<'a> WorkerLoop<'a> {
+    /// Serves until the worker has taken on a state, or could: as long as `goes_on` says so.
+    pub(super) fn until_restored(
+        &mut self,
+        goes_on: fn(&WorkerLife<'a, JailedWorker<'a>>) -> bool,
+    ) -> Result<(), Error> {
+        let mut outcome = Nobody::default();
+        while goes_on(&self.state) {
+            if matches!(self.turn(&mut outcome, None)?, ControlFlow::Break(None)) {
+                _ = self.state.on_end(clock::now(), &mut outcome);
+            }
+        }
+        outcome.result()
     }
 }
 

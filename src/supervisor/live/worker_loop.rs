@@ -9,11 +9,11 @@ use nix::poll::PollFlags;
 
 use super::adaptive_poll::AdaptivePoll;
 use super::caller::{Caller, Payload};
+use super::cell::StateRequest;
 use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
-use super::state::{Beginning, Nobody};
+use super::state::Beginning;
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
-use crate::error::Error;
 use crate::protocol::caller::ClientRequest;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
@@ -77,7 +77,10 @@ impl<'a> WorkerLoop<'a> {
         if let Purpose::Session(_) = purpose {
             match beginning {
                 Beginning::Fresh => state.greet(now)?,
-                Beginning::State(image) => state.begin_restored(image, now)?,
+                Beginning::State(image) => {
+                    state.begin_restored(image, StateRequest::Replaced, now)?;
+                }
+                Beginning::Trial(image) => state.begin_restored(image, StateRequest::Tried, now)?,
                 Beginning::Restored { cells } => state.go_on(cells, now),
                 Beginning::Resumed(record) => state.resume(record, now),
             }
@@ -139,20 +142,9 @@ impl<'a> WorkerLoop<'a> {
         Ok(left)
     }
 
-    /// Serves until the worker has taken on a state.
-    pub(super) fn until_restored(&mut self) -> Result<(), Error> {
-        let mut outcome = Nobody::default();
-        while self.state.is_restoring() {
-            if matches!(self.turn(&mut outcome, None)?, ControlFlow::Break(None)) {
-                _ = self.state.on_end(clock::now(), &mut outcome);
-            }
-        }
-        outcome.result()
-    }
-
     /// Waits until `due` at the latest, and handles what has happened. Breaks when the caller leaves, or
     /// the worker is gone.
-    fn turn(
+    pub(super) fn turn(
         &mut self,
         caller: &mut dyn Caller,
         due: Option<Instant>,

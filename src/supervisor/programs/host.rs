@@ -109,6 +109,11 @@ impl<'a> Host<'a> {
         self.is_busy() || self.queue.is_used()
     }
 
+    /// Serves what is asked for from now on.
+    pub fn go_on(&mut self) {
+        self.rests = false;
+    }
+
     /// Leaves what is asked for from now on to the session's next worker, unless there is something already.
     pub fn rest(&mut self) -> bool {
         self.rests = !self.is_used();

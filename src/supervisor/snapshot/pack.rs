@@ -137,6 +137,16 @@ impl Tree<'_> {
             SFlag::S_IFSOCK => return refuse("a socket"),
             _ => return refuse("a device"),
         };
+        let owner_may = match kind {
+            Kind::Directory => 0o500,
+            Kind::File => 0o400,
+            _ => 0,
+        };
+        if self.lent.is_some() && stat.st_mode & owner_may != owner_may {
+            // A mapping of it could not be made again, and the session would be lost.
+            let path = self.path(&path);
+            return Err(SnapshotRefusal::Unreadable { path });
+        }
         self.names.push((path.clone(), stat.st_ino));
         let node = Node { kind, stat, path };
         self.nodes.entry(stat.st_ino).or_insert(node);

@@ -144,6 +144,13 @@ fn what_runs_or_is_watched_is_not_paused(world: &World) {
     drop(watch);
 }
 
+/// Maps a file of the session.
+const MAPS: &str = "import ctypes, os\n\
+    libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p\n\
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
+    with open('m', 'w+') as f: f.write('kept' * 1024); f.flush(); p = libc.mmap(None, 4096, 1, 2, f.fileno(), 0)\n\
+    del f";
+
 fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
     let sandbox = Arc::new(world.build(pausing()));
     let mut session = session(&sandbox);
@@ -160,6 +167,18 @@ fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
         assert_eq!(value(&mut session, "x"), "7");
         ok(&mut session, undoes);
         await_pause(&session);
+    }
+    // What could not come back, though it can be copied.
+    for (number, spoils) in ["os.remove('m')", "os.chmod('m', 0)"].iter().enumerate() {
+        let mut session = self::session(&sandbox);
+        ok(&mut session, &format!("{MAPS}; {spoils}; x = {number}"));
+        await_pause_of_another(&sandbox);
+        await_pause_of_another(&sandbox);
+        assert!(!session.is_paused(), "{spoils}");
+        let seen = "x, ctypes.string_at(p, 4) == b'kept'";
+        assert_eq!(value(&mut session, seen), format!("({number}, True)"));
+        let program = session.programs().start(Program::new(["true"]));
+        program.expect("its programs go on").wait();
     }
     let recipe = pausing().set("session.snapshot_bytes=32MiB");
     let sandbox = Arc::new(world.build(recipe));
@@ -225,7 +244,7 @@ pub fn part() {
     let sandbox = Arc::new(world.build(pausing()));
     await_pause_of_another(&sandbox);
     let (before, processes) = (share_of_all(), descendants().len());
-    let mut sessions: Vec<Session> = (0..10).map(|_| session(&sandbox)).collect();
+    let mut sessions: Vec<Session> = (0..6).map(|_| session(&sandbox)).collect();
     for session in &mut sessions {
         ok(session, "x = bytearray(b'z' * 30_000_000)");
         await_pause(session);
@@ -233,7 +252,7 @@ pub fn part() {
     // The pool may have made a worker or two meanwhile.
     let more = descendants().len().saturating_sub(processes);
     assert!(more < 6, "{more} processes");
-    let each = share_of_all().saturating_sub(before) / 10;
+    let each = share_of_all().saturating_sub(before) / 6;
     assert!(each < 3 << 10, "{each} KiB for each");
     for session in &mut sessions {
         assert_eq!(value(session, "x.count(b'z')"), "30000000");
@@ -241,10 +260,16 @@ pub fn part() {
     sessions.truncate(1);
     await_pause(&sessions[0]);
     kill_all();
-    let refused = sessions[0].run("x").expect_err("its addresses are gone");
-    assert!(refused.to_string().contains("interpreter"), "{refused}");
-    let refused = sessions[0].run("x").expect_err("it has ended");
-    assert_eq!(refused.kind(), ErrorKind::SessionEnded);
+    // It is tried once more for as long as the interpreter's end is not known.
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let refused = sessions[0].run("x").expect_err("its addresses are gone");
+        assert!(refused.to_string().contains("interpreter"), "{refused}");
+        if refused.kind() == ErrorKind::SessionEnded {
+            break;
+        }
+        assert!(Instant::now() < until, "{refused}");
+    }
     sessions[0].restart().expect("it begins anew");
     assert_eq!(value(&mut sessions[0], "1"), "1");
 }
