@@ -54,32 +54,56 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<Measured> {
     Ok((measured, largest.shares()?))
 }
 
-/// A session of a size.
+/// How long a session that is to be paused is unused.
+const PAUSE_AFTER: &str = "20ms";
+
+/// A session of a size, and another one that is paused between two turns.
 struct Copies {
     size: usize,
     session: Session,
     snapshot: Snapshot,
+    paused: Session,
+}
+
+/// A session that holds so many megabytes.
+fn session_of(python: &Path, size: usize, pause_after: &str) -> Result<Session> {
+    let settings = [
+        format!("python.interpreter={}", python.display()),
+        "limits.memory=2GiB".into(),
+        "session.snapshot_bytes=4GiB".into(),
+        format!("session.pause_after={pause_after}"),
+    ];
+    let settings = settings.iter().map(|setting| setting.parse());
+    let settings: Vec<Override> = settings.collect::<Result<_, _>>()?;
+    let policy = Policy::load("standard", &settings, &BuiltInsOnly)?;
+    let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
+    let mut session = sandbox.session()?;
+    let made = session.run(format!("megabytes = {size}\n{STATE}"))?;
+    ensure!(made.outcome().is_ok(), "no state: {:?}", made.outcome());
+    Ok(session)
+}
+
+/// Waits until a session is paused.
+fn await_pause(session: &Session) -> Result<()> {
+    let until = Instant::now() + Duration::from_secs(60);
+    while !session.is_paused() {
+        ensure!(Instant::now() < until, "a session is not paused");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
 }
 
 impl Copies {
     fn new(python: &Path, size: usize) -> Result<Self> {
-        let settings = [
-            format!("python.interpreter={}", python.display()),
-            "limits.memory=2GiB".into(),
-            "session.snapshot_bytes=4GiB".into(),
-        ];
-        let settings = settings.iter().map(|setting| setting.parse());
-        let settings: Vec<Override> = settings.collect::<Result<_, _>>()?;
-        let policy = Policy::load("standard", &settings, &BuiltInsOnly)?;
-        let sandbox = Arc::new(Sandbox::builder().policy(policy).build()?);
-        let mut session = sandbox.session()?;
-        let made = session.run(format!("megabytes = {size}\n{STATE}"))?;
-        ensure!(made.outcome().is_ok(), "no state: {:?}", made.outcome());
+        let mut session = session_of(python, size, "never")?;
+        let paused = session_of(python, size, PAUSE_AFTER)?;
+        await_pause(&paused)?;
         let snapshot = session.snapshot()?;
         Ok(Self {
             size,
             session,
             snapshot,
+            paused,
         })
     }
 
@@ -116,7 +140,12 @@ impl Contestant for Copies {
         let start = Instant::now();
         self.session.rollback(&self.snapshot)?;
         record(Subject::Rollback(size), start.elapsed());
-        Ok(())
+        std::thread::sleep(UNTIL_READY);
+        let start = Instant::now();
+        let report = self.paused.run("len(objects) > 0")?;
+        record(Subject::Resume(size), start.elapsed());
+        ensure!(report.outcome().is_ok(), "a session did not go on");
+        await_pause(&self.paused)
     }
 }
 

@@ -49,6 +49,8 @@ pub enum Subject {
     ForkOfSession(usize),
     /// A session's return to a snapshot.
     Rollback(usize),
+    /// A small cell in a session that is paused, with its way back from the disk.
+    Resume(usize),
     /// os.fork, exit and wait of an interpreter that holds so many megabytes, no jail.
     OsFork(usize),
     /// `sandfork run -c pass`, a whole process with nothing warm.
@@ -70,7 +72,7 @@ impl Subject {
                 Kind::Ours
             }
             Self::Cycle(_) | Self::Each(_) | Self::Phase(..) | Self::Snapshot(_) => Kind::Detail,
-            Self::ForkOfSession(_) | Self::Rollback(_) => Kind::Ours,
+            Self::ForkOfSession(_) | Self::Rollback(_) | Self::Resume(_) => Kind::Ours,
             Self::Python(_) | Self::BareFork(_) | Self::OsFork(_) => Kind::Bare,
             Self::Peer(_) => Kind::Peer,
         }
@@ -139,6 +141,7 @@ impl fmt::Display for Subject {
             Self::Snapshot(size) => write!(f, "snapshot of a session, {size} MB")?,
             Self::ForkOfSession(size) => write!(f, "fork of a session, {size} MB")?,
             Self::Rollback(size) => write!(f, "rollback of a session, {size} MB")?,
+            Self::Resume(size) => write!(f, "cell in a paused session, {size} MB")?,
             Self::OsFork(size) => write!(f, "bare fork+exit+wait, {size} MB")?,
             Self::Call(client) => write!(f, "cell in a live session, from {client:?}")?,
             Self::Create(client) => write!(f, "new session, from {client:?}")?,

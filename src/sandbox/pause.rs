@@ -6,7 +6,7 @@ use super::Sandbox;
 use super::attend::Ready;
 use super::stats::Activity;
 use crate::error::Error;
-use crate::protocol::caller::{ClientEvent, ClientRequest, SessionState};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::error::While;
 use crate::supervisor::{
     Beginning, Caller, Paused, Payload, Queue, SessionExit, SessionTerms, Use,
@@ -46,7 +46,7 @@ impl Sandbox {
     ) -> Result<ControlFlow<SessionExit, Turn<'_>>, Error> {
         let _paused = self.inner.counts.begin(Activity::Paused);
         let state = |session| ClientEvent::State { session };
-        caller.answer(state(SessionState::Paused), Payload::default());
+        caller.answer(state(Presence::Paused), Payload::default());
         let exit = loop {
             let first = match paused
                 .await_use(caller, queue)
@@ -76,7 +76,7 @@ impl Sandbox {
                     let beginning = Beginning::Resumed(paused.record.clone());
                     return Ok(ControlFlow::Continue(Turn {
                         ready: (parked, beginning, refill),
-                        event: Some(state(SessionState::Live)),
+                        event: Some(state(Presence::Live)),
                         first,
                     }));
                 }
@@ -101,7 +101,7 @@ impl Sandbox {
             });
         }
         if matches!(exit, SessionExit::Ended(_)) {
-            caller.answer(state(SessionState::Ended), Payload::default());
+            caller.answer(state(Presence::Ended), Payload::default());
         }
         Ok(ControlFlow::Break(exit))
     }

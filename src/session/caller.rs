@@ -9,7 +9,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::SessionError;
 use crate::error::Error;
-use crate::protocol::caller::{ClientEvent, ClientRequest, SessionState};
+use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 
 /// An event, or why a request was not carried out.
@@ -113,7 +113,7 @@ impl Caller for ThreadCaller {
     fn answer(&mut self, event: ClientEvent, payload: Payload) {
         if let ClientEvent::State { session } = event {
             let queue = self.requests.queue.lock();
-            let is_paused = session == SessionState::Paused;
+            let is_paused = session == Presence::Paused;
             queue.unwrap_or_else(PoisonError::into_inner).is_paused = is_paused;
             return;
         }

@@ -210,6 +210,12 @@ impl Open {
         self.session.try_lock().is_err()
     }
 
+    /// Whether it is paused (`session.pause_after` of its policy).
+    pub fn is_paused(&self) -> bool {
+        let session = self.session.try_lock();
+        session.is_ok_and(|session| session.as_ref().is_some_and(Session::is_paused))
+    }
+
     /// Has its idle time begin again.
     pub fn is_used(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();

@@ -56,8 +56,8 @@ pub enum ClientEvent {
     },
     /// The session was paused, or goes on or has ended after that. Answers no request.
     State {
-        /// The state.
-        session: SessionState,
+        /// What it has.
+        session: Presence,
     },
     /// A program runs. Its output follows, in [`ClientEvent::Output`] with the number 0.
     Started {
@@ -194,10 +194,19 @@ pub struct CellOutcome {
 pub enum SessionState {
     /// Its worker waits for the next cell.
     Live,
-    /// It was not used for a while (`session.pause_after`): it has no worker, and its state lies on a disk. The next
-    /// use brings it back.
-    Paused,
     /// Its worker is gone, with its variables, imports and files.
+    Ended,
+}
+
+/// What a session has at the moment.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Presence {
+    /// A worker, which waits for the next cell.
+    Live,
+    /// No worker: it was not used for a while (`session.pause_after`), and its state lies on a disk.
+    Paused,
+    /// Nothing: it was over while it was paused.
     Ended,
 }
 

@@ -19,8 +19,8 @@ mod parse;
 mod wire_outcome;
 
 pub use answer::{
-    CellOutcome, ClientEvent, ErrorCode, FileEntry, FileEvent, Opened, ProgramEnded, Python,
-    RunningProgram, SessionState,
+    CellOutcome, ClientEvent, ErrorCode, FileEntry, FileEvent, Opened, Presence, ProgramEnded,
+    Python, RunningProgram, SessionState,
 };
 pub use batch::{Mapping, OpenBatch, Order, TaskHeader, TaskLoss, TaskOutcome};
 pub use beside::{ProgramTerminal, StartProgram, WatchRequest};

@@ -91,7 +91,12 @@ pub async fn show(Named(open): Named) -> Json<Value> {
 
 fn described(open: &Open) -> Value {
     let opened = open.opened.duration_since(UNIX_EPOCH).unwrap_or_default();
-    json!({ "id": open.id, "opened": opened.as_secs(), "busy": open.is_busy() })
+    json!({
+        "id": open.id,
+        "opened": opened.as_secs(),
+        "busy": open.is_busy(),
+        "paused": open.is_paused(),
+    })
 }
 
 /// Closes a session, and ends what runs there.
