@@ -27,31 +27,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         caller: &mut dyn Caller,
     ) -> Option<SessionExit> {
         let id = request.id();
-        let answered_like_a_cell = matches!(
-            request,
-            ClientRequest::Cell(_)
-                | ClientRequest::Set { .. }
-                | ClientRequest::Tools { .. }
-                | ClientRequest::Snapshot { .. }
-        );
-        if answered_like_a_cell
-            || matches!(
-                request,
-                ClientRequest::Restart { .. } | ClientRequest::Rollback { .. }
-            )
-        {
-            if self.cell.is_some() {
-                caller.refuse(id, Refusal::Busy);
-                return None;
-            }
-            self.note_use(now);
-            if answered_like_a_cell && self.reap_until.is_some() {
-                // The worker is ending: the request is refused with the reason.
-                let why = self.why.clone();
-                let why = why.unwrap_or_else(|| "its process ended between two cells".into());
-                caller.refuse(id, Refusal::Ended(why));
-                return None;
-            }
+        if let Some(refusal) = self.refusal(&request, now) {
+            caller.refuse(id, refusal);
+            return None;
         }
         match request {
             ClientRequest::Cell(cell) => self.begin_cell(cell, payload, now, caller),
@@ -102,6 +80,27 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
         }
         None
+    }
+
+    /// Why the worker cannot have a request now.
+    fn refusal(&mut self, request: &ClientRequest, now: Instant) -> Option<Refusal> {
+        let is_answered_by_worker = match request {
+            ClientRequest::Cell(_)
+            | ClientRequest::Set { .. }
+            | ClientRequest::Tools { .. }
+            | ClientRequest::Snapshot { .. } => true,
+            ClientRequest::Restart { .. } | ClientRequest::Rollback { .. } => false,
+            _ => return None,
+        };
+        if self.cell.is_some() {
+            return Some(Refusal::Busy);
+        }
+        self.note_use(now);
+        // The worker is ending: the request is refused with the reason.
+        (is_answered_by_worker && self.reap_until.is_some()).then(|| {
+            let why = self.why.clone();
+            Refusal::Ended(why.unwrap_or_else(|| "its process ended between two cells".into()))
+        })
     }
 
     fn begin_cell(&mut self, cell: Cell, source: Payload, now: Instant, caller: &mut dyn Caller) {

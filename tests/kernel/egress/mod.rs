@@ -18,6 +18,7 @@ use sandfork::{Outcome, Status};
 
 use self::servers::{SECRET, Servers};
 use crate::check::{ended, fine, shown};
+use crate::leftovers::traces::wait_until;
 use crate::need::Need;
 use crate::recipe::{Recipe, standard};
 use crate::test::{Test, name_of, tests};
@@ -49,6 +50,8 @@ pub fn tests(world: &World) -> Vec<Test> {
         .needs(Need::Packages)
     });
     tests.extend(in_each);
+    let paused = tests![a_pause_gives_no_bytes_back];
+    tests.extend(paused.into_iter().map(|test| test.needs(Need::Snapshots)));
     tests
 }
 
@@ -449,6 +452,39 @@ fn a_session_reports_each_cell(world: &World) {
         "stream.sendall(b'de')\nassert stream.recv(2) == b'de'\nstream.close()",
     );
     assert_eq!(closed.usage().sent_bytes, 2, "{}", shown(&closed));
+}
+
+/// A session that is paused has another worker afterwards, and one limit.
+fn a_pause_gives_no_bytes_back(world: &World) {
+    let servers = Servers::start(world);
+    let [.., echo] = servers.ports();
+    let recipe = usual(&servers)
+        .set("network.bytes=1MiB")
+        .set("session.pause_after=50ms");
+    let sandbox = Arc::new(servers.sandbox(world, recipe));
+    let mut session = sandbox.session().expect("a session");
+    let moves = format!(
+        "import socket\n\
+         def move(most):\n\
+         \x20   moved = 0\n\
+         \x20   try:\n\
+         \x20       with socket.create_connection(('raw.example', {echo})) as stream:\n\
+         \x20           while moved < most:\n\
+         \x20               stream.sendall(bytes(4096))\n\
+         \x20               moved += len(stream.recv(4096)) or 1 / 0\n\
+         \x20   except (OSError, ZeroDivisionError): pass\n\
+         \x20   return moved\n\
+         move(300_000) >= 300_000"
+    );
+    let mut left = cell(&mut session, &moves);
+    for moved in ["move(600_000) < 300_000", "move(600_000) < 1 << 16"] {
+        fine(&left);
+        assert_eq!(left.value(), Some(&true.into()), "{}", shown(&left));
+        assert!(wait_until(|| session.is_paused()), "it is not paused");
+        left = cell(&mut session, moved);
+    }
+    fine(&left);
+    assert_eq!(left.value(), Some(&true.into()), "{}", shown(&left));
 }
 
 fn a_process_that_dies_is_started_again(world: &World) {

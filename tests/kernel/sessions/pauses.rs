@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use sandfork::session::{Contents, Depth, Parents, Program, Session, SessionState};
 use sandfork::{ErrorKind, Sandbox, Status};
 
-use super::snapshots::{copy, fork, kill_all, ok};
+use super::snapshots::{FORGES, copy, fork, kill_all, ok};
 use super::{assert_ended, open, run, session, value};
 use crate::apart;
 use crate::leftovers::traces::{descendants, wait_until};
@@ -25,7 +25,8 @@ pub fn tests() -> Vec<Test> {
         a_paused_session_ends_by_its_clocks,
         a_paused_session_is_closed_restarted_and_rolled_back,
         what_a_paused_session_takes_and_what_ends_it,
-        a_session_that_was_paused_is_as_closed_as_before
+        a_session_that_was_paused_is_as_closed_as_before,
+        a_guest_that_forges_its_place_loses_its_own_session
     ];
     tests
         .into_iter()
@@ -279,4 +280,22 @@ fn a_session_that_was_paused_is_as_closed_as_before(world: &World) {
     let before = value(&mut session, super::snapshots::WALLS);
     await_pause(&session);
     assert_eq!(value(&mut session, super::snapshots::WALLS), before);
+}
+
+fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
+    let sandbox = Arc::new(world.build(pausing()));
+    let mut hostile = session(&sandbox);
+    ok(&mut hostile, &FORGES.replace("PLACE", "id(own)"));
+    await_pause(&hostile);
+    for _ in 0..2 {
+        let refused = hostile.run("1").expect_err("there is no such place");
+        let sentence = "could not begin with the snapshot: ";
+        assert!(refused.to_string().starts_with(sentence), "{refused}");
+        let program = hostile.programs().start(Program::new(["true"]));
+        let refused = program.expect_err("there is no worker for it");
+        assert!(refused.to_string().contains("after a pause"), "{refused}");
+    }
+    await_pause_of_another(&sandbox);
+    hostile.restart().expect("it begins anew");
+    assert_eq!(value(&mut hostile, "1"), "1");
 }
