@@ -53,7 +53,7 @@ pub type Ready<'a> = (Parked, Beginning, Option<Deferred<'a>>);
 /// How a worker is left whose session goes on.
 enum Left<'a> {
     /// For this one, by the request with this number.
-    RolledBack(Ready<'a>, u64),
+    RolledBack(Box<Ready<'a>>, u64),
     Paused(Box<Paused>),
 }
 
@@ -155,7 +155,7 @@ impl Sandbox {
                 match left? {
                     SessionExit::Rollback { id, snapshot } => {
                         match self.rolled_back(snapshot, terms) {
-                            Ok(ready) => break Left::RolledBack(ready, id),
+                            Ok(ready) => break Left::RolledBack(Box::new(ready), id),
                             Err(refusal) => caller.refuse(Some(id), refusal),
                         }
                     }
@@ -172,7 +172,7 @@ impl Sandbox {
             turn = match left {
                 Left::RolledBack(ready, id) => {
                     *restart = Some(id);
-                    Turn::of(ready)
+                    Turn::of(*ready)
                 }
                 Left::Paused(paused) => {
                     let queue = request.programs.as_deref();

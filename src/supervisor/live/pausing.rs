@@ -205,8 +205,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
 /// A session that cannot be paused stays as it is, which no one has asked about.
 fn note_refusal(refusal: &SnapshotRefusal) {
-    match refusal {
-        SnapshotRefusal::NoDisk { .. } => tracing::warn!(%refusal, "sessions cannot be paused"),
-        _ => tracing::debug!(%refusal, "a session is not paused"),
+    if matches!(refusal, SnapshotRefusal::NoDisk { .. }) {
+        tracing::warn!(%refusal, "sessions cannot be paused");
+    } else {
+        tracing::debug!(%refusal, "a session is not paused");
     }
 }

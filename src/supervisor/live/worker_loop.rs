@@ -73,7 +73,7 @@ impl<'a> WorkerLoop<'a> {
             ask_host: context.ask_host,
             memory: context.jail.worker.memory,
         };
-        let mut state = WorkerLife::new(terms, worker, now);
+        let mut state = WorkerLife::new(&terms, worker, now);
         if let Purpose::Session(_) = purpose {
             match beginning {
                 Beginning::Fresh => state.greet(now)?,

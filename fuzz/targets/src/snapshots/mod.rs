@@ -115,7 +115,7 @@ fn way(choices: &mut Source) -> bool {
         pages,
         shareable,
     };
-    let is_in_memory = choices.byte() % 4 > 0;
+    let is_in_memory = !choices.byte().is_multiple_of(4);
     let from = of(&its, &source.pages, is_in_memory.then_some(&shareable[..]));
     let to = of(&own, &target.pages, None);
     let Ok(plan) = steps(from, choices.long(), to, &mut data) else {

@@ -99,9 +99,9 @@ pub enum Quiet {
 
 impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     /// Begins with a worker that has received nothing yet.
-    pub fn new(terms: LifeTerms<'a>, io: W, now: Instant) -> Self {
+    pub fn new(terms: &LifeTerms<'a>, io: W, now: Instant) -> Self {
         Self {
-            terms,
+            terms: *terms,
             io,
             data_open: true,
             greeted: false,

@@ -274,7 +274,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         memory: ProcessMemory::Mapped(0),
     };
     let mut scene = Scene {
-        life: WorkerLife::new(terms, worker, now),
+        life: WorkerLife::new(&terms, worker, now),
         caller: FakeCaller::default(),
         now,
     };
