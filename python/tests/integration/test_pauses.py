@@ -28,7 +28,11 @@ def test_a_sandbox_that_is_not_used_is_paused_and_goes_on() -> None:
         assert sbx.files.read_text("f") == "kept"
         await_pause(sbx)
         result = sbx.run("note(1); print('out'); x.append(random.random()); x")
-        assert (result.value, result.logs.stdout, result.execution_count) == ([0.8474337369372327], ["out\n"], 2)
+        assert (result.value, result.logs.stdout, result.execution_count) == (
+            [0.8474337369372327],
+            ["out\n"],
+            2,
+        )
         assert not sbx.info.paused
         assert seen == [1]
         await_pause(sbx)
