@@ -258,7 +258,7 @@ class Driver(ABC, Generic[C]):
 
     @property
     def paused(self) -> bool:
-        """Whether the session is paused, as the supervisor has said last. Reads nothing that others wait for."""
+        """Whether the session is paused, as its supervisor has said. Reads nothing that others wait for."""
         link, paused = self.resources.link, self.session.paused
         if link is not None and not self._turns:
             said = Decoder()

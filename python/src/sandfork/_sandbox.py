@@ -128,8 +128,8 @@ class BaseSandbox:
 
     @property
     def info(self) -> SessionInfo:
-        """The session's enforced layers, policy, interpreter and limits, what its cells used so far, whether it
-        is paused, and of which session it is a fork."""
+        """The session's enforced layers, policy, interpreter and limits, what its cells used so far,
+        whether it is paused, and of which session it is a fork."""
         session = self._session
         if session.info is None:
             raise RequestError("the session is not open yet: use `async with`, or run a cell first")
