@@ -63,3 +63,6 @@ for proxies in True, False:
     by_program("node", "-e", FETCH)
     for name in PROXIES:
         os.environ.pop(name, None)
+if shutil.which("curl"):
+    version = ["curl", "--silent", "--output", "/dev/null", "--write-out", "curl speaks HTTP/%{http_version}\n"]
+    subprocess.run([*version, SERVERS[1]], check=True)

@@ -84,7 +84,8 @@ fn clients_reach_the_hosts_of_the_policy(world: &World) {
         "network.allow=[{{ host = 'tls.example', ports = [{https}], private = true, methods = ['GET'] }}]"
     );
     let whole = usual(&servers);
-    for recipe in [whole.clone(), whole.set(judged)] {
+    // The server speaks HTTP/1.1 only.
+    for (recipe, version) in [(whole.clone(), "1.1"), (whole.set(judged), "2")] {
         let sandbox = servers.sandbox(world, recipe);
         let outcome = run(
             &sandbox,
@@ -95,6 +96,10 @@ fn clients_reach_the_hosts_of_the_policy(world: &World) {
         let programs = programs.filter(|name| Path::new("/usr/bin").join(name).exists());
         let mut expected = vec![("urllib", 4), ("http.client", 12), ("socket", 2)];
         expected.extend(programs.map(|name| (name, 4)));
+        let speaks = format!("curl speaks HTTP/{version}");
+        if expected.contains(&("curl", 4)) {
+            expected.push((&speaks, 1));
+        }
         for (client, count) in expected {
             let lines = outcome
                 .stdout()

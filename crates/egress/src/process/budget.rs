@@ -53,19 +53,30 @@ impl Pace {
 
     /// Waits for a turn.
     pub async fn turn(&self) {
-        let due = self.take(Instant::now());
+        let due = self.take(1, Instant::now());
         if let Some(due) = due {
             sleep_until(due).await;
         }
     }
 
-    /// Takes a turn. Returns when it is, if that is later.
-    fn take(&self, now: Instant) -> Option<Instant> {
+    /// Takes turns. Returns when the last of them is, if that is later.
+    pub fn take(&self, turns: usize, now: Instant) -> Option<Instant> {
         let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
-        *full_at = (*full_at).max(now) + self.interval;
+        *full_at = (*full_at).max(now) + self.interval.saturating_mul(count(turns));
         let due = full_at.checked_sub(self.interval * self.burst)?;
         (due > now).then_some(due)
     }
+
+    /// Gives turns back that something else limits.
+    pub fn give_back(&self, turns: usize) {
+        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = full_at.checked_sub(self.interval.saturating_mul(count(turns)));
+        *full_at = earlier.unwrap_or(*full_at);
+    }
+}
+
+fn count(turns: usize) -> u32 {
+    u32::try_from(turns).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]
@@ -77,15 +88,18 @@ mod tests {
         let pace = Pace::new(10, 100);
         let start = Instant::now() + Duration::from_secs(60);
         for _ in 0..10 {
-            assert_eq!(pace.take(start), None);
+            assert_eq!(pace.take(1, start), None);
         }
         let later = |milliseconds| Some(start + Duration::from_millis(milliseconds));
-        assert_eq!(pace.take(start), later(10));
-        assert_eq!(pace.take(start), later(20));
+        assert_eq!(pace.take(1, start), later(10));
+        assert_eq!(pace.take(1, start), later(20));
         // A second later the burst is there again, and not more.
         let next = start + Duration::from_secs(1);
-        let free = (0..20).take_while(|_| pace.take(next).is_none()).count();
+        let free = (0..20).take_while(|_| pace.take(1, next).is_none()).count();
         assert_eq!(free, 10);
+        pace.give_back(3);
+        assert_eq!(pace.take(2, next), None);
+        assert_eq!(pace.take(1, next), Some(next + Duration::from_millis(10)));
     }
 
     #[test]

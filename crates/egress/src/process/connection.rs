@@ -14,6 +14,7 @@ use super::head::Guest;
 use super::http::{self, Place, Scheme};
 use super::network::Network;
 use super::relay::relay;
+use super::tls::HTTP2;
 use crate::hello::{self, Hello};
 use crate::host::Host;
 use crate::refusal::{Failure, Refusal, Verdict};
@@ -26,6 +27,9 @@ const FAREWELL: Duration = Duration::from_secs(1);
 const ACCESS_DENIED: u8 = 49;
 const UNRECOGNIZED_NAME: u8 = 112;
 const INTERNAL_ERROR: u8 = 80;
+
+/// How HTTP/2 begins (RFC 9113, 3.4), as far as it must be read to know it.
+const PREFACE: &[u8] = b"PRI * HTTP/2";
 
 /// Serves a connection to a made-up address.
 pub async fn serve(network: &Arc<Network>, stream: TcpStream, host: Host, port: u16) {
@@ -138,6 +142,9 @@ async fn first_words(guest: &mut Guest, place: &Place) -> Result<Speaks, Refusal
                 }
                 Hello::Names(_) => return Err(Refusal::Name),
             },
+            // HTTP/2 in the clear, of which nothing says that the host speaks it.
+            Some(_) if guest.head().starts_with(PREFACE) => return Err(Refusal::Content),
+            Some(_) if PREFACE.starts_with(guest.head()) => {}
             Some(b'A'..=b'Z') => return Ok(Speaks::Http),
             Some(_) => return Err(Refusal::Content),
         }
@@ -153,7 +160,12 @@ async fn first_words(guest: &mut Guest, place: &Place) -> Result<Speaks, Refusal
 async fn terminate(network: &Arc<Network>, guest: Guest, place: &Place, dialled: Option<Dialled>) {
     let accepted = network.shared.tls.accept(&place.host, guest);
     if let Ok(Ok(stream)) = timeout(PATIENCE, accepted).await {
-        http::serve(network, stream, Scheme::Https, Some(place.clone()), dialled).await;
+        let place = place.clone();
+        if stream.get_ref().1.alpn_protocol() == Some(HTTP2) {
+            http::http2::serve(network, stream, place, dialled).await;
+        } else {
+            http::serve(network, stream, Scheme::Https, Some(place), dialled).await;
+        }
     } else {
         // The guest does not trust the authority, or gave up: its own library says which.
         let verdict = Verdict::Failed(Failure::Broken);

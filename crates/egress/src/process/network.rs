@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
@@ -22,6 +22,9 @@ use crate::refusal::{Refusal, Verdict};
 /// Requests of HTTP at once, and as many again each second. A guest that sends more waits, and leaves the process to
 /// the others.
 const REQUESTS: u32 = 1000;
+
+/// Bytes each second that a guest sends over HTTP/2 beside bodies, and four times as many at once.
+const OVERHEAD: u32 = 1 << 20;
 
 /// New connections a second, once a guest has made as many as it may have at a time. More would take the ports that
 /// the host has for one address.
@@ -47,6 +50,8 @@ pub struct Network {
     /// Of connections to hosts: the requests of one guest's connection to a proxy may each need one.
     pub dials: Pace,
     pub requests: Pace,
+    /// Of the bytes that a guest sends over HTTP/2 beside bodies.
+    pub overhead: Pace,
 }
 
 /// A network with its sockets, ready to be served.
@@ -100,6 +105,7 @@ impl Network {
             pace: pace(),
             dials: pace(),
             requests: Pace::new(REQUESTS, REQUESTS),
+            overhead: Pace::new(4 * OVERHEAD, OVERHEAD),
         };
         Some(Serving {
             network: Arc::new(network),
@@ -114,6 +120,11 @@ impl Network {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown = is_made_up(address).then_some(Host::Address(IpAddr::V4(address)));
         names.host_at(address).or(unknown)
+    }
+
+    /// Room for one more connection to a host than connections of the guest, if there is any.
+    pub fn room(&self) -> Result<OwnedSemaphorePermit, TryAcquireError> {
+        Arc::clone(&self.connections).try_acquire_owned()
     }
 
     /// Notes that a connection, or a request, does not take place.
@@ -169,7 +180,7 @@ async fn accept(network: Arc<Network>, listener: tokio::net::TcpListener) {
             sleep(PAUSE).await;
             continue;
         };
-        let permit = Arc::clone(&network.connections).try_acquire_owned();
+        let permit = network.room();
         let (Ok(permit), Ok(SocketAddr::V4(local))) = (permit, stream.local_addr()) else {
             let verdict = Verdict::Refused(Refusal::Connections);
             network.ledger.note("", None, None, verdict);

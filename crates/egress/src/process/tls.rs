@@ -16,8 +16,10 @@ use super::metered::Metered;
 use crate::control;
 use crate::host::Host;
 
-/// The protocol within TLS. Requests of HTTP/2 would have to be judged one by one as well.
-const PROTOCOL: &[u8] = b"http/1.1";
+/// The protocols within TLS that this process speaks.
+pub const HTTP1: &[u8] = b"http/1.1";
+/// See [`HTTP1`].
+pub const HTTP2: &[u8] = b"h2";
 
 /// The most hosts whose certificates are kept.
 const MOST_KEPT: usize = 256;
@@ -46,12 +48,11 @@ impl Tls {
             // One certificate that cannot be read makes the others no worse.
             roots.add_parsable_certificates(certificates.filter_map(Result::ok));
         }
-        let mut as_client = ClientConfig::builder_with_provider(provider())
+        let as_client = ClientConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .map_err(|error| format!("set up TLS: {error}"))?
             .with_root_certificates(roots)
             .with_no_client_auth();
-        as_client.alpn_protocols = vec![PROTOCOL.to_vec()];
         let authority = Authority::new(earlier);
         let (authority, known) =
             authority.map_err(|error| format!("make the authority's certificate: {error}"))?;
@@ -69,18 +70,21 @@ impl Tls {
         TlsAcceptor::from(config).accept(guest).await
     }
 
-    /// Speaks TLS to the host, whose certificate must be one that the host of the sandbox trusts.
+    /// Speaks TLS to the host, whose certificate must be one that the host of the sandbox trusts, and lets it choose one of
+    /// these protocols.
     pub async fn connect(
         &self,
         host: &Host,
         stream: Metered,
+        offer: &[&[u8]],
     ) -> io::Result<client::TlsStream<Metered>> {
         let name = match host {
             Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
             Host::Address(address) => ServerName::from(*address),
         };
         let connector = TlsConnector::from(Arc::clone(&self.as_client));
-        connector.connect(name, stream).await
+        let offer = offer.iter().map(|protocol| protocol.to_vec()).collect();
+        connector.with_alpn(offer).connect(name, stream).await
     }
 
     fn as_host(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
@@ -96,7 +100,7 @@ impl Tls {
             .with_no_client_auth()
             .with_single_cert(vec![certificate], self.authority.key())
             .map_err(|error| error.to_string())?;
-        config.alpn_protocols = vec![PROTOCOL.to_vec()];
+        config.alpn_protocols = vec![HTTP2.to_vec(), HTTP1.to_vec()];
         let config = Arc::new(config);
         if kept.len() >= MOST_KEPT {
             kept.clear();

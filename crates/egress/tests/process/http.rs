@@ -178,7 +178,6 @@ fn a_request_that_can_be_read_in_two_ways_is_refused() {
         "GET  / HTTP/1.1\r\nHost: a.example:PORT\r\n\r\n",
         "CONNECT other.example:443 HTTP/1.1\r\nHost: a.example:PORT\r\n\r\n",
         "GET ftp://a.example:PORT/ HTTP/1.1\r\nHost: a.example:PORT\r\n\r\n",
-        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     ] {
         let request = request.replacen("\r\n", "\r\nConnection: close\r\n", 1);
         let answer = ask(&scene, &server, &request);
@@ -287,6 +286,23 @@ fn websockets_work_and_no_other_protocol() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
     let heads = server.heads();
     assert!(!heads[1].to_lowercase().contains("upgrade"), "{heads:?}");
+}
+
+/// Nothing says that the host speaks it. Over TLS the two agree.
+#[test]
+fn http2_in_the_clear_is_refused() {
+    let (server, scene) = scene("");
+    let preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\u{4}\0\0\0\0\0";
+    let answer = ask(&scene, &server, preface);
+    assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
+    scene.await_verdict(Verdict::Refused(Refusal::Content));
+    // As the second request, and to the proxy.
+    let first = "GET / HTTP/1.1\r\nHost: a.example:PORT\r\n\r\n";
+    let answer = ask(&scene, &server, &format!("{first}{preface}"));
+    assert_eq!(answer.matches("HTTP/1.1 200").count(), 1, "{answer}");
+    let answer = exchange(&mut scene.connect_proxy(), preface);
+    assert!(!answer.contains("HTTP/1.1 2"), "{answer}");
+    assert_eq!(server.heads().len(), 1);
 }
 
 #[test]

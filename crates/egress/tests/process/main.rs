@@ -9,6 +9,8 @@
 
 mod hostile;
 mod http;
+mod http2;
+mod http2_limits;
 mod limits;
 mod names;
 mod proxies;

@@ -26,14 +26,14 @@ fn provider() -> Provider {
 }
 
 /// An authority of the tests, and servers that it certifies.
-struct Hosts {
+pub struct Hosts {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate, in a file.
     file: PathBuf,
 }
 
 impl Hosts {
-    fn new(name: &str) -> Self {
+    pub fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         let key = KeyPair::generate().expect("a key");
@@ -47,12 +47,26 @@ impl Hosts {
         Self { issuer, file }
     }
 
-    /// A server of HTTP over TLS with a certificate for this name.
-    fn serve(&self, name: &str) -> Server {
+    /// A server of HTTP/1.1 over TLS with a certificate for this name.
+    pub fn serve(&self, name: &str) -> Server {
+        let config = self.certify(name, b"http/1.1");
+        Server::new(move |stream, own| {
+            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
+            own.answer_requests(&mut StreamOwned::new(connection, stream));
+        })
+    }
+
+    /// The file with its certificate.
+    pub fn file(&self) -> PathBuf {
+        self.file.clone()
+    }
+
+    /// What a server for this name needs that speaks this protocol.
+    pub fn certify(&self, name: &str, protocol: &[u8]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
-        let config = ServerConfig::builder_with_provider(provider())
+        let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("versions")
             .with_no_client_auth()
@@ -61,11 +75,8 @@ impl Hosts {
                 PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
             )
             .expect("a configuration");
-        let config = Arc::new(config);
-        Server::new(move |stream, own| {
-            let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
-            own.answer_requests(&mut StreamOwned::new(connection, stream));
-        })
+        config.alpn_protocols = vec![protocol.to_vec()];
+        Arc::new(config)
     }
 }
 
@@ -81,27 +92,33 @@ fn client(
     name: &str,
     stream: TcpStream,
 ) -> StreamOwned<ClientConnection, TcpStream> {
+    let name = ServerName::try_from(name.to_owned()).expect("a name");
+    let connection = ClientConnection::new(trusting(trusted, &[]), name).expect("a connection");
+    StreamOwned::new(connection, stream)
+}
+
+/// What a client needs that trusts these certificates and offers these protocols.
+pub fn trusting(trusted: &str, protocols: &[&[u8]]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(trusted.as_bytes()) {
         roots
             .add(certificate.expect("a certificate"))
             .expect("it is sound");
     }
-    let config = ClientConfig::builder_with_provider(provider())
+    let mut config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let name = ServerName::try_from(name.to_owned()).expect("a name");
-    let connection = ClientConnection::new(Arc::new(config), name).expect("a connection");
-    StreamOwned::new(connection, stream)
+    config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
+    Arc::new(config)
 }
 
 fn request(port: u16, line: &str, headers: &str) -> String {
     format!("{line} HTTP/1.1\r\nHost: a.example:{port}\r\nConnection: close\r\n{headers}\r\n")
 }
 
-fn scene(hosts: &Hosts, server: &Server, rest: &str) -> Scene {
+pub fn scene(hosts: &Hosts, server: &Server, rest: &str) -> Scene {
     let mut setup = Setup::new(&[rule(server.port, rest)], &["a.example"]);
     setup.trust = Some(hosts.file.clone());
     setup.start(&[server.port])

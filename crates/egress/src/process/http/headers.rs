@@ -1,7 +1,7 @@
 //! Which headers cross from one connection to the other (RFC 9110, 7.6.1).
 
 use hyper::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
+    CONNECTION, CONTENT_LENGTH, COOKIE, EXPECT, HOST, HeaderMap, HeaderName, HeaderValue,
     PROXY_AUTHENTICATE, PROXY_AUTHORIZATION, TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
 use hyper::http::request::Parts;
@@ -72,30 +72,46 @@ pub fn switch(parts: &Parts) -> Option<HeaderValue> {
     (is_websocket && asks && parts.version == Version::HTTP_11).then(|| protocol.clone())
 }
 
-/// Turns a guest's headers into those of the request to the host: with the host's name, the credential in place of what
-/// the guest has under its name, and none of the connection or of a request that was not judged. The body brings its
-/// length by itself.
+/// Turns a guest's headers into those of the request to the host: with the credential in place of what the guest has under
+/// its name, and none of the connection or of a request that was not judged. The body brings its length by itself, and the
+/// connection to the host the host's name.
 pub fn of_request(
-    headers: &mut HeaderMap,
-    host: HeaderValue,
+    parts: &mut Parts,
     credential: Option<(HeaderName, HeaderValue)>,
     switch: Option<HeaderValue>,
 ) {
+    let headers = &mut parts.headers;
+    let is_http2 = parts.version == Version::HTTP_2;
+    // gRPC asks for them so.
+    let trailers = headers.get(TE).cloned().filter(|it| it == "trailers");
     remove_those_of_connection(headers);
     for name in [HOST, CONTENT_LENGTH, EXPECT] {
         headers.remove(name);
     }
-    headers.insert(HOST, host);
     for name in OF_ANOTHER_REQUEST {
         remove_alike(headers, name);
     }
+    join_cookies(headers);
     if let Some((name, value)) = credential {
         remove_alike(headers, name.as_str());
         headers.insert(name, value);
     }
+    if let Some(trailers) = trailers.filter(|_| is_http2) {
+        headers.insert(TE, trailers);
+    }
     if let Some(protocol) = switch {
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(UPGRADE, protocol);
+    }
+}
+
+/// Makes one header of the several that HTTP/2 may send cookies in (RFC 9113, 8.2.3).
+fn join_cookies(headers: &mut HeaderMap) {
+    let cookies: Vec<&[u8]> = headers.get_all(COOKIE).iter().map(AsRef::as_ref).collect();
+    if cookies.len() > 1
+        && let Ok(joined) = HeaderValue::from_bytes(&cookies.join(&b"; "[..]))
+    {
+        headers.insert(COOKIE, joined);
     }
 }
 
@@ -162,11 +178,12 @@ mod tests {
             ("x-http-method-override", "DELETE"),
             ("X_Original_URL", "/admin"),
             ("accept", "*/*"),
+            ("cookie", "a=1"),
+            ("cookie", "b=2"),
         ]);
         assert_eq!(switch(&parts), None);
-        let host = HeaderValue::from_static("a.example");
-        of_request(&mut parts.headers, host, None, None);
-        let expected = ["accept: */*", "host: a.example", "http2-settings: x"];
+        of_request(&mut parts, None, None);
+        let expected = ["accept: */*", "cookie: a=1; b=2", "http2-settings: x"];
         assert_eq!(shown(&parts.headers), expected);
     }
 
@@ -182,12 +199,8 @@ mod tests {
             header: "X-Api-Key".to_owned(),
             value: "ours".to_owned(),
         };
-        let host = HeaderValue::from_static("a.example");
-        of_request(&mut parts.headers, host, of_credential(&credential), None);
-        assert_eq!(
-            shown(&parts.headers),
-            ["host: a.example", "x-api-key: ours"]
-        );
+        of_request(&mut parts, of_credential(&credential), None);
+        assert_eq!(shown(&parts.headers), ["x-api-key: ours"]);
     }
 
     #[test]

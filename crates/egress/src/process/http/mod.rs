@@ -1,13 +1,18 @@
-//! HTTP/1 on a guest's connection: judges each request, and sends those that are allowed on.
+//! HTTP on a guest's connection: judges each request, and sends those that are allowed on.
 //!
 //! A request is read, judged and written anew. What could be read in two ways does not get through: there is one
-//! `Host`, the length of a body is what was counted, and headers of the connection end here.
+//! `Host`, the length of a body is what was counted, and headers of the connection end here. The guest's side and the
+//! host's each speak the version that they agreed on.
 
+mod body;
 mod headers;
+pub mod http2;
 mod upstream;
+mod upstreams;
 
 use std::convert::Infallible;
 use std::fmt;
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -18,14 +23,17 @@ use hyper::header::{CONNECTION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::PathAndQuery;
 use hyper::server::conn::http1;
-use hyper::service::service_fn;
+use hyper::service::{Service, service_fn};
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response, StatusCode, Version};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
+use tokio::time::Instant;
 
-use self::upstream::{Outgoing, Upstreams};
-use super::connection::{note_end_of_bytes, serve_with};
+use self::body::{FromGuest, FromHost};
+use self::upstream::Outgoing;
+use self::upstreams::Upstreams;
+use super::connection::serve_with;
 use super::dial::{Carries, Dialled, dial};
 use super::head::Guest;
 use super::network::Network;
@@ -46,7 +54,8 @@ const MOST_HEADERS: usize = 200;
 /// The most characters of a request that its refusal quotes.
 const MOST_OF_WHAT: usize = 200;
 
-type Body = Either<Full<Bytes>, Incoming>;
+type RequestBody = Either<Full<Bytes>, FromGuest>;
+type ResponseBody = Either<Full<Bytes>, FromHost>;
 
 /// A host and a port.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -108,7 +117,7 @@ pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
     (status, format!("{what} {ends}: {why}.\n"))
 }
 
-/// Serves the requests of a connection. `place` is the host that they are for, or `None` on the proxy, where each names its
+/// Serves the requests of a connection of HTTP/1. `place` is the host that they are for, or `None` on the proxy, where each names its
 /// own.
 pub async fn serve<I>(
     network: &Arc<Network>,
@@ -119,31 +128,16 @@ pub async fn serve<I>(
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let gate = Arc::new(Gate {
-        network: Arc::clone(network),
-        scheme,
-        upstreams: Upstreams::new(place.as_ref(), dialled),
-        place,
-        after: Mutex::new(None),
-    });
-    let service = service_fn(|request| {
-        let gate = Arc::clone(&gate);
-        async move { Ok::<_, Infallible>(gate.answer(request).await) }
-    });
+    let gate = Gate::new(network, scheme, place, dialled, 1);
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MOST_OF_HEAD)
         .max_headers(MOST_HEADERS)
-        .serve_connection(TokioIo::new(io), service)
+        .serve_connection(TokioIo::new(io), Arc::clone(&gate).service())
         .with_upgrades();
     // A guest that breaks off, or does not speak HTTP, hears of it from its own library.
-    let served = connection.await;
-    if served.is_err()
-        && let Some(place) = &gate.place
-    {
-        note_end_of_bytes(network, place);
-    }
+    _ = connection.await;
     let after = gate
         .after
         .lock()
@@ -197,7 +191,43 @@ struct Gate {
 }
 
 impl Gate {
-    async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
+    /// Judges requests for this host, of which the guest has no more than `most` at a time.
+    fn new(
+        network: &Arc<Network>,
+        scheme: Scheme,
+        place: Option<Place>,
+        dialled: Option<Dialled>,
+        most: usize,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            network: Arc::clone(network),
+            scheme,
+            upstreams: Upstreams::new(network, most, place.as_ref(), dialled),
+            place,
+            after: Mutex::new(None),
+        })
+    }
+
+    fn service(
+        self: Arc<Self>,
+    ) -> impl Service<
+        Request<Incoming>,
+        Response = Response<ResponseBody>,
+        Error = Infallible,
+        Future = impl Future<Output = Result<Response<ResponseBody>, Infallible>> + Send,
+    > {
+        service_fn(move |request| {
+            let gate = Arc::clone(&self);
+            async move { Ok(gate.answer(request).await) }
+        })
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> Response<ResponseBody> {
+        if request.version() == Version::HTTP_2 {
+            let now = Instant::now();
+            // The guest's next bytes wait, if they have to.
+            _ = self.network.overhead.take(http2::COST_OF_REQUEST, now);
+        }
         self.network.requests.turn().await;
         let what = format!("{} {}", request.method(), request.uri());
         let is_connect = request.method() == Method::CONNECT;
@@ -222,7 +252,10 @@ impl Gate {
     }
 
     /// Connects to a host, on the proxy.
-    async fn connect(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Verdict> {
+    async fn connect(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, Verdict> {
         let authority = request.uri().authority().map(ToString::to_string);
         let authority = authority.and_then(|it| it.parse::<Authority>().ok());
         let Some(Authority {
@@ -250,7 +283,10 @@ impl Gate {
     }
 
     /// Sends a request on to its host.
-    async fn forward(&self, mut request: Request<Incoming>) -> Result<Response<Body>, Verdict> {
+    async fn forward(
+        &self,
+        mut request: Request<Incoming>,
+    ) -> Result<Response<ResponseBody>, Verdict> {
         let guest = hyper::upgrade::on(&mut request);
         let (mut parts, body) = request.into_parts();
         let place = self
@@ -265,25 +301,29 @@ impl Gate {
             verdict
         })?;
         let switch = headers::switch(&parts);
-        let name = HeaderValue::from_str(&place.authority(self.scheme));
-        let name = name.map_err(|_| self.misplaced(Refusal::Malformed))?;
-        let credential = credential.and_then(headers::of_credential);
-        headers::of_request(&mut parts.headers, name, credential, switch);
-        parts.version = Version::HTTP_11;
         let outgoing = Outgoing {
             network,
             access: &access,
             place: &place,
             scheme: self.scheme,
+            switches: switch.is_some(),
         };
+        let paced = (parts.version == Version::HTTP_2).then(|| Arc::clone(network));
+        let credential = credential.and_then(headers::of_credential);
+        headers::of_request(&mut parts, credential, switch);
+        let body = FromGuest::new(body, paced);
         let request = Request::from_parts(parts, Either::Right(body));
         let mut response = self.upstreams.send(&outgoing, request).await?;
         let status = response.status();
         if status == StatusCode::SWITCHING_PROTOCOLS {
+            if !outgoing.switches {
+                return Err(outgoing.fail(Failure::Broken));
+            }
             let host = hyper::upgrade::on(&mut response);
             self.switch_to(After::Switched(guest, host));
         }
         headers::of_response(response.headers_mut(), status);
+        *response.version_mut() = Version::HTTP_11;
         Ok(response.map(Either::Right))
     }
 
@@ -304,6 +344,10 @@ impl Gate {
 
     /// The host that a request is for. Its target and its `Host` must name the same one.
     fn place_of(&self, parts: &Parts) -> Result<Place, Refusal> {
+        // HTTP/2 calls it a path, but it may be the URL of another host.
+        if !target(parts).starts_with(['/', '*']) {
+            return Err(Refusal::Malformed);
+        }
         let place = |authority: Authority| Place {
             host: authority.host,
             port: authority.port.unwrap_or(self.scheme.usual_port()),
@@ -328,6 +372,7 @@ impl Gate {
         let of_header = match (hosts.next(), hosts.next()) {
             (Some(host), None) => Some(read(host.to_str().map_err(|_| Refusal::Malformed)?)?),
             (None, _) if parts.version == Version::HTTP_10 => None,
+            (None, _) if parts.version == Version::HTTP_2 && of_target.is_some() => None,
             _ => return Err(Refusal::Malformed),
         };
         let place = match (&self.place, &of_target) {

@@ -1,25 +1,26 @@
-//! The connection to a host that requests of one guest's connection share.
+//! A connection to a host that takes requests.
 
 use std::sync::Arc;
 
-use http_body_util::Full;
-use hyper::body::{Body as _, Incoming};
-use hyper::client::conn::http1::{self, SendRequest};
-use hyper::header::{HeaderValue, PROXY_AUTHORIZATION};
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION, TE};
 use hyper::http::uri::{self, PathAndQuery};
-use hyper::{Request, Response, Uri};
+use hyper::{Request, Response, Uri, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::Mutex;
-use tokio::task::AbortHandle;
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
 
 use super::super::PATIENCE;
 use super::super::dial::{Carries, Dialled, dial};
 use super::super::network::Network;
-use super::{Body, Place, Scheme};
+use super::super::tls::{HTTP1, HTTP2};
+use super::http2 as settings;
+use super::http2::Tasks;
+use super::{Place, RequestBody, Scheme};
 use crate::control::Proxy;
-use crate::refusal::{Failure, Verdict};
+use crate::refusal::{Failure, Refusal, Verdict};
 use crate::rules::Access;
 
 /// A stream to a host, with or without TLS.
@@ -27,27 +28,32 @@ trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-/// The connection to the host of the last request, if it can be used again.
-pub struct Upstreams(Mutex<State>);
-
-struct State {
-    /// A connection that was made before the first request.
-    dialled: Option<(Place, Dialled)>,
-    upstream: Option<Upstream>,
+/// A connection to a host.
+pub struct Upstream {
+    sender: Sender,
+    held: Arc<Held>,
 }
 
-/// A connection to a host. It is ready for a request whenever no other one is under way.
-struct Upstream {
+/// Takes requests.
+enum Sender {
+    /// One at a time.
+    One(http1::SendRequest<RequestBody>),
+    /// Many at a time.
+    Many(http2::SendRequest<RequestBody>),
+}
+
+/// What all who use a connection share. Its end is the connection's: a guest that is gone needs nothing from the host.
+struct Held {
     place: Place,
-    sender: SendRequest<Body>,
+    scheme: Scheme,
     requests_to: Option<Proxy>,
-    task: AbortHandle,
+    tasks: Tasks,
+    _room: OwnedSemaphorePermit,
 }
 
-/// A guest that is gone needs nothing from the host any more.
-impl Drop for Upstream {
+impl Drop for Held {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.end();
     }
 }
 
@@ -57,67 +63,17 @@ pub struct Outgoing<'a> {
     pub access: &'a Access<'a>,
     pub place: &'a Place,
     pub scheme: Scheme,
-}
-
-impl Upstreams {
-    /// None yet, but for a connection that was made before.
-    pub fn new(place: Option<&Place>, dialled: Option<Dialled>) -> Self {
-        Self(Mutex::new(State {
-            dialled: place.cloned().zip(dialled),
-            upstream: None,
-        }))
-    }
-
-    /// Sends a request and returns the head of the response.
-    pub async fn send(
-        &self,
-        outgoing: &Outgoing<'_>,
-        mut request: Request<Body>,
-    ) -> Result<Response<Incoming>, Verdict> {
-        let mut state = self.0.lock().await;
-        // A connection to another host ends here.
-        let kept = state.upstream.take();
-        if let Some(upstream) = kept.filter(|it| it.place == *outgoing.place) {
-            let again = copy_of_repeatable(&request);
-            match upstream.send(request).await {
-                Ok((upstream, response)) => {
-                    state.upstream = Some(upstream);
-                    return Ok(response);
-                }
-                // The host had closed the connection before it saw the request.
-                Err(Some(unsent)) => request = *unsent,
-                // Perhaps it did so while the request was on its way.
-                Err(None) => request = again.ok_or_else(|| outgoing.fail(Failure::Broken))?,
-            }
-        }
-        let upstream = connect(outgoing, state.dialled.take()).await?;
-        match upstream.send(request).await {
-            Ok((upstream, response)) => {
-                state.upstream = Some(upstream);
-                Ok(response)
-            }
-            Err(_) => Err(outgoing.fail(Failure::Broken)),
-        }
-    }
-}
-
-/// A copy of a request that may be sent twice: one that has no body, and means the same then (RFC 9110, 9.2.2).
-fn copy_of_repeatable(request: &Request<Body>) -> Option<Request<Body>> {
-    let is_repeatable = request.method().is_idempotent() && request.body().is_end_stream();
-    is_repeatable.then(|| {
-        let mut copy = Request::new(Body::Left(Full::default()));
-        *copy.method_mut() = request.method().clone();
-        *copy.uri_mut() = request.uri().clone();
-        *copy.version_mut() = request.version();
-        *copy.headers_mut() = request.headers().clone();
-        copy
-    })
+    /// Whether it asks to switch to another protocol, as only HTTP/1 can.
+    pub switches: bool,
 }
 
 impl Outgoing<'_> {
     /// Notes what went wrong.
-    fn fail(&self, failure: Failure) -> Verdict {
-        let verdict = Verdict::Failed(failure);
+    pub fn fail(&self, failure: Failure) -> Verdict {
+        let verdict = match failure {
+            Failure::Broken if self.network.bytes.left() == 0 => Verdict::Refused(Refusal::Bytes),
+            other => Verdict::Failed(other),
+        };
         let Place { host, port } = self.place;
         self.network.note(host, *port, None, verdict);
         verdict
@@ -125,48 +81,104 @@ impl Outgoing<'_> {
 }
 
 impl Upstream {
-    /// Sends a request and returns the head of the response. Gives back a request of which nothing was sent.
-    async fn send(
-        mut self,
-        mut request: Request<Body>,
-    ) -> Result<(Self, Response<Incoming>), Option<Box<Request<Body>>>> {
-        address(&mut request, &self.place, self.requests_to.as_ref());
-        if self.sender.ready().await.is_err() {
-            return Err(Some(Box::new(request)));
+    pub fn place(&self) -> &Place {
+        &self.held.place
+    }
+
+    pub fn is_closed(&self) -> bool {
+        match &self.sender {
+            Sender::One(sender) => sender.is_closed(),
+            Sender::Many(sender) => sender.is_closed(),
         }
-        let sent = self.sender.try_send_request(request).await;
+    }
+
+    /// The same connection for another request, if it takes many at a time.
+    pub fn share(&self) -> Option<Self> {
+        match &self.sender {
+            Sender::One(_) => None,
+            Sender::Many(sender) => Some(Self {
+                sender: Sender::Many(sender.clone()),
+                held: Arc::clone(&self.held),
+            }),
+        }
+    }
+
+    /// Sends a request and returns the head of the response. Gives back a request of which nothing was sent.
+    pub async fn send(
+        mut self,
+        mut request: Request<RequestBody>,
+    ) -> Result<(Self, Response<Incoming>), Option<Box<Request<RequestBody>>>> {
+        let addressed = match self.sender {
+            Sender::One(_) => address_http1(&mut request, &self.held),
+            Sender::Many(_) => address_http2(&mut request, &self.held.place),
+        };
+        if addressed.is_none() {
+            return Err(None);
+        }
+        let sent = match &mut self.sender {
+            Sender::One(sender) => {
+                if sender.ready().await.is_err() {
+                    return Err(Some(Box::new(request)));
+                }
+                sender.try_send_request(request).await
+            }
+            Sender::Many(sender) => sender.try_send_request(request).await,
+        };
         let response = sent.map_err(|mut error| error.take_message().map(Box::new))?;
         Ok((self, response))
     }
 }
 
-/// Writes the target of a request: a path for a host, a whole URL for a proxy.
-fn address(request: &mut Request<Body>, place: &Place, proxy: Option<&Proxy>) {
+fn path_of(request: &Request<RequestBody>) -> PathAndQuery {
     let path = request.uri().path_and_query().cloned();
-    let path = path.unwrap_or_else(|| PathAndQuery::from_static("/"));
-    let mut target = uri::Parts::default();
-    target.path_and_query = Some(path);
-    if let Some(proxy) = proxy {
-        target.scheme = Some(uri::Scheme::HTTP);
-        target.authority = place.authority(Scheme::Http).parse().ok();
-        if let Some(Ok(value)) = proxy.authorization.as_deref().map(HeaderValue::from_str) {
-            request.headers_mut().insert(PROXY_AUTHORIZATION, value);
-        }
-    }
-    if let Ok(target) = Uri::from_parts(target) {
-        *request.uri_mut() = target;
-    }
+    path.unwrap_or_else(|| PathAndQuery::from_static("/"))
 }
 
-async fn connect(
+/// Writes the target of a request: a path for a host, a whole URL for a proxy.
+fn address_http1(request: &mut Request<RequestBody>, held: &Held) -> Option<()> {
+    let mut target = uri::Parts::default();
+    target.path_and_query = Some(path_of(request));
+    let name = held.place.authority(held.scheme);
+    let host = HeaderValue::from_str(&name).ok()?;
+    let headers = request.headers_mut();
+    headers.insert(HOST, host);
+    headers.remove(TE);
+    if let Some(proxy) = &held.requests_to {
+        target.scheme = Some(uri::Scheme::HTTP);
+        target.authority = Some(name.parse().ok()?);
+        if let Some(value) = &proxy.authorization {
+            headers.insert(PROXY_AUTHORIZATION, HeaderValue::from_str(value).ok()?);
+        }
+    }
+    *request.uri_mut() = Uri::from_parts(target).ok()?;
+    *request.version_mut() = Version::HTTP_11;
+    Some(())
+}
+
+/// Writes the target of a request as HTTP/2 has it, which is over TLS here.
+fn address_http2(request: &mut Request<RequestBody>, place: &Place) -> Option<()> {
+    let mut target = uri::Parts::default();
+    target.path_and_query = Some(path_of(request));
+    target.scheme = Some(uri::Scheme::HTTPS);
+    target.authority = Some(place.authority(Scheme::Https).parse().ok()?);
+    request.headers_mut().remove(HOST);
+    *request.uri_mut() = Uri::from_parts(target).ok()?;
+    *request.version_mut() = Version::HTTP_2;
+    Some(())
+}
+
+/// Connects to a host, and speaks what it chooses.
+pub async fn connect(
     outgoing: &Outgoing<'_>,
     dialled: Option<(Place, Dialled)>,
+    room: OwnedSemaphorePermit,
 ) -> Result<Upstream, Verdict> {
     let Outgoing {
         network,
         access,
         place,
         scheme,
+        switches,
     } = *outgoing;
     let carries = match scheme {
         Scheme::Http => Carries::Http,
@@ -176,12 +188,20 @@ async fn connect(
         Some((own, dialled)) if own == *place => dialled,
         _ => dial(network, &place.host, place.port, access, carries).await?,
     };
+    let mut is_http2 = false;
     let stream: Box<dyn Stream> = match scheme {
         Scheme::Http => Box::new(dialled.stream),
         Scheme::Https => {
-            let connected = network.shared.tls.connect(&place.host, dialled.stream);
+            let offer: &[&[u8]] = if switches { &[HTTP1] } else { &[HTTP2, HTTP1] };
+            let connected = network
+                .shared
+                .tls
+                .connect(&place.host, dialled.stream, offer);
             match timeout(PATIENCE, connected).await {
-                Ok(Ok(stream)) => Box::new(stream),
+                Ok(Ok(stream)) => {
+                    is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
+                    Box::new(stream)
+                }
                 Ok(Err(error)) if is_about_certificate(&error) => {
                     return Err(outgoing.fail(Failure::Certificate));
                 }
@@ -190,15 +210,29 @@ async fn connect(
             }
         }
     };
-    let (sender, connection) = http1::handshake(TokioIo::new(stream))
-        .await
-        .map_err(|_| outgoing.fail(Failure::Broken))?;
-    let task = tokio::spawn(connection.with_upgrades()).abort_handle();
-    Ok(Upstream {
+    let held = Held {
         place: place.clone(),
-        sender,
+        scheme,
         requests_to: dialled.requests_to,
-        task,
+        tasks: Tasks::default(),
+        _room: room,
+    };
+    let broken = |_| outgoing.fail(Failure::Broken);
+    let stream = TokioIo::new(stream);
+    let sender = if is_http2 {
+        let handshake = settings::to_host(&held.tasks).handshake(stream);
+        let (sender, connection) = handshake.await.map_err(broken)?;
+        held.tasks.spawn(async { _ = connection.await });
+        Sender::Many(sender)
+    } else {
+        let (sender, connection) = http1::handshake(stream).await.map_err(broken)?;
+        held.tasks
+            .spawn(async { _ = connection.with_upgrades().await });
+        Sender::One(sender)
+    };
+    Ok(Upstream {
+        sender,
+        held: Arc::new(held),
     })
 }
 
