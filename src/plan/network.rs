@@ -33,6 +33,8 @@ pub struct EgressPlan {
     /// The resolver that is asked in place of the host's own.
     #[serde(serialize_with = "as_text")]
     pub resolver: Option<Resolver>,
+    /// Whether the caller decides on each connection.
+    pub asks: bool,
     /// The sockets of each worker that it serves.
     pub sockets: Vec<ServiceSocket>,
     /// The host's file of certificates that it trusts.
@@ -83,6 +85,7 @@ impl EgressPlan {
             bytes: policy.limits().network_bytes(),
             proxy: network.proxy.as_ref().map(|proxy| proxy.value.clone()),
             resolver: network.resolver,
+            asks: network.asks,
             sockets,
             trust: host.certificates.clone(),
             identity: machine.user.drop_to.map(|ids| HostIds {

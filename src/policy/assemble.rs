@@ -182,6 +182,7 @@ fn typed(
             allow: given(values.list(HOSTS)),
             proxy: values.text(PROXY),
             resolver: values.text("network.resolver").map(|it| it.value),
+            asks: of_flag(&values, "network.ask", [false, true]),
         },
         env: EnvPolicy {
             set: variables

@@ -126,6 +126,10 @@ keys! {
     /// The address of the resolver that is asked for names. Empty for the host's own resolvers.
     "network.resolver": Kind::Text(RESOLVER);
 
+    /// true: the caller's `on_connect` decides on each connection that `network.allow` lets through; without a decision
+    /// there is none.
+    "network.ask": Kind::Flag;
+
     /// Variables and their values.
     "env.set": Kind::Variables;
 

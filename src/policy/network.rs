@@ -25,6 +25,8 @@ pub struct NetworkPolicy {
     pub proxy: Option<Located<Proxy>>,
     /// The resolver that is asked in place of the host's own.
     pub resolver: Option<Resolver>,
+    /// Whether the caller decides on each connection that the hosts allow.
+    pub asks: bool,
 }
 
 /// What decides which kind of network a guest has.

@@ -19,6 +19,7 @@ mod snapshot;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
@@ -44,7 +45,7 @@ use crate::supervisor::{OutputSink, Payload};
 
 use self::caller::{Events, RequestSender, ThreadCaller, link};
 use self::error::SessionError;
-use self::tools::Tool;
+use self::tools::{Decider, Tool};
 
 /// A live session. Dropping it ends its worker, with every process and file that it made.
 ///
@@ -57,6 +58,7 @@ pub struct Session {
     events: Events,
     thread: Option<JoinHandle<()>>,
     tools: BTreeMap<String, Tool>,
+    decider: Option<Decider>,
     next_id: u64,
     enforced: Enforced,
     programs: Programs,
@@ -99,6 +101,7 @@ impl Sandbox {
                 events,
                 thread: Some(thread),
                 tools: BTreeMap::new(),
+                decider: None,
                 next_id: 0,
                 enforced,
                 programs,
@@ -204,6 +207,17 @@ impl Session {
         Ok(report)
     }
 
+    /// Sets the function that decides on each connection that the policy's `network.allow` lets through, if the policy
+    /// has `network.ask = true`: by the host as the guest named it, the port, and the addresses of which one is dialled
+    /// (none if a proxy resolves the name). It runs on the thread that runs the cell. A connection that no cell waits
+    /// for, or that is not decided within five seconds, is refused.
+    pub fn on_connect(
+        &mut self,
+        decide: impl FnMut(&str, u16, &[IpAddr]) -> bool + Send + 'static,
+    ) {
+        self.decider = Some(Decider(Box::new(decide)));
+    }
+
     fn declare(&mut self, tools: Vec<ToolDeclaration>) -> Result<CellReport, Error> {
         let id = self.id();
         self.requests.send(
@@ -285,6 +299,10 @@ impl Session {
                 ClientEvent::Call(call) => {
                     let (answer, payload) = tools::answer(&mut self.tools, call, payload);
                     self.requests.send(ClientRequest::Return(answer), payload);
+                }
+                ClientEvent::Connect(asked) => {
+                    let request = tools::decide(self.decider.as_mut(), &asked);
+                    self.requests.send(request, Payload::default());
                 }
                 ClientEvent::Outcome(ended) => {
                     return Ok(CellReport::new(*ended, payload, (stdout, stderr), shown));

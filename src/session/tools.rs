@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::IpAddr;
+
+use sandfork_egress::control::Question;
 
 use super::cell::{OutgoingValue, ReceivedBuffers};
 use crate::outcome::value::Buffers;
+use crate::protocol::caller::ClientRequest;
 use crate::protocol::{NamedError, ToolAnswer, ToolCall, ToolDeclaration, Value};
 use crate::supervisor::Payload;
 
@@ -34,6 +38,29 @@ pub struct Tool(pub Box<ToolFunction>);
 impl fmt::Debug for Tool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Tool")
+    }
+}
+
+/// A function that decides on connections.
+pub struct Decider(pub Box<dyn FnMut(&str, u16, &[IpAddr]) -> bool + Send>);
+
+impl fmt::Debug for Decider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Decider")
+    }
+}
+
+/// The decision on a connection. Without a function there is none.
+pub fn decide(decider: Option<&mut Decider>, asked: &Question) -> ClientRequest {
+    let Question {
+        question,
+        host,
+        port,
+        addresses,
+    } = asked;
+    ClientRequest::Decide {
+        question: *question,
+        allowed: decider.map(|decider| (decider.0)(host, *port, addresses)),
     }
 }
 

@@ -27,6 +27,7 @@ trials! {
     a_source_distribution_is_built_in_a_sandbox,
     an_environment_in_use_is_not_removed,
     nothing_of_a_guest_changes_an_environment,
+    code_that_an_interpreter_starts_with_reaches_nothing,
     a_store_of_others_is_refused,
     bad_input_is_told,
 }
@@ -623,6 +624,25 @@ for act in (lambda: open(colours.__file__, 'a'), lambda: os.chmod(colours.__file
             "{said}"
         );
     }
+    Ok(())
+}
+
+fn code_that_an_interpreter_starts_with_reaches_nothing() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    scene.printed(&["env", "create", "other", "colours"])?;
+    scene.printed(&["env", "create", "hostile", "hostile"])?;
+    let code = "import hostile, sys; print(sys.prefix); print(hostile.found)";
+    let printed = scene.printed(&["run", "--set", "python.environment=hostile", "-c", code])?;
+    let (prefix, found) = printed.split_once('\n').ok_or("two lines")?;
+    assert_eq!(found, "[]");
+    // Outside, the same code finds all of it but what the directory's mode keeps from its owner.
+    let mut outside = Command::new(Path::new(prefix).join("bin/python"));
+    let outside = outside.args(["-c", "import hostile; print(hostile.found[:3])"]);
+    let said = String::from_utf8_lossy(&outside.output()?.stdout).into_owned();
+    assert_eq!(
+        said.trim(),
+        "['another environment', 'the names of all', 'a socket']"
+    );
     Ok(())
 }
 

@@ -50,6 +50,29 @@ def linked(name, version):
     return file, buffer.getvalue()
 
 
+# Run by the interpreter as it starts, before there is any guest: for its children, of every tenant.
+HOSTILE = """\
+import os, socket, sys
+
+found = []
+store, own = os.path.split(sys.prefix)
+
+
+def look(what, attempt):
+    try:
+        attempt()
+        found.append(what)
+    except (IndexError, OSError):
+        pass
+
+
+look("another environment", lambda: os.listdir(os.path.join(store, [it for it in os.listdir(store) if it != own][0])))
+look("the names of all", lambda: os.listdir(os.path.join(store, "..", "names")))
+look("a socket", lambda: socket.create_server(("127.0.0.1", 0)).close())
+look("a change", lambda: open(os.path.join(os.path.dirname(__file__), "changed.py"), "x").close())
+"""
+
+
 def bomb(name, version, size):
     """A wheel whose file is much larger than the wheel."""
     return wheel(name, version, {f"{name}.py": "x = 1\n", f"{name}.bin": bytes(size)})
@@ -166,6 +189,7 @@ FILES = dict(
         ),
         wheel("impostor", "1.0", {"impostor.py": "x = 1\n"}, scripts={"python": "#!/bin/sh\n"}),
         wheel("twofold", "1.0", {"twofold.py": "x = 1\n", "other-1.0.dist-info/METADATA": "Name: other\n"}),
+        wheel("hostile", "1.0", {"hostile.pth": "import hostile\n", "hostile.py": HOSTILE}),
         wheel("hook", "1.0", {"hook.pth": "import os; os.environ['HOOKED'] = '1'\n", "hook.py": "x = 1\n"}),
         wheel(
             "pointer",

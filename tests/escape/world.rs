@@ -15,11 +15,15 @@ use crate::control::Controls;
 use crate::doctor::Doctor;
 use crate::probe::Probe;
 
-const SCRIPTS: [(&str, &str); 8] = [
+const SCRIPTS: [(&str, &str); 9] = [
     ("bait.py", include_str!("open/bait.py")),
     (
         "modules/drawn_before.py",
         include_str!("open/modules/drawn_before.py"),
+    ),
+    (
+        "modules/hostile_before.py",
+        include_str!("open/modules/hostile_before.py"),
     ),
     (
         "modules/shared_before.py",

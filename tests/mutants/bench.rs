@@ -15,7 +15,6 @@ use crate::subject::{self, Went};
 use crate::tracer::{Changes, Tracer};
 use crate::verdict::{Verdict, judge};
 use sandfork::Layer;
-use sandfork::internals::plan::seccomp::Surroundings;
 
 /// What a guest asks for, with what of the policy.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
@@ -50,7 +49,14 @@ pub const NETWORK: Guest = Guest {
     ..guest("network")
 };
 
-const LOOPBACK: &str = "network.mode=loopback";
+/// The one that is looked at where hosts can be reached.
+const HOSTS: Guest = Guest {
+    settings: ALLOW,
+    ..guest("process")
+};
+
+pub const LOOPBACK: &str = "network.mode=loopback";
+const ALLOW: &str = "network.mode=allow";
 
 /// Those that run into a limit, and are only run where one is missing.
 const LIMITS: [Guest; 3] = [
@@ -64,8 +70,10 @@ const LIMITS: [Guest; 3] = [
 
 /// The guests that look at what a mutant changes, those first that see most of it.
 pub fn guests(mutant: &Mutant) -> Vec<Guest> {
-    if mutant.surroundings == Surroundings::Loopback {
-        return vec![NETWORK];
+    match mutant.settings {
+        LOOPBACK => return vec![NETWORK],
+        ALLOW => return vec![HOSTS],
+        _ => {}
     }
     let [calls, files, process] = POSTURE;
     match mutant.layer {
@@ -148,13 +156,14 @@ impl Bench {
     /// Every mutant of the observed setup of the jail.
     pub fn mutants(&mut self) -> Vec<Mutant> {
         if self.mutants.is_empty() {
-            let alone = parts::mutants(&self.record(""));
-            let with_network = parts::mutants(&self.record(LOOPBACK));
-            let is_new = |mutant: &Mutant| alone.iter().all(|known| known.name != mutant.name);
-            let of_network = with_network.into_iter().filter(is_new);
-            let of_network = of_network.map(|mutant| mutant.in_(Surroundings::Loopback));
-            let of_network = of_network.collect();
-            self.mutants = [alone, of_network, filters::mutants()].concat();
+            let mut all = parts::mutants(&self.record(""));
+            for settings in [LOOPBACK, ALLOW] {
+                let made = parts::mutants(&self.record(settings)).into_iter();
+                let is_new = |mutant: &Mutant| all.iter().all(|known| known.name != mutant.name);
+                let new: Vec<Mutant> = made.filter(is_new).collect();
+                all.extend(new.into_iter().map(|mutant| mutant.with(settings)));
+            }
+            self.mutants = [all, filters::mutants()].concat();
         }
         self.mutants.clone()
     }
@@ -197,9 +206,9 @@ impl Bench {
             return found;
         }
         // What is particular to a network has no double.
-        let doubles = match mutant.surroundings {
-            Surroundings::Loopback => &[],
-            _ => doubles(mutant.layer),
+        let doubles = match mutant.settings {
+            "" => doubles(mutant.layer),
+            _ => &[],
         };
         for off in doubles {
             if let Verdict::Guest { difference, .. } = self.compare(mutant, Some(*off)) {

@@ -12,6 +12,7 @@ use sandfork::internals::plan::seccomp::{
 };
 use sandfork_jail::program::BpfInstruction;
 
+use crate::bench::LOOPBACK;
 use crate::edit::{Act, Edit, Site};
 use crate::family::Role;
 use crate::mutant::Mutant;
@@ -93,7 +94,7 @@ pub fn mutants() -> Vec<Mutant> {
     let replaced = replaced.flat_map(|(name, rule)| of_rule(name, rule.verdict));
     all.extend(replaced.map(|mutant| Mutant {
         name: format!("{} with a loopback", mutant.name),
-        ..mutant.in_(Surroundings::Loopback)
+        ..mutant.with(LOOPBACK)
     }));
     all.push(lets("calls of x32", Calls::X32));
     all.push(lets("another architecture", Calls::OtherArchitecture));

@@ -6,7 +6,6 @@ use std::rc::Rc;
 
 use nix::unistd::Pid;
 use sandfork::Layer;
-use sandfork::internals::plan::seccomp::Surroundings;
 
 use crate::edit::{Edit, Made};
 use crate::family::{Call, Role};
@@ -19,8 +18,8 @@ pub struct Mutant {
     pub layer: Layer,
     pub name: String,
     pub edits: Vec<Edit>,
-    /// Those in which it is a mutant.
-    pub surroundings: Surroundings,
+    /// Of the policy, those with which it is a mutant.
+    pub settings: &'static str,
 }
 
 impl Mutant {
@@ -30,16 +29,13 @@ impl Mutant {
             layer,
             name,
             edits,
-            surroundings: Surroundings::Namespaces,
+            settings: "",
         }
     }
 
-    /// The same in other surroundings.
-    pub fn in_(self, surroundings: Surroundings) -> Self {
-        Self {
-            surroundings,
-            ..self
-        }
+    /// The same with these settings.
+    pub fn with(self, settings: &'static str) -> Self {
+        Self { settings, ..self }
     }
 }
 

@@ -143,6 +143,11 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
         ("sendto", _) if call.role == Role::Worker => {
             left_out(Layer::Namespaces, "loopback not brought up".to_owned())
         }
+        // Those of the process that connects to hosts.
+        ("bind" | "listen", _) if call.role == Role::Worker => left_out(
+            Layer::Namespaces,
+            format!("socket for hosts without {}", call.name()),
+        ),
         ("sethostname", _) => left_out(Layer::Namespaces, "host name".to_owned()),
         ("mount", Detail::Mount { .. }) => mounted(step, who),
         ("mount_setattr", Detail::Tree { path, attributes }) => bits(*attributes, MOUNT)

@@ -41,6 +41,7 @@ const fn guest(guest: &'static str, name: &'static str) -> Sample {
 pub const SAMPLE: &[Sample] = &[
     look("namespaces: worker without ipc"),
     look("namespaces: worker without its network"),
+    look("namespaces: socket for hosts without bind"),
     look("mounts: worker, tmpfs at /work without noexec"),
     guest("files", "mounts: worker, tmpfs at /tmp without mode=0700"),
     look("mounts: worker, proc at /proc without subset=pid"),

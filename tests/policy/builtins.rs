@@ -83,6 +83,7 @@ fn standard_says_every_key() {
     allow = []
     proxy = ""
     resolver = ""
+    ask = false
     connections = 64
     bytes = "100MiB"
 

@@ -40,6 +40,9 @@ pub struct Start {
     pub bytes: u64,
     /// The proxy for all that is not private.
     pub proxy: Option<Proxy>,
+    /// Whether the caller decides on each connection that the rules allow.
+    #[serde(default)]
+    pub asks: bool,
     /// How names are resolved.
     pub resolution: Resolution,
     /// A file with the certificates that the host trusts.
@@ -145,17 +148,47 @@ pub enum FromEgress {
 /// Supervisor to process, on a link.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Ask {
+pub enum ToNetwork {
     /// Report what happened since the last report.
     Report,
     /// Count so many bytes as if the worker had sent them, which an earlier worker of its session has. Not answered.
     Spend(u64),
+    /// What the caller has decided about a connection.
+    Decided {
+        /// The question's number.
+        question: u64,
+        /// Whether it is allowed; `None` if the caller has given no decision.
+        allowed: Option<bool>,
+    },
+}
+
+/// Process to supervisor, on a link.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FromNetwork {
+    /// What happened since the last report.
+    Report(Report),
+    /// Whether a connection may be made.
+    Question(Question),
+}
+
+/// A connection that the rules allow, and the caller may refuse.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+pub struct Question {
+    /// Its number, which the answer repeats.
+    pub question: u64,
+    /// The host, as the guest named it.
+    pub host: String,
+    /// The port.
+    pub port: u16,
+    /// The addresses, one of which is dialled; none if a proxy resolves the name.
+    pub addresses: Vec<IpAddr>,
 }
 
 /// The maximum number of connections that one report describes. It counts the others.
 pub const MOST_REPORTED: usize = 128;
 
-/// Process to supervisor, on a link: what happened since the last report.
+/// What happened since the last report.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
 pub struct Report {
     /// Connections and refused requests, in the order of their ends, then those that are open.

@@ -74,6 +74,10 @@ reasons! {
         Bytes = "bytes", "the sandbox has sent and received as many bytes as the policy's `network.bytes` allows";
         /// More names than one guest may ask for.
         Names = "names", "the sandbox has asked for too many names";
+        /// The caller refuses it.
+        Caller = "caller", "the `on_connect` of the sandbox's caller does not allow it";
+        /// The caller has not decided.
+        Undecided = "undecided", "the policy's `network.ask` requires a decision of the sandbox's caller, who has given none";
         /// Not what the protocol says.
         Malformed = "malformed", "the request does not follow its protocol";
     }

@@ -14,6 +14,11 @@ from ._tools import Tool
 # Decides on a call: `True` or `None` allows it, `False` or a reason refuses it.
 Approve = Callable[[str, tuple[Any, ...], dict[str, Any]], Any]
 
+# Decides on a connection by host, port and addresses. Only `True` allows it.
+OnConnect = Callable[[str, int, tuple[str, ...]], Any]
+
+# Seconds that a decision on a connection may take.
+_DECISION = 5.0
 # In seconds: thirty years, which can be added to any clock without overflow.
 _LONGEST = 10**9
 # Budget for decoding the arguments of one call, during which the guest's clock stands still. It is a
@@ -31,6 +36,7 @@ class Calls:
         timeout: float | None = None,
         budget: int | None = None,
         approve: Approve | None = None,
+        on_connect: OnConnect | None = None,
     ) -> None:
         self.tools = dict(tools)
         self._timeout = _tools.check_seconds(timeout, "tool_timeout")
@@ -38,13 +44,15 @@ class Calls:
             raise RequestError(f"tool_budget is {budget!r}: give a number of calls, or None")
         self._budget = budget
         self._approve = approve
+        self._on_connect = on_connect
         # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
 
     def renewed(self, tools: Mapping[str, Tool] | None) -> Calls:
         """The same limits for another sandbox, with its own count of calls."""
         of = self.tools if tools is None else tools
-        return Calls(of, timeout=self._timeout, budget=self._budget, approve=self._approve)
+        limits: dict[str, Any] = {"timeout": self._timeout, "budget": self._budget, "approve": self._approve}
+        return Calls(of, on_connect=self._on_connect, **limits)
 
     def time_allowed(self, most: float | None, *, counted: bool) -> dict[str, float]:
         """The fields of `open` for the tool time that does not count towards a cell's limit."""
@@ -82,6 +90,15 @@ class Calls:
             yield message(reply, outgoing=outgoing)
         finally:
             outgoing.close()
+
+    def decide(self, host: str, port: int, addresses: tuple[str, ...]) -> Actions[bool | None]:
+        """The decision on a connection; `None` without one. Raises what `on_connect` raises."""
+        if self._on_connect is None:
+            return None
+        verdict = yield Invoke(self._on_connect, (host, port, addresses), timeout=_DECISION)
+        if not isinstance(verdict, bool):
+            raise TypeError(f"on_connect returned {type(verdict).__name__}, not True or False")
+        return verdict
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Actions[Any]:
         tool = self.tools.get(name)

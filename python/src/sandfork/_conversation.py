@@ -325,9 +325,17 @@ class Conversation:
             kind = frame.header["kind"]
             if (kind == "error" or kind in kinds) and frame.header.get("id") == number:
                 return frame
+            if kind == "connect":
+                yield from self._decide(frame.header)
+                continue
             if kind not in ("output", "display", "call"):
                 raise unexpected(frame.header)
             yield from handle(frame, self._incoming)
+
+    def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
+        """Sends a decision on a connection of the guest."""
+        yield from ()
+        raise unexpected(header)
 
     def _outcome(self, frame: Frame) -> Sequence[memoryview]:
         """The buffers of an outcome. Refuses an outcome that lacks a required field, and descriptors that no

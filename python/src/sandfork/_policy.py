@@ -106,6 +106,7 @@ class NetworkTable(TypedDict, total=False):
     allow: _Hosts
     proxy: str
     resolver: str
+    ask: bool
     connections: int
     bytes: _Size
 

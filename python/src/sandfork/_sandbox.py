@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Callable
 
-from ._calls import Approve, Calls
+from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
 from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
@@ -64,6 +64,7 @@ class BaseSandbox:
         tool_timeout: float | None = None,
         tool_budget: int | None = None,
         approve: Approve | None = None,
+        on_connect: OnConnect | None = None,
         tool_time: float | None = None,
         count_tool_time: bool = False,
         on_stdout: OnText | None = None,
@@ -76,11 +77,15 @@ class BaseSandbox:
             raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
         self._timeout = check_seconds(timeout, "timeout")
         self._callbacks = Callbacks(on_stdout, on_stderr, on_result)
-        calls = Calls(collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve)
+        calls = Calls(
+            collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve, on_connect=on_connect
+        )
         allowed = calls.time_allowed(tool_time, counted=count_tool_time)
         sets = package_overrides(packages, environment)
         if can_install:
             sets.append("environments.add=true")
+        if on_connect is not None:
+            sets.append("network.ask=true")
         opening: dict[str, Any] = {
             "kind": "open",
             "policy": policy_choice(policy),
@@ -180,6 +185,9 @@ class Sandbox(BaseSandbox):
     - `tool_budget`: number of tool calls in the sandbox's lifetime.
     - `approve(name, args, kwargs)`: decides on each tool call. `True` or `None` allows it; `False` or a
       reason refuses it.
+    - `on_connect(host, port, addresses)`: decides on each connection to a host that the policy allows. Only
+      `True` allows it; one that raises, or takes more than five seconds, refuses it. `addresses` has those of
+      which one is dialled, and none if a proxy resolves the name.
     - `on_stdout`, `on_stderr`: called with text as the guest writes it.
     - `on_result`: called with a `Result` as the cell shows it.
     - `on_death`: what the next call does after the guest's process has ended (a limit, a crash). `"raise"`

@@ -17,6 +17,7 @@ from ._conversation import (
     SendCell,
     StandBy,
     discarding,
+    message,
     refused,
 )
 from ._exceptions import ProtocolError, RequestError, SessionEnded, SupervisorDied, UndefinedVariable
@@ -191,6 +192,18 @@ class Session(Conversation):
             return frame.header
 
         return (yield from self._alive(request))
+
+    def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
+        host, port, addresses = header.get("host"), header.get("port"), header.get("addresses")
+        if not isinstance(host, str) or type(port) is not int or not isinstance(addresses, list):
+            raise ProtocolError("the supervisor asked about a connection without saying which")
+        allowed = None
+        try:
+            allowed = yield from self._calls.decide(host, port, tuple(map(str, addresses)))
+        except Exception as error:
+            said = f"refused a connection: on_connect raised {type(error).__name__}"
+            _events.report(self, _events.WARNING, "undecided", said, error=type(error).__name__)
+        yield message({"kind": "decide", "question": header.get("question"), "allowed": allowed})
 
     def release(self) -> None:
         """Closes the guest's standard input."""

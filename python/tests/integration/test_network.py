@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.server
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 import sandfork
-from sandfork import Policy, PolicyError, Sandbox
+from sandfork import AsyncSandbox, Policy, PolicyError, Sandbox
 
 
 class _Answers(http.server.BaseHTTPRequestHandler):
@@ -32,9 +34,10 @@ def port() -> Iterator[int]:
         thread.join()
 
 
-def _policy(port: int) -> Policy:
+def _policy(port: int, **network: Any) -> Policy:
     return Policy(
         network={
+            **network,
             "mode": "allow",
             "allow": [
                 {
@@ -66,6 +69,62 @@ def test_a_cell_reports_its_connections(port: int, monkeypatch: pytest.MonkeyPat
         ]
         assert refused.to_dict()["network"][0]["reason"] == "host"
         assert sandbox.run("1").network == ()
+
+
+def test_the_caller_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDFORK_TEST_KEY", "of-the-caller")
+    fetch = f"import urllib.request\nurllib.request.urlopen('http://db.localhost:{port}/').status"
+    asked: list[tuple[str, int, tuple[str, ...]]] = []
+    answers: list[object] = [True, False, OSError("no"), "yes", None]
+
+    def decide(host: str, port: int, addresses: tuple[str, ...]) -> object:
+        asked.append((host, port, addresses))
+        answer = answers[len(asked) - 1]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with Sandbox(policy=_policy(port), on_connect=decide) as sandbox:
+        assert sandbox.run(fetch).value == 200
+        reasons = []
+        for _ in answers[1:]:
+            refused = sandbox.run(fetch)
+            assert refused.status == "exception"
+            reasons += [it.reason for it in refused.network]
+        assert reasons == ["caller"] + ["undecided"] * 3
+        (denial,) = (it for it in refused.denied if it.operation == "connect")
+        assert denial.set == "network.ask=false"
+        # What the policy refuses is no question.
+        sandbox.run("import urllib.request\nurllib.request.urlopen('http://other.example/')")
+    assert asked == [("db.localhost", port, asked[0][2])] * len(answers)
+    assert "127.0.0.1" in asked[0][2]
+    # Without a function there is no decision, and nothing to wait for.
+    with Sandbox(policy=_policy(port, ask=True)) as sandbox:
+        assert [it.reason for it in sandbox.run(fetch).network] == ["undecided"]
+
+
+def test_a_coroutine_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDFORK_TEST_KEY", "of-the-caller")
+    fetch = f"import urllib.request\nurllib.request.urlopen('http://db.localhost:{port}/').status"
+
+    async def decide(host: str, port: int, addresses: tuple[str, ...]) -> bool:
+        await asyncio.sleep(0)
+        return host == "db.localhost"
+
+    async def never(host: str, port: int, addresses: tuple[str, ...]) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+    async def run() -> None:
+        async with AsyncSandbox(policy=_policy(port), on_connect=decide) as sandbox:
+            assert (await sandbox.run(fetch)).value == 200
+        async with AsyncSandbox(policy=_policy(port), on_connect=never) as sandbox:
+            refused = await sandbox.run(fetch)
+            assert [it.reason for it in refused.network] == ["undecided"]
+
+    asyncio.run(run())
+    with Sandbox(policy=_policy(port), on_connect=decide) as sandbox:
+        assert sandbox.run(fetch).value == 200
 
 
 def test_a_secret_that_is_not_set_is_named(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,6 +80,7 @@ pub fn of_connection(
         (Refusal::Host, _) => refused.allowed_by(HOSTS, entry(host, port)),
         (Refusal::Port, Some(port)) => refused.allowed_by(HOSTS, with_port(host, port)),
         (Refusal::Connections, _) => of_limit(LimitName::Connections, limits, None),
+        (Refusal::Undecided, _) => refused.allowed_by("network.ask", "false"),
         (Refusal::Bytes, _) => of_limit(LimitName::NetworkBytes, limits, None),
         // An entry would have to be changed, and only its author knows whether.
         (
@@ -97,7 +98,8 @@ pub fn of_connection(
             ..refused
         },
         (
-            Refusal::Name
+            Refusal::Caller
+            | Refusal::Name
             | Refusal::EncryptedName
             | Refusal::ClearCredential
             | Refusal::UnusableAddress

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use sandfork_egress::control::Question;
 use serde::Serialize;
 
 use super::{Mapping, TaskLoss, TaskOutcome, WireOutcome};
@@ -29,6 +30,9 @@ pub enum ClientEvent {
     /// A cell calls a host tool, and waits for
     /// [`ClientRequest::Return`](super::ClientRequest::Return).
     Call(ToolCall),
+    /// A guest connects to a host that its policy allows, and waits for
+    /// [`ClientRequest::Decide`](super::ClientRequest::Decide).
+    Connect(Question),
     /// A cell ended, or another request with the same answer.
     Outcome(Box<CellOutcome>),
     /// A file request is done. A descriptor comes with it if the request opened a file.

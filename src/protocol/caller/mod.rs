@@ -41,6 +41,13 @@ pub enum ClientRequest {
     Tools(Tools),
     /// The result of a call. Not answered.
     Return(ToolAnswer),
+    /// The decision on a connection. Not answered.
+    Decide {
+        /// The number of the question, from [`ClientEvent::Connect`].
+        question: u64,
+        /// Whether it is allowed; none if there is no decision, which refuses it.
+        allowed: Option<bool>,
+    },
     /// Interrupt the running cell. Not answered: the cell's outcome reports how it ended.
     Interrupt,
     /// End the worker and start another. Answered by [`ClientEvent::Opened`].
@@ -321,6 +328,7 @@ impl ClientRequest {
             | Self::Programs { .. }
             | Self::Watch(_)
             | Self::Return(_)
+            | Self::Decide { .. }
             | Self::Interrupt
             | Self::Discard { .. }
             | Self::End

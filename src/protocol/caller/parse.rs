@@ -14,6 +14,7 @@ enum Kind {
     Set,
     Tools,
     Return,
+    Decide,
     Interrupt,
     Restart,
     Snapshot,
@@ -36,6 +37,13 @@ enum Kind {
 #[derive(Deserialize)]
 struct Numbered {
     id: u64,
+}
+
+#[derive(Deserialize)]
+struct Decide {
+    question: u64,
+    #[serde(default)]
+    allowed: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -81,6 +89,10 @@ impl ClientRequest {
             Kind::Set => Self::Set(header.members()?),
             Kind::Tools => Self::Tools(header.members()?),
             Kind::Return => Self::Return(header.members()?),
+            Kind::Decide => {
+                let Decide { question, allowed } = header.members()?;
+                Self::Decide { question, allowed }
+            }
             Kind::Interrupt => Self::Interrupt,
             Kind::Restart => {
                 let Numbered { id } = header.members()?;

@@ -67,6 +67,7 @@ impl Egress {
             connections: u32::try_from(plan.connections).unwrap_or(u32::MAX),
             bytes: plan.bytes,
             proxy: secrets::filled_proxy(plan.proxy.as_ref(), environment)?,
+            asks: plan.asks,
             resolution: resolution.clone(),
             trust: plan.trust.clone(),
             authority: None,

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
-use sandfork_egress::control::{Ask, Connection as Seen, Report};
+use sandfork_egress::control::{Connection as Seen, FromNetwork, Question, Report, ToNetwork};
 use sandfork_egress::refusal::Verdict;
 use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
 
@@ -72,30 +72,44 @@ impl WorkerNetwork {
     pub(crate) fn spend(&mut self, spent: Spent) {
         self.bytes = spent.bytes;
         self.late = spent.unreported;
-        // If the process has died, the link says so.
-        _ = send_message(self.link.as_fd(), &Ask::Spend(self.bytes), &[]);
+        self.send(&ToNetwork::Spend(self.bytes));
     }
 
-    /// Readable when the process has ended, or a report comes late.
+    /// Readable when the process has ended or asks something, or a report comes late.
     pub(crate) fn link(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
 
-    /// Keeps a late report. If the process has ended, has the sockets served by another one; connections of the one
-    /// that died have ended with it.
-    pub(crate) fn on_readable(&mut self) -> Result<(), SupervisorError> {
-        if let Some(report) = self.receive() {
-            let late = self.counted(report);
-            self.late.add(late);
-            return Ok(());
+    /// Keeps a late report, and returns a question. If the process has ended, has the sockets served by another one;
+    /// connections of the one that died have ended with it.
+    pub(crate) fn on_readable(&mut self) -> Result<Option<Question>, SupervisorError> {
+        match self.receive() {
+            Some(FromNetwork::Report(report)) => {
+                let late = self.counted(report);
+                self.late.add(late);
+                return Ok(None);
+            }
+            Some(FromNetwork::Question(question)) => return Ok(Some(question)),
+            None => {}
         }
         self.link = self.egress.serve(&self.sockets)?;
+        self.send(&ToNetwork::Spend(self.bytes));
         // A process without room for the sockets closes the link as well, and lives.
         if self.restarts.take_one(clock::now()) {
-            Ok(())
+            Ok(None)
         } else {
             Err(SupervisorError::EgressFull)
         }
+    }
+
+    /// Passes a decision on.
+    pub(crate) fn decide(&self, question: u64, allowed: Option<bool>) {
+        self.send(&ToNetwork::Decided { question, allowed });
+    }
+
+    /// Tells the process what it does not answer. If it has died, the link says so.
+    fn send(&self, message: &ToNetwork) {
+        _ = send_message(self.link.as_fd(), message, &[]);
     }
 
     /// What happened since the last report; nothing if the process has died meanwhile.
@@ -114,16 +128,23 @@ impl WorkerNetwork {
     }
 
     fn ask(&self) -> Option<Report> {
-        send_message(self.link.as_fd(), &Ask::Report, &[]).ok()?;
-        let answers = wait_readable(self.link.as_fd(), clock::now() + REPORT_TIMEOUT);
-        answers.ok()?.then(|| self.receive())?
+        send_message(self.link.as_fd(), &ToNetwork::Report, &[]).ok()?;
+        let until = clock::now() + REPORT_TIMEOUT;
+        while wait_readable(self.link.as_fd(), until).ok()? {
+            match self.receive()? {
+                FromNetwork::Report(report) => return Some(report),
+                // The cell for which this report is has ended.
+                FromNetwork::Question(question) => self.decide(question.question, None),
+            }
+        }
+        None
     }
 
-    fn receive(&self) -> Option<Report> {
+    fn receive(&self) -> Option<FromNetwork> {
         let link = self.link.as_fd();
         let mut buffer = vec![0; MAX_MESSAGE];
-        let (report, _) = recv_message(link, &mut buffer).ok()??;
-        Some(report)
+        let (message, _) = recv_message(link, &mut buffer).ok()??;
+        Some(message)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
 
+use super::Purpose;
 use super::caller::{Caller, Payload};
 use super::cell::CellUnderWay;
 use super::life::WorkerLife;
@@ -81,6 +82,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Whether more calls of tools may be read from the worker.
     pub fn has_room_for_calls(&self) -> bool {
         self.cell.as_ref().is_none_or(|cell| cell.calls.has_room())
+    }
+
+    /// Whether the caller can decide on connections: like tools, it does so while a cell runs.
+    pub fn has_decider(&self) -> bool {
+        let running = self.cell.as_ref().filter(|cell| cell.result.is_none());
+        matches!(self.terms.purpose, Purpose::Session(_)) && running.is_some()
     }
 
     /// Handles a worker's call of a tool.

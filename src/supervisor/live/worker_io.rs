@@ -93,6 +93,8 @@ pub trait WorkerIo {
     fn plan(&self, image: &Image, number: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
     fn traffic(&mut self) -> Traffic;
+    /// Passes on what the caller has decided about a connection.
+    fn decide(&mut self, question: u64, allowed: Option<bool>);
     /// Reads the output that is available now.
     fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained;
     /// Returns the captured output, standard output first, and how many bytes it is in all. Counts later
@@ -355,6 +357,12 @@ impl WorkerIo for JailedWorker<'_> {
     fn traffic(&mut self) -> Traffic {
         let network = self.network.as_mut();
         network.map(WorkerNetwork::report).unwrap_or_default()
+    }
+
+    fn decide(&mut self, question: u64, allowed: Option<bool>) {
+        if let Some(network) = &self.network {
+            network.decide(question, allowed);
+        }
     }
 
     fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {

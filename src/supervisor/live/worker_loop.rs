@@ -14,7 +14,8 @@ use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
 use super::state::Beginning;
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
-use crate::protocol::caller::ClientRequest;
+use crate::error::Error;
+use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
@@ -170,7 +171,7 @@ impl<'a> WorkerLoop<'a> {
             self.state.io.answer_calls();
         }
         if ready.network {
-            self.attend_network();
+            self.attend_network(caller);
         }
         if ready.bell || ready.programs {
             self.attend_programs(ready);
@@ -298,13 +299,20 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// The egress process has ended, or reports late.
-    fn attend_network(&mut self) {
+    /// The egress process has ended, asks something, or reports late.
+    fn attend_network(&mut self, caller: &mut dyn Caller) {
         let network = self.state.io.network.as_mut();
-        let attended = network.map(WorkerNetwork::on_readable);
-        if let Some(Err(error)) = attended {
-            self.state.io.network = None;
-            self.state.on_fault(error);
+        match network.map(WorkerNetwork::on_readable) {
+            Some(Err(error)) => {
+                self.state.io.network = None;
+                self.state.on_fault(error);
+            }
+            // A caller that reads nothing decides nothing.
+            Some(Ok(Some(question))) if self.state.has_decider() && caller.unsent() < BACKLOG => {
+                caller.answer(ClientEvent::Connect(question), Payload::default());
+            }
+            Some(Ok(Some(question))) => self.state.io.decide(question.question, None),
+            Some(Ok(None)) | None => {}
         }
     }
 

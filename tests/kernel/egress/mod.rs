@@ -36,6 +36,7 @@ pub fn tests(world: &World) -> Vec<Test> {
         loopback_works_beside_it,
         limits_of_the_network_hold,
         a_session_reports_each_cell,
+        the_caller_decides_on_each_connection,
         a_process_that_dies_is_started_again,
         the_process_has_no_rights,
         each_sandbox_has_an_authority_of_its_own,
@@ -490,6 +491,38 @@ fn a_pause_gives_no_bytes_back(world: &World) {
     }
     fine(&left);
     assert_eq!(left.value(), Some(&true.into()), "{}", shown(&left));
+}
+
+fn the_caller_decides_on_each_connection(world: &World) {
+    let servers = Servers::start(world);
+    let [http, ..] = servers.ports();
+    let sandbox = Arc::new(servers.sandbox(world, usual(&servers).set("network.ask=true")));
+    let fetch = format!(
+        "import urllib.request\nurllib.request.urlopen('http://api.example:{http}/').status"
+    );
+    // A run has no one to ask, and neither has a session without a function.
+    let mut session = sandbox.session().expect("a session");
+    for outcome in [run(&sandbox, fetch.as_str()), cell(&mut session, &fetch)] {
+        let [connection] = outcome.network() else {
+            panic!("{}", shown(&outcome));
+        };
+        assert_eq!(connection.reason, Some("undecided"), "{}", shown(&outcome));
+        let set = outcome.denied().iter().find_map(|it| it.set.as_deref());
+        assert_eq!(set, Some("network.ask=false"));
+    }
+    let (asked, seen) = std::sync::mpsc::channel();
+    session.on_connect(move |host, port, addresses| {
+        asked
+            .send((host.to_owned(), port, addresses.to_vec()))
+            .is_ok_and(|()| port == http)
+    });
+    fine(&cell(&mut session, &fetch));
+    let local = std::net::IpAddr::V4(Ipv4Addr::LOCALHOST);
+    assert_eq!(
+        seen.recv(),
+        Ok(("api.example".to_owned(), http, vec![local]))
+    );
+    assert_eq!(seen.try_recv().ok(), None);
 }
 
 fn a_process_that_dies_is_started_again(world: &World) {

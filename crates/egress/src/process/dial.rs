@@ -1,5 +1,6 @@
 //! Connects to a host: resolves its name once, judges each address, and dials one of those that were judged.
 
+use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,6 +47,14 @@ pub struct Dialled {
     pub requests_to: Option<Proxy>,
 }
 
+/// How a host is reached.
+enum Route<'a> {
+    /// By these addresses.
+    Addresses(Vec<SocketAddr>),
+    /// By the policy's proxy, which resolves the name.
+    Proxy(&'a Proxy),
+}
+
 /// Connects to a host that the rules allow. What does not come about is noted.
 pub async fn dial(
     network: &Arc<Network>,
@@ -54,59 +63,45 @@ pub async fn dial(
     access: &Access<'_>,
     carries: Carries,
 ) -> Result<Dialled, Verdict> {
-    let dialled = timeout(PATIENCE, connect(network, host, port, access, carries)).await;
-    let result = match dialled {
-        Ok(result) => result,
-        Err(_) => Err(Verdict::Failed(Failure::Unreachable)),
+    let result = async {
+        let route = within(route(network, host, port, access)).await?;
+        let addresses = match &route {
+            Route::Addresses(addresses) => addresses.iter().map(SocketAddr::ip).collect(),
+            Route::Proxy(_) => Vec::new(),
+        };
+        let asked = network.ask(host, port, addresses).await;
+        asked.map_err(Verdict::Refused)?;
+        within(connect(network, host, port, route, carries)).await
     };
+    let result = result.await;
     if let Err(verdict) = result {
         network.note(host, port, None, verdict);
     }
     result
 }
 
-async fn connect(
-    network: &Arc<Network>,
+async fn within<T>(step: impl Future<Output = Result<T, Verdict>>) -> Result<T, Verdict> {
+    timeout(PATIENCE, step).await.unwrap_or(Err(unreachable()))
+}
+
+/// The way to a host that the rules allow, once there is a turn for it.
+async fn route<'a>(
+    network: &'a Network,
     host: &Host,
     port: u16,
     access: &Access<'_>,
-    carries: Carries,
-) -> Result<Dialled, Verdict> {
+) -> Result<Route<'a>, Verdict> {
     if network.bytes.left() == 0 {
         return Err(Verdict::Refused(Refusal::Bytes));
     }
     network.dials.turn().await;
     let shared = &network.shared;
-    let proxy = shared
-        .proxy
-        .as_ref()
-        .filter(|_| access.reach() == Reach::Public);
-    let (stream, address, requests_to) = match (proxy, carries) {
-        (Some(proxy), Carries::Http) => (to_proxy(shared, proxy).await?, None, Some(proxy.clone())),
-        (Some(proxy), Carries::Other) => (through(shared, proxy, host, port).await?, None, None),
-        (None, _) => {
-            let (stream, address) = directly(shared, host, port, access).await?;
-            (stream, Some(address), None)
-        }
-    };
-    _ = stream.set_nodelay(true);
-    let stream = Metered::new(stream, network, host, port, address);
-    Ok(Dialled {
-        stream,
-        requests_to,
-    })
-}
-
-async fn directly(
-    shared: &Shared,
-    host: &Host,
-    port: u16,
-    access: &Access<'_>,
-) -> Result<(TcpStream, IpAddr), Verdict> {
-    let addresses = addresses_of(shared, host).await?;
+    if let (Some(proxy), Reach::Public) = (&shared.proxy, access.reach()) {
+        return Ok(Route::Proxy(proxy));
+    }
     let mut allowed = Vec::new();
     let mut refused = None;
-    for address in addresses {
+    for address in addresses_of(shared, host).await? {
         let class = class_of(address).await;
         if class.is_allowed(access.reach(), access.is_named_address()) {
             allowed.push(SocketAddr::new(address, port));
@@ -115,14 +110,39 @@ async fn directly(
         }
     }
     allowed.truncate(MOST_ADDRESSES);
-    match (first_of(allowed).await, refused) {
-        (Some(stream), _) => {
-            let address = stream.peer_addr().map_err(|_| unreachable())?;
-            Ok((stream, address.ip()))
-        }
-        (None, Some(refusal)) => Err(Verdict::Refused(refusal)),
-        (None, None) => Err(unreachable()),
+    match refused {
+        Some(refusal) if allowed.is_empty() => Err(Verdict::Refused(refusal)),
+        _ => Ok(Route::Addresses(allowed)),
     }
+}
+
+async fn connect(
+    network: &Arc<Network>,
+    host: &Host,
+    port: u16,
+    route: Route<'_>,
+    carries: Carries,
+) -> Result<Dialled, Verdict> {
+    let shared = &network.shared;
+    let (stream, address, requests_to) = match (route, carries) {
+        (Route::Proxy(proxy), Carries::Http) => {
+            (to_proxy(shared, proxy).await?, None, Some(proxy.clone()))
+        }
+        (Route::Proxy(proxy), Carries::Other) => {
+            (through(shared, proxy, host, port).await?, None, None)
+        }
+        (Route::Addresses(addresses), _) => {
+            let stream = first_of(addresses).await.ok_or(unreachable())?;
+            let address = stream.peer_addr().map_err(|_| unreachable())?;
+            (stream, Some(address.ip()), None)
+        }
+    };
+    _ = stream.set_nodelay(true);
+    let stream = Metered::new(stream, network, host, port, address);
+    Ok(Dialled {
+        stream,
+        requests_to,
+    })
 }
 
 const fn unreachable() -> Verdict {

@@ -12,6 +12,7 @@ mod metered;
 mod names_server;
 mod network;
 mod proxy;
+mod questions;
 mod relay;
 mod resolve;
 mod socket;
@@ -43,6 +44,7 @@ struct Shared {
     connections: u32,
     bytes: u64,
     proxy: Option<Proxy>,
+    asks: bool,
     resolution: Mutex<Resolution>,
     tls: Tls,
 }
@@ -98,6 +100,7 @@ fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), String> {
         connections,
         bytes,
         proxy,
+        asks,
         resolution,
         trust,
         authority,
@@ -113,6 +116,7 @@ fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), String> {
         connections,
         bytes,
         proxy,
+        asks,
         resolution: Mutex::new(resolution),
         tls,
     };

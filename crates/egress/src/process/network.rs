@@ -12,9 +12,10 @@ use tokio::time::sleep;
 
 use super::budget::{Bytes, Pace};
 use super::ledger::Ledger;
+use super::questions::Questions;
 use super::socket::{Packets, nonblocking};
 use super::{Shared, connection, names_server, proxy};
-use crate::control::{Ask, Service, ServiceSocket};
+use crate::control::{FromNetwork, Service, ServiceSocket, ToNetwork};
 use crate::host::Host;
 use crate::names::{Names, SERVICE, is_made_up};
 use crate::refusal::{Refusal, Verdict};
@@ -44,6 +45,8 @@ pub struct Network {
     pub ledger: Arc<Ledger>,
     pub bytes: Bytes,
     pub names: Mutex<Names>,
+    link: Packets,
+    questions: Questions,
     connections: Arc<Semaphore>,
     /// Of the guest's connections.
     pace: Pace,
@@ -58,7 +61,6 @@ pub struct Network {
 #[derive(Debug)]
 pub struct Serving {
     network: Arc<Network>,
-    link: Packets,
     names: Vec<tokio::net::UdpSocket>,
     listeners: Vec<tokio::net::TcpListener>,
 }
@@ -101,6 +103,8 @@ impl Network {
             ledger: Arc::default(),
             bytes: Bytes::new(shared.bytes),
             names: Mutex::new(Names::of(&shared.rules)),
+            link,
+            questions: Questions::default(),
             connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
             pace: pace(),
             dials: pace(),
@@ -109,7 +113,6 @@ impl Network {
         };
         Some(Serving {
             network: Arc::new(network),
-            link,
             names,
             listeners,
         })
@@ -127,6 +130,15 @@ impl Network {
         Arc::clone(&self.connections).try_acquire_owned()
     }
 
+    /// Whether the caller allows a connection that the rules allow, if the policy says that it is asked.
+    pub async fn ask(&self, host: &Host, port: u16, addresses: Vec<IpAddr>) -> Result<(), Refusal> {
+        if !self.shared.asks {
+            return Ok(());
+        }
+        let asked = self.questions.ask(&self.link, host, port, addresses);
+        asked.await
+    }
+
     /// Notes that a connection, or a request, does not take place.
     pub fn note(&self, host: &Host, port: u16, request: Option<&str>, verdict: Verdict) {
         let host = host.to_string();
@@ -139,7 +151,6 @@ impl Serving {
     pub async fn serve(self) {
         let Self {
             network,
-            link,
             names,
             listeners,
         } = self;
@@ -152,17 +163,21 @@ impl Serving {
             tasks.spawn(accept(Arc::clone(&network), listener));
         }
         // An error means that there is no supervisor to serve for.
-        _ = report_when_asked(&network, &link).await;
+        _ = attend(&network).await;
     }
 }
 
-/// Does what the supervisor asks for. Returns at the end of the link.
-async fn report_when_asked(network: &Network, link: &Packets) -> Result<(), Errno> {
-    let mut buffer = [0; 64];
-    while let Some((ask, _)) = link.receive(&mut buffer).await? {
-        match ask {
-            Ask::Report => link.send(&network.ledger.report())?,
-            Ask::Spend(bytes) => network
+/// Answers each request for a report, and passes decisions on. Returns at the end of the link.
+async fn attend(network: &Network) -> Result<(), Errno> {
+    let mut buffer = [0; 128];
+    while let Some((message, _)) = network.link.receive(&mut buffer).await? {
+        match message {
+            ToNetwork::Report => {
+                let report = FromNetwork::Report(network.ledger.report());
+                network.link.send(&report)?;
+            }
+            ToNetwork::Decided { question, allowed } => network.questions.decide(question, allowed),
+            ToNetwork::Spend(bytes) => network
                 .bytes
                 .take(usize::try_from(bytes).unwrap_or(usize::MAX)),
         }

@@ -14,6 +14,7 @@ mod http2_limits;
 mod limits;
 mod names;
 mod proxies;
+mod questions;
 mod raw;
 mod scene;
 mod servers;

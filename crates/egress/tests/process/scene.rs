@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use sandfork_egress::control::{
-    Ask, Authority, FromEgress, Proxy, Report, Resolution, Service, ServiceSocket, Start, ToEgress,
+    Authority, FromEgress, FromNetwork, Proxy, Question, Report, Resolution, Service,
+    ServiceSocket, Start, ToEgress, ToNetwork,
 };
 use sandfork_egress::dns::{Answer, RecordKind, answer, question};
 use sandfork_egress::refusal::Verdict;
@@ -37,6 +38,7 @@ pub struct Setup {
     pub connections: u32,
     pub bytes: u64,
     pub proxy: Option<Proxy>,
+    pub asks: bool,
     pub trust: Option<PathBuf>,
     pub authority: Option<Authority>,
 }
@@ -52,6 +54,7 @@ impl Setup {
             connections: 64,
             bytes: 100 << 20,
             proxy: None,
+            asks: false,
             trust: None,
             authority: None,
         }
@@ -72,6 +75,7 @@ impl Setup {
             connections: self.connections,
             bytes: self.bytes,
             proxy: self.proxy,
+            asks: self.asks,
             resolution: Resolution {
                 servers: self.servers,
                 hosts: self.hosts,
@@ -176,8 +180,28 @@ impl Scene {
     /// What happened since the last report.
     pub fn report(&self) -> Report {
         let link = self.link.as_ref().expect("it is open").as_fd();
-        send_message(link, &Ask::Report, &[]).expect("it listens");
-        receive(link).expect("a report")
+        send_message(link, &ToNetwork::Report, &[]).expect("it listens");
+        loop {
+            if let FromNetwork::Report(report) = receive(link).expect("a report") {
+                return report;
+            }
+        }
+    }
+
+    /// What the process asks next.
+    pub fn question(&self) -> Question {
+        let link = self.link.as_ref().expect("it is open").as_fd();
+        match receive(link).expect("a question") {
+            FromNetwork::Question(question) => question,
+            FromNetwork::Report(report) => panic!("{report:?}"),
+        }
+    }
+
+    /// Answers a question.
+    pub fn decide(&self, question: u64, allowed: Option<bool>) {
+        let link = self.link.as_ref().expect("it is open").as_fd();
+        let decided = ToNetwork::Decided { question, allowed };
+        send_message(link, &decided, &[]).expect("it listens");
     }
 
     /// Reports until one has what is looked for: an end is seen a little later than it is caused.

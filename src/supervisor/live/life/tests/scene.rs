@@ -153,6 +153,8 @@ impl WorkerIo for FakeWorker {
         Traffic::default()
     }
 
+    fn decide(&mut self, _: u64, _: Option<bool>) {}
+
     fn drain(&mut self, _: Stream, _: &mut dyn OutputSink) -> Drained {
         self.drained
     }

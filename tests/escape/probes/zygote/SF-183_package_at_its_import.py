@@ -1,0 +1,28 @@
+'''
+id = "SF-183"
+name = "reach the host when a package is imported"
+attempt = "A package that a zygote preloads reads files of the host, the launcher's environment and ports, and changes itself, at its import."
+severity = "critical"
+proven_open = "user"
+set = ["python.path=[\"{MODULES}\"]", "python.preload=[\"hostile_before\"]"]
+
+[[expect]]
+text = ["nothing of the host"]
+'''
+
+import os
+import sys
+
+
+def attempt():
+    # A zygote has it already.
+    sys.path.append(os.path.join(os.path.dirname(var("CANARY")), "modules"))
+    import hostile_before
+
+    if hostile_before.found:
+        escaped(", ".join(hostile_before.found))
+    else:
+        contained("nothing of the host")
+
+
+run(attempt)
