@@ -87,7 +87,7 @@ impl Drop for Hosts {
 }
 
 /// A client that trusts these certificates and names this host.
-fn client(
+pub fn client(
     trusted: &str,
     name: &str,
     stream: TcpStream,
