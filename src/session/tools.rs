@@ -41,8 +41,11 @@ impl fmt::Debug for Tool {
     }
 }
 
+/// Whether a connection is allowed, by host, port and addresses.
+type Decide = dyn FnMut(&str, u16, &[IpAddr]) -> bool + Send;
+
 /// A function that decides on connections.
-pub struct Decider(pub Box<dyn FnMut(&str, u16, &[IpAddr]) -> bool + Send>);
+pub struct Decider(pub Box<Decide>);
 
 impl fmt::Debug for Decider {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,6 +31,7 @@ use crate::tls::{Hosts, client};
 
 /// What each connection carries.
 const BYTES: usize = 1 << 30;
+const MEBIBYTES: u32 = 1 << 10;
 /// Each kind is measured so often, in turns with the direct one.
 const ROUNDS: usize = 7;
 
@@ -59,7 +60,7 @@ fn receive(stream: &mut (impl Read + Write), port: u16) -> f64 {
             length => received += length,
         }
     }
-    (BYTES >> 20) as f64 / start.elapsed().as_secs_f64()
+    f64::from(MEBIBYTES) / start.elapsed().as_secs_f64()
 }
 
 fn report(name: &str, aim: f64, mut rates: Vec<[f64; 2]>) {

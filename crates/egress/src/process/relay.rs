@@ -14,7 +14,7 @@ use super::head::Guest;
 use super::metered::{Meter, Metered};
 
 /// How much a pipe may hold, if the kernel lets this user have so much.
-const PIPE: i32 = 1024 * 1024;
+const PIPE: i32 = 256 * 1024;
 
 /// Moves bytes until both sides have ended, one of them breaks, or the worker's limit is reached.
 pub async fn relay(guest: Guest, host: Metered) -> io::Result<()> {
