@@ -8,8 +8,10 @@ use super::caller::{Caller, Payload};
 use super::cell::CellUnderWay;
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
+use super::worker_loop::BACKLOG;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
+use sandfork_egress::control::Question;
 
 /// The most calls that the caller has at once. Further calls wait here, and the end of the cell
 /// drops them. Otherwise a caller that answers calls one by one would still make calls for a guest
@@ -84,10 +86,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cell.as_ref().is_none_or(|cell| cell.calls.has_room())
     }
 
-    /// Whether the caller can decide on connections: like tools, it does so while a cell runs.
-    pub fn has_decider(&self) -> bool {
+    /// Asks the caller about a connection. Like tools, it answers while a cell runs. One that reads nothing decides
+    /// nothing.
+    pub fn ask_caller(&mut self, question: Question, caller: &mut dyn Caller) {
+        let is_session = matches!(self.terms.purpose, Purpose::Session(_));
         let running = self.cell.as_ref().filter(|cell| cell.result.is_none());
-        matches!(self.terms.purpose, Purpose::Session(_)) && running.is_some()
+        let is_asked = is_session && running.is_some() && !self.is_pausing();
+        if is_asked && caller.unsent() < BACKLOG {
+            caller.answer(ClientEvent::Connect(question), Payload::default());
+        } else {
+            self.io.decide(question.question, None);
+        }
     }
 
     /// Handles a worker's call of a tool.

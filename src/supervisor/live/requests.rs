@@ -42,11 +42,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ClientRequest::Snapshot { id } => self.begin_snapshot(id, now, caller),
             ClientRequest::Return(answer) => self.return_to_guest(answer, payload, now, caller),
             ClientRequest::Decide { question, allowed } => self.io.decide(question, allowed),
-            ClientRequest::Interrupt => {
-                if self.cell.is_some() {
-                    self.interrupt(Stop::Cancelled, now);
-                }
-            }
+            ClientRequest::Interrupt if self.cell.is_none() => {}
+            ClientRequest::Interrupt => self.interrupt(Stop::Cancelled, now),
             ClientRequest::Restart { id } => return Some(SessionExit::Restart { id }),
             ClientRequest::Rollback { id, snapshot } => {
                 return Some(SessionExit::Rollback { id, snapshot });

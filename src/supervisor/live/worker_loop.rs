@@ -15,7 +15,7 @@ use super::state::Beginning;
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
 use crate::error::Error;
-use crate::protocol::caller::{ClientEvent, ClientRequest};
+use crate::protocol::caller::ClientRequest;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
@@ -35,7 +35,7 @@ const LAST_READS: usize = 16;
 
 /// The most bytes of events that the caller has not read, before the supervisor stops reading from
 /// the worker. The worker then blocks, like a program whose output is not read.
-const BACKLOG: usize = 1 << 20;
+pub(super) const BACKLOG: usize = 1 << 20;
 
 /// The most messages that the worker has not read, before the supervisor stops reading from it: a
 /// guest may call tools and never read an answer.
@@ -307,11 +307,7 @@ impl<'a> WorkerLoop<'a> {
                 self.state.io.network = None;
                 self.state.on_fault(error);
             }
-            // A caller that reads nothing decides nothing.
-            Some(Ok(Some(question))) if self.state.has_decider() && caller.unsent() < BACKLOG => {
-                caller.answer(ClientEvent::Connect(question), Payload::default());
-            }
-            Some(Ok(Some(question))) => self.state.io.decide(question.question, None),
+            Some(Ok(Some(question))) => self.state.ask_caller(question, caller),
             Some(Ok(None)) | None => {}
         }
     }

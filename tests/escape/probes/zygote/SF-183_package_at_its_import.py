@@ -15,8 +15,9 @@ import sys
 
 
 def attempt():
-    # A zygote has it already.
-    sys.path.append(os.path.join(os.path.dirname(var("CANARY")), "modules"))
+    # A zygote has it already. Without one it is beside the directory of this program.
+    place = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
+    sys.path.append(os.path.join(place, "modules"))
     import hostile_before
 
     if hostile_before.found:

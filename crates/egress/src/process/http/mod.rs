@@ -7,11 +7,11 @@
 mod body;
 mod headers;
 pub mod http2;
+mod place;
 mod upstream;
 mod upstreams;
 
 use std::convert::Infallible;
-use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -31,6 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::time::Instant;
 
 use self::body::{FromGuest, FromHost};
+pub use self::place::{Place, Scheme};
 use self::upstream::Outgoing;
 use self::upstreams::Upstreams;
 use super::connection::serve_with;
@@ -38,7 +39,7 @@ use super::dial::{Carries, Dialled, dial};
 use super::head::Guest;
 use super::network::Network;
 use crate::address::Reach;
-use crate::host::{Authority, Host};
+use crate::host::Authority;
 use crate::refusal::{Failure, Refusal, Verdict};
 use crate::rules::{Access, Credential};
 
@@ -56,47 +57,6 @@ const MOST_OF_WHAT: usize = 200;
 
 type RequestBody = Either<Full<Bytes>, FromGuest>;
 type ResponseBody = Either<Full<Bytes>, FromHost>;
-
-/// A host and a port.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Place {
-    pub host: Host,
-    pub port: u16,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (host, port) = (self.host.clone(), Some(self.port));
-        Authority { host, port }.fmt(f)
-    }
-}
-
-impl Place {
-    /// The host as requests name it: without the port that goes without saying.
-    fn authority(&self, scheme: Scheme) -> String {
-        let whole = self.to_string();
-        let usual = format!(":{}", scheme.usual_port());
-        whole.strip_suffix(&usual).unwrap_or(&whole).to_owned()
-    }
-}
-
-/// How requests reach the host.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Scheme {
-    /// In the clear.
-    Http,
-    /// Over TLS.
-    Https,
-}
-
-impl Scheme {
-    const fn usual_port(self) -> u16 {
-        match self {
-            Self::Http => 80,
-            Self::Https => 443,
-        }
-    }
-}
 
 /// What a request or a connection is refused with: the status line's end, and a sentence.
 pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
