@@ -92,7 +92,7 @@ fn main() {
     drop(scene);
 
     let hosts = Hosts::new("throughput");
-    let config = hosts.certify("a.example", b"http/1.1");
+    let config = hosts.certify("a.example", &[b"http/1.1"]);
     let secure = Server::new(move |stream, _| {
         let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
         let mut stream = StreamOwned::new(connection, stream);

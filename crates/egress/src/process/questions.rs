@@ -16,6 +16,9 @@ use crate::refusal::Refusal;
 /// How long a decision may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+/// The most questions that wait: as many as the link holds beside a report, if no one reads them.
+const MOST: usize = 64;
+
 /// The questions of one worker that are not answered yet.
 #[derive(Debug, Default)]
 pub struct Questions(Mutex<Open>);
@@ -44,6 +47,9 @@ impl Questions {
             let mut open = self.open();
             // Those of guests that gave up, and of callers that took too long.
             open.waiting.retain(|_, sender| !sender.is_closed());
+            if open.waiting.len() >= MOST {
+                return Err(Refusal::Undecided);
+            }
             open.last += 1;
             let question = open.last;
             open.waiting.insert(question, sender);

@@ -13,6 +13,7 @@ use hyper::{Request, Response, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::pki_types::ServerName;
 use sandfork_egress::refusal::{Refusal, Verdict};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::runtime::Runtime;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -50,14 +51,23 @@ async fn shown(request: Request<Incoming>) -> String {
     text + &String::from_utf8_lossy(&body.to_bytes())
 }
 
-/// A server that answers each request of HTTP/2 by what it shows of it.
+/// A server that answers each request of HTTP/2 by what it shows of it, and speaks HTTP/1 only to switch to websockets.
 pub fn serve(hosts: &Hosts) -> Server {
-    let config = hosts.certify("a.example", HTTP2);
+    let config = hosts.certify("a.example", &[HTTP2, HTTP1]);
     Server::new(move |stream, own| {
         let (config, own) = (Arc::clone(&config), own.clone());
         runtime().block_on(async move {
             let accepted = TlsAcceptor::from(config).accept(tokio_stream(stream));
-            let Ok(stream) = accepted.await else { return };
+            let Ok(mut stream) = accepted.await else {
+                return;
+            };
+            if stream.get_ref().1.alpn_protocol() == Some(HTTP1) {
+                let switched = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nhello";
+                _ = stream.write_all(switched).await;
+                // Until the guest is gone.
+                while matches!(stream.read(&mut [0; 1024]).await, Ok(1..)) {}
+                return;
+            }
             let service = service_fn(|request| {
                 let heads = Arc::clone(&own.heads);
                 async move {
@@ -242,6 +252,38 @@ fn each_request_of_http2_is_judged() {
     assert!(noted("GET /private", Refusal::Path), "{report:?}");
 }
 
+/// A websocket needs HTTP/1, also to a host that has just chosen HTTP/2, and when there is room for no second connection.
+#[test]
+fn a_websocket_to_a_host_that_prefers_http2_works() {
+    let hosts = Hosts::new("http2-websocket");
+    let server = serve(&hosts);
+    let rule = rule(server.port, r#","methods":["GET"]"#);
+    let mut setup = crate::scene::Setup::new(&[rule], &["a.example"]);
+    setup.trust = Some(hosts.file());
+    setup.connections = 1;
+    let scene = setup.start(&[server.port]);
+    runtime().block_on(async {
+        let mut stream = connect(&scene, &server, HTTP1).await;
+        let host = format!("Host: a.example:{}\r\n", server.port);
+        let plain = format!("GET / HTTP/1.1\r\n{host}\r\n");
+        stream.write_all(plain.as_bytes()).await.expect("it reads");
+        let mut answer = vec![0; 4096];
+        let length = stream.read(&mut answer).await.expect("an answer");
+        assert!(answer[..length].starts_with(b"HTTP/1.1 200 "));
+        let switch =
+            format!("GET / HTTP/1.1\r\n{host}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n");
+        stream.write_all(switch.as_bytes()).await.expect("it reads");
+        let mut answer = String::new();
+        while !answer.ends_with("hello") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).await.expect("it switches");
+            answer.push(char::from(byte[0]));
+        }
+        assert!(answer.contains("HTTP/1.1 101 "), "{answer}");
+    });
+    assert_eq!(server.count(), 2);
+}
+
 /// Trailers come after the request was judged.
 #[test]
 fn trailers_of_a_request_do_not_cross() {
@@ -274,7 +316,7 @@ fn a_response_that_is_not_read_delays_no_other_request() {
     use std::io::Write as _;
 
     let hosts = Hosts::new("http2-old");
-    let config = hosts.certify("a.example", HTTP1);
+    let config = hosts.certify("a.example", &[HTTP1]);
     let server = Server::new(move |stream, own| {
         let connection = rustls::ServerConnection::new(Arc::clone(&config)).expect("a connection");
         let mut stream = rustls::StreamOwned::new(connection, stream);

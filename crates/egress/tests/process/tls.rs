@@ -49,7 +49,7 @@ impl Hosts {
 
     /// A server of HTTP/1.1 over TLS with a certificate for this name.
     pub fn serve(&self, name: &str) -> Server {
-        let config = self.certify(name, b"http/1.1");
+        let config = self.certify(name, &[b"http/1.1"]);
         Server::new(move |stream, own| {
             let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
             own.answer_requests(&mut StreamOwned::new(connection, stream));
@@ -61,8 +61,8 @@ impl Hosts {
         self.file.clone()
     }
 
-    /// What a server for this name needs that speaks this protocol.
-    pub fn certify(&self, name: &str, protocol: &[u8]) -> Arc<ServerConfig> {
+    /// What a server for this name needs that speaks these protocols.
+    pub fn certify(&self, name: &str, protocols: &[&[u8]]) -> Arc<ServerConfig> {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
@@ -75,7 +75,7 @@ impl Hosts {
                 PrivatePkcs8KeyDer::from(key.serialize_der()).into(),
             )
             .expect("a configuration");
-        config.alpn_protocols = vec![protocol.to_vec()];
+        config.alpn_protocols = protocols.iter().map(|it| it.to_vec()).collect();
         Arc::new(config)
     }
 }

@@ -141,8 +141,12 @@ impl Pool {
             }
             let first = Arc::clone(&self.first).try_acquire_owned();
             let Ok(room) = first.or_else(|_| self.network.room()) else {
-                // The others are in use by requests, whose turns come back.
-                turn.forget();
+                // A connection that cannot take this request makes room for one that can.
+                let kept = std::mem::take(&mut *self.idle());
+                if kept.is_empty() {
+                    // The others are in use by requests, whose turns come back.
+                    turn.forget();
+                }
                 continue;
             };
             let upstream = connect(outgoing, dialled.take(), room).await?;
