@@ -14,7 +14,6 @@ use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
 use super::state::Beginning;
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
-use crate::error::Error;
 use crate::protocol::caller::ClientRequest;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
