@@ -110,6 +110,7 @@ fn standard_says_every_key() {
     [session]
     idle = "1h"
     age = "24h"
+    pause_after = "never"
     snapshots = 8
     snapshot_bytes = "1GiB"
 

@@ -90,11 +90,9 @@ impl Paused {
             if let Some((_, why)) = over {
                 return Ok(Use::Over(why));
             }
-            let mut events = PollFlags::POLLIN;
-            events.set(PollFlags::POLLOUT, caller.unsent() > 0);
             let bell = queue.map(|queue| (queue.bell(), PollFlags::POLLIN));
             let sources: [Option<(BorrowedFd, PollFlags)>; 2] =
-                [caller.as_fd().map(|fd| (fd, events)), bell];
+                [caller.as_fd().map(|fd| (fd, awaited(caller))), bell];
             let [_, rings] = wait(sources, self.record.ends.map(|(end, _)| end))?;
             caller.flush();
             if is_readable(rings) {
@@ -122,6 +120,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub fn is_pausing(&self) -> bool {
         let state = self.cell.as_ref().map(|cell| &cell.state);
         matches!(state, Some(StateRequest::Paused(_)))
+    }
+
+    /// What to wait for from the caller. While its session is copied for a pause, what it says waits.
+    pub fn heard<'c>(&self, caller: &'c dyn Caller) -> Option<(BorrowedFd<'c>, PollFlags)> {
+        let fd = caller.as_fd().filter(|_| !self.is_pausing());
+        fd.map(|fd| (fd, awaited(caller)))
     }
 
     /// Whether the state is on the disk.
@@ -201,6 +205,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.io.spend(spent);
         }
     }
+}
+
+/// What to wait for at the descriptor of a caller.
+fn awaited(caller: &dyn Caller) -> PollFlags {
+    let mut events = PollFlags::POLLIN;
+    events.set(PollFlags::POLLOUT, caller.unsent() > 0);
+    events
 }
 
 /// A session that cannot be paused stays as it is, which no one has asked about.

@@ -206,8 +206,6 @@ impl<'a> WorkerLoop<'a> {
         let state = &self.state;
         let io = &state.io;
         let now = clock::now();
-        // While its session is copied, what it says waits.
-        let heard = caller.as_fd().filter(|_| !state.is_pausing());
         let (quiet, quiet_until) = state.quiet(now).unzip();
         let is_ending = quiet == Some(Quiet::Ending);
         // poll(2) always reports the end of file.
@@ -256,7 +254,7 @@ impl<'a> WorkerLoop<'a> {
                 data.then(|| (io.link.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
-                heard.map(|fd| (fd, outgoing(caller.unsent()))),
+                state.heard(caller),
                 io.objects.source().filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
                 programs.map(|it| (it.bell(), PollFlags::POLLIN)),

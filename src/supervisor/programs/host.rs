@@ -50,20 +50,20 @@ pub struct Terms<'a> {
 
 /// The programs of one worker.
 pub struct Host<'a> {
-    queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue>,
     terms: Terms<'a>,
-    link: Option<Link<OwnedFd>>,
+    pub(super) link: Option<Link<OwnedFd>>,
     /// Programs for whose start the worker is not ready.
-    waiting: VecDeque<Box<Start>>,
-    live: BTreeMap<u64, Live>,
+    pub(super) waiting: VecDeque<Box<Start>>,
+    pub(super) live: BTreeMap<u64, Live>,
     /// Why there are no more programs, as part of a sentence.
     why: String,
     /// Whether what is asked for waits for the session's next worker.
-    rests: bool,
+    pub(super) rests: bool,
 }
 
-struct Live {
-    process: Process,
+pub(super) struct Live {
+    pub(super) process: Process,
     stage: Stage,
     timeout: Option<Duration>,
     /// Why the supervisor has killed it.
@@ -102,22 +102,6 @@ impl<'a> Host<'a> {
             why: "it was closed, or began anew".to_owned(),
             rests: false,
         }
-    }
-
-    /// Whether programs run, or are about to, or directories are watched.
-    pub fn is_used(&self) -> bool {
-        self.is_busy() || self.queue.is_used()
-    }
-
-    /// Serves what is asked for from now on.
-    pub fn go_on(&mut self) {
-        self.rests = false;
-    }
-
-    /// Leaves what is asked for from now on to the session's next worker, unless there is something already.
-    pub fn rest(&mut self) -> bool {
-        self.rests = !self.is_used();
-        self.rests
     }
 
     /// Whether programs run, or are about to.
@@ -386,17 +370,6 @@ impl<'a> Host<'a> {
                 live.process.has_ended(ProgramEnd::Lost(why));
                 self.queue.remove(number);
             }
-        }
-    }
-
-    /// Ends the starter, so that the worker can be copied. Returns whether there was one, and the name of a program
-    /// if one runs.
-    pub fn dismiss(&mut self) -> Result<bool, String> {
-        let running = self.live.values().map(|live| &live.process);
-        let waiting = self.waiting.iter().map(|start| &start.process);
-        match running.chain(waiting).next() {
-            Some(process) => Err(process.argv()[0].clone()),
-            None => Ok(self.link.take().is_some()),
         }
     }
 }

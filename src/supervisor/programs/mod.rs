@@ -11,6 +11,7 @@ mod program;
 mod queue;
 mod refusal;
 mod report;
+mod resting;
 mod summons;
 
 pub use self::host::{Host, Terms};
