@@ -254,7 +254,8 @@ pub fn part() {
     let more = descendants().len().saturating_sub(processes);
     assert!(more < 6, "{more} processes");
     let each = share_of_all().saturating_sub(before) / 6;
-    assert!(each < 3 << 10, "{each} KiB for each");
+    // Without a pause, each has more than 30 MB. A worker that waits in the pool has some.
+    assert!(each < 12 << 10, "{each} KiB for each");
     for session in &mut sessions {
         assert_eq!(value(session, "x.count(b'z')"), "30000000");
     }
