@@ -193,17 +193,21 @@ fn typed(
         stdin: given(values.text("stdio.stdin")).value,
         limits,
         cpu_rule,
-        session: SessionPolicy {
-            idle: given(values.term("session.idle")),
-            age: given(values.term("session.age")),
-            pause_after: given(values.term("session.pause_after")),
-        },
+        session: session(&values),
         syscalls: SyscallPolicy {
             allow: given(values.list(ALLOW)),
             deny: given(values.list("syscalls.deny")),
         },
         require: given(values.text("assurance.require")),
         values,
+    }
+}
+
+fn session(values: &Values) -> SessionPolicy {
+    SessionPolicy {
+        idle: given(values.term("session.idle")),
+        age: given(values.term("session.age")),
+        pause_after: given(values.term("session.pause_after")),
     }
 }
 

@@ -327,14 +327,13 @@ class Conversation:
                 return frame
             if kind == "connect":
                 yield from self._decide(frame.header)
-                continue
-            if kind not in ("output", "display", "call"):
+            elif kind in ("output", "display", "call"):
+                yield from handle(frame, self._incoming)
+            else:
                 raise unexpected(frame.header)
-            yield from handle(frame, self._incoming)
 
     def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
         """Sends a decision on a connection of the guest."""
-        yield from ()
         raise unexpected(header)
 
     def _outcome(self, frame: Frame) -> Sequence[memoryview]:
