@@ -55,11 +55,14 @@ fn main() {
     for input in inputs.iter().filter(|input| input.exists()) {
         println!("cargo::rerun-if-changed={}", input.display());
     }
-    // Optimized in each build: guests wait for it.
     let library = build(
         worker,
         &out,
         "libsandfork_worker.so",
+        // Asked for here, because files of shared libraries have no hash in their names: those of two configurations of
+        // one workspace would take turns, and each build would make one of them anew.
+        &["rustc", "--lib", "--crate-type", "cdylib"],
+        // Optimized in each build: guests wait for it.
         &RELEASE,
         WORKER_PANIC,
     );
@@ -67,7 +70,8 @@ fn main() {
     if env::var_os("CARGO_FEATURE_EGRESS").is_some() {
         let is_optimized = env::var("OPT_LEVEL").is_ok_and(|level| level != "0");
         let profile = if is_optimized { &RELEASE } else { &DEV };
-        let program = build(egress, &out, "sandfork-egress", profile, EGRESS_PANIC);
+        let program = "sandfork-egress";
+        let program = build(egress, &out, program, &["build"], profile, EGRESS_PANIC);
         println!("cargo::rustc-env=SANDFORK_EGRESS={}", program.display());
     }
     println!(
@@ -109,7 +113,14 @@ fn digest(guest: &Path) -> String {
 }
 
 /// Builds a package and returns the file that it makes.
-fn build(sources: &Path, out: &Path, file: &str, profile: &Profile, panic: &str) -> PathBuf {
+fn build(
+    sources: &Path,
+    out: &Path,
+    file: &str,
+    command: &[&str],
+    profile: &Profile,
+    panic: &str,
+) -> PathBuf {
     // Shared by all profiles of this checkout. Its own directory, because the outer cargo holds the lock of the usual
     // one.
     let target_dir = out.ancestors().nth(4).unwrap_or(out).join("embedded");
@@ -117,7 +128,8 @@ fn build(sources: &Path, out: &Path, file: &str, profile: &Profile, panic: &str)
     let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets it"));
     cargo
         .current_dir(sources)
-        .args(["build", "--profile", profile.name, "--target", &triple])
+        .args(command)
+        .args(["--profile", profile.name, "--target", &triple])
         .args(profile.settings.iter().chain([&panic]).flat_map(|setting| {
             let setting = format!("profile.{}.{setting}", profile.name);
             ["--config".to_owned(), setting]
