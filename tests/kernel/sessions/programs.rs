@@ -68,6 +68,26 @@ fn await_output(process: &Process, expected: &str) {
     }
 }
 
+/// Types a line until a shell has printed this: one that handles a signal drops what it has read.
+#[track_caller]
+fn type_until(process: &Process, line: &[u8], expected: &str) {
+    let end = Instant::now() + Duration::from_secs(60);
+    let mut printed = String::new();
+    while !printed.contains(expected) {
+        assert!(Instant::now() < end, "no {expected:?} in {printed:?}");
+        process.write_stdin(line).expect("it reads");
+        let until = Instant::now() + Duration::from_millis(200);
+        while let Some(event) = process.next_event(Some(until)) {
+            match event {
+                ProcessEvent::Stdout(bytes) | ProcessEvent::Stderr(bytes) => {
+                    printed.push_str(&String::from_utf8_lossy(&bytes));
+                }
+                other => panic!("{other:?} instead of {expected:?} after {printed:?}"),
+            }
+        }
+    }
+}
+
 fn ended(process: &Process) -> ProgramEnd {
     let ProgramReport { end, .. } = process.wait();
     end
@@ -348,7 +368,8 @@ fn a_program_has_a_terminal_of_its_own(world: &World) {
         .expect("it reads");
     await_output(&process, "run-2");
     process.write_stdin(b"\x03").expect("it reads");
-    process.write_stdin(b"\nexit 5\n").expect("it reads");
+    type_until(&process, b"\necho back-$((1 + 1))\n", "back-2");
+    process.write_stdin(b"exit 5\n").expect("it reads");
     assert_eq!(ended(&process), ProgramEnd::Exited(5));
     let hanging = start(
         &programs,

@@ -21,6 +21,8 @@ pub struct Asked {
     asks: u64,
     /// Whether a claim that came too early may still be followed by the truth.
     forged: bool,
+    /// What was asked before, which a failure names: its doing may come late.
+    before: Option<Kind>,
 }
 
 impl Asked {
@@ -33,6 +35,7 @@ impl Asked {
             count: 0,
             asks: 0,
             forged: false,
+            before: None,
         };
         let told = asked.session.tool("echo", echo);
         assert_eq!(told.unwrap().outcome().status(), Status::Ok);
@@ -63,6 +66,7 @@ impl Asked {
             return Status::ProtocolViolation;
         }
         self.forged = kind == Kind::EarlyResult;
+        self.before = Some(kind);
         self.count += 1;
         self.check(kind, &who, &report);
         if report.session() == SessionState::Ended {
@@ -98,7 +102,7 @@ impl Asked {
             Ok(report) => Some(report),
             Err(error) => {
                 assert_eq!(error.kind(), ErrorKind::SessionEnded, "{error}");
-                assert!(self.forged, "{kind:?}: {error}");
+                assert!(self.forged, "{kind:?} after {:?}: {error}", self.before);
                 self.forged = false;
                 None
             }
