@@ -82,7 +82,9 @@ fn type_until(process: &Process, line: &[u8], expected: &str) {
                 ProcessEvent::Stdout(bytes) | ProcessEvent::Stderr(bytes) => {
                     printed.push_str(&String::from_utf8_lossy(&bytes));
                 }
-                other => panic!("{other:?} instead of {expected:?} after {printed:?}"),
+                other @ ProcessEvent::Ended(_) => {
+                    panic!("{other:?} instead of {expected:?} after {printed:?}")
+                }
             }
         }
     }
