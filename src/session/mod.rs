@@ -162,10 +162,10 @@ impl Session {
         let (request, source) = cell.into_request(id);
         self.requests.send(request, Payload::bytes(source));
         // After the cell: an interrupt that comes before it finds none.
-        let interrupter = self.interrupter();
-        let _cancelled = cancel
-            .as_ref()
-            .map(|cancel| cancel.interrupts(move || interrupter.interrupt()));
+        let _cancelled = cancel.as_ref().map(|cancel| {
+            let interrupter = self.interrupter();
+            cancel.interrupts(move || interrupter.interrupt())
+        });
         self.await_outcome(sink)
     }
 

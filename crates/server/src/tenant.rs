@@ -3,18 +3,40 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use axum::extract::{FromRequestParts, Path};
+use axum::http::request::Parts;
 use sandfork::Error;
+use serde::Deserialize;
 use tokio::sync::Semaphore;
 
 use crate::account::{Account, Refusal};
 use crate::activity::Activity;
 use crate::config::Profile;
+use crate::failure::Failure;
 use crate::http::Places;
 use crate::sandboxes::{Sandboxes, Variant};
 
 /// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
 /// the server, of which all tenants have the same.
 pub const MOST_WATCHES: usize = 8;
+
+/// The id that a path has, before what else it has.
+#[derive(Deserialize)]
+struct WithId {
+    id: String,
+}
+
+/// The tenant of a request, and the id in its path.
+///
+/// # Errors
+/// If the path is not UTF-8.
+pub async fn tenant_and_id(parts: &mut Parts) -> Result<(Arc<Tenant>, String), Failure> {
+    let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
+    let tenant = tenant.ok_or(Failure::Mistake)?;
+    let path = Path::<WithId>::from_request_parts(parts, &()).await;
+    let Path(WithId { id }) = path.map_err(|error| Failure::Request(error.body_text()))?;
+    Ok((tenant, id))
+}
 
 /// Clients that share one policy and one quota.
 #[derive(Debug)]

@@ -1,5 +1,5 @@
-//! What the server does, as traces for a collector that speaks OTLP: a span for each answer, in it one for each run or cell,
-//! and in that one for each phase.
+//! Traces of what the server does, for a collector that speaks OTLP. Each answer has a span. Each run or cell has a span
+//! within that of its answer, and each phase of a run has one within that of the run.
 //!
 //! Where no collector is named, the tracer of `opentelemetry` is one that does nothing. Where one is named and does not
 //! answer, spans are dropped: a queue of 2,048 waits for it, and no request does.

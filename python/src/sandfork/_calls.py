@@ -51,8 +51,13 @@ class Calls:
     def renewed(self, tools: Mapping[str, Tool] | None) -> Calls:
         """The same limits for another sandbox, with its own count of calls."""
         of = self.tools if tools is None else tools
-        limits: dict[str, Any] = {"timeout": self._timeout, "budget": self._budget, "approve": self._approve}
-        return Calls(of, on_connect=self._on_connect, **limits)
+        return Calls(
+            of,
+            timeout=self._timeout,
+            budget=self._budget,
+            approve=self._approve,
+            on_connect=self._on_connect,
+        )
 
     def time_allowed(self, most: float | None, *, counted: bool) -> dict[str, float]:
         """The fields of `open` for the tool time that does not count towards a cell's limit."""

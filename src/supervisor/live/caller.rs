@@ -92,11 +92,21 @@ pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
     if !matches!(received, CallerEvent::Nothing) {
         return Ok(received);
     }
-    let mut events = PollFlags::POLLIN;
-    events.set(PollFlags::POLLOUT, caller.unsent() > 0);
-    wait([caller.as_fd().map(|fd| (fd, events))], None)?;
+    wait([awaited(caller)], None)?;
     caller.flush();
     Ok(CallerEvent::Nothing)
+}
+
+/// What to wait for from a caller.
+pub fn awaited(caller: &dyn Caller) -> Option<(BorrowedFd<'_>, PollFlags)> {
+    Some((caller.as_fd()?, readable_or_writable(caller.unsent())))
+}
+
+/// What to wait for at a descriptor for which there are so many unsent bytes.
+pub fn readable_or_writable(unsent: usize) -> PollFlags {
+    let mut events = PollFlags::POLLIN;
+    events.set(PollFlags::POLLOUT, unsent > 0);
+    events
 }
 
 /// A caller at the other end of a stream socket.

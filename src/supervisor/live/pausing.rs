@@ -9,10 +9,10 @@ use std::time::Instant;
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
-use super::caller::{Caller, CallerEvent, Payload};
+use super::caller::{Caller, CallerEvent, Payload, awaited};
 use super::cell::StateRequest;
 use super::life::WorkerLife;
-use super::state::Nobody;
+use super::state::InternalCaller;
 use super::worker_io::WorkerIo;
 use crate::protocol::caller::ClientRequest;
 use crate::protocol::{CellResult, Ended, Request};
@@ -91,9 +91,8 @@ impl Paused {
                 return Ok(Use::Over(why));
             }
             let bell = queue.map(|queue| (queue.bell(), PollFlags::POLLIN));
-            let sources: [Option<(BorrowedFd, PollFlags)>; 2] =
-                [caller.as_fd().map(|fd| (fd, awaited(caller))), bell];
-            let [_, rings] = wait(sources, self.record.ends.map(|(end, _)| end))?;
+            let until = self.record.ends.map(|(end, _)| end);
+            let [_, rings] = wait([awaited(caller), bell], until)?;
             caller.flush();
             if is_readable(rings) {
                 return Ok(Use::Beside);
@@ -124,8 +123,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// What to wait for from the caller. While its session is copied for a pause, what it says waits.
     pub fn heard<'c>(&self, caller: &'c dyn Caller) -> Option<(BorrowedFd<'c>, PollFlags)> {
-        let fd = caller.as_fd().filter(|_| !self.is_pausing());
-        fd.map(|fd| (fd, awaited(caller)))
+        awaited(caller).filter(|_| !self.is_pausing())
     }
 
     /// Whether the state is on the disk.
@@ -149,7 +147,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             &request,
             Payload::default(),
             now,
-            &mut Nobody::default(),
+            &mut InternalCaller::default(),
         );
         if let Some(cell) = &mut self.cell {
             cell.state = StateRequest::Paused(None);
@@ -205,13 +203,6 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.io.spend(spent);
         }
     }
-}
-
-/// What to wait for at the descriptor of a caller.
-fn awaited(caller: &dyn Caller) -> PollFlags {
-    let mut events = PollFlags::POLLIN;
-    events.set(PollFlags::POLLOUT, caller.unsent() > 0);
-    events
 }
 
 /// A session that cannot be paused stays as it is, which no one has asked about.

@@ -238,7 +238,7 @@ impl<'a> WorkerLoop<'a> {
         &mut self,
         goes_on: fn(&WorkerLife<'a, JailedWorker<'a>>) -> bool,
     ) -> Result<(), Error> {
-        let mut outcome = Nobody::default();
+        let mut outcome = InternalCaller::default();
         while goes_on(&self.state) {
             if matches!(self.turn(&mut outcome, None)?, ControlFlow::Break(None)) {
                 _ = self.state.on_end(clock::now(), &mut outcome);
@@ -255,13 +255,14 @@ fn reason(ended: &Ended) -> String {
     }
 }
 
-/// The caller of a request that no one has made, such as that of a worker that takes on a state.
+/// The caller of the requests that the supervisor itself makes of a worker: to take on a state, or to be copied for a
+/// pause.
 #[derive(Default)]
-pub struct Nobody {
+pub struct InternalCaller {
     failed: Option<Refusal>,
 }
 
-impl Nobody {
+impl InternalCaller {
     /// Whether the worker has the state.
     pub fn result(self) -> Result<(), Error> {
         match self.failed {
@@ -275,7 +276,7 @@ impl Nobody {
     }
 }
 
-impl Caller for Nobody {
+impl Caller for InternalCaller {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::adaptive_poll::AdaptivePoll;
-use super::caller::{Caller, Payload};
+use super::caller::{Caller, Payload, readable_or_writable};
 use super::cell::StateRequest;
 use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
 use super::state::Beginning;
@@ -198,11 +198,6 @@ impl<'a> WorkerLoop<'a> {
 
     /// Waits until `due` at the latest.
     fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
-        let outgoing = |unsent: usize| {
-            let mut events = PollFlags::POLLIN;
-            events.set(PollFlags::POLLOUT, unsent > 0);
-            events
-        };
         let state = &self.state;
         let io = &state.io;
         let now = clock::now();
@@ -219,7 +214,7 @@ impl<'a> WorkerLoop<'a> {
         };
         let takes = io.link.unsent_frames() < UNTAKEN && io.link.unsent() < UNTAKEN_BYTES;
         let may_receive = flowing && takes && state.has_room_for_calls();
-        let mut data_events = outgoing(io.link.unsent());
+        let mut data_events = readable_or_writable(io.link.unsent());
         data_events.set(PollFlags::POLLIN, may_receive);
         let data = state.data_open && !data_events.is_empty() && !is_ending;
         // What programs get of a worker that ends is the reason of that, once it is known.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use axum::Json;
-use axum::extract::{FromRequestParts, Path, Query, Request, State};
+use axum::extract::{FromRequestParts, Query, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::middleware::Next;
@@ -20,7 +20,7 @@ use super::registry::Sandbox;
 use crate::failure::{Failure, FailureKind};
 use crate::http::TenantName;
 use crate::server::{self, App};
-use crate::tenant::Tenant;
+use crate::tenant::tenant_and_id;
 
 /// The ports that E2B's clients name: those of `envd` and of the code interpreter.
 const PORTS: [&str; 2] = ["49983", "49999"];
@@ -60,10 +60,7 @@ impl FromRequestParts<Arc<App>> for Named {
     type Rejection = E2bFailure;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, E2bFailure> {
-        let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
-        let tenant = tenant.ok_or(Failure::Mistake)?;
-        let id = Path::<String>::from_request_parts(parts, app).await;
-        let Path(id) = id.map_err(|error| Failure::Request(error.body_text()))?;
+        let (tenant, id) = tenant_and_id(parts).await?;
         Ok(Self(app.e2b.find(&tenant, &id)?))
     }
 }

@@ -19,7 +19,7 @@ use crate::http::JsonBody;
 use crate::running::{blocking, run_cell};
 use crate::server::App;
 use crate::sessions::Open;
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, tenant_and_id};
 
 type OfTenant = Extension<Arc<Tenant>>;
 
@@ -32,18 +32,9 @@ impl FromRequestParts<Arc<App>> for Named {
     type Rejection = Failure;
 
     async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
-        let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
-        let tenant = tenant.ok_or(Failure::Mistake)?;
-        let path = Path::<OfSession>::from_request_parts(parts, app).await;
-        let Path(OfSession { id }) = path.map_err(|error| Failure::Request(error.body_text()))?;
+        let (tenant, id) = tenant_and_id(parts).await?;
         Ok(Self(app.sessions.find(&tenant, &id)?))
     }
-}
-
-/// What is in each path of a session.
-#[derive(Deserialize)]
-struct OfSession {
-    id: String,
 }
 
 #[derive(Debug, Default, Deserialize)]

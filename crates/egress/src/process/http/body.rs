@@ -11,71 +11,38 @@ use super::super::network::Network;
 use super::upstreams::Lease;
 
 /// The body of a guest's request, without its trailers: a server may take them for headers, which were not judged.
-pub struct FromGuest {
-    body: Incoming,
-    /// The network whose pace of HTTP/2 the body does not count against, because the limit of bytes holds for it.
-    paced: Option<Arc<Network>>,
-}
-
-impl FromGuest {
-    pub fn new(body: Incoming, paced: Option<Arc<Network>>) -> Self {
-        Self { body, paced }
-    }
-}
-
-impl Body for FromGuest {
-    type Data = Bytes;
-    type Error = hyper::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let Some(Ok(frame)) = frame else {
-            return Poll::Ready(frame);
-        };
-        let data = frame.into_data().ok();
-        if let (Some(data), Some(network)) = (&data, &self.paced) {
-            network.overhead.give_back(data.len());
-        }
-        Poll::Ready(data.map(|data| Ok(Frame::data(data))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
+pub type FromGuest = Passing<Counted>;
 
 /// The body of a host's response. Its end gives the connection back.
-pub struct FromHost {
+pub type FromHost = Passing<Lease>;
+
+type Part = hyper::Result<Frame<Bytes>>;
+
+/// A body of which each part passes a filter.
+pub struct Passing<F> {
     body: Incoming,
-    lease: Lease,
+    filter: F,
 }
 
-impl FromHost {
-    pub fn new(body: Incoming, lease: Lease) -> Self {
-        Self { body, lease }
+impl<F> Passing<F> {
+    pub fn new(body: Incoming, filter: F) -> Self {
+        Self { body, filter }
     }
 }
 
-impl Body for FromHost {
+/// Sees each part of a body.
+pub trait Filter {
+    /// What goes on of a part. Nothing ends the body.
+    fn pass(&self, part: Part) -> Option<Part>;
+}
+
+impl<F: Filter + Unpin> Body for Passing<F> {
     type Data = Bytes;
     type Error = hyper::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<hyper::Result<Frame<Bytes>>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        if let Some(Err(_)) = frame {
-            self.lease.note_end_of_bytes();
-        }
-        Poll::Ready(frame)
+    fn poll_frame(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Part>> {
+        let part = ready!(Pin::new(&mut self.body).poll_frame(context));
+        Poll::Ready(part.and_then(|part| self.filter.pass(part)))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -84,5 +51,30 @@ impl Body for FromHost {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+/// The network whose pace of HTTP/2 a body does not count against, because the limit of bytes holds for it.
+pub struct Counted(pub Option<Arc<Network>>);
+
+impl Filter for Counted {
+    fn pass(&self, part: Part) -> Option<Part> {
+        let Ok(frame) = part else {
+            return Some(part);
+        };
+        let data = frame.into_data().ok()?;
+        if let Some(network) = &self.0 {
+            network.overhead.give_back(data.len());
+        }
+        Some(Ok(Frame::data(data)))
+    }
+}
+
+impl Filter for Lease {
+    fn pass(&self, part: Part) -> Option<Part> {
+        if part.is_err() {
+            self.note_end_of_bytes();
+        }
+        Some(part)
     }
 }

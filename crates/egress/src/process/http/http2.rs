@@ -10,7 +10,7 @@ use std::time::Duration;
 use hyper::rt::Executor;
 use hyper::{client, server};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf, join, split};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -47,7 +47,9 @@ where
 {
     let most = usize::try_from(MOST_STREAMS).unwrap_or(1);
     let gate = Gate::new(network, Scheme::Https, Some(place), dialled, most);
-    let tasks = Served(Tasks::default());
+    let tasks = OwnTasks::default();
+    let (reader, writer) = split(io);
+    let io = join(Paced::new(reader, network), writer);
     let (stream, connection) = FROM_GUEST;
     let connection = server::conn::http2::Builder::new(tasks.0.clone())
         .timer(TokioTimer::new())
@@ -56,7 +58,7 @@ where
         .initial_stream_window_size(stream)
         .initial_connection_window_size(connection)
         .max_send_buf_size(MOST_UNSENT)
-        .serve_connection(TokioIo::new(Paced::new(io, network)), gate.service());
+        .serve_connection(TokioIo::new(io), gate.service());
     // A guest that breaks off, or breaks the protocol, hears of it from its own library.
     _ = connection.await;
 }
@@ -88,11 +90,6 @@ impl Tasks {
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
-
-    /// Ends all of them. Some hold this value themselves, so dropping it does not.
-    pub fn end(&self) {
-        self.tasks().abort_all();
-    }
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
@@ -101,12 +98,13 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Tasks {
     }
 }
 
-/// Tasks that end with this value.
-struct Served(Tasks);
+/// Tasks that end with this value. Some hold the others themselves, so dropping those does not end them.
+#[derive(Default)]
+pub struct OwnTasks(pub Tasks);
 
-impl Drop for Served {
+impl Drop for OwnTasks {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.tasks().abort_all();
     }
 }
 
@@ -148,41 +146,5 @@ impl<I: AsyncRead + Unpin> AsyncRead for Paced<I> {
         let read = ready!(Pin::new(&mut self.io).poll_read(context, buffer));
         self.count(buffer.filled().len() - before);
         Poll::Ready(read)
-    }
-}
-
-impl<I: AsyncWrite + Unpin> AsyncWrite for Paced<I> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffers: &[std::io::IoSlice<'_>],
-    ) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(context, buffers)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
-    }
-
-    fn poll_flush(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(context)
-    }
-
-    fn poll_shutdown(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(context)
     }
 }

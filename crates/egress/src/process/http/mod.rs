@@ -30,7 +30,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::time::Instant;
 
-use self::body::{FromGuest, FromHost};
+use self::body::{Counted, FromGuest, FromHost};
 pub use self::place::{Place, Scheme};
 use self::upstream::Outgoing;
 use self::upstreams::Upstreams;
@@ -271,7 +271,7 @@ impl Gate {
         let paced = (parts.version == Version::HTTP_2).then(|| Arc::clone(network));
         let credential = credential.and_then(headers::of_credential);
         headers::of_request(&mut parts, credential, switch);
-        let body = FromGuest::new(body, paced);
+        let body = FromGuest::new(body, Counted(paced));
         let request = Request::from_parts(parts, Either::Right(body));
         let mut response = self.upstreams.send(&outgoing, request).await?;
         let status = response.status();

@@ -17,7 +17,7 @@ use super::super::dial::{Carries, Dialled, dial};
 use super::super::network::Network;
 use super::super::tls::{HTTP1, HTTP2};
 use super::http2 as settings;
-use super::http2::Tasks;
+use super::http2::OwnTasks;
 use super::{Place, RequestBody, Scheme};
 use crate::control::Proxy;
 use crate::refusal::{Failure, Refusal, Verdict};
@@ -47,14 +47,8 @@ struct Held {
     place: Place,
     scheme: Scheme,
     requests_to: Option<Proxy>,
-    tasks: Tasks,
+    tasks: OwnTasks,
     _room: OwnedSemaphorePermit,
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.tasks.end();
-    }
 }
 
 /// A request that is allowed, and what that depends on.
@@ -214,19 +208,20 @@ pub async fn connect(
         place: place.clone(),
         scheme,
         requests_to: dialled.requests_to,
-        tasks: Tasks::default(),
+        tasks: OwnTasks::default(),
         _room: room,
     };
     let broken = |_| outgoing.fail(Failure::Broken);
     let stream = TokioIo::new(stream);
     let sender = if is_http2 {
-        let handshake = settings::to_host(&held.tasks).handshake(stream);
+        let handshake = settings::to_host(&held.tasks.0).handshake(stream);
         let (sender, connection) = handshake.await.map_err(broken)?;
-        held.tasks.spawn(async { _ = connection.await });
+        held.tasks.0.spawn(async { _ = connection.await });
         Sender::Many(sender)
     } else {
         let (sender, connection) = http1::handshake(stream).await.map_err(broken)?;
         held.tasks
+            .0
             .spawn(async { _ = connection.with_upgrades().await });
         Sender::One(sender)
     };
