@@ -125,8 +125,12 @@ impl Sandbox {
             cpu_rule: self.inner.plan.supervision.cpu_rule,
             tool_time: request.tool_time,
         };
+        let mut cells = None;
         let ready = match request.from.take() {
-            Some(image) => self.restored(&image, stdin, terms)?,
+            Some(image) => {
+                cells = Some(image.cells());
+                self.restored(&image, stdin, terms)?
+            }
             None => self.fresh(stdin)?,
         };
         let mut turn = Turn::of(ready);
@@ -143,6 +147,7 @@ impl Sandbox {
             let event = turn.event.unwrap_or_else(|| {
                 ClientEvent::Opened(Box::new(Opened {
                     session: request.number,
+                    cells: cells.take(),
                     ..self.opened(id, &parked.verified.enforced)
                 }))
             });
@@ -296,6 +301,7 @@ impl Sandbox {
             id: restart,
             version: VERSION,
             session: None,
+            cells: None,
             enforced: enforced.clone(),
             policy: self.policy().clone(),
             python: self.python(),

@@ -14,6 +14,7 @@ mod zygote_manager;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -36,8 +37,8 @@ use crate::supervisor::egress::Egress;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    AskHost, Image, OutputSink, Request, RunContext, Shelf, SupervisorError, Zygote, clock, run,
-    run_in,
+    AskHost, Image, MadeBy, OutputSink, Request, RunContext, Shelf, SnapshotRefusal,
+    SupervisorError, Zygote, clock, run, run_in,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -201,6 +202,26 @@ impl Sandbox {
     /// The state of this number, unless it was discarded.
     pub(crate) fn snapshot(&self, number: u64) -> Option<Arc<Image>> {
         self.inner.snapshots.get(number)
+    }
+
+    /// Saves a state as a file. Returns the file's length.
+    pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, SnapshotRefusal> {
+        image.save(self.made_by(), path)
+    }
+
+    /// The state that a file has.
+    pub(crate) fn saved(&self, path: &Path) -> Result<Arc<Image>, Error> {
+        let zygote = self.inner.zygote()?;
+        let image = Image::load(path, &self.made_by(), &zygote);
+        Ok(Arc::new(image.map_err(SupervisorError::from)?))
+    }
+
+    fn made_by(&self) -> MadeBy {
+        let interpreter = &self.inner.plan.interpreter;
+        let (major, minor, micro) = interpreter.version;
+        let executable = interpreter.executable.display();
+        let interpreter = format!("`{executable}` ({major}.{minor}.{micro})");
+        MadeBy::here(interpreter, self.inner.policy.sha256.clone())
     }
 
     /// Whether it keeps states for other sessions.

@@ -5,15 +5,15 @@ use std::sync::Arc;
 
 use super::batch;
 use super::program;
-use super::sandboxes::{Sandboxes, Wanted};
+use super::sandboxes::{Sandboxes, Wanted, require_absolute};
 use super::watch;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{
     ClientEvent, ClientRequest, Open, OpenBatch, StartProgram, WatchRequest,
 };
-use crate::sandbox::SessionRequest;
+use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{
-    AskHost, Caller, CallerEvent, FrameCaller, Payload, Refusal, await_caller,
+    AskHost, Caller, CallerEvent, FrameCaller, Image, Payload, Refusal, await_caller,
 };
 
 /// A connection that this process received.
@@ -63,10 +63,7 @@ impl Connection {
                     return match first {
                         First::Program(_) | First::Watch(_) | First::Attach { .. } => {}
                         First::Session(open, payload) => {
-                            let from = open.snapshot.map(|number| {
-                                sandbox.snapshot(number).ok_or(Refusal::NoSnapshot(number))
-                            });
-                            let from = match from.transpose() {
+                            let from = match beginning(&sandbox, &open) {
                                 Ok(from) => from,
                                 Err(refusal) => {
                                     caller.refuse(None, refusal);
@@ -104,6 +101,27 @@ impl Connection {
                 }
                 Err(error) => caller.refuse(None, error.into()),
             }
+        }
+    }
+}
+
+/// The state with which a session begins, if it is not a new one.
+fn beginning(sandbox: &Sandbox, open: &Open) -> Result<Option<Arc<Image>>, Refusal> {
+    match (open.snapshot, &open.saved) {
+        (Some(number), None) => {
+            let image = sandbox
+                .snapshot(number)
+                .ok_or(Refusal::NoSnapshot(number))?;
+            Ok(Some(image))
+        }
+        (None, Some(path)) => {
+            require_absolute(path)?;
+            Ok(Some(sandbox.saved(path)?))
+        }
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => {
+            let both = "a session begins with one snapshot, not with two";
+            Err(Refusal::Protocol(both.into()))
         }
     }
 }
@@ -167,6 +185,12 @@ fn first_message(caller: &mut FrameCaller, sandboxes: &Sandboxes) -> Option<Firs
             CallerEvent::Request(ClientRequest::Discard { snapshot }, _) => {
                 sandboxes.discard_snapshot(snapshot);
                 caller.answer(ClientEvent::Closed, Payload::default());
+            }
+            CallerEvent::Request(ClientRequest::Save { snapshot, path }, _) => {
+                match sandboxes.save_snapshot(snapshot, &path) {
+                    Ok(bytes) => caller.answer(ClientEvent::Saved { bytes }, Payload::default()),
+                    Err(refusal) => caller.refuse(None, refusal),
+                }
             }
             CallerEvent::Request(ask, _) => {
                 let first = "the first message of a connection opens its session or batch".into();

@@ -145,6 +145,7 @@ mod tests {
             tool_time: ToolTime::default(),
             ask_host: false,
             snapshot: None,
+            saved: None,
             stdin: false,
         };
         policies.get(&(&open).into())

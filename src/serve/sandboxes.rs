@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -13,6 +14,7 @@ use crate::host::CallerEnvironment;
 use crate::policy::Policy;
 use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
 use crate::sandbox::{Sandbox, SandboxKey};
+use crate::supervisor::Refusal;
 use sandfork_jail::control::Lifetime;
 
 /// The most unused sandboxes that are kept warm.
@@ -98,17 +100,31 @@ impl Sandboxes {
 
     /// Discards a snapshot, of any policy.
     pub fn discard_snapshot(&self, number: u64) {
+        for sandbox in self.made() {
+            sandbox.discard_snapshot(number);
+        }
+    }
+
+    /// Saves a snapshot, of any policy, as a file. Returns the file's length.
+    pub fn save_snapshot(&self, number: u64, path: &Path) -> Result<u64, Refusal> {
+        require_absolute(path)?;
+        let mut made = self.made().into_iter();
+        let found = made.find_map(|sandbox| Some((sandbox.snapshot(number)?, sandbox)));
+        let (image, sandbox) = found.ok_or(Refusal::NoSnapshot(number))?;
+        Ok(sandbox.save(&image, path)?)
+    }
+
+    /// The sandboxes that there are.
+    fn made(&self) -> Vec<Arc<Sandbox>> {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slots: Vec<_> = slots
             .values()
             .map(|slot| Arc::clone(&slot.sandbox))
             .collect();
-        for slot in slots {
-            let made = slot.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            if let Some(sandbox) = made {
-                sandbox.discard_snapshot(number);
-            }
-        }
+        let made = slots
+            .iter()
+            .filter_map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).clone());
+        made.collect()
     }
 
     fn environment_of(&self, wanted: &Wanted) -> Cow<'_, CallerEnvironment> {
@@ -131,6 +147,15 @@ impl Sandboxes {
         forget_unused(&mut slots);
         wanted
     }
+}
+
+/// A caller's directory is not this process's.
+pub fn require_absolute(path: &Path) -> Result<(), Refusal> {
+    if path.is_absolute() {
+        return Ok(());
+    }
+    let how = format!("`{}` is no absolute path", path.display());
+    Err(Refusal::Protocol(how))
 }
 
 /// Drops the least recently used of the unused sandboxes.

@@ -1,12 +1,13 @@
 //! Copies of a session's state.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use super::{Session, SessionError, await_opened, next};
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::sandbox::{Sandbox, SessionRequest};
-use crate::supervisor::{Image, Payload};
+use crate::supervisor::{Image, Payload, Refusal};
 
 /// The state of a session at the end of a cell: variables, imports, functions, generators, open files and the
 /// contents of its directories. Sessions begin with it, in any number and each on its own.
@@ -25,6 +26,17 @@ impl Snapshot {
         self.image.bytes()
     }
 
+    /// Saves it as a file that only this user can read, from which a sandbox of another process can
+    /// [`resume`](Sandbox::resume). Another file with this name is replaced. Returns the file's length, bytes.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be written. Nothing is left of it then.
+    pub fn save(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        let saved = self.sandbox.save(&self.image, path.as_ref());
+        Ok(saved.map_err(Refusal::from)?)
+    }
+
     /// Opens a session that begins with this state. It has no host tools until [`Session::tool`] defines them.
     ///
     /// Forks of one snapshot share its address layout and its keys, and may share memory: give them to one tenant.
@@ -40,7 +52,38 @@ impl Snapshot {
     }
 }
 
+impl Sandbox {
+    /// Opens a session that begins with the state which [`Snapshot::save`] or [`Session::pause`] has saved, in this
+    /// process or in another of this user: any number of them. It has no host tools until [`Session::tool`] defines them.
+    ///
+    /// The sandbox needs the policy and the interpreter of the one that saved it, and the machine must not have been started anew
+    /// since.
+    ///
+    /// # Errors
+    ///
+    /// When the file is of no use here, which the error explains, or as [`Snapshot::fork`].
+    pub fn resume(self: &Arc<Self>, path: impl AsRef<Path>) -> Result<Session, Error> {
+        self.open(SessionRequest {
+            from: Some(self.saved(path.as_ref())?),
+            ..SessionRequest::default()
+        })
+    }
+}
+
 impl Session {
+    /// Saves the session's state as a file, as [`Snapshot::save`] does, and ends the session. Returns the file's length,
+    /// bytes.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot) and [`Snapshot::save`]. The session then lives on.
+    pub fn pause(&mut self, path: impl AsRef<Path>) -> Result<u64, Error> {
+        let length = self.snapshot()?.save(path)?;
+        self.requests.send(ClientRequest::Close, Payload::default());
+        while !matches!(next(&self.events)?.0, ClientEvent::Closed) {}
+        Ok(length)
+    }
+
     /// Copies the session's state between two cells. The session goes on as before.
     ///
     /// # Errors

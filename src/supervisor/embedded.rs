@@ -41,6 +41,11 @@ pub struct Embedded {
 const MFD_EXEC: MFdFlags = MFdFlags::from_bits_retain(0x10);
 
 impl Embedded {
+    /// Its contents.
+    pub fn bytes(&self) -> &'static [u8] {
+        self.bytes
+    }
+
     /// Returns a descriptor of the sealed file, which is made once and shared by all users in this process.
     pub fn open(&self) -> std::io::Result<OwnedFd> {
         if let Some(fd) = self.sealed.get() {

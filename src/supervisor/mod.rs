@@ -59,7 +59,7 @@ pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
 #[cfg(feature = "internals")]
 pub use snapshot::readers as snapshot_readers;
-pub use snapshot::{Image, Shelf, SnapshotRefusal};
+pub use snapshot::{Image, MadeBy, Shelf, SnapshotRefusal};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;

@@ -58,6 +58,11 @@ pub enum ClientEvent {
         /// The memory that it takes, bytes.
         bytes: u64,
     },
+    /// The snapshot was saved.
+    Saved {
+        /// The length of the file, bytes.
+        bytes: u64,
+    },
     /// The session was paused, or goes on or has ended after that. Answers no request.
     State {
         /// What it has.
@@ -146,6 +151,9 @@ pub struct Opened {
     /// The session's number, by which connections for its programs find it; none for a session of this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<u64>,
+    /// How many cells the session has run that it began with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cells: Option<u64>,
     /// The layers that hold.
     pub enforced: Enforced,
     /// The session's policy.

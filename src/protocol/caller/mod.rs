@@ -75,6 +75,13 @@ pub enum ClientRequest {
         /// The snapshot's number.
         snapshot: u64,
     },
+    /// Save a snapshot as a file, on a connection that has no session. Answered by [`ClientEvent::Saved`].
+    Save {
+        /// The snapshot's number.
+        snapshot: u64,
+        /// The absolute path.
+        path: PathBuf,
+    },
     /// The first message of a connection that runs one program in a session. Answered by [`ClientEvent::Started`].
     Program(Box<StartProgram>),
     /// The first message of a connection that acts on a program of another connection. Answered by
@@ -147,6 +154,9 @@ pub struct Open {
     /// The number of the snapshot with which the session begins.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
+    /// The absolute path of the saved snapshot with which it begins.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<PathBuf>,
     /// Whether a descriptor for the guest's standard input comes with the message.
     #[serde(default)]
     pub stdin: bool,
@@ -331,6 +341,7 @@ impl ClientRequest {
             | Self::Decide { .. }
             | Self::Interrupt
             | Self::Discard { .. }
+            | Self::Save { .. }
             | Self::End
             | Self::Close => None,
         }

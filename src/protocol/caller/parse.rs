@@ -1,5 +1,7 @@
 //! Parsing of a caller's frames.
 
+use std::path::PathBuf;
+
 use serde::Deserialize;
 
 use super::{ClientRequest, ProgramTerminal};
@@ -20,6 +22,7 @@ enum Kind {
     Snapshot,
     Rollback,
     Discard,
+    Save,
     File,
     Program,
     Attach,
@@ -75,6 +78,12 @@ struct Discard {
     snapshot: u64,
 }
 
+#[derive(Deserialize)]
+struct Save {
+    snapshot: u64,
+    path: PathBuf,
+}
+
 impl ClientRequest {
     /// Parses a caller's frame.
     ///
@@ -110,6 +119,10 @@ impl ClientRequest {
             Kind::Discard => {
                 let Discard { snapshot } = header.members()?;
                 Self::Discard { snapshot }
+            }
+            Kind::Save => {
+                let Save { snapshot, path } = header.members()?;
+                Self::Save { snapshot, path }
             }
             Kind::File => Self::File(header.members()?),
             Kind::Program => Self::Program(header.members()?),

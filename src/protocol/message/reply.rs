@@ -49,6 +49,9 @@ pub struct Standing {
     /// The end of its heap.
     #[serde(rename = "break")]
     pub program_break: u64,
+    /// Where its thread's own data are.
+    #[serde(default)]
+    pub thread: u64,
     /// Ranges of memory that copies may share until they write to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shareable: Vec<[u64; 2]>,

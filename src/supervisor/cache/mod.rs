@@ -6,6 +6,7 @@
 
 mod error;
 mod fonts;
+mod key;
 mod start;
 
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process;
 
 use nix::dir::Dir;
-use nix::fcntl::{AtFlags, OFlag, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use sha2::{Digest, Sha256};
@@ -28,6 +29,7 @@ use sandfork_jail::sys::sealed;
 pub use self::error::Unused;
 pub use self::fonts::FontCache;
 pub(super) use self::fonts::LentFonts;
+pub use self::key::snapshot_key;
 pub(super) use self::start::LentCodes;
 pub use self::start::StartCache;
 
@@ -109,6 +111,15 @@ impl CacheFile {
     }
 
     fn store(&self, bytes: &[u8]) -> Result<(), Unused> {
+        self.place(bytes, RenameFlags::empty())
+    }
+
+    /// Stores the file if there is none.
+    fn store_first(&self, bytes: &[u8]) -> Result<(), Unused> {
+        self.place(bytes, RenameFlags::RENAME_NOREPLACE)
+    }
+
+    fn place(&self, bytes: &[u8], how: RenameFlags) -> Result<(), Unused> {
         if !self.directory.exists() {
             may_be_made(&self.directory)?;
             let mut builder = DirBuilder::new();
@@ -116,12 +127,12 @@ impl CacheFile {
             made.map_err(|error| Unused::io(&self.directory, error))?;
         }
         let directory = open_directory(&self.directory)?;
-        let stored = self.store_in(&directory, bytes);
+        let stored = self.store_in(&directory, bytes, how);
         stored.map_err(|error| Unused::io(&self.directory.join(&self.name), error))
     }
 
     /// Replaces the file at one moment: another process finds the old one or the new one.
-    fn store_in(&self, directory: &File, bytes: &[u8]) -> io::Result<()> {
+    fn store_in(&self, directory: &File, bytes: &[u8], how: RenameFlags) -> io::Result<()> {
         let mut temporary = self.name.clone();
         temporary.push(format!(".{}", process::id()));
         let write = || {
@@ -129,7 +140,13 @@ impl CacheFile {
             let mode = Mode::S_IRUSR | Mode::S_IWUSR;
             let created = openat(directory, &*temporary, flags | OFlag::O_CLOEXEC, mode)?;
             File::from(created).write_all(bytes)?;
-            Ok(renameat(directory, &*temporary, directory, &*self.name)?)
+            Ok(renameat2(
+                directory,
+                &*temporary,
+                directory,
+                &*self.name,
+                how,
+            )?)
         };
         let renamed: io::Result<()> = write();
         if renamed.is_err() {

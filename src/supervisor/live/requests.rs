@@ -57,8 +57,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 let twice = "this connection has its session: open another connection for another";
                 caller.refuse(None, Refusal::Protocol(twice.into()));
             }
-            ClientRequest::Discard { .. } => {
-                let apart = "a snapshot is discarded on a connection that has no session";
+            ClientRequest::Discard { .. } | ClientRequest::Save { .. } => {
+                let apart = "a snapshot is saved and discarded on a connection that has no session";
                 caller.refuse(None, Refusal::Protocol(apart.into()));
             }
             ClientRequest::Program(_)

@@ -136,6 +136,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let standing = Standing {
             place: said.place,
             program_break: said.program_break,
+            thread: said.thread,
             shareable: in_order(
                 said.shareable
                     .iter()
@@ -160,7 +161,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Replaced(image) => {
-                match self.io.plan(&image, cell.id) {
+                match self.io.plan(&image, standing.thread, cell.id) {
                     Ok((file, steps)) => {
                         cell.state = StateRequest::Restoring(steps);
                         self.io.send(BYTE.to_vec(), Some(file));
@@ -170,7 +171,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Tried(image) => {
-                match self.io.plan(&image, cell.id) {
+                match self.io.plan(&image, standing.thread, cell.id) {
                     Ok((_, steps)) => cell.state = StateRequest::Restoring(steps),
                     Err(refusal) => self.on_fault(refusal.into()),
                 }

@@ -89,8 +89,14 @@ pub trait WorkerIo {
     fn keep(&self, image: Arc<Image>) -> u64;
     /// What the worker does before its memory is replaced by this.
     fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
-    /// The steps by which its memory is replaced. It stands, and answers the request with this number next.
-    fn plan(&self, image: &Image, number: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
+    /// The steps by which its memory is replaced. It stands, with its thread's own data there, and answers the request
+    /// with this number next.
+    fn plan(
+        &self,
+        image: &Image,
+        thread: u64,
+        number: u64,
+    ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
     fn traffic(&mut self) -> Traffic;
     /// Passes on what the caller has decided about a connection.
@@ -350,8 +356,13 @@ impl WorkerIo for JailedWorker<'_> {
         image.order(&self.context.jail.worker)
     }
 
-    fn plan(&self, image: &Image, number: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
-        image.plan(&self.source(0), number)
+    fn plan(
+        &self,
+        image: &Image,
+        thread: u64,
+        number: u64,
+    ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
+        image.plan(&self.source(0), thread, number)
     }
 
     fn traffic(&mut self) -> Traffic {

@@ -20,8 +20,8 @@ use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
 use super::medium::Medium;
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
-use super::regions::{self, Backing, MOST_TEXT, Region, name_heap};
-use super::{Image, Room, Standing};
+use super::regions::{self, MOST_TEXT, Region, name_heap};
+use super::{Begins, Image, Room, Standing};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::run::Files;
 use crate::supervisor::spawn::Worker;
@@ -140,9 +140,14 @@ impl Source<'_> {
         Ok(Image {
             zygote: Arc::clone(self.zygote),
             medium,
+            begins: match medium {
+                Medium::Memory => Begins::Copies,
+                Medium::Disk => Begins::Paused,
+            },
             _on_disk: (medium == Medium::Disk).then_some(reserved),
             memory: medium.finish(&memory)?,
             trees: medium.finish(&trees)?,
+            files: self.mapped_files(&regions)?,
             regions,
             pages,
             standing,
@@ -178,7 +183,7 @@ impl Source<'_> {
         let proc = &self.worker.proc;
         let pagemap = proc.open("pagemap").doing("open its page map")?;
         let mut pages = Vec::new();
-        let copied = |region: &&Region| region.backing != Backing::Kernel && !region.is_shared;
+        let copied = |region: &&Region| !region.is_kernel() && !region.is_shared;
         for region in regions.iter().filter(copied) {
             if region.advice.is_wiped {
                 continue;

@@ -15,9 +15,11 @@ mod pack;
 mod refusal;
 mod regions;
 mod restore;
+mod saved;
 mod shelf;
 mod steps;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -33,8 +35,12 @@ pub mod readers {
 pub use self::capture::{Source, require_alone};
 pub use self::medium::Medium;
 pub use self::refusal::SnapshotRefusal;
+pub use self::saved::MadeBy;
 pub use self::shelf::{Room, Shelf};
 pub use self::steps::in_order;
+
+use nix::sys::stat::FileStat;
+use serde::{Deserialize, Serialize};
 
 use self::regions::Region;
 use self::shelf::Reserved;
@@ -42,22 +48,53 @@ use super::zygote::Zygote;
 use sandfork_jail::restore::Descriptor;
 
 /// Where a worker says that it stands. It is hostile: what is wrong breaks its copies, and nothing else.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Standing {
     /// The address from which a copy goes on.
     pub place: u64,
     /// The end of its heap.
     pub program_break: u64,
+    /// Where its thread's own data are.
+    pub thread: u64,
     /// Ranges that copies may share, in order.
     pub shareable: Vec<Range<u64>>,
+}
+
+/// By what a file is known to be the same.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+struct Stamp {
+    inode: u64,
+    size: i64,
+    /// Seconds and nanoseconds.
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(stat: &FileStat) -> Self {
+        Self {
+            inode: stat.st_ino,
+            size: stat.st_size,
+            modified: (stat.st_mtime, stat.st_mtime_nsec),
+        }
+    }
+}
+
+/// What sessions begin with a state.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Begins {
+    /// Any number, each of which gets random numbers of its own.
+    Copies,
+    /// The one that was paused, which goes on with its own.
+    Paused,
 }
 
 /// The state of a session's worker.
 #[derive(Debug)]
 pub struct Image {
-    /// Only its workers have the same addresses as this one.
+    /// Its workers take on the state. Those that it forked for the session have the same addresses.
     zygote: Arc<Zygote>,
     medium: Medium,
+    begins: Begins,
     /// Has its bytes count, if they are on a disk.
     _on_disk: Option<Reserved>,
     /// The pages, one after the other, read-only.
@@ -69,6 +106,8 @@ pub struct Image {
     pages: Vec<Range<u64>>,
     standing: Standing,
     descriptors: Vec<Descriptor>,
+    /// The files that are mapped, by path, as they were.
+    files: BTreeMap<String, Stamp>,
     /// How many cells the session has run.
     cells: u64,
     /// The bytes of memory and files.
@@ -88,7 +127,7 @@ impl Image {
 
     /// Whether it keeps a session that is paused, which goes on once, and not copies of one.
     pub fn is_paused(&self) -> bool {
-        self.medium == Medium::Disk
+        self.begins == Begins::Paused
     }
 
     /// The memory that the image takes, bytes.

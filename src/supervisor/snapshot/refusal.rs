@@ -67,6 +67,22 @@ pub enum SnapshotRefusal {
         /// Its path.
         path: String,
     },
+    /// A snapshot cannot be saved.
+    #[error("it cannot be saved as `{path}`: {why}")]
+    Unsaved {
+        /// The path.
+        path: String,
+        /// Why, as the rest of a sentence.
+        why: String,
+    },
+    /// A file has no snapshot with which a session can begin here.
+    #[error("`{path}` {why}")]
+    Saved {
+        /// The path.
+        path: String,
+        /// Why, as the rest of a sentence.
+        why: String,
+    },
     /// A mapping cannot be made again.
     #[error("{what}; remove the mapping first")]
     Mapping {

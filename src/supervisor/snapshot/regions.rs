@@ -3,6 +3,8 @@
 //! Names in them are chosen by the guest. They are the last field of a line, and the kernel writes a line feed in
 //! them as `\012`.
 
+use serde::{Deserialize, Serialize};
+
 use super::refusal::SnapshotRefusal;
 use sandfork_jail::restore::Protection;
 
@@ -13,7 +15,7 @@ pub const MOST_REGIONS: usize = 16_384;
 pub const MOST_TEXT: u64 = 32 << 20;
 
 /// A mapping.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Region {
     /// Its first address.
     pub start: u64,
@@ -33,7 +35,7 @@ pub struct Region {
 }
 
 /// What a mapping maps.
-#[derive(Clone, Debug, Eq, PartialEq)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub enum Backing {
     /// Memory of the process alone.
     Anonymous,
@@ -41,8 +43,8 @@ pub enum Backing {
     Heap,
     /// The main thread's stack.
     Stack,
-    /// What the kernel maps into every process.
-    Kernel,
+    /// What the kernel maps into every process, by its name.
+    Kernel(String),
     /// A file.
     File {
         /// The path by which it was opened.
@@ -56,13 +58,25 @@ pub enum Backing {
     },
 }
 
+impl Backing {
+    /// The path of a file.
+    pub fn path(&self) -> Option<&str> {
+        match self {
+            Self::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+}
+
 /// How the kernel treats the memory of a mapping.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
     /// `MAP_NORESERVE`.
     pub unreserved: bool,
     /// `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
     pub huge: Option<i32>,
+    /// `MAP_GROWSDOWN`, which the main thread's stack has.
+    pub grows_down: bool,
     /// Its contents are not for copies: `MADV_WIPEONFORK`, or the kernel's own state of getrandom(2).
     pub is_wiped: bool,
     /// It is a shadow stack.
@@ -88,6 +102,11 @@ impl Region {
             self.backing,
             Backing::Anonymous | Backing::Heap | Backing::Stack
         )
+    }
+
+    /// Whether it is the kernel's.
+    pub fn is_kernel(&self) -> bool {
+        matches!(self.backing, Backing::Kernel(_))
     }
 
     /// Whether the other process has the same at the addresses that both have.
@@ -154,7 +173,9 @@ impl Region {
             _ if is_image => Backing::Anonymous,
             b"[heap]" => Backing::Heap,
             b"[stack]" => Backing::Stack,
-            name if OF_KERNEL.contains(&name) => Backing::Kernel,
+            name if OF_KERNEL.contains(&name) => {
+                Backing::Kernel(String::from_utf8(name.to_vec()).ok()?)
+            }
             name if name.starts_with(b"/") => Backing::File {
                 path: String::from_utf8(name.to_vec()).ok()?,
                 device,
@@ -186,6 +207,7 @@ impl Advice {
                 "nr" => advice.unreserved = true,
                 "hg" => advice.huge = Some(libc::MADV_HUGEPAGE),
                 "nh" => advice.huge = Some(libc::MADV_NOHUGEPAGE),
+                "gd" => advice.grows_down = true,
                 "wf" | "dp" => advice.is_wiped = true,
                 "ss" => advice.is_shadow_stack = true,
                 _ => {}

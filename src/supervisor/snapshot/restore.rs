@@ -1,5 +1,6 @@
 //! Gives a worker the state of another.
 
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -8,9 +9,11 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{Mode, fstat};
 
+use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
-use super::steps::{HOLE, Memory, hole, steps};
-use super::{Image, Source};
+use super::regions::{Backing, Region};
+use super::steps::{HOLE, Memory, Plan, hole, steps};
+use super::{Image, Source, Stamp};
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, Order, Step};
 use sandfork_jail::sys::sealed;
@@ -35,11 +38,12 @@ impl Image {
         Ok([again(&self.memory)?, again(&self.trees)?])
     }
 
-    /// The steps for a worker that waits for them. It returns from them as if the request with this number had been
+    /// The steps for a worker that waits for them, with its thread's own data at `thread`. It returns from them as if the request with this number had been
     /// answered.
     pub fn plan(
         &self,
         target: &Source,
+        thread: u64,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;
@@ -51,15 +55,17 @@ impl Image {
         let source = Memory {
             regions: &self.regions,
             pages: &self.pages,
-            shareable: (!self.is_paused()).then_some(&self.standing.shareable),
+            shareable: (self.medium == Medium::Memory).then_some(&self.standing.shareable),
+            thread: self.standing.thread,
         };
         let own = Memory {
             regions: &regions,
             pages: &pages,
             shareable: None,
+            thread,
         };
         let plan = steps(source, self.standing.program_break, own, &mut blob)?;
-        target.require_same(&plan.opened)?;
+        target.require_same(&plan, &self.files)?;
         let bytes = blob.finish(self.standing.place, number, &plan.steps);
         if bytes.len() as u64 + (1 << 20) > HOLE {
             return Err(SnapshotRefusal::Fragmented {
@@ -84,22 +90,57 @@ pub fn open_to_read(file: BorrowedFd) -> Result<OwnedFd, Errno> {
 impl Source<'_> {
     /// Requires that paths lead this worker to the files whose code the other one runs: a package may have been
     /// replaced since. A worker's own files have other inodes.
-    fn require_same(&self, opened: &[(String, u64)]) -> Result<(), SnapshotRefusal> {
+    fn require_same(
+        &self,
+        plan: &Plan,
+        as_before: &BTreeMap<String, Stamp>,
+    ) -> Result<(), SnapshotRefusal> {
+        let paths = plan.opened.iter().chain(&plan.moved);
+        let found = self.stamps(paths.clone().map(String::as_str))?;
+        let is_same = |path: &&String| found.get(*path) == as_before.get(*path);
+        let is_there = |path: &&String| plan.moved.contains(*path) || found.contains_key(*path);
+        let mut others = paths.filter(|path| !self.is_own(path));
+        match others.find(|path| !is_same(path) || !is_there(path)) {
+            Some(path) => Err(SnapshotRefusal::Replaced { path: path.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// The files that a worker maps, but its own, as its paths lead to them. Those that were mapped before it was jailed
+    /// may have no path.
+    pub(super) fn mapped_files(
+        &self,
+        regions: &[Region],
+    ) -> Result<BTreeMap<String, Stamp>, SnapshotRefusal> {
+        let mapped = regions.iter().filter_map(|region| match &region.backing {
+            Backing::File { path, inode, .. } => Some((path.as_str(), *inode)),
+            _ => None,
+        });
+        let mapped: BTreeMap<_, _> = mapped.filter(|(path, _)| !self.is_own(path)).collect();
+        let mut found = self.stamps(mapped.keys().copied())?;
+        found.retain(|path, stamp| mapped.get(path.as_str()) == Some(&stamp.inode));
+        Ok(found)
+    }
+
+    fn is_own(&self, path: &str) -> bool {
+        let mut own = self.jail.writable_directories();
+        own.any(|own| Path::new(path).starts_with(own))
+    }
+
+    /// Where paths lead the worker, as far as they do.
+    fn stamps<'p>(
+        &self,
+        paths: impl Iterator<Item = &'p str>,
+    ) -> Result<BTreeMap<String, Stamp>, SnapshotRefusal> {
         let root = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let root = openat(&self.worker.proc, "root", root, Mode::empty()).doing("open its root")?;
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);
-        let is_own = |path: &str| {
-            let mut own = self.jail.writable_directories();
-            own.any(|own| Path::new(path).starts_with(own))
-        };
-        for (path, inode) in opened.iter().filter(|(path, _)| !is_own(path)) {
-            let found = openat2(&root, path.as_str(), how).and_then(fstat);
-            if !found.is_ok_and(|found| found.st_ino == *inode) {
-                return Err(SnapshotRefusal::Replaced { path: path.clone() });
-            }
-        }
-        Ok(())
+        let found = paths.filter_map(|path| {
+            let stat = openat2(&root, path, how).and_then(fstat).ok()?;
+            Some((path.to_owned(), Stamp::of(&stat)))
+        });
+        Ok(found.collect())
     }
 }

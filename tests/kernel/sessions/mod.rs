@@ -8,6 +8,7 @@ mod hostile_copies;
 mod memory;
 mod pauses;
 mod programs;
+mod saved;
 mod snapshots;
 mod stress;
 mod terms;
@@ -43,6 +44,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(memory::tests());
     tests.extend(pauses::tests());
     tests.extend(programs::tests());
+    tests.extend(saved::tests());
     tests.extend(snapshots::tests());
     tests.extend(stress::tests());
     tests.extend(terms::tests());

@@ -73,6 +73,11 @@ impl BlobData {
         self.blob + BUFFER_AT as u64
     }
 
+    /// The address behind a blob that is this long.
+    pub fn end_of(&self, length: u64) -> u64 {
+        self.blob + length
+    }
+
     fn address(&self) -> u64 {
         self.blob + (DATA_AT + self.data.len()) as u64
     }

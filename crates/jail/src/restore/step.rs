@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 /// One step: what the restoring code does next. 64 bytes, as the code reads them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
@@ -33,7 +35,7 @@ const OPENS: u16 = 16;
 const EXACT: u16 = 32;
 
 /// Protection of a mapping, as mmap(2) has it.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Protection(pub u64);
 
 impl Protection {
@@ -91,6 +93,25 @@ impl Step {
     /// Removes mappings.
     pub const fn unmap(start: u64, length: u64) -> Self {
         Self::call(libc::SYS_munmap, 0, [start, length, 0, 0, 0, 0], 0)
+    }
+
+    /// Moves a mapping, with its pages, to where nothing is or what is there is not needed (mremap(2)).
+    pub const fn relocate(start: u64, length: u64, to: u64) -> Self {
+        let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as u64;
+        let arguments = [start, length, length, how, to, 0];
+        Self::call(libc::SYS_mremap, EXACT, arguments, to)
+    }
+
+    /// Sets where the thread's own data are (arch_prctl(2)).
+    pub const fn thread_pointer(address: u64) -> Self {
+        /// `ARCH_SET_FS` (asm/prctl.h).
+        const SET: u64 = 0x1002;
+        #[cfg(target_arch = "x86_64")]
+        const CALL: libc::c_long = libc::SYS_arch_prctl;
+        // Never carried out: no worker stands on another processor.
+        #[cfg(not(target_arch = "x86_64"))]
+        const CALL: libc::c_long = 0;
+        Self::call(CALL, 0, [SET, address, 0, 0, 0, 0], 0)
     }
 
     /// Maps memory of zeros.
@@ -181,6 +202,9 @@ impl Step {
             (_, libc::SYS_brk) => ("brk(2)", Some(first)),
             (_, libc::SYS_munmap) => ("munmap(2)", Some(first)),
             (_, libc::SYS_mmap) => ("mmap(2)", Some(first)),
+            (_, libc::SYS_mremap) => ("mremap(2)", Some(first)),
+            #[cfg(target_arch = "x86_64")]
+            (_, libc::SYS_arch_prctl) => ("arch_prctl(2)", Some(second)),
             (_, libc::SYS_openat) => ("openat(2)", None),
             (_, libc::SYS_pread64) => ("pread(2)", Some(second)),
             (_, libc::SYS_mprotect) => ("mprotect(2)", Some(first)),

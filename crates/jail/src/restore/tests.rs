@@ -57,7 +57,8 @@ fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
         let mut blob = BlobData::new(BLOB);
         let (name, buffer) = (blob.name("/dev/null"), blob.buffer());
         let steps = [
-            Step::map(MAPPED, all, Protection::READ_WRITE, 0),
+            Step::map(MAPPED + all, all, Protection::READ_WRITE, 0),
+            Step::relocate(MAPPED + all, all, MAPPED),
             Step::read(MAPPED, 4096, 0),
             Step::read(MAPPED + 2 * 4096, 4096, 0),
             // The first page is the same, and the others differ.
@@ -111,6 +112,16 @@ fn failing(blob: &mut BlobData) -> Vec<(Vec<Step>, String, Errno)> {
             vec![Step::unmap(1, 4096)],
             "munmap(2) at 0x1".into(),
             Errno::EINVAL,
+        ),
+        (
+            vec![Step::relocate(FREE, 4096, FREE + 8192)],
+            format!("mremap(2) {free}"),
+            Errno::EFAULT,
+        ),
+        (
+            vec![Step::thread_pointer(u64::MAX << 12)],
+            format!("arch_prctl(2) at {beyond:#x}"),
+            Errno::EPERM,
         ),
         (
             vec![Step::map(beyond, 4096, Protection(1), 0)],

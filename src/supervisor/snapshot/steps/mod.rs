@@ -8,96 +8,35 @@
 //! mapping is of a file, which a program can notice: it cannot be dropped to zeros (`MADV_DONTNEED`), or grown. So only
 //! memory is shared of which the C library and CPython do not expect that.
 
+mod memory;
+mod moved;
 mod pages;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
+pub use self::memory::{HOLE, Memory, hole};
 pub use self::pages::in_order;
 
+use self::moved::{is_elsewhere, moved};
 use self::pages::{Places, Who, compare, parts, split};
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
-use sandfork_jail::restore::{BlobData, Protection, Sharing, Step};
+use sandfork_jail::restore::{BlobData, Sharing, Step};
 use sandfork_jail::sys::checkpoint::BUFFER;
 
 /// The most bytes of one read(2).
 const MOST_READ: u64 = 1 << 30;
-
-/// The least memory that is mapped from the image: a mapping costs about as much as copying this.
-const LEAST_SHARED: u64 = 64 << 10;
-
-/// The size of a hole for a blob.
-pub const HOLE: u64 = 256 << 20;
-
-/// Where a hole may be: above what fixed programs use, and below what the kernel keeps for itself.
-const HOLES: Range<u64> = 1 << 32..0x7ff0_0000_0000;
-
-/// The memory of a process.
-#[derive(Clone, Copy, Debug)]
-pub struct Memory<'a> {
-    /// Its mappings, in order.
-    pub regions: &'a [Region],
-    /// Its own pages, in order.
-    pub pages: &'a [Range<u64>],
-    /// Ranges that may be mapped from the image, in order, besides the heap. Without it, nothing is: the image is not
-    /// in memory.
-    pub shareable: Option<&'a [Range<u64>]>,
-}
-
-impl Memory<'_> {
-    /// Its own pages within a range.
-    fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        let (start, end) = (range.start, range.end);
-        let first = self.pages.partition_point(|pages| pages.end <= start);
-        let pages = self.pages[first..].iter();
-        pages
-            .take_while(move |pages| pages.start < end)
-            .map(move |pages| pages.start.max(start)..pages.end.min(end))
-    }
-
-    /// The parts of a mapping's pages, and whether each is mapped from the image.
-    fn parts_of(&self, of: &Region, pages: Range<u64>) -> Vec<(Range<u64>, bool)> {
-        let may_be_shared = !of.is_shared
-            && of.protection == Protection::READ_WRITE
-            && !of.advice.is_wiped
-            && matches!(of.backing, Backing::Anonymous | Backing::Heap);
-        let mut parts = match (self.shareable.filter(|_| may_be_shared), &of.backing) {
-            (None, _) => vec![(pages, false)],
-            (_, Backing::Heap) => vec![(pages, true)],
-            (Some(shareable), _) => split(&pages, shareable),
-        };
-        for (range, is_shared) in &mut parts {
-            *is_shared &= range.end - range.start >= LEAST_SHARED;
-        }
-        parts
-    }
-
-    fn last(&self, backing: &Backing) -> Option<&Region> {
-        self.regions
-            .iter()
-            .rev()
-            .find(|region| region.backing == *backing)
-    }
-}
-
-/// An address at which neither process has anything for as long as a hole is.
-pub fn hole(source: &[Region], target: &[Region]) -> Option<u64> {
-    let is_free = |start: &u64| {
-        let end = start + HOLE;
-        let overlaps = |region: &Region| region.start < end && *start < region.end;
-        !source.iter().chain(target).any(overlaps)
-    };
-    let step = usize::try_from(HOLE).unwrap_or(usize::MAX);
-    HOLES.step_by(step).take(1 << 16).find(is_free)
-}
 
 /// The steps, and the files that they open.
 #[derive(Debug)]
 pub struct Plan {
     /// The steps.
     pub steps: Vec<Step>,
-    /// Paths, each with the inode that it must lead to.
-    pub opened: Vec<(String, u64)>,
+    /// The paths of the files that they open.
+    pub opened: Vec<String>,
+    /// The paths of the files of which the target's own mappings are moved.
+    pub moved: BTreeSet<String>,
 }
 
 /// The steps from `target` to `source`.
@@ -107,22 +46,43 @@ pub fn steps<'a>(
     target: Memory,
     blob: &'a mut BlobData,
 ) -> Result<Plan, SnapshotRefusal> {
-    let mut regions = target.regions.to_vec();
+    let is_elsewhere = is_elsewhere(source, target);
+    let room = blob.end_of(HOLE);
     let mut made = Steps {
         first: Vec::new(),
         maps: Vec::new(),
         shared: Vec::new(),
         loads: Vec::new(),
         last: Vec::new(),
+        after: Vec::new(),
         file: None,
         opened: Vec::new(),
+        moved: BTreeSet::new(),
         places: Places::of(source.pages),
         blob,
     };
-    made.grow(source, program_break, &mut regions);
-    let target = Memory {
-        regions: &regions,
-        ..target
+    let (regions, pages);
+    let target = if is_elsewhere {
+        let moved = moved(source, target, room)?;
+        made.first = moved.steps;
+        let backings = moved.regions.iter().map(|region| &region.backing);
+        made.moved = backings
+            .filter_map(Backing::path)
+            .map(str::to_owned)
+            .collect();
+        made.after.push(Step::thread_pointer(source.thread));
+        (regions, pages) = (moved.regions, moved.pages);
+        Memory {
+            regions: &regions,
+            pages: &pages,
+            ..target
+        }
+    } else {
+        regions = made.grow(source, program_break, target.regions);
+        Memory {
+            regions: &regions,
+            ..target
+        }
     };
     for range in pieces(source.regions, target.regions) {
         made.piece(source, target, &range)?;
@@ -146,17 +106,21 @@ struct Steps<'a> {
     shared: Vec<Step>,
     loads: Vec<Step>,
     last: Vec<Step>,
+    after: Vec<Step>,
     /// The file that is open while mappings are made.
     file: Option<String>,
-    /// All such files, with their inodes.
-    opened: Vec<(String, u64)>,
+    /// All such files.
+    opened: Vec<String>,
+    moved: BTreeSet<String>,
     places: Places<'a>,
     blob: &'a mut BlobData,
 }
 
 impl Steps<'_> {
     /// Gives heap and stack the other's ends: the kernel keeps both, and mappings do not change them.
-    fn grow(&mut self, source: Memory, program_break: u64, regions: &mut Vec<Region>) {
+    /// Returns the target's mappings after that.
+    fn grow(&mut self, source: Memory, program_break: u64, own: &[Region]) -> Vec<Region> {
+        let mut regions = own.to_vec();
         let heaps = source.last(&Backing::Heap);
         if let (Some(heap), Some(own)) = (
             heaps,
@@ -186,6 +150,7 @@ impl Steps<'_> {
             self.first.push(Step::touch(stack.start));
             own.start = stack.start;
         }
+        regions
     }
 
     fn piece(
@@ -196,8 +161,7 @@ impl Steps<'_> {
     ) -> Result<(), SnapshotRefusal> {
         let wanted = at(source.regions, range.start);
         let own = at(target.regions, range.start);
-        let is_kernel =
-            |region: Option<&Region>| region.is_some_and(|it| it.backing == Backing::Kernel);
+        let is_kernel = |region: Option<&Region>| region.is_some_and(Region::is_kernel);
         if is_kernel(wanted) || is_kernel(own) {
             return if is_kernel(wanted) && is_kernel(own) {
                 Ok(())
@@ -275,14 +239,8 @@ impl Steps<'_> {
         } else {
             wanted.protection.written()
         };
-        if let Backing::File {
-            path,
-            offset,
-            inode,
-            ..
-        } = &wanted.backing
-        {
-            self.open(path, *inode)?;
+        if let Backing::File { path, offset, .. } = &wanted.backing {
+            self.open(path)?;
             let sharing = if wanted.is_shared {
                 Sharing::Shared
             } else {
@@ -293,7 +251,10 @@ impl Steps<'_> {
                 .push(Step::map_file(start, length, protection, sharing, offset));
         } else {
             let unreserved = wanted.advice.unreserved;
-            let flags = if unreserved { libc::MAP_NORESERVE } else { 0 };
+            let mut flags = if unreserved { libc::MAP_NORESERVE } else { 0 };
+            if wanted.advice.grows_down {
+                flags |= libc::MAP_GROWSDOWN;
+            }
             let flags = u64::from(flags.unsigned_abs());
             self.maps.push(Step::map(start, length, protection, flags));
             let advice = wanted.advice.huge;
@@ -331,7 +292,7 @@ impl Steps<'_> {
         (shared, ranges(others))
     }
 
-    fn open(&mut self, path: &str, inode: u64) -> Result<(), SnapshotRefusal> {
+    fn open(&mut self, path: &str) -> Result<(), SnapshotRefusal> {
         if self.file.as_deref() == Some(path) {
             return Ok(());
         }
@@ -343,7 +304,7 @@ impl Steps<'_> {
         let name = self.blob.name(path);
         self.maps.push(Step::open(name));
         self.file = Some(path.to_owned());
-        self.opened.push((path.to_owned(), inode));
+        self.opened.push(path.to_owned());
         Ok(())
     }
 
@@ -376,10 +337,12 @@ impl Steps<'_> {
         steps.append(&mut self.shared);
         steps.append(&mut self.loads);
         steps.append(&mut self.last);
+        steps.append(&mut self.after);
         steps.push(Step::close_image());
         Plan {
             steps,
             opened: self.opened,
+            moved: self.moved,
         }
     }
 }

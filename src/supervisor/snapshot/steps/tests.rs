@@ -25,11 +25,13 @@ fn made(
         regions: &its,
         pages: source.1,
         shareable: Some(&SHAREABLE),
+        thread: 7,
     };
     let target = Memory {
         regions: &own,
         pages: target.1,
         shareable: None,
+        thread: 7,
     };
     let plan = steps(source, 0x2_2800, target, &mut BlobData::new(BLOB))?;
     Ok(plan.steps)
@@ -172,6 +174,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
         regions: &regions,
         pages: &WITH_BLOCKS.1,
         shareable: None,
+        thread: 7,
     };
     let target = Memory {
         pages: &[],

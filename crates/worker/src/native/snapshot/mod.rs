@@ -25,7 +25,7 @@ use super::python::TextFunction;
 use super::run::Link;
 use sandfork_jail::restore::{Descriptor, Opened, Order};
 use sandfork_jail::sys::checkpoint::{Blob, Stood, program_break, stand};
-use sandfork_jail::sys::kernel_state::KernelState;
+use sandfork_jail::sys::kernel_state::{KernelState, detach, thread_pointer};
 use sandfork_jail::{DATA, sys};
 
 /// The standard streams.
@@ -80,9 +80,9 @@ impl StandingFrame {
 
     fn new(number: u64, shareable: &[[u64; 2]]) -> Self {
         let shareable = json!(shareable);
-        let end = program_break();
+        let (end, thread) = (program_break(), thread_pointer());
         let text = format!(
-            r#"{{"kind":"standing","id":{number},"shareable":{shareable},"break":{end},"place":"#
+            r#"{{"kind":"standing","id":{number},"shareable":{shareable},"break":{end},"thread":{thread},"place":"#
         );
         let mut frame = Vec::with_capacity(8 + text.len() + Self::ROOM + 1);
         frame.extend([0; 8]);
@@ -120,6 +120,7 @@ impl TextFunction for Restore {
         let plan = ManuallyDrop::new(passed("steps")?);
         let blob = Blob::map(plan.as_fd()).map_err(|errno| failed("map the steps", errno))?;
         close(plan.as_raw_fd()).map_err(|errno| failed("close the steps", errno))?;
+        detach().map_err(|errno| failed("let go of its memory", errno))?;
         let ended = blob.enter(image).err().unwrap_or(Errno::EINVAL);
         Err(failed("enter the steps", ended))
     }

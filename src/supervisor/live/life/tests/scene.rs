@@ -145,7 +145,7 @@ impl WorkerIo for FakeWorker {
         Err(SnapshotRefusal::Changed)
     }
 
-    fn plan(&self, _: &Image, _: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
+    fn plan(&self, _: &Image, _: u64, _: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
     }
 

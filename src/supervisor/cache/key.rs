@@ -1,0 +1,60 @@
+//! The key by which this user's saved snapshots are known.
+
+use std::fs::File;
+use std::io::Read;
+
+use super::{CacheFile, Kind, Unused};
+
+/// The length of the key: that of the hash (RFC 2104, 3).
+const LENGTH: usize = 32;
+
+const KIND: Kind = Kind {
+    prefix: "key-1-",
+    most_bytes: LENGTH as u64,
+    most_files: 1,
+};
+
+/// The key, which is made at its first use. With it goes the use of what was saved under it.
+pub fn snapshot_key() -> Result<[u8; LENGTH], Unused> {
+    let file = CacheFile::of(KIND, [])?;
+    let found = key_of(&file);
+    let is_absent = match &found {
+        Err(error) if error.is_absence() => true,
+        Err(Unused::NotPrivate { .. } | Unused::TooLarge { .. } | Unused::Torn { .. }) => false,
+        _ => return found,
+    };
+    let mut key = [0; LENGTH];
+    let source = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut key));
+    source.map_err(|error| Unused::io("/dev/urandom".as_ref(), error))?;
+    // Another process may have been first.
+    let stored = if is_absent {
+        file.store_first(&key)
+    } else {
+        file.store(&key)
+    };
+    key_of(&file).or_else(|error| stored.and(Err(error)))
+}
+
+fn key_of(file: &CacheFile) -> Result<[u8; LENGTH], Unused> {
+    let key = file.load()?;
+    key.try_into().map_err(|_| Unused::Torn {
+        path: file.directory.join(&file.name),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_key_stays() {
+        let directory = tempfile::tempdir().expect("there is a directory");
+        let file = CacheFile::beneath(directory.path(), KIND, []);
+        assert!(key_of(&file).is_err_and(|error| error.is_absence()));
+        file.store_first(&[1; LENGTH]).expect("it is the first");
+        file.store_first(&[2; LENGTH]).expect_err("there is one");
+        assert_eq!(key_of(&file).ok(), Some([1; LENGTH]));
+        file.store(b"short").expect("it is replaced");
+        key_of(&file).expect_err("it is torn");
+    }
+}

@@ -1,0 +1,351 @@
+//! Snapshots in files, with which a sandbox of another process can begin sessions.
+//!
+//! A file is of no use to another user, another boot or another policy, and it is believed in nothing until its code
+//! shows that this user saved it (HMAC, RFC 2104). What it holds is bytes of a guest, and the lists that the supervisor
+//! made of them: which of a worker's own rights it uses to take them on is the policy's, as for any other.
+//!
+//! It has a prefix of fixed length, the head as JSON, the memory, the contents of the directories, and the code.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::ops::Range;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::medium::Medium;
+use super::refusal::SnapshotRefusal;
+use super::regions::Region;
+use super::restore::open_to_read;
+use super::{Begins, Image, Stamp, Standing};
+use crate::supervisor::cache::{Unused, snapshot_key};
+use crate::supervisor::embedded::WORKER;
+use crate::supervisor::zygote::Zygote;
+use sandfork_jail::restore::Descriptor;
+
+/// The first bytes of a file, with the version of its form.
+const MAGIC: [u8; 16] = *b"sandfork-saved-1";
+
+/// The prefix: the magic bytes, and the lengths of the head, the memory and the directories.
+const PREFIX: usize = 16 + 3 * 8;
+
+/// The length of the code.
+const CODE: u64 = 32;
+
+/// The longest head.
+const MOST_HEAD: u64 = 64 << 20;
+
+/// The bytes that are copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// What must be the same where a snapshot is saved and where a session begins with it.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct MadeBy {
+    boot: String,
+    build: String,
+    interpreter: String,
+    policy: String,
+}
+
+impl MadeBy {
+    /// This process, with a sandbox of this interpreter and of the policy with this hash.
+    pub fn here(interpreter: String, policy: String) -> Self {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let build = Sha256::digest(WORKER.bytes());
+        let build = build.iter().take(16).map(|byte| format!("{byte:02x}"));
+        Self {
+            boot: boot.trim().to_owned(),
+            build: build.collect(),
+            interpreter,
+            policy,
+        }
+    }
+
+    /// Why what was saved there is of no use here.
+    fn differs(&self, saved: &Self) -> Option<String> {
+        if self.boot != saved.boot {
+            return Some("was saved before this machine started; no process lives longer".into());
+        }
+        if self.build != saved.build {
+            return Some("was saved by another version of Sandfork".into());
+        }
+        if self.interpreter != saved.interpreter {
+            let (theirs, ours) = (&saved.interpreter, &self.interpreter);
+            return Some(format!(
+                "was saved with the interpreter {theirs}, and this sandbox has {ours}: set `python.interpreter`"
+            ));
+        }
+        (self.policy != saved.policy).then(|| {
+            let (theirs, ours) = (short(&saved.policy), short(&self.policy));
+            format!("was saved under another policy (its hash is {theirs}, this one's {ours}): give the same policy and limits")
+        })
+    }
+}
+
+fn short(hash: &str) -> &str {
+    hash.get(..12).unwrap_or(hash)
+}
+
+/// The lists of a snapshot.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    made_by: MadeBy,
+    regions: Vec<Region>,
+    pages: Vec<Range<u64>>,
+    standing: Standing,
+    descriptors: Vec<Descriptor>,
+    files: BTreeMap<String, Stamp>,
+    cells: u64,
+}
+
+impl Image {
+    /// Saves it as a file that only this user can read. Another file with the name is replaced once all is written.
+    /// Returns the file's length.
+    pub fn save(&self, made_by: MadeBy, path: &Path) -> Result<u64, SnapshotRefusal> {
+        let unsaved = |why: String| SnapshotRefusal::Unsaved {
+            path: path.display().to_string(),
+            why,
+        };
+        let key = snapshot_key().map_err(|error| unsaved(without(&error)))?;
+        let head = Head {
+            made_by,
+            regions: self.regions.clone(),
+            pages: self.pages.clone(),
+            standing: self.standing.clone(),
+            descriptors: self.descriptors.clone(),
+            files: self.files.clone(),
+            cells: self.cells,
+        };
+        let part = Part::create(path).map_err(|error| unsaved(reason(&error)))?;
+        let written = self.write(&head, &key, &part.file);
+        let length = written.and_then(|length| part.finish(path).map(|()| length));
+        length.map_err(|error| unsaved(reason(&error)))
+    }
+
+    fn write(&self, head: &Head, key: &[u8], file: &File) -> io::Result<u64> {
+        let head = serde_json::to_vec(head)?;
+        let again = |of: &OwnedFd| open_to_read(of.as_fd()).map(File::from);
+        let (memory, trees) = (again(&self.memory)?, again(&self.trees)?);
+        let lengths = [
+            head.len() as u64,
+            memory.metadata()?.len(),
+            trees.metadata()?.len(),
+        ];
+        let mut writer = Coded::new(file, key);
+        writer.write_all(&MAGIC)?;
+        for length in lengths {
+            writer.write_all(&length.to_le_bytes())?;
+        }
+        writer.write_all(&head)?;
+        copy(&memory, &mut writer, lengths[1])?;
+        copy(&trees, &mut writer, lengths[2])?;
+        let code = writer.code.finalize().into_bytes();
+        let mut file = file;
+        file.write_all(&code)?;
+        Ok(PREFIX as u64 + lengths.iter().sum::<u64>() + CODE)
+    }
+
+    /// Reads what [`save`](Self::save) has written, for workers of this zygote.
+    pub fn load(
+        path: &Path,
+        made_by: &MadeBy,
+        zygote: &Arc<Zygote>,
+    ) -> Result<Self, SnapshotRefusal> {
+        let refused = |why: String| SnapshotRefusal::Saved {
+            path: path.display().to_string(),
+            why,
+        };
+        let io = |error: io::Error| refused(format!("cannot be read: {}", reason(&error)));
+        let file = open_regular(path).map_err(io)?;
+        let sections = Sections::of(&file).map_err(io)?;
+        let Some(sections) = sections else {
+            return Err(refused("is no saved snapshot, or is not whole".into()));
+        };
+        let key = snapshot_key()
+            .map_err(|error| refused(format!("cannot be read: {}", without(&error))))?;
+        let mut reader = Coded::new(&file, &key);
+        reader.code.update(&sections.prefix);
+        let mut head = Vec::new();
+        copy(&mut reader, &mut head, sections.head).map_err(io)?;
+        // Its code is known only at its end. Until then it is bytes.
+        let (memory, reserved) = Medium::Disk.reserve(sections.memory, sections.trees)?;
+        copy(&mut reader, &mut &memory, sections.memory).map_err(io)?;
+        let trees = Medium::Disk.file(c"sandfork-files")?;
+        copy(&mut reader, &mut &trees, sections.trees).map_err(io)?;
+        let mut code = [0; 32];
+        let expected = reader.code;
+        (&file).read_exact(&mut code).map_err(io)?;
+        if expected.verify(&code.into()).is_err() {
+            let why = "was saved by another user, was changed since, or the key is gone with which it was saved";
+            return Err(refused(why.into()));
+        }
+        let head: Head = serde_json::from_slice(&head)
+            .map_err(|_| refused("was saved by another version of Sandfork".into()))?;
+        if let Some(why) = made_by.differs(&head.made_by) {
+            return Err(refused(why));
+        }
+        Ok(Self {
+            zygote: Arc::clone(zygote),
+            medium: Medium::Disk,
+            begins: Begins::Copies,
+            _on_disk: Some(reserved),
+            memory: Medium::Disk.finish(&memory)?,
+            trees: Medium::Disk.finish(&trees)?,
+            regions: head.regions,
+            pages: head.pages,
+            standing: head.standing,
+            descriptors: head.descriptors,
+            files: head.files,
+            cells: head.cells,
+            bytes: sections.memory + sections.trees,
+        })
+    }
+}
+
+/// The lengths of a file's sections, as its prefix has them and its own length confirms.
+struct Sections {
+    prefix: [u8; PREFIX],
+    head: u64,
+    memory: u64,
+    trees: u64,
+}
+
+impl Sections {
+    fn of(mut file: &File) -> io::Result<Option<Self>> {
+        let length = file.metadata()?.len();
+        let mut prefix = [0; PREFIX];
+        if length < PREFIX as u64 + CODE {
+            return Ok(None);
+        }
+        file.read_exact(&mut prefix)?;
+        let field = |number: usize| {
+            let at = MAGIC.len() + 8 * number;
+            prefix[at..at + 8].try_into().map_or(0, u64::from_le_bytes)
+        };
+        let (head, memory, trees) = (field(0), field(1), field(2));
+        let all = [PREFIX as u64, head, memory, trees, CODE];
+        let all = all.into_iter().try_fold(0_u64, u64::checked_add);
+        let is_whole = prefix.starts_with(&MAGIC) && head <= MOST_HEAD && all == Some(length);
+        Ok(is_whole.then_some(Self {
+            prefix,
+            head,
+            memory,
+            trees,
+        }))
+    }
+}
+
+/// A file whose bytes go into a code as they are read or written.
+struct Coded<'a> {
+    file: &'a File,
+    code: Hmac<Sha256>,
+}
+
+impl<'a> Coded<'a> {
+    fn new(file: &'a File, key: &[u8]) -> Self {
+        let code = Hmac::new_from_slice(key);
+        #[allow(clippy::expect_used, reason = "RFC 2104 defines keys of any length")]
+        let code = code.expect("a key has any length");
+        Self { file, code }
+    }
+}
+
+impl Write for Coded<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.file.write(bytes)?;
+        self.code.update(&bytes[..written]);
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+impl Read for Coded<'_> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(room)?;
+        self.code.update(&room[..read]);
+        Ok(read)
+    }
+}
+
+/// Copies exactly so many bytes.
+fn copy(from: impl Read, to: &mut impl Write, length: u64) -> io::Result<()> {
+    let mut from = from.take(length);
+    let mut chunk = vec![0; CHUNK];
+    let mut left = length;
+    while left > 0 {
+        let read = from.read(&mut chunk)?;
+        if read == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        to.write_all(&chunk[..read])?;
+        left -= read as u64;
+    }
+    Ok(())
+}
+
+/// Opens a file to read, and nothing else that a path may lead to.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(flags)
+        .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    Ok(file)
+}
+
+/// A file that is not whole yet, beside the one that it is to be. It is removed unless it is finished.
+struct Part {
+    file: File,
+    path: PathBuf,
+}
+
+impl Part {
+    fn create(of: &Path) -> io::Result<Self> {
+        static PARTS: AtomicU64 = AtomicU64::new(0);
+        let name = of.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        let number = PARTS.fetch_add(1, Ordering::Relaxed);
+        let name = format!(".{}.{}-{number}", name.to_string_lossy(), process::id());
+        let path = of.with_file_name(name);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(0o600);
+        let file = options.open(&path)?;
+        Ok(Self { file, path })
+    }
+
+    fn finish(self, path: &Path) -> io::Result<()> {
+        fs::rename(&self.path, path)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // Once it is finished, nothing has this name.
+        _ = fs::remove_file(&self.path);
+    }
+}
+
+/// The text of the kernel's error, without its number.
+fn reason(error: &io::Error) -> String {
+    match error.raw_os_error() {
+        Some(number) => nix::errno::Errno::from_raw(number).desc().to_owned(),
+        None => error.to_string(),
+    }
+}
+
+fn without(error: &Unused) -> String {
+    format!("the key of this user's snapshots cannot be used: {error}")
+}

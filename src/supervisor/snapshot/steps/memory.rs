@@ -1,0 +1,79 @@
+//! The memory of a process, as the kernel shows it. Pure.
+
+use std::ops::Range;
+
+use super::pages::split;
+use crate::supervisor::snapshot::regions::{Backing, Region};
+use sandfork_jail::restore::Protection;
+
+/// The least memory that is mapped from the image: a mapping costs about as much as copying this.
+const LEAST_SHARED: u64 = 64 << 10;
+
+/// The size of a hole for a blob.
+pub const HOLE: u64 = 256 << 20;
+
+/// Where a hole may be: above what fixed programs use, and below what the kernel keeps for itself.
+const HOLES: Range<u64> = 1 << 32..0x7ff0_0000_0000;
+
+/// The memory of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Memory<'a> {
+    /// Its mappings, in order.
+    pub regions: &'a [Region],
+    /// Its own pages, in order.
+    pub pages: &'a [Range<u64>],
+    /// Ranges that may be mapped from the image, in order, besides the heap. Without it, nothing is: the image is not
+    /// in memory.
+    pub shareable: Option<&'a [Range<u64>]>,
+    /// Where its thread's own data are.
+    pub thread: u64,
+}
+
+impl Memory<'_> {
+    /// Its own pages within a range.
+    pub fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let (start, end) = (range.start, range.end);
+        let first = self.pages.partition_point(|pages| pages.end <= start);
+        let pages = self.pages[first..].iter();
+        pages
+            .take_while(move |pages| pages.start < end)
+            .map(move |pages| pages.start.max(start)..pages.end.min(end))
+    }
+
+    /// The parts of a mapping's pages, and whether each is mapped from the image.
+    pub fn parts_of(&self, of: &Region, pages: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        let may_be_shared = !of.is_shared
+            && of.protection == Protection::READ_WRITE
+            && !of.advice.is_wiped
+            && matches!(of.backing, Backing::Anonymous | Backing::Heap);
+        let mut parts = match (self.shareable.filter(|_| may_be_shared), &of.backing) {
+            (None, _) => vec![(pages, false)],
+            (_, Backing::Heap) => vec![(pages, true)],
+            (Some(shareable), _) => split(&pages, shareable),
+        };
+        for (range, is_shared) in &mut parts {
+            *is_shared &= range.end - range.start >= LEAST_SHARED;
+        }
+        parts
+    }
+
+    /// Its last mapping of this kind.
+    pub fn last(&self, backing: &Backing) -> Option<&Region> {
+        self.regions
+            .iter()
+            .rev()
+            .find(|region| region.backing == *backing)
+    }
+}
+
+/// An address at which neither process has anything for as long as a hole is, with all of the target behind it.
+pub fn hole(source: &[Region], target: &[Region]) -> Option<u64> {
+    let mapped: u64 = target.iter().map(|region| region.end - region.start).sum();
+    let is_free = |start: &u64| {
+        let end = start + HOLE + mapped;
+        let overlaps = |region: &Region| region.start < end && *start < region.end;
+        !source.iter().chain(target).any(overlaps)
+    };
+    let step = usize::try_from(HOLE).unwrap_or(usize::MAX);
+    HOLES.step_by(step).take(1 << 16).find(is_free)
+}

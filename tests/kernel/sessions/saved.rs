@@ -1,0 +1,226 @@
+//! Snapshots that are saved as files, and the sessions that begin with them under another interpreter.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use sandfork::session::Session;
+use sandfork::{ErrorKind, Sandbox};
+
+use super::snapshots::{copy, fork, ok};
+use super::{open, session, value};
+use crate::need::Need;
+use crate::recipe::{Recipe, standard};
+use crate::test::{Test, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    let tests = tests![
+        a_saved_session_goes_on_under_another_interpreter,
+        what_a_resumed_session_does_not_share_works,
+        a_resumed_session_is_as_closed_as_before,
+        a_pause_to_a_file_ends_the_session,
+        a_file_that_is_of_no_use_is_refused
+    ];
+    tests
+        .into_iter()
+        .map(|test| test.needs(Need::Snapshots))
+        .collect()
+}
+
+/// A sandbox with an interpreter of its own.
+fn sandbox(world: &World, recipe: Recipe) -> Arc<Sandbox> {
+    Arc::new(world.build(recipe))
+}
+
+#[track_caller]
+fn resume(sandbox: &Arc<Sandbox>, path: &Path) -> Session {
+    let resumed = sandbox.resume(path);
+    resumed.unwrap_or_else(|error| panic!("it is not resumed: {error}"))
+}
+
+/// Saves the state of a session, and returns the path with the directory that keeps it.
+fn saved(session: &mut Session) -> (PathBuf, tempfile::TempDir) {
+    let directory = tempfile::tempdir().expect("there is a directory");
+    let path = directory.path().join("state");
+    let length = copy(session).save(&path).expect("it is saved");
+    let metadata = fs::metadata(&path).expect("it is there");
+    assert_eq!((metadata.len(), metadata.mode() & 0o7777), (length, 0o600));
+    assert_eq!(
+        fs::read_dir(directory.path()).expect("a directory").count(),
+        1
+    );
+    (path, directory)
+}
+
+const STATE: &str = "import json, decimal, sqlite3, os, asyncio, random, signal\n\
+    random.seed(5)\n\
+    x = [1, 2]; g = (i * i for i in range(9)); next(g); next(g)\n\
+    f = open('notes.txt', 'w+'); f.write('kept'); f.flush(); f.seek(1)\n\
+    rows = sqlite3.connect('rows.db'); rows.execute('create table t(a)'); rows.execute('insert into t values (7)')\n\
+    rows.commit()\n\
+    hits = []; signal.signal(signal.SIGUSR1, lambda *_: hits.append('usr1'))\n\
+    os.umask(0o027); os.mkdir('deep')\n\
+    task = asyncio.create_task(asyncio.sleep(0.05, 'slept')); await asyncio.sleep(0)\n\
+    big = [str(i) for i in range(200_000)]; block = bytearray(b'y' * 9_000_000); place = id(x)";
+
+/// What the session still has, and what it can do.
+const SEEN: &str = "x.append(3)\n\
+    os.kill(os.getpid(), signal.SIGUSR1)\n\
+    more = [bytes(200) for _ in range(300_000)]; y = bytearray(30 << 20); del more[::2]\n\
+    [x, next(g), f.read(), rows.execute('select a from t').fetchall(), hits, len(set(big)), block.count(b'y'),\n\
+     id(x) == place, await task, decimal.Decimal('0.1') + 1, json.dumps(x), len(more), any(y), os.getpid()]";
+
+const WANTED: &str = "[[1, 2, 3], 4, 'ept', [(7,)], ['usr1'], 200000, 9000000, True, 'slept', Decimal('1.1'), '[1, 2, 3]', \
+    150000, False, 2]";
+
+fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
+    let mut first = open(world, standard());
+    ok(&mut first, STATE);
+    let (path, _directory) = saved(&mut first);
+    let other = sandbox(world, standard());
+    for _ in 0..2 {
+        let mut resumed = resume(&other, &path);
+        assert_eq!(value(&mut resumed, SEEN), WANTED);
+        let mut forked = fork(&copy(&mut resumed));
+        assert_eq!(
+            value(&mut forked, "len(x), len(big), id(x) == place"),
+            "(3, 200000, True)"
+        );
+        // And once more, from there.
+        let (path, _directory) = saved(&mut forked);
+        let mut again = resume(&sandbox(world, standard()), &path);
+        assert_eq!(
+            value(&mut again, "x.append(4); x, next(g), len(more)"),
+            "([1, 2, 3, 4], 9, 150000)"
+        );
+        let before = copy(&mut resumed);
+        resumed.rollback(&before).expect("it is its own");
+        assert_eq!(value(&mut resumed, "len(x)"), "3");
+    }
+    drop(first);
+    let mut resumed = resume(&other, &path);
+    assert_eq!(value(&mut resumed, SEEN), WANTED);
+}
+
+fn what_a_resumed_session_does_not_share_works(world: &World) {
+    let mut first = open(world, standard());
+    ok(&mut first, "x = 1");
+    let (path, _directory) = saved(&mut first);
+    let other = sandbox(world, standard());
+    let mut resumed = resume(&other, &path);
+    // Threads and programs, whose C library has its own data where this memory says so; memory that is given back; and
+    // the depth of the stack.
+    ok(
+        &mut resumed,
+        "import threading, subprocess, sys, ctypes, time, os, random\n\
+         seen = []\n\
+         threads = [threading.Thread(target=seen.append, args=(n,)) for n in range(20)]\n\
+         [t.start() for t in threads]; [t.join() for t in threads]\n\
+         assert sorted(seen) == list(range(20))\n\
+         assert subprocess.run([sys.executable, '-c', 'print(6*7)'], capture_output=True).stdout == b'42\\n'\n\
+         for _ in range(5):\n\
+         \x20   blocks = [bytearray(n) for n in range(1000, 200_000, 500)]\n\
+         \x20   del blocks\n\
+         \x20   ctypes.CDLL(None).malloc_trim(0)\n\
+         def down(n):\n\
+         \x20   return n and 1 + down(n - 1)\n\
+         sys.setrecursionlimit(20_000)\n\
+         assert down(2_000) == 2_000\n\
+         assert time.time() > 1e9 and time.monotonic() > 0 and len(os.sched_getaffinity(0)) > 0\n\
+         if hasattr(os, 'fork'):\n\
+         \x20   assert os.waitpid(os.posix_spawn('/bin/true', ['true'], {}), 0)[1] == 0",
+    );
+    let drawn = "[random.random(), os.urandom(4), __import__('numpy') if 0 else 0]";
+    let one = value(&mut resumed, drawn);
+    assert_ne!(
+        one,
+        value(
+            &mut resume(&other, &path),
+            &format!("import random, os; {drawn}")
+        )
+    );
+}
+
+fn a_resumed_session_is_as_closed_as_before(world: &World) {
+    let mut first = open(world, standard());
+    let tries = "import os, socket\n\
+        def refused(act):\n\
+        \x20   try:\n\
+        \x20       act()\n\
+        \x20   except OSError as error:\n\
+        \x20       return type(error).__name__\n\
+        tries = [lambda: os.unshare(0x10000000) if hasattr(os, 'unshare') else os.chroot('/'),\n\
+        \x20        lambda: open('/etc/shadow'), lambda: open('/etc/hostname', 'w'),\n\
+        \x20        lambda: socket.create_connection(('127.0.0.1', 9)), lambda: os.kill(1, 9)]";
+    ok(&mut first, tries);
+    let found = value(&mut first, "[refused(act) for act in tries]");
+    assert!(!found.contains("None"), "{found}");
+    let (path, _directory) = saved(&mut first);
+    let mut resumed = resume(&sandbox(world, standard()), &path);
+    assert_eq!(
+        value(&mut resumed, "[refused(act) for act in tries]"),
+        found
+    );
+    assert_eq!(resumed.enforced(), first.enforced());
+}
+
+fn a_pause_to_a_file_ends_the_session(world: &World) {
+    let directory = tempfile::tempdir().expect("there is a directory");
+    let path = directory.path().join("state");
+    let first = sandbox(world, standard());
+    let mut paused = session(&first);
+    ok(&mut paused, "x = 5");
+    let refused = paused.pause(directory.path().join("none/state"));
+    let refused = refused.expect_err("there is no such directory");
+    assert!(
+        refused.to_string().ends_with("No such file or directory"),
+        "{refused}"
+    );
+    assert_eq!(value(&mut paused, "x"), "5");
+    paused.pause(&path).expect("it is saved");
+    let ended = paused.run("x").expect_err("it has ended");
+    assert_eq!(ended.kind(), ErrorKind::SessionEnded);
+    assert_eq!(value(&mut resume(&first, &path), "x"), "5");
+}
+
+fn a_file_that_is_of_no_use_is_refused(world: &World) {
+    let mut first = open(world, standard());
+    ok(&mut first, "x = 5");
+    let (path, directory) = saved(&mut first);
+    let other = sandbox(world, standard());
+    let refused = |sandbox: &Arc<Sandbox>, path: &Path| {
+        let error = sandbox.resume(path).expect_err("it is of no use");
+        assert_eq!(error.kind(), ErrorKind::Request);
+        error.to_string()
+    };
+    let whole = fs::read(&path).expect("it can be read");
+    for (at, bit) in [
+        (20, 1_u8),
+        (100, 4),
+        (whole.len() / 2, 16),
+        (whole.len() - 1, 128),
+    ] {
+        let mut changed = whole.clone();
+        changed[at] ^= bit;
+        fs::write(&path, &changed).expect("it can be written");
+        let text = refused(&other, &path);
+        let is_said = text.contains("was changed since") || text.contains("is not whole");
+        assert!(is_said, "{at}: {text}");
+    }
+    for part in [&whole[..9], &whole[..whole.len() - 1], b""] {
+        fs::write(&path, part).expect("it can be written");
+        assert!(refused(&other, &path).ends_with("is no saved snapshot, or is not whole"));
+    }
+    fs::write(&path, &whole).expect("it can be written");
+    let another = sandbox(world, standard().set("limits.wall=7s"));
+    assert!(refused(&another, &path).contains("was saved under another policy"));
+    assert!(refused(&other, directory.path()).contains("it is no regular file"));
+    let missing = refused(&other, &directory.path().join("missing"));
+    assert!(
+        missing.ends_with("cannot be read: No such file or directory"),
+        "{missing}"
+    );
+    assert_eq!(value(&mut resume(&other, &path), "x"), "5");
+}
