@@ -53,7 +53,7 @@ impl Snapshot {
 }
 
 impl Sandbox {
-    /// Opens a session that begins with the state which [`Snapshot::save`] or [`Session::pause`] has saved, in this
+    /// Opens a session that begins with the state which [`Snapshot::save`] or [`Session::pause_to`] has saved, in this
     /// process or in another of this user: any number of them. It has no host tools until [`Session::tool`] defines them.
     ///
     /// The sandbox needs the policy and the interpreter of the one that saved it, and the machine must not have been started anew
@@ -77,7 +77,7 @@ impl Session {
     /// # Errors
     ///
     /// As [`snapshot`](Self::snapshot) and [`Snapshot::save`]. The session then lives on.
-    pub fn pause(&mut self, path: impl AsRef<Path>) -> Result<u64, Error> {
+    pub fn pause_to(&mut self, path: impl AsRef<Path>) -> Result<u64, Error> {
         let length = self.snapshot()?.save(path)?;
         self.requests.send(ClientRequest::Close, Payload::default());
         while !matches!(next(&self.events)?.0, ClientEvent::Closed) {}

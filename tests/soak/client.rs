@@ -179,7 +179,7 @@ impl Client {
             environ: BTreeMap::new(),
             tool_time: ToolTime::default(),
             snapshot: None,
-        saved: None,
+            saved: None,
             stdin: false,
             ask_host: false,
         };

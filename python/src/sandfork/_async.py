@@ -29,7 +29,7 @@ from ._options import PolicyLike, Stdin, package_overrides
 from ._programs import CommandResult
 from ._sandbox import BaseSandbox, Sandbox, one_run
 from ._session import Session
-from ._snapshots import BaseSnapshot, checked_count
+from ._snapshots import BaseSnapshot, Path, Snapshot, checked_count
 from ._tasks import TaskLike, TaskResult
 from ._tools import Tools, is_async
 from ._watches import OnEvent
@@ -225,6 +225,8 @@ class AsyncSnapshot(BaseSnapshot["AsyncSandbox"]):
             raise
         return forks[0] if n is None else forks
 
+    save = _awaiting(Snapshot.save)
+
     async def __aenter__(self) -> AsyncSnapshot:
         return self
 
@@ -268,6 +270,13 @@ class AsyncSandbox(BaseSandbox):
         """The async version of `Sandbox.fork`."""
         async with await self.snapshot() as snapshot:
             return await snapshot.fork(tools=tools)
+
+    async def pause(self, path: Path) -> int:
+        """The async version of `Sandbox.pause`."""
+        async with await self.snapshot() as snapshot:
+            length = await snapshot.save(path)
+        await self.close()
+        return length
 
     async def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """The async version of `Sandbox.rollback`."""

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Callable
+from typing import Any, Callable, TypeVar
 
 from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
@@ -29,7 +29,7 @@ from ._options import (
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
-from ._snapshots import BaseSnapshot, Snapshot, rolled_back_on_failure
+from ._snapshots import BaseSnapshot, Path, Snapshot, absolute, rolled_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
 # Run by `install` in the session.
@@ -44,6 +44,9 @@ if done[0] and site_packages not in sys.path:
 """
 # Seconds that it may take.
 _ADDING = 30.0
+
+
+B = TypeVar("B", bound="BaseSandbox")
 
 
 class BaseSandbox:
@@ -72,6 +75,7 @@ class BaseSandbox:
         on_result: OnResult | None = None,
         on_death: str = "raise",
         ask_host: bool = False,
+        saved: Path | None = None,
     ) -> None:
         if on_death not in ("raise", "restart"):
             raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
@@ -94,9 +98,23 @@ class BaseSandbox:
         }
         if ask_host:
             opening["ask_host"] = True
+        if saved is not None:
+            opening["saved"] = absolute(saved)
         revive, variables = on_death == "restart", checked_variables(variables)
         self._session = Session(opening, calls, variables=variables, revive=revive)
         self._begin()
+
+    @classmethod
+    def resume(cls: type[B], path: Path, policy: PolicyLike = "standard", **options: Any) -> B:
+        """A sandbox that begins with the state which `pause` or `Snapshot.save` has saved as a file, in this
+        process or another of this user. `options` are those of the class, with the `tools` that the guest
+        may call from now on.
+
+        The policy and the interpreter must be those of the sandbox that was saved. The file stays: each sandbox
+        that is resumed from it is another one, with random numbers of its own. Raises `RequestError` if the file
+        is of no use here.
+        """
+        return cls(policy, saved=path, **options)
 
     def _begin(self) -> None:
         """Makes the driver of the session."""
@@ -193,6 +211,7 @@ class Sandbox(BaseSandbox):
     - `on_death`: what the next call does after the guest's process has ended (a limit, a crash). `"raise"`
       raises `SessionEnded`. `"restart"` starts a fresh session with the same tools and variables, and sets
       `Execution.restarted`.
+    - `saved`: the file with whose state the sandbox begins, as with `resume`.
     - `ask_host`: whether `Execution.denied` says which of the paths that the guest was not shown the host
       has. If you hand that on, to the author of the code or to a model, you tell them what the host has.
 
@@ -304,6 +323,19 @@ class Sandbox(BaseSandbox):
         """Opens a sandbox with a copy of this one's state."""
         with self.snapshot() as snapshot:
             return snapshot.fork(tools=tools)
+
+    def pause(self, path: Path) -> int:
+        """Saves the state of the sandbox as a file, as `Snapshot.save` does, and closes the sandbox. Returns the
+        file's length in bytes. If that fails, the sandbox goes on.
+
+            sbx.pause("analysis.state")
+            ...
+            sbx = Sandbox.resume("analysis.state")
+        """
+        with self.snapshot() as snapshot:
+            length = snapshot.save(path)
+        self.close()
+        return length
 
     def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """Gives the sandbox the state of a snapshot of this sandbox, or of another with the same policy.

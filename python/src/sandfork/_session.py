@@ -245,6 +245,7 @@ class Session(Conversation):
         """Sends `first` and the requests that set up a session. `restart` is the number of `first` if it
         restarts a session."""
         requests: list[tuple[str, dict[str, Any], _blobs.OutgoingValue]] = []
+        # What was saved has the tools of another process.
         begins_anew = restart is not None or "snapshot" not in self._opening
         tools = self._calls.tools if begins_anew else self._added
         if tools:
@@ -256,14 +257,15 @@ class Session(Conversation):
         # The first request is sent ahead, so that it is ready with the worker. A session serves one request
         # at a time.
         number = (yield from self._send(*requests[0][1:])) if requests else 0
-        yield from self._opened("opened", restart)
+        cells = (yield from self._opened("opened", restart)).get("cells")
         for index, (what, header, outgoing) in enumerate(requests):
             if index > 0:
                 number = yield from self._send(header, outgoing)
             yield from self._defined(what, number)
         self._establishing = False
         self.ended = None
-        self._cells = self._inherited if restart is None else 0
+        inherited = cells if "saved" in self._opening and type(cells) is int else self._inherited
+        self._cells = inherited if restart is None else 0
 
     def _once(self, opening: Send, cell: Cell) -> Actions[Execution]:
         sent = self._cell_message(cell)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, overload
 
 from . import _supervisor
-from ._exceptions import RequestError
-from ._frames import encode
+from ._conversation import unexpected
+from ._driver import Work
+from ._exceptions import RequestError, SupervisorDied
+from ._frames import Decoder, encode
 from ._tools import Tools, collect
 
 if TYPE_CHECKING:
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
     from ._session import Session
 
 S = TypeVar("S", bound="BaseSandbox")
+Path = Union[str, "os.PathLike[str]"]
 # Seconds for the supervisor to free a snapshot.
 _GRACE = 5.0
 
@@ -50,6 +54,13 @@ class BaseSnapshot(Generic[S]):
                 # Until it is done, the snapshot counts against the session's limit.
                 told.settimeout(_GRACE)
                 told.recv(64)
+
+    def _saving(self, path: Path) -> Work[int]:
+        """Saves the snapshot as a file."""
+        self._require_open()
+        request = {"kind": "save", "snapshot": self.number, "path": absolute(path)}
+        _, _, (_, process), _ = self._end.peek() or (None, None, (0, None), None)
+        return (yield from self._made_by._driver.in_thread(lambda: _saved(request, process)))
 
     def _forked(self, tools: Tools | None) -> S:
         """A sandbox that will begin with the snapshot."""
@@ -112,6 +123,15 @@ class Snapshot(BaseSnapshot["Sandbox"]):
         forked._begin()
         return forked
 
+    def save(self, path: Path) -> int:
+        """Saves the snapshot as a file, with which `Sandbox.resume` begins in this process or another. Returns
+        the file's length in bytes.
+
+        Only this user can read the file. An existing one is replaced once all is written. It is of use until
+        the machine starts anew, under the same policy, interpreter and version of Sandfork.
+        """
+        return self._made_by._driver.complete(self._saving(path))
+
     def __enter__(self) -> Snapshot:
         return self
 
@@ -139,6 +159,29 @@ def rolled_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
                 sandbox.rollback(snapshot)
 
 
+def absolute(path: Path) -> str:
+    """The path as the supervisor needs it, whose directory is another."""
+    return os.path.abspath(os.fspath(path))
+
+
+def _saved(request: dict[str, Any], process: object) -> int:
+    """Has the supervisor save a snapshot, and waits for it."""
+    connected = _asking(request, process)
+    if connected is None:
+        raise SupervisorDied("the supervisor has ended, and the snapshot with it")
+    decoder = Decoder()
+    with connected:
+        while (frame := decoder.next_frame()) is None:
+            received = connected.recv(4096)
+            if not received:
+                raise SupervisorDied("the supervisor ended while it saved the snapshot")
+            decoder.feed(received)
+    length = frame.header.get("bytes")
+    if frame.header["kind"] != "saved" or type(length) is not int:
+        raise unexpected(frame.header)
+    return length
+
+
 def _discard(number: int, process: object) -> None:
     """Discards a snapshot without waiting for the supervisor."""
     connected = _discarding(number, process)
@@ -147,13 +190,17 @@ def _discard(number: int, process: object) -> None:
 
 
 def _discarding(number: int, process: object) -> socket.socket | None:
-    """Tells the supervisor that a snapshot is no longer used. Returns the connection on which it answers. If
-    it cannot be told, it has ended."""
+    """Tells the supervisor that a snapshot is no longer used. Returns the connection on which it answers."""
+    return _asking({"kind": "discard", "snapshot": number}, process)
+
+
+def _asking(request: dict[str, Any], process: object) -> socket.socket | None:
+    """Sends a request on a connection of its own, on which it is answered. `None` if the supervisor has ended."""
     connected = _supervisor.existing() if process is _supervisor.this_process else None
     if connected is None:
         return None
     try:
-        connected.sendall(encode({"kind": "discard", "snapshot": number}))
+        connected.sendall(encode(request))
     except OSError:
         connected.close()
         return None

@@ -80,7 +80,7 @@ fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
     ok(&mut first, STATE);
     let (path, _directory) = saved(&mut first);
     let other = sandbox(world, standard());
-    for _ in 0..2 {
+    {
         let mut resumed = resume(&other, &path);
         assert_eq!(value(&mut resumed, SEEN), WANTED);
         let mut forked = fork(&copy(&mut resumed));
@@ -172,14 +172,14 @@ fn a_pause_to_a_file_ends_the_session(world: &World) {
     let first = sandbox(world, standard());
     let mut paused = session(&first);
     ok(&mut paused, "x = 5");
-    let refused = paused.pause(directory.path().join("none/state"));
+    let refused = paused.pause_to(directory.path().join("none/state"));
     let refused = refused.expect_err("there is no such directory");
     assert!(
         refused.to_string().ends_with("No such file or directory"),
         "{refused}"
     );
     assert_eq!(value(&mut paused, "x"), "5");
-    paused.pause(&path).expect("it is saved");
+    paused.pause_to(&path).expect("it is saved");
     let ended = paused.run("x").expect_err("it has ended");
     assert_eq!(ended.kind(), ErrorKind::SessionEnded);
     assert_eq!(value(&mut resume(&first, &path), "x"), "5");
