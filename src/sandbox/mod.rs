@@ -206,7 +206,7 @@ impl Sandbox {
 
     /// Saves a state as a file. Returns the file's length.
     pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, SnapshotRefusal> {
-        image.save(self.made_by(), path)
+        image.save(self.made_by(), &self.inner.plan.supervision.limits, path)
     }
 
     /// The state that a file has.

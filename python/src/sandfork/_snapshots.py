@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, overload
 
 from . import _supervisor
-from ._conversation import unexpected
+from ._conversation import refused, unexpected
 from ._driver import Work
 from ._exceptions import RequestError, SupervisorDied
 from ._frames import Decoder, encode
@@ -176,6 +176,8 @@ def _saved(request: dict[str, Any], process: object) -> int:
             if not received:
                 raise SupervisorDied("the supervisor ended while it saved the snapshot")
             decoder.feed(received)
+    if frame.header["kind"] == "error":
+        raise refused(frame.header)
     length = frame.header.get("bytes")
     if frame.header["kind"] != "saved" or type(length) is not int:
         raise unexpected(frame.header)

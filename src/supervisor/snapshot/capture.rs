@@ -89,6 +89,21 @@ pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusa
     }
 }
 
+/// Requires that so many bytes are within a limit, of which there is so much room.
+pub fn require_room(
+    limits: &Limits,
+    bytes: u64,
+    room: u64,
+    limit: LimitName,
+) -> Result<(), SnapshotRefusal> {
+    if bytes <= room {
+        return Ok(());
+    }
+    let most = limits.named(limit);
+    let key = limit.key();
+    Err(SnapshotRefusal::Large { most, key })
+}
+
 /// The name of a process or a thread, which the guest chooses.
 fn printable(name: &[u8]) -> String {
     let name = String::from_utf8_lossy(name.trim_ascii_end());
@@ -115,13 +130,18 @@ impl Source<'_> {
         regions::require_mappable(&regions)?;
         let pages = self.pages(&regions)?;
         let bytes: u64 = pages.iter().map(|range| range.end - range.start).sum();
-        self.require_room(bytes, self.limits.memory(), LimitName::Memory)?;
+        require_room(self.limits, bytes, self.limits.memory(), LimitName::Memory)?;
         let files = Files::measure(&self.worker.directories).bytes.unwrap_or(0);
-        self.require_room(bytes + files, room.bytes, LimitName::SnapshotBytes)?;
+        require_room(
+            self.limits,
+            bytes + files,
+            room.bytes,
+            LimitName::SnapshotBytes,
+        )?;
         if medium == Medium::Disk {
             // The worker that goes on maps none of it, and has all of it as its own.
             let most = self.limits.memory_allowance();
-            self.require_room(bytes + files, most, LimitName::Memory)?;
+            require_room(self.limits, bytes + files, most, LimitName::Memory)?;
         }
         let (memory, reserved) = medium.reserve(bytes, files)?;
         self.copy(&pages, &memory)?;
@@ -134,7 +154,12 @@ impl Source<'_> {
             owner: self.worker.ids,
         });
         let of_trees = pack(&self.worker.directories, &directories, &trees, lent)?;
-        self.require_room(bytes + of_trees, room.bytes, LimitName::SnapshotBytes)?;
+        require_room(
+            self.limits,
+            bytes + of_trees,
+            room.bytes,
+            LimitName::SnapshotBytes,
+        )?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
@@ -155,15 +180,6 @@ impl Source<'_> {
             cells: self.cells,
             bytes: bytes + of_trees,
         })
-    }
-
-    fn require_room(&self, bytes: u64, room: u64, limit: LimitName) -> Result<(), SnapshotRefusal> {
-        if bytes <= room {
-            return Ok(());
-        }
-        let most = self.limits.named(limit);
-        let key = limit.key();
-        Err(SnapshotRefusal::Large { most, key })
     }
 
     /// Its mappings, from `maps` or `smaps`.

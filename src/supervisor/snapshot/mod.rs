@@ -29,7 +29,7 @@ use std::sync::Arc;
 pub mod readers {
     pub use super::descriptors::{Found, Kind, Outputs, keep};
     pub use super::regions::{Backing, MOST_REGIONS, Region, parse};
-    pub use super::steps::{Memory, hole, in_order, steps};
+    pub use super::steps::{Memory, Origin, hole, in_order, steps};
 }
 
 pub use self::capture::{Source, require_alone};
@@ -44,6 +44,7 @@ use serde::{Deserialize, Serialize};
 
 use self::regions::Region;
 use self::shelf::Reserved;
+use self::steps::Origin;
 use super::zygote::Zygote;
 use sandfork_jail::restore::Descriptor;
 
@@ -128,6 +129,14 @@ impl Image {
     /// Whether it keeps a session that is paused, which goes on once, and not copies of one.
     pub fn is_paused(&self) -> bool {
         self.begins == Begins::Paused
+    }
+
+    fn origin(&self) -> Origin {
+        // A pause keeps its one session, and copies of workers are in memory.
+        match (self.medium, self.begins) {
+            (Medium::Disk, Begins::Copies) => Origin::File,
+            _ => Origin::Worker,
+        }
     }
 
     /// The memory that the image takes, bytes.

@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, fstat};
 use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
-use super::steps::{HOLE, Memory, Plan, hole, steps};
+use super::steps::{HOLE, Memory, Origin, Plan, hole, steps};
 use super::{Image, Source, Stamp};
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, Order, Step};
@@ -57,12 +57,14 @@ impl Image {
             pages: &self.pages,
             shareable: (self.medium == Medium::Memory).then_some(&self.standing.shareable),
             thread: self.standing.thread,
+            origin: self.origin(),
         };
         let own = Memory {
             regions: &regions,
             pages: &pages,
             shareable: None,
             thread,
+            origin: Origin::Worker,
         };
         let plan = steps(source, self.standing.program_break, own, &mut blob)?;
         target.require_same(&plan, &self.files)?;

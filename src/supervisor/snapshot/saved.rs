@@ -21,11 +21,13 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::capture::require_room;
 use super::medium::Medium;
 use super::refusal::SnapshotRefusal;
 use super::regions::Region;
 use super::restore::open_to_read;
 use super::{Begins, Image, Stamp, Standing};
+use crate::outcome::{LimitName, Limits};
 use crate::supervisor::cache::{Unused, snapshot_key};
 use crate::supervisor::embedded::WORKER;
 use crate::supervisor::zygote::Zygote;
@@ -109,7 +111,15 @@ struct Head {
 impl Image {
     /// Saves it as a file that only this user can read. Another file with the name is replaced once all is written.
     /// Returns the file's length.
-    pub fn save(&self, made_by: MadeBy, path: &Path) -> Result<u64, SnapshotRefusal> {
+    pub fn save(
+        &self,
+        made_by: MadeBy,
+        limits: &Limits,
+        path: &Path,
+    ) -> Result<u64, SnapshotRefusal> {
+        // The worker that goes on has nothing in common with its interpreter.
+        let most = limits.memory_allowance();
+        require_room(limits, self.bytes, most, LimitName::Memory)?;
         let unsaved = |why: String| SnapshotRefusal::Unsaved {
             path: path.display().to_string(),
             why,

@@ -199,9 +199,8 @@ pub fn detach() -> Result<(), Errno> {
     let mut last = Errno::EINVAL;
     for length in lengths {
         match register(area, length, restartable::UNREGISTER) {
-            Ok(()) => return Ok(()),
-            // None is registered, or the kernel has no such call.
-            Err(Errno::ENOSYS) => return Ok(()),
+            // A kernel without the call has registered nothing.
+            Ok(()) | Err(Errno::ENOSYS) => return Ok(()),
             Err(errno) => last = errno,
         }
     }
@@ -310,5 +309,24 @@ mod tests {
             Some(b'/')
         );
         state.load().expect("it is this process's own");
+    }
+
+    #[test]
+    fn the_kernel_lets_go_of_a_thread_s_memory_and_takes_it_again() {
+        let tried = std::thread::spawn(|| {
+            let state = KernelState::save().expect("it can be read");
+            assert_ne!(state.locks, 0);
+            detach().expect("what the C library registers is let go of");
+            let without = KernelState::save().expect("it can be read");
+            assert_eq!((without.locks, without.ending), (0, 0));
+            state.attach().expect("it is the thread's own");
+            let again = KernelState::save().expect("it can be read");
+            assert_eq!((again.locks, again.ending), (state.locks, state.ending));
+            if let Some(area) = restartable_area() {
+                let twice = register(area, restartable::LENGTH, 0);
+                assert_eq!(twice, Err(Errno::EBUSY));
+            }
+        });
+        tried.join().expect("the thread goes on");
     }
 }

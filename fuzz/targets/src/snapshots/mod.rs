@@ -6,7 +6,7 @@ mod model;
 use std::str;
 
 use sandfork::internals::snapshot::{
-    Found, Kind, MOST_REGIONS, Memory, Outputs, hole, in_order, keep, parse, steps,
+    Found, Kind, MOST_REGIONS, Memory, Origin, Outputs, hole, in_order, keep, parse, steps,
 };
 use sandfork_jail::archive::{ENTRY, Entry};
 use sandfork_jail::restore::{BlobData, Opened};
@@ -114,9 +114,17 @@ fn way(choices: &mut Source) -> bool {
         regions,
         pages,
         shareable,
+        thread: 0,
+        origin: Origin::Worker,
     };
     let is_in_memory = !choices.byte().is_multiple_of(4);
     let from = of(&its, &source.pages, is_in_memory.then_some(&shareable[..]));
+    let origin = if !is_in_memory && choices.byte().is_multiple_of(2) {
+        Origin::File
+    } else {
+        Origin::Worker
+    };
+    let from = Memory { origin, ..from };
     let to = of(&own, &target.pages, None);
     let Ok(plan) = steps(from, choices.long(), to, &mut data) else {
         return false;

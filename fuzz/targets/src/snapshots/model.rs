@@ -134,7 +134,7 @@ impl Model {
         arguments: [u64; 6],
         name: &dyn Fn(u64) -> String,
     ) {
-        let [first, second, third, fourth, _, sixth] = arguments;
+        let [first, second, third, fourth, fifth, sixth] = arguments;
         match (kind, call) {
             (0, libc::SYS_mmap) if flags & IMAGE_FIFTH != 0 => {
                 self.map(first..first + second, third, fourth | ANONYMOUS, 0);
@@ -162,6 +162,16 @@ impl Model {
             (0, libc::SYS_munmap) => self
                 .pages
                 .retain(|page, _| !(first..first + second).contains(page)),
+            (0, libc::SYS_mremap) => {
+                let range = first..first + second;
+                assert!(self.is_outside(fifth..fifth + second), "{range:x?}");
+                let moved: Vec<Page> = pages(range.clone())
+                    .map(|page| *self.page(page, 0))
+                    .collect();
+                self.pages.retain(|page, _| !range.contains(page));
+                self.pages.extend(pages(fifth..fifth + second).zip(moved));
+            }
+            (0, libc::SYS_arch_prctl) => {}
             (0, libc::SYS_openat) => {
                 let digits = name(second)
                     .chars()
@@ -189,11 +199,13 @@ impl Model {
         }
     }
 
+    /// Whether nothing of the blob is there.
+    fn is_outside(&self, range: Range<u64>) -> bool {
+        range.end <= self.blob || range.start >= self.blob + (256 << 20)
+    }
+
     fn map(&mut self, range: Range<u64>, protection: u64, flags: u64, offset: u64) {
-        assert!(
-            range.end <= self.blob || range.start >= self.blob + (256 << 20),
-            "{range:x?}"
-        );
+        assert!(self.is_outside(range.clone()), "{range:x?}");
         let is = |flag: i32| flags & u64::from(flag.unsigned_abs()) != 0;
         assert!(is(libc::MAP_FIXED));
         for page in pages(range.clone()) {
@@ -239,6 +251,9 @@ impl Model {
         for page in wiped.into_iter().flat_map(pages) {
             found.get_mut(&page).expect("it is mapped").content = Content::Fresh;
         }
+        // The page that keeps a closed heap from growing is neither's.
+        let (closed, none) = (self.heap.end, fresh(None, 0));
+        found.retain(|page, has| *page != closed || *has != none || wanted.contains_key(page));
         // What lies below the other's stack means nothing.
         found.retain(|page, _| {
             *page < self.stack || *page >= STACK_END || wanted.contains_key(page)

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use super::Memory;
+use super::{Memory, Origin};
 use crate::supervisor::snapshot::refusal::SnapshotRefusal;
 use crate::supervisor::snapshot::regions::{Backing, Region, at};
 use sandfork_jail::restore::{Protection, Step};
@@ -56,14 +56,18 @@ pub struct Moved {
     pub pages: Vec<Range<u64>>,
 }
 
-/// Whether the two processes have different addresses.
+/// Whether the two processes are, or may be, of different interpreters. A session that was resumed under one goes on with the
+/// addresses of another, and so do its forks.
 pub fn is_elsewhere(source: Memory, target: Memory) -> bool {
     let of_kernel = |memory: Memory| -> Vec<(u64, u64)> {
         let regions = memory.regions.iter();
         let of_kernel = regions.filter(|region| region.is_kernel());
         of_kernel.map(|region| (region.start, region.end)).collect()
     };
-    source.thread != target.thread || of_kernel(source) != of_kernel(target)
+    // Another interpreter may have had the same addresses, but neither the same files in memory nor the same heap.
+    source.origin == Origin::File
+        || source.thread != target.thread
+        || of_kernel(source) != of_kernel(target)
 }
 
 /// Moves what the target has of the source's mappings. `room` is a range as long as all mappings of the target, in which

@@ -26,12 +26,14 @@ fn made(
         pages: source.1,
         shareable: Some(&SHAREABLE),
         thread: 7,
+        origin: Origin::Worker,
     };
     let target = Memory {
         regions: &own,
         pages: target.1,
         shareable: None,
         thread: 7,
+        origin: Origin::Worker,
     };
     let plan = steps(source, 0x2_2800, target, &mut BlobData::new(BLOB))?;
     Ok(plan.steps)
@@ -175,6 +177,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
         pages: &WITH_BLOCKS.1,
         shareable: None,
         thread: 7,
+        origin: Origin::Worker,
     };
     let target = Memory {
         pages: &[],
@@ -187,4 +190,81 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
     let wanted: Vec<Step> = reads.map(|(pages, place)| read(pages, place)).collect();
     assert_eq!(plan.steps[2..7], wanted);
     assert_eq!(plan.steps.len(), 9);
+}
+
+/// The kernel's and a file's mappings at other addresses, with a heap.
+const ELSEWHERE: (&str, &str) = (
+    "10000-12000 r-xp 0 fe:00 7 /usr/lib/a.so\n20000-21000 rw-p 0 00:00 0 [heap]\n\
+     30000-32000 r-xp 0 00:00 0 [vdso]\n40000-41000 r--p 1000 00:01 5 /memfd:sandfork-worker (deleted)",
+    "50000-51000 rw-p 0 00:00 0 [heap]\n60000-62000 r-xp 0 fe:00 7 /usr/lib/a.so\n\
+     70000-71000 r--p 1000 00:01 9 /memfd:sandfork-worker (deleted)\n80000-82000 r-xp 0 00:00 0 [vdso]\n\
+     90000-91000 r--p 0 fe:00 8 /usr/lib/b.so",
+);
+
+fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
+    let (its, own) = (regions(source), regions(target));
+    let pages = [0x2_0000..0x2_1000];
+    let source = Memory {
+        regions: &its,
+        pages: &pages,
+        shareable: None,
+        thread: 7,
+        origin: Origin::Worker,
+    };
+    let target = Memory {
+        regions: &own,
+        pages: &[0x6_1000..0x6_2000],
+        shareable: None,
+        thread: 8,
+        origin: Origin::Worker,
+    };
+    steps(source, 0x2_1000, target, &mut BlobData::new(BLOB))
+}
+
+#[test]
+fn what_a_target_elsewhere_has_of_the_source_moves_to_it() {
+    let plan = made_elsewhere(ELSEWHERE.0, ELSEWHERE.1).expect("there is a way");
+    let wanted = [
+        Step::program_break(0x5_1000),
+        Step::map(0x5_1000, 0x1000, Protection(0), 0),
+        Step::unmap(0x5_0000, 0x1000),
+        Step::unmap(0x9_0000, 0x1000),
+        Step::relocate(0x6_0000, 0x2000, 0x1_0000),
+        Step::relocate(0x8_0000, 0x2000, 0x3_0000),
+        Step::relocate(0x7_0000, 0x1000, 0x4_0000),
+        Step::map(0x2_0000, 0x1000, Protection::READ_WRITE, 0),
+        Step::advise(0x1_1000, 0x1000, libc::MADV_DONTNEED),
+        Step::read(0x2_0000, 0x1000, 0),
+        Step::thread_pointer(7),
+        Step::close_image(),
+    ];
+    assert_eq!(plan.steps, wanted);
+    assert!(plan.opened.is_empty());
+    assert!(plan.moved.contains("/usr/lib/a.so") && !plan.moved.contains("/usr/lib/b.so"));
+}
+
+#[test]
+fn mappings_that_are_in_each_other_s_way_go_through_a_free_place() {
+    let source = "10000-12000 r-xp 0 fe:00 7 /usr/lib/a.so\n30000-32000 r-xp 0 00:00 0 [vdso]";
+    let target = "11000-13000 r-xp 0 fe:00 7 /usr/lib/a.so\n30000-32000 r-xp 0 00:00 0 [vdso]\n50000-51000 rw-p 0 00:00 0 [heap]";
+    let plan = made_elsewhere(source, target).expect("there is a way");
+    let room = BLOB + HOLE;
+    let moves = [
+        Step::relocate(0x1_1000, 0x2000, room),
+        Step::relocate(room, 0x2000, 0x1_0000),
+    ];
+    assert_eq!(plan.steps[3..5], moves);
+}
+
+#[test]
+fn a_target_without_the_kernel_s_pages_or_a_heap_is_refused() {
+    let (source, target) = ELSEWHERE;
+    let without = |what: &str| {
+        let lines: Vec<&str> = target.lines().filter(|line| !line.contains(what)).collect();
+        made_elsewhere(source, &lines.join("\n"))
+            .expect_err(what)
+            .to_string()
+    };
+    assert!(without("vdso").contains("the kernel's own pages are others"));
+    assert!(without("heap").contains("has no heap"));
 }

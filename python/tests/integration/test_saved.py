@@ -1,0 +1,132 @@
+"""Sandboxes that are saved as files and go on in other processes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from sandfork import AsyncSandbox, RequestError, Sandbox
+
+
+def double(n: int) -> int:
+    return 2 * n
+
+
+ELSEWHERE = """
+import sys, sandfork
+def double(n):
+    return 20 * n
+with sandfork.Sandbox.resume(sys.argv[1], tools={"double": double}) as sbx:
+    execution = sbx.run("xs.append(next(squares)); [xs, double(3), open('f').read()]")
+    print(execution.value)
+    failed = sbx.run("fails()")
+    print("raise ValueError(xs)  # as it was written" in failed.error.traceback)
+    sbx.pause(sys.argv[1])
+"""
+
+
+def test_a_sandbox_goes_on_in_another_process(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state"
+    sbx = Sandbox(tools={"double": double})
+    sbx.run("xs = [double(1)]; squares = (n * n for n in range(2, 9)); open('f', 'w').write('kept')")
+    sbx.run("def fails():\n    raise ValueError(xs)  # as it was written")
+    length = sbx.pause(path)
+    assert not sbx.live
+    assert path.stat().st_size == length
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert os.listdir(tmp_path) == ["state"]
+    command = [sys.executable, "-c", ELSEWHERE, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == "[[2, 4], 60, 'kept']\nTrue\n"
+    # And back, from the state in which that process has left it.
+    with Sandbox.resume(path, tools={"double": double}) as sbx:
+        assert sbx.run("[xs, next(squares), double(3)]").value == [[2, 4], 9, 6]
+        assert sbx.run("fails()").error is not None
+
+
+def test_a_file_begins_several_sandboxes_which_restart_as_new(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state"
+    with Sandbox() as sbx:
+        sbx.run("import random; x = 1; random.seed(7)")
+        with sbx.snapshot() as snapshot:
+            snapshot.save(path)
+            sbx.run("x = 2")
+            # The one that was saved goes on.
+            assert sbx.run("x").value == 2
+    drawn = []
+    for _ in range(2):
+        with Sandbox.resume(path, variables={"y": 5}) as other:
+            assert other.run("[x, y]").value == [1, 5]
+            drawn.append(other.run("random.random()").value)
+            other.restart()
+            assert other.run("y, 'x' in globals()").value == (5, False)
+    assert drawn[0] != drawn[1]
+
+
+def test_a_missing_tool_and_another_policy_are_named(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state"
+    with Sandbox(tools={"double": double}) as sbx:
+        sbx.pause(path)
+    with Sandbox.resume(path) as other:
+        error = other.run("double(1)").error
+        assert error is not None
+        assert error.name == "NameError"
+    with pytest.raises(RequestError, match="was saved under another policy"):
+        Sandbox.resume(path, {"limits": {"wall": "3s"}})
+    with pytest.raises(RequestError, match="cannot be read: No such file or directory"):
+        Sandbox.resume(tmp_path / "none")
+
+
+def test_a_sandbox_that_cannot_be_saved_goes_on(tmp_path: pathlib.Path) -> None:
+    with Sandbox() as sbx:
+        sbx.run("x = 1")
+        with pytest.raises(RequestError, match="it cannot be saved as .*: No such file or directory"):
+            sbx.pause(tmp_path / "none" / "state")
+        sbx.run("import socket; s = socket.socketpair()")
+        with pytest.raises(RequestError, match="is a socket; close it first"):
+            sbx.pause(tmp_path / "state")
+        assert sbx.run("x").value == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_asyncio(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "state"
+
+    async def goes_on() -> None:
+        async with AsyncSandbox() as sbx:
+            await sbx.run("x = [1]")
+            await sbx.pause(path)
+            assert not sbx.live
+        async with AsyncSandbox.resume(path) as sbx:
+            assert (await sbx.run("x.append(2); x")).value == [1, 2]
+            async with await sbx.snapshot() as snapshot:
+                assert await snapshot.save(path) == path.stat().st_size
+                snapshot.close()
+                with pytest.raises(RequestError, match="the snapshot is closed"):
+                    await snapshot.save(path)
+
+    asyncio.run(goes_on())
+
+
+def test_a_snapshot_of_a_supervisor_that_has_ended_cannot_be_saved(tmp_path: pathlib.Path) -> None:
+    program = f"""
+import sandfork
+from sandfork import _supervisor
+with sandfork.Sandbox() as sbx:
+    snapshot = sbx.snapshot()
+    _supervisor._shared.process.kill()
+    _supervisor._shared.process.wait()
+    try:
+        snapshot.save({str(tmp_path / "state")!r})
+    except sandfork.SupervisorDied as error:
+        print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert "the supervisor has ended, and the snapshot with it" in done.stdout, done.stderr
+    assert os.listdir(tmp_path) == []
