@@ -283,6 +283,7 @@ const UNSAFE: [(&str, usize); 28] = [
     ("crates/jail/src/sys/checkpoint_x86_64.rs", 6),
     ("crates/jail/src/sys/descriptors.rs", 9),
     ("crates/jail/src/sys/hold.rs", 2),
+    ("crates/jail/src/sys/kernel_pointers.rs", 7),
     ("crates/jail/src/sys/kernel_state.rs", 7),
     ("crates/jail/src/sys/landlock.rs", 1),
     ("crates/jail/src/sys/lease.rs", 1),

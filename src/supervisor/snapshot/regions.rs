@@ -58,25 +58,13 @@ pub enum Backing {
     },
 }
 
-impl Backing {
-    /// The path of a file.
-    pub fn path(&self) -> Option<&str> {
-        match self {
-            Self::File { path, .. } => Some(path),
-            _ => None,
-        }
-    }
-}
-
 /// How the kernel treats the memory of a mapping.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Advice {
-    /// `MAP_NORESERVE`.
-    pub unreserved: bool,
+    /// `MAP_NORESERVE` and `MAP_GROWSDOWN`, which the main thread's stack has.
+    pub flags: i32,
     /// `MADV_HUGEPAGE` or `MADV_NOHUGEPAGE`.
     pub huge: Option<i32>,
-    /// `MAP_GROWSDOWN`, which the main thread's stack has.
-    pub grows_down: bool,
     /// Its contents are not for copies: `MADV_WIPEONFORK`, or the kernel's own state of getrandom(2).
     pub is_wiped: bool,
     /// It is a shadow stack.
@@ -204,10 +192,10 @@ impl Advice {
         let mut advice = Self::default();
         for flag in flags.split_ascii_whitespace() {
             match flag {
-                "nr" => advice.unreserved = true,
+                "nr" => advice.flags |= libc::MAP_NORESERVE,
                 "hg" => advice.huge = Some(libc::MADV_HUGEPAGE),
                 "nh" => advice.huge = Some(libc::MADV_NOHUGEPAGE),
-                "gd" => advice.grows_down = true,
+                "gd" => advice.flags |= libc::MAP_GROWSDOWN,
                 "wf" | "dp" => advice.is_wiped = true,
                 "ss" => advice.is_shadow_stack = true,
                 _ => {}
@@ -315,10 +303,12 @@ mod tests {
         let regions = parse(text.as_bytes()).expect("both are read");
         assert_eq!(regions[0].end - regions[0].start, 2 << 20);
         assert_eq!(regions[0].protection, Protection::READ_WRITE);
-        assert!(regions[0].advice.unreserved && !regions[0].advice.is_wiped);
+        assert_eq!(regions[0].advice.flags, libc::MAP_NORESERVE);
+        assert!(!regions[0].advice.is_wiped);
         assert_eq!(regions[0].advice.huge, Some(libc::MADV_HUGEPAGE));
         assert_eq!(regions[1].backing, Backing::Stack);
         assert!(regions[1].advice.is_wiped);
+        assert_eq!(regions[1].advice.flags, libc::MAP_GROWSDOWN);
         assert_eq!(at(&regions, 0x7f00_0010_0000), Some(&regions[0]));
         assert_eq!(at(&regions, 0x7f00_0020_0000), None);
     }

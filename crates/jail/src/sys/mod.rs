@@ -8,6 +8,7 @@
 pub mod checkpoint;
 pub mod descriptors;
 pub mod hold;
+pub mod kernel_pointers;
 pub mod kernel_state;
 pub mod landlock;
 pub mod lease;

@@ -65,11 +65,14 @@ pub fn steps<'a>(
     let target = if is_elsewhere {
         let moved = moved(source, target, room)?;
         made.first = moved.steps;
-        let backings = moved.regions.iter().map(|region| &region.backing);
-        made.moved = backings
-            .filter_map(Backing::path)
-            .map(str::to_owned)
-            .collect();
+        let paths = moved
+            .regions
+            .iter()
+            .filter_map(|region| match &region.backing {
+                Backing::File { path, .. } => Some(path.clone()),
+                _ => None,
+            });
+        made.moved = paths.collect();
         made.after.push(Step::thread_pointer(source.thread));
         (regions, pages) = (moved.regions, moved.pages);
         Memory {
@@ -250,12 +253,7 @@ impl Steps<'_> {
             self.maps
                 .push(Step::map_file(start, length, protection, sharing, offset));
         } else {
-            let unreserved = wanted.advice.unreserved;
-            let mut flags = if unreserved { libc::MAP_NORESERVE } else { 0 };
-            if wanted.advice.grows_down {
-                flags |= libc::MAP_GROWSDOWN;
-            }
-            let flags = u64::from(flags.unsigned_abs());
+            let flags = u64::from(wanted.advice.flags.unsigned_abs());
             self.maps.push(Step::map(start, length, protection, flags));
             let advice = wanted.advice.huge;
             self.maps

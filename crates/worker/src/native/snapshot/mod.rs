@@ -25,7 +25,8 @@ use super::python::TextFunction;
 use super::run::Link;
 use sandfork_jail::restore::{Descriptor, Opened, Order};
 use sandfork_jail::sys::checkpoint::{Blob, Stood, program_break, stand};
-use sandfork_jail::sys::kernel_state::{KernelState, detach, thread_pointer};
+use sandfork_jail::sys::kernel_pointers::{detach, thread_pointer};
+use sandfork_jail::sys::kernel_state::KernelState;
 use sandfork_jail::{DATA, sys};
 
 /// The standard streams.
