@@ -29,7 +29,7 @@ from ._options import PolicyLike, Stdin, package_overrides
 from ._programs import CommandResult
 from ._sandbox import BaseSandbox, Sandbox, one_run
 from ._session import Session
-from ._snapshots import BaseSnapshot, Path, Snapshot, checked_count
+from ._snapshots import BaseSnapshot, Snapshot, checked_count
 from ._tasks import TaskLike, TaskResult
 from ._tools import Tools, is_async
 from ._watches import OnEvent

@@ -15,7 +15,7 @@ from ._driver import Driver, SyncDriver, Work
 from ._environment import Environment, added
 from ._exceptions import RequestError
 from ._execution import Execution
-from ._files import Files
+from ._files import Files, Path
 from ._options import (
     PolicyLike,
     Stdin,
@@ -29,7 +29,7 @@ from ._options import (
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
-from ._snapshots import BaseSnapshot, Path, Snapshot, absolute, rolled_back_on_failure
+from ._snapshots import BaseSnapshot, Snapshot, absolute, rolled_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
 # Run by `install` in the session.
@@ -110,9 +110,9 @@ class BaseSandbox:
         process or another of this user. `options` are those of the class, with the `tools` that the guest
         may call from now on.
 
-        The policy and the interpreter must be those of the sandbox that was saved. The file stays: each sandbox
-        that is resumed from it is another one, with random numbers of its own. Raises `RequestError` if the file
-        is of no use here.
+        The policy and the interpreter must be those of the sandbox that was saved. The file stays: each
+        sandbox that is resumed from it is another one, with random numbers of its own. Raises `RequestError`
+        if the file is of no use here.
         """
         return cls(policy, saved=path, **options)
 
@@ -325,8 +325,8 @@ class Sandbox(BaseSandbox):
             return snapshot.fork(tools=tools)
 
     def pause(self, path: Path) -> int:
-        """Saves the state of the sandbox as a file, as `Snapshot.save` does, and closes the sandbox. Returns the
-        file's length in bytes. If that fails, the sandbox goes on.
+        """Saves the state of the sandbox as a file, as `Snapshot.save` does, and closes the sandbox. Returns
+        the file's length in bytes. If that fails, the sandbox goes on.
 
             sbx.pause("analysis.state")
             ...

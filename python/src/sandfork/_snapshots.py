@@ -7,12 +7,13 @@ import socket
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, Union, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from . import _supervisor
 from ._conversation import refused, unexpected
 from ._driver import Work
 from ._exceptions import RequestError, SupervisorDied
+from ._files import Path
 from ._frames import Decoder, encode
 from ._tools import Tools, collect
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from ._session import Session
 
 S = TypeVar("S", bound="BaseSandbox")
-Path = Union[str, "os.PathLike[str]"]
 # Seconds for the supervisor to free a snapshot.
 _GRACE = 5.0
 
@@ -124,8 +124,8 @@ class Snapshot(BaseSnapshot["Sandbox"]):
         return forked
 
     def save(self, path: Path) -> int:
-        """Saves the snapshot as a file, with which `Sandbox.resume` begins in this process or another. Returns
-        the file's length in bytes.
+        """Saves the snapshot as a file, with which `Sandbox.resume` begins in this process or another.
+        Returns the file's length in bytes.
 
         Only this user can read the file. An existing one is replaced once all is written. It is of use until
         the machine starts anew, under the same policy, interpreter and version of Sandfork.
@@ -197,7 +197,8 @@ def _discarding(number: int, process: object) -> socket.socket | None:
 
 
 def _asking(request: dict[str, Any], process: object) -> socket.socket | None:
-    """Sends a request on a connection of its own, on which it is answered. `None` if the supervisor has ended."""
+    """Sends a request on a connection of its own, on which it is answered. `None` if the supervisor has
+    ended."""
     connected = _supervisor.existing() if process is _supervisor.this_process else None
     if connected is None:
         return None
