@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::Purpose;
 use super::cell::{CellUnderWay, Interrupted};
-use super::life::WorkerLife;
+use super::life::{WorkerLife, between_cells};
 use super::worker_io::WorkerIo;
 use crate::supervisor::ending::Stop;
 
@@ -141,12 +141,6 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub(super) fn interrupt(&mut self, stop: Stop, now: Instant) {
         let is_patient = matches!(self.terms.purpose, Purpose::Session(_)) && stop.can_wait();
         let Some(cell) = self.cell.as_mut().filter(|_| is_patient) else {
-            if self.cell.is_none() && self.why.is_none() {
-                self.why = Some(format!(
-                    "what it left running between two cells {}",
-                    stop.in_words()
-                ));
-            }
             self.end(stop);
             return;
         };
@@ -160,6 +154,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Ends the worker, once, for the first reason.
     pub(super) fn end(&mut self, stop: Stop) {
         if self.stop.is_none() && self.reap_until.is_none() {
+            if self.cell.is_none() && self.why.is_none() {
+                self.why = Some(between_cells(&stop));
+            }
             self.stop = Some(stop);
             self.io.kill();
             self.expect_the_end();

@@ -156,7 +156,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         };
         let stop = match cell.interrupted.take().map(|interrupted| interrupted.stop) {
             // The cell ended successfully before the interrupt arrived.
-            Some(Stop::Cancelled) if ended_well(result.as_ref()) => None,
+            Some(Stop::Cancelled) if fate == Fate::Lives && ended_well(result.as_ref()) => None,
             Some(stop) => Some(stop),
             None => self.stop.clone(),
         };

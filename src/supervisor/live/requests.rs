@@ -95,10 +95,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
         self.note_use(now);
         // The worker is ending: the request is refused with the reason.
-        (is_answered_by_worker && self.reap_until.is_some()).then(|| {
-            let why = self.why.clone();
-            Refusal::Ended(why.unwrap_or_else(|| "its process ended between two cells".into()))
-        })
+        let is_refused = is_answered_by_worker && self.reap_until.is_some();
+        is_refused.then(|| Refusal::Ended(self.reason()))
     }
 
     fn begin_cell(&mut self, cell: Cell, source: Payload, now: Instant, caller: &mut dyn Caller) {

@@ -77,7 +77,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             Reply::Result(result) => match &mut self.cell {
                 Some(cell) if cell.id == result.id && cell.result.is_none() => {
                     cell.answered = Some(now);
-                    if cell.then == AfterCell::End {
+                    // One that the supervisor has ended meanwhile waits for no other cell: its end is the cell's.
+                    if cell.then == AfterCell::End || self.stop.is_some() {
                         cell.result = Some((result, payload));
                     } else {
                         self.finish_live(result, payload, now, caller);

@@ -14,7 +14,7 @@ use super::finish::StreamSink;
 use super::pausing::Pause;
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
-use crate::outcome::{Enforced, Limits, PolicyIdentity};
+use crate::outcome::{Enforced, LimitHit, LimitName, Limits, Mechanism, PolicyIdentity};
 use crate::plan::Grants;
 use crate::protocol::message::{AfterCell, WorkerMode};
 use crate::protocol::{MessageError, Request, VERSION};
@@ -227,9 +227,6 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     /// The worker broke the protocol: it is ended.
     pub fn on_violation(&mut self, how: String) {
         self.data_open = false;
-        if self.cell.is_none() {
-            self.why = Some(format!("it broke the protocol between two cells: {how}"));
-        }
         self.end(Stop::Violation(how));
     }
 
@@ -275,18 +272,37 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
                 let why = self.finish(cell, None, Fate::Ended, now, caller);
                 format!("its last cell ended with `{why}`")
             }
-            None => self.why.take().unwrap_or_else(|| match self.exit {
-                Some(exit) => format!(
-                    "its process {} between two cells",
-                    match exit.status {
-                        ExitStatus::Code(code) => format!("exited with {code}"),
-                        ExitStatus::Signal(signal) => format!("was ended by signal {signal}"),
-                    }
-                ),
-                None => "it was ended".to_owned(),
-            }),
+            None => self.reason(),
         };
         SessionExit::Ended(why)
+    }
+
+    /// Why a worker without a cell ends, as part of a sentence.
+    pub(super) fn reason(&mut self) -> String {
+        if let Some(why) = &self.why {
+            return why.clone();
+        }
+        if let Some(failure) = &self.failure {
+            return failure.to_string();
+        }
+        let counted = self.counted;
+        match self.exit.map(|exit| exit.status) {
+            Some(ExitStatus::Signal(libc::SIGKILL))
+                if self.io.counts().since(&counted).oom_kills > 0 =>
+            {
+                between_cells(&Stop::Limit(LimitHit {
+                    name: LimitName::Memory,
+                    by: Mechanism::Cgroup,
+                }))
+            }
+            Some(ExitStatus::Signal(signal)) => {
+                format!("its process was ended by signal {signal} between two cells")
+            }
+            Some(ExitStatus::Code(code)) => {
+                format!("its process exited with {code} between two cells")
+            }
+            None => "it was ended".to_owned(),
+        }
     }
 
     /// Whether the worker is gone without having ended by itself or by the supervisor's will.
@@ -308,6 +324,11 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             Purpose::Run(_) => SessionTerms::default(),
         }
     }
+}
+
+/// Why a worker is ended that has no cell, as part of a sentence.
+pub(super) fn between_cells(stop: &Stop) -> String {
+    format!("what it left running between two cells {}", stop.in_words())
 }
 
 #[cfg(test)]

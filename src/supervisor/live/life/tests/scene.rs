@@ -36,6 +36,8 @@ pub struct FakeWorker {
     /// What a look at its limits finds.
     pub over: Option<Stop>,
     pub drained: Drained,
+    /// How many of its processes were ended for want of memory, as its cgroup has it.
+    pub oom_kills: u64,
     /// The processor time that it may use from now on.
     pub cpu: Duration,
     /// Why it cannot be copied.
@@ -74,7 +76,10 @@ impl WorkerIo for FakeWorker {
     }
 
     fn counts(&mut self) -> Counts {
-        Counts::default()
+        Counts {
+            oom_kills: self.oom_kills,
+            ..Counts::default()
+        }
     }
 
     fn has_lost_cgroup(&self, _: &Counts) -> bool {
@@ -261,6 +266,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         is_ending: false,
         over: None,
         drained: Drained::WithinCap,
+        oom_kills: 0,
         cpu: Duration::ZERO,
         refusal: None,
         runs_programs: false,
