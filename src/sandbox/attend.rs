@@ -166,6 +166,9 @@ impl Sandbox {
                     }
                     SessionExit::Paused(paused) => match self.try_out(&paused.image, terms) {
                         Ok(()) => break Left::Paused(paused),
+                        Err(error) if paused.asked.is_some() => {
+                            caller.refuse(paused.asked, error.into());
+                        }
                         Err(error) => tracing::debug!(%error, "a session is not paused"),
                     },
                     exit => return Ok(exit),

@@ -47,6 +47,9 @@ impl Sandbox {
         let _paused = self.inner.counts.begin(Activity::Paused);
         let state = |session| ClientEvent::State { session };
         caller.answer(state(Presence::Paused), Payload::default());
+        if let Some(id) = paused.asked {
+            caller.answer(ClientEvent::Accepted { id }, Payload::default());
+        }
         let exit = loop {
             let first = match paused
                 .await_use(caller, queue)

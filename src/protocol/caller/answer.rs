@@ -73,7 +73,7 @@ pub enum ClientEvent {
         /// The number of its process in the sandbox, as the sandbox says.
         pid: i32,
     },
-    /// A program has got what a request has for it.
+    /// A program has got what a request has for it, or a session is paused as a request has it.
     Accepted {
         /// The request's number.
         id: u64,

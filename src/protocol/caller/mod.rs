@@ -62,6 +62,11 @@ pub enum ClientRequest {
         /// Repeated in the answer.
         id: u64,
     },
+    /// Pause the session. Answered by [`ClientEvent::Accepted`] once its process has ended. It has no form on a socket.
+    Pause {
+        /// Repeated in the answer.
+        id: u64,
+    },
     /// Replace the session's state by that of a snapshot. Answered by [`ClientEvent::Opened`], or by an error, after
     /// which the session has the state that it had.
     Rollback {
@@ -326,6 +331,7 @@ impl ClientRequest {
             | Self::Tools(Tools { id, .. })
             | Self::Task(TaskHeader { id, .. })
             | Self::Snapshot { id }
+            | Self::Pause { id }
             | Self::Input { id, .. }
             | Self::Signal { id, .. }
             | Self::Size { id, .. }

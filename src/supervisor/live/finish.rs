@@ -68,7 +68,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 self.finish_snapshot(cell.id, copied, &result, caller);
             }
             StateRequest::Paused(copied) => {
-                self.finish_pause(copied, &result);
+                self.finish_pause(cell.id, copied, &result, caller);
                 return self.watch_as_waiting(now);
             }
             _ => {

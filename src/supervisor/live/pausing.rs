@@ -2,9 +2,10 @@
 //!
 //! To its caller a paused session is one whose next answer takes longer. It ends by the same clocks.
 
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
@@ -12,18 +13,18 @@ use nix::poll::PollFlags;
 use super::caller::{Caller, CallerEvent, Payload, awaited};
 use super::cell::StateRequest;
 use super::life::WorkerLife;
-use super::state::InternalCaller;
+use super::state::{InternalCaller, copy_of};
 use super::worker_io::WorkerIo;
+use crate::protocol::CellResult;
 use crate::protocol::caller::ClientRequest;
-use crate::protocol::{CellResult, Ended, Request};
 use crate::supervisor::clock;
 use crate::supervisor::egress::Spent;
 use crate::supervisor::programs::Queue;
-use crate::supervisor::snapshot::{Image, SnapshotRefusal};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use crate::supervisor::wait::{is_readable, wait};
 
-/// The number of the request by which a session is paused. Callers count from 1.
-const PAUSE: u64 = u64::MAX;
+/// The number of the request by which a session is paused that was not used. Callers count from 1.
+pub(super) const PAUSE: u64 = u64::MAX;
 
 /// Whether a session may be paused.
 #[derive(Debug, Default)]
@@ -34,7 +35,12 @@ pub enum Pause {
     /// It was tried. It is not tried again until the session was used.
     Tried,
     /// Its state is on the disk.
-    Done(Arc<Image>),
+    Done {
+        /// The state.
+        image: Arc<Image>,
+        /// The caller's request for the pause, if there was one.
+        asked: Option<u64>,
+    },
 }
 
 /// What a session that is paused keeps of its worker.
@@ -44,6 +50,8 @@ pub struct Paused {
     pub image: Arc<Image>,
     /// What the next worker takes on beside the state.
     pub record: Record,
+    /// The caller's request for the pause, if there was one.
+    pub asked: Option<u64>,
 }
 
 /// What goes from one worker of a session to the next, beside the state.
@@ -52,6 +60,8 @@ pub struct Record {
     pub(super) cells: u64,
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
+    /// Since when its clocks stand, if its caller asked for the pause.
+    pub(super) stands_since: Option<Instant>,
     pub(super) ends: Option<(Instant, &'static str)>,
     pub(super) spent: Option<Spent>,
 }
@@ -128,53 +138,54 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// Whether the state is on the disk.
     pub fn is_paused(&self) -> bool {
-        matches!(self.pause, Pause::Done(_))
+        matches!(self.pause, Pause::Done { .. })
     }
 
-    /// Asks the worker to stand, unless the session is used in another way or cannot be copied.
+    /// Asks the worker of a session that was not used to stand, unless it is used in another way or cannot be copied.
     pub(super) fn begin_pause(&mut self, now: Instant) {
+        if !self.io.is_asleep() {
+            // The guest is at work, which is a use.
+            return self.note_use(now);
+        }
         self.pause = Pause::Tried;
         if self.io.is_used() {
             return;
         }
-        if let Err(refusal) = self.io.require_pausable() {
+        if let Err(refusal) = self.io.require_copyable(Medium::Disk) {
             return note_refusal(&refusal);
         }
-        let request = Request::Snapshot { id: PAUSE };
-        self.begin(
-            PAUSE,
-            None,
-            &request,
-            Payload::default(),
-            now,
-            &mut InternalCaller::default(),
-        );
-        if let Some(cell) = &mut self.cell {
-            cell.state = StateRequest::Paused(None);
-        }
+        let caller = &mut InternalCaller::default();
+        self.have_stand(PAUSE, StateRequest::Paused(None), now, caller);
     }
 
     /// The worker goes on after it was copied, and is not needed any more.
     pub(super) fn finish_pause(
         &mut self,
+        id: u64,
         copied: Option<Result<Arc<Image>, SnapshotRefusal>>,
         result: &CellResult,
+        caller: &mut dyn Caller,
     ) {
-        match (copied, &result.ended) {
-            (Some(Ok(image)), Ended::Ok(_)) => self.pause = Pause::Done(image),
-            (Some(Err(refusal)), _) => note_refusal(&refusal),
-            _ => {}
+        let asked = (id != PAUSE).then_some(id);
+        match (copy_of(copied, result), asked) {
+            (Ok(image), asked) => self.pause = Pause::Done { image, asked },
+            (Err(refusal), Some(id)) => caller.refuse(Some(id), refusal.into()),
+            (Err(refusal), None) => note_refusal(&refusal),
         }
     }
 
     /// What is kept of a session that was paused, unless it is used again already.
-    pub fn take_paused(&mut self) -> Option<Paused> {
-        let Pause::Done(image) = &self.pause else {
+    pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
+        let Pause::Done { image, asked } = mem::replace(&mut self.pause, Pause::Tried) else {
             return None;
         };
-        let image = Arc::clone(image);
-        self.pause = Pause::Tried;
+        if asked.is_some() {
+            self.io.end_watches("its session was paused");
+        }
         if self.cell.is_some() || self.reap_until.is_some() || !self.io.rest() {
+            if asked.is_some() {
+                caller.refuse(asked, SnapshotRefusal::Changed.into());
+            }
             return None;
         }
         let ends = [
@@ -187,18 +198,22 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 cells: self.cells,
                 born: self.born,
                 waiting_since: self.waiting_since,
-                ends: ends.min(),
+                stands_since: asked.map(|_| now),
+                ends: ends.min().filter(|_| asked.is_none()),
                 spent: self.io.spent(),
             },
             image,
+            asked,
         })
     }
 
     /// Goes on with a session that was paused, in a worker that has its state.
     pub(super) fn resume(&mut self, record: Record, now: Instant) {
         self.go_on(record.cells, now);
-        self.born = record.born;
-        self.waiting_since = record.waiting_since;
+        let stood = record.stands_since;
+        let stood = stood.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.born = record.born + stood;
+        self.waiting_since = record.waiting_since + stood;
         if let Some(spent) = record.spent {
             self.io.spend(spent);
         }

@@ -14,6 +14,7 @@ use crate::protocol::caller::{Cell, ClientRequest};
 use crate::protocol::message::SourceKind;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::run::Pace;
+use crate::supervisor::snapshot::Medium;
 
 /// A cell that starts this soon after the previous one starts with the counts from that one's end.
 const AT_ONCE: Duration = Duration::from_millis(20);
@@ -39,7 +40,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ClientRequest::Tools(tools) => {
                 self.begin(tools.id, None, &Request::Tools(tools), payload, now, caller);
             }
-            ClientRequest::Snapshot { id } => self.begin_snapshot(id, now, caller),
+            ClientRequest::Snapshot { id } => {
+                self.begin_snapshot(id, Medium::Memory, now, caller);
+            }
+            ClientRequest::Pause { id } => self.begin_snapshot(id, Medium::Disk, now, caller),
             ClientRequest::Return(answer) => self.return_to_guest(answer, payload, now, caller),
             ClientRequest::Decide { question, allowed } => self.io.decide(question, allowed),
             ClientRequest::Interrupt if self.cell.is_none() => {}
@@ -86,7 +90,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ClientRequest::Cell(_)
             | ClientRequest::Set { .. }
             | ClientRequest::Tools { .. }
-            | ClientRequest::Snapshot { .. } => true,
+            | ClientRequest::Snapshot { .. }
+            | ClientRequest::Pause { .. } => true,
             ClientRequest::Restart { .. } | ClientRequest::Rollback { .. } => false,
             _ => return None,
         };

@@ -52,16 +52,38 @@ pub enum Beginning {
 const BYTE: [u8; 1] = [0];
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// Asks the worker to stand, unless it cannot be copied.
-    pub(super) fn begin_snapshot(&mut self, id: u64, now: Instant, caller: &mut dyn Caller) {
-        if let Err(refusal) = self.io.require_copyable() {
+    /// Asks the worker to stand, to be copied there, unless it cannot be copied. After a copy to the disk the session is
+    /// paused.
+    pub(super) fn begin_snapshot(
+        &mut self,
+        id: u64,
+        medium: Medium,
+        now: Instant,
+        caller: &mut dyn Caller,
+    ) {
+        if let Err(refusal) = self.io.require_copyable(medium) {
             caller.refuse(Some(id), refusal.into());
             return;
         }
+        let state = match medium {
+            Medium::Memory => StateRequest::Copied(None),
+            Medium::Disk => StateRequest::Paused(None),
+        };
+        self.have_stand(id, state, now, caller);
+    }
+
+    /// Asks the worker to stand.
+    pub(super) fn have_stand(
+        &mut self,
+        id: u64,
+        state: StateRequest,
+        now: Instant,
+        caller: &mut dyn Caller,
+    ) {
         let request = Request::Snapshot { id };
         self.begin(id, None, &request, Payload::default(), now, caller);
         if let Some(cell) = &mut self.cell {
-            cell.state = StateRequest::Copied(None);
+            cell.state = state;
         }
     }
 
@@ -212,12 +234,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         result: &CellResult,
         caller: &mut dyn Caller,
     ) {
-        let copied = match (copied, &result.ended) {
-            (Some(Ok(image)), Ended::Ok(_)) => Ok(image),
-            (Some(Err(refusal)), _) => Err(refusal),
-            (_, ended) => Err(SnapshotRefusal::Guest(reason(ended))),
-        };
-        match copied {
+        match copy_of(copied, result) {
             Ok(image) => {
                 let bytes = image.bytes();
                 let snapshot = self.io.keep(image);
@@ -246,6 +263,18 @@ impl<'a> WorkerLoop<'a> {
             }
         }
         outcome.result()
+    }
+}
+
+/// What came of a copy, once the worker has gone on.
+pub(super) fn copy_of(
+    copied: Option<Result<Arc<Image>, SnapshotRefusal>>,
+    result: &CellResult,
+) -> Result<Arc<Image>, SnapshotRefusal> {
+    match (copied, &result.ended) {
+        (Some(Ok(image)), Ended::Ok(_)) => Ok(image),
+        (Some(Err(refusal)), _) => Err(refusal),
+        (_, ended) => Err(SnapshotRefusal::Guest(reason(ended))),
     }
 }
 

@@ -62,10 +62,10 @@ pub trait WorkerIo {
     fn files(&self) -> Files;
     /// Carries out a caller's request for the worker's files.
     fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError>;
-    /// Requires that the session may have another copy, and that nothing of the worker runs but its main thread.
-    fn require_copyable(&mut self) -> Result<(), SnapshotRefusal>;
-    /// Requires that the session waits for its caller, and nothing runs in it.
-    fn require_pausable(&mut self) -> Result<(), SnapshotRefusal>;
+    /// Requires that the session may have another copy there, and that nothing of the worker runs but its main thread.
+    fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal>;
+    /// Whether the worker waits for something.
+    fn is_asleep(&self) -> bool;
     /// Copies the worker, which stands and has run so many cells.
     fn capture(
         &mut self,
@@ -75,6 +75,8 @@ pub trait WorkerIo {
     ) -> Result<Image, SnapshotRefusal>;
     /// Whether programs of the caller run, or its directories are watched.
     fn is_used(&self) -> bool;
+    /// Ends what watches its directories.
+    fn end_watches(&mut self, why: &str);
     /// Has the programs that are asked for from now on wait for the next worker, unless there are some already.
     fn rest(&mut self) -> bool;
     /// What the worker has spent of its session's limits on the network.
@@ -289,17 +291,13 @@ impl WorkerIo for JailedWorker<'_> {
         Ok(done)
     }
 
-    fn require_copyable(&mut self) -> Result<(), SnapshotRefusal> {
-        self.room(Medium::Memory)?;
+    fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal> {
+        self.room(medium)?;
         self.require_single()
     }
 
-    fn require_pausable(&mut self) -> Result<(), SnapshotRefusal> {
-        self.room(Medium::Disk)?;
-        if !self.worker().proc.is_asleep() {
-            return Err(SnapshotRefusal::Working);
-        }
-        self.require_single()
+    fn is_asleep(&self) -> bool {
+        self.worker().proc.is_asleep()
     }
 
     fn capture(
@@ -317,6 +315,12 @@ impl WorkerIo for JailedWorker<'_> {
     fn is_used(&self) -> bool {
         let programs = self.programs.as_ref();
         programs.is_some_and(Host::is_used)
+    }
+
+    fn end_watches(&mut self, why: &str) {
+        if let Some(programs) = &self.programs {
+            programs.end_watches(why);
+        }
     }
 
     fn rest(&mut self) -> bool {

@@ -130,8 +130,10 @@ impl<'a> WorkerLoop<'a> {
                 // What the caller has sent while its session was copied comes first.
                 ControlFlow::Continue(()) if self.state.is_paused() => {
                     left = self.state.on_caller(clock::now(), caller);
-                    let exit = || Some(SessionExit::Paused(Box::new(self.state.take_paused()?)));
-                    left = left.or_else(exit);
+                    left = left.or_else(|| {
+                        let paused = self.state.take_paused(clock::now(), caller)?;
+                        Some(SessionExit::Paused(Box::new(paused)))
+                    });
                 }
                 ControlFlow::Continue(()) => {}
             }

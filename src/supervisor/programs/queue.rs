@@ -237,18 +237,23 @@ impl Queue {
         self.lock().closed = None;
     }
 
+    /// Ends what watches directories.
+    pub(super) fn end_watches(&self, why: &str) {
+        let watches = std::mem::take(&mut self.lock().watches);
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.end(why);
+        }
+    }
+
     /// Accepts no more, and ends what there is for this reason.
     pub(crate) fn close(&self, why: &str) {
         let mut inner = self.lock();
         inner.closed = Some(why.to_owned());
         let commands = std::mem::take(&mut inner.commands);
         let live = std::mem::take(&mut inner.live);
-        let watches = std::mem::take(&mut inner.watches);
         drop(inner);
         drop(commands);
-        for watch in watches.iter().filter_map(Weak::upgrade) {
-            watch.end(&format!("its session ended because {why}"));
-        }
+        self.end_watches(&format!("its session ended because {why}"));
         for process in live.into_values() {
             if process.is_running() {
                 process.has_ended(ProgramEnd::Lost(format!("its session ended because {why}")));

@@ -8,6 +8,11 @@ impl Host<'_> {
         self.is_busy() || self.queue.is_used()
     }
 
+    /// Ends what watches directories.
+    pub fn end_watches(&self, why: &str) {
+        self.queue.end_watches(why);
+    }
+
     /// Serves what is asked for from now on.
     pub fn go_on(&mut self) {
         self.rests = false;

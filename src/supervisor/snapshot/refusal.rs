@@ -155,9 +155,6 @@ pub enum SnapshotRefusal {
     /// The guest's side has refused it.
     #[error("the session did not stand still: {0}")]
     Guest(String),
-    /// The session has something to do.
-    #[error("the session does not wait for its caller")]
-    Working,
     /// The worker changed while it was copied.
     #[error("the session changed while it was copied; try again")]
     Changed,

@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
         a_paused_session_is_closed_restarted_and_rolled_back,
         what_a_paused_session_takes_and_what_ends_it,
         a_session_that_was_paused_is_as_closed_as_before,
+        a_session_is_paused_at_once_if_its_caller_asks,
         a_guest_that_forges_its_place_loses_its_own_session
     ];
     tests
@@ -43,6 +44,46 @@ fn pausing() -> Recipe {
 #[track_caller]
 fn await_pause(session: &Session) {
     assert!(wait_until(|| session.is_paused()), "it is not paused");
+}
+
+fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
+    let sandbox = Arc::new(world.build(standard().set("session.idle=2s")));
+    let mut paused = session(&sandbox);
+    let paused_now = |session: &mut Session| {
+        session
+            .pause_now()
+            .unwrap_or_else(|error| panic!("{error}"));
+        assert!(session.is_paused());
+        assert_eq!(sandbox.stats()["paused"], 1);
+    };
+    ok(&mut paused, "x = [1]; open('f', 'w').write('f')");
+    let program = paused.programs().start(Program::new(["sleep", "1000"]));
+    let program = program.unwrap_or_else(|error| panic!("no program: {error}"));
+    let refused = paused.pause_now().expect_err("a program runs").to_string();
+    assert!(refused.contains("`sleep` still runs"), "{refused}");
+    assert_eq!(
+        (value(&mut paused, "x"), paused.is_paused()),
+        ("[1]".into(), false)
+    );
+    program.kill(9).expect("it runs");
+    program.wait();
+    let watch = paused.watcher().watch(".", Depth::Directory);
+    let watch = watch.expect("it is watched");
+    paused_now(&mut paused);
+    let ended = watch.next(None).expect_err("it has ended").to_string();
+    assert!(ended.contains("was paused"), "{ended}");
+    // As long as it is paused, it does not wait. One that waits has ended meanwhile.
+    let younger = session(&sandbox);
+    let watch = younger.watcher().watch(".", Depth::Directory);
+    let ended = watch.expect("it is watched").next(None);
+    let ended = ended.expect_err("it has ended").to_string();
+    assert!(ended.contains("session.idle"), "{ended}");
+    assert_eq!(paused.list(".").map(|files| files.len()).ok(), Some(1));
+    assert!(!paused.is_paused());
+    paused_now(&mut paused);
+    // Asked for again, it is paused again.
+    paused_now(&mut paused);
+    assert_eq!(value(&mut paused, "x.append(2); x"), "[1, 2]");
 }
 
 /// Waits until another session of the sandbox, which is younger, is paused.

@@ -11,7 +11,7 @@ use super::caller::{Caller, CallerEvent};
 use super::cell::{CellUnderWay, Streaming};
 use super::clocks::WallClock;
 use super::finish::StreamSink;
-use super::pausing::Pause;
+use super::pausing::{PAUSE, Pause};
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
 use crate::outcome::{Enforced, LimitHit, LimitName, Limits, Mechanism, PolicyIdentity};
@@ -253,10 +253,8 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     /// Nothing is left of the worker: reports the end of its last cell, then that of the session.
     pub fn on_end(&mut self, now: Instant, caller: &mut dyn Caller) -> SessionExit {
         let lost = self.is_lost().then_some(SupervisorError::RunLost);
-        if self.is_pausing() {
-            // No one waits for it.
-            self.cell = None;
-        }
+        // No one waits for a pause that was not asked for.
+        self.cell.take_if(|cell| cell.id == PAUSE);
         let why = match self.failure.take() {
             Some(failure) => Some((failure.to_string(), failure)),
             None => lost.map(|lost| ("its zygote was ended from outside".to_owned(), lost)),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::OK;
 use super::scene::{SESSION, code, in_scene, reason};
-use crate::protocol::caller::SessionState;
+use crate::protocol::caller::{ClientRequest, SessionState};
+use crate::supervisor::live::{Purpose, SessionTerms};
 use crate::supervisor::snapshot::SnapshotRefusal;
 
 /// What the worker says when it is asked to stand for a pause.
@@ -22,7 +23,8 @@ fn a_session_that_cannot_be_paused_is_not_tried_again_until_it_is_used() {
         // The fake worker cannot be copied.
         scene.says(STANDS);
         scene.says(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
-        assert!(!scene.life.is_pausing() && scene.life.take_paused().is_none());
+        let paused = scene.life.take_paused(scene.now, &mut scene.caller);
+        assert!(!scene.life.is_pausing() && paused.is_none());
         // It was asked to stand, and to go on.
         assert_eq!(scene.life.io.sent, before + 2);
         scene.passes(Duration::from_secs(20));
@@ -35,12 +37,57 @@ fn a_session_that_cannot_be_paused_is_not_tried_again_until_it_is_used() {
         assert_eq!(scene.caller.refusals, []);
     });
     in_scene(SESSION, |scene| {
-        scene.life.io.refusal = Some(SnapshotRefusal::Working);
+        scene.life.io.refusal = Some(SnapshotRefusal::Kernel);
         scene.passes(Duration::from_secs(31));
         assert!(!scene.life.is_pausing());
         // The attempt begins no new wait for the next cell.
         scene.passes(Duration::from_secs(29));
         assert!(reason(scene.ends()).contains("session.idle"));
+    });
+}
+
+#[test]
+fn a_session_whose_guest_is_at_work_is_looked_at_again() {
+    let terms = SessionTerms {
+        pause_after: Some(Duration::from_secs(5)),
+        ..SessionTerms::default()
+    };
+    in_scene(Purpose::Session(terms), |scene| {
+        scene.life.io.is_at_work = true;
+        scene.passes(Duration::from_secs(6));
+        scene.life.io.is_at_work = false;
+        scene.passes(Duration::from_secs(4));
+        assert!(!scene.life.is_pausing());
+        scene.passes(Duration::from_secs(2));
+        assert!(scene.life.is_pausing());
+    });
+}
+
+#[test]
+fn a_caller_that_asks_for_a_pause_hears_why_there_is_none() {
+    in_scene(SESSION, |scene| {
+        scene.life.io.refusal = Some(SnapshotRefusal::Level);
+        scene.asks(ClientRequest::Pause { id: 1 });
+        scene.life.io.refusal = None;
+        scene.asks(ClientRequest::Pause { id: 2 });
+        scene.cell(3);
+        // The fake worker cannot be copied.
+        scene.says(&STANDS.replace("18446744073709551615", "2"));
+        scene.says(&OK.replace('1', "2"));
+        let asked: Vec<_> = scene.caller.refusals.iter().map(|(id, _)| *id).collect();
+        assert_eq!(asked, [Some(1), Some(3), Some(2)]);
+        let (_, why) = &scene.caller.refusals[2];
+        assert!(why.contains("changed while it was copied"), "{why}");
+        assert!(!scene.life.is_paused());
+    });
+    // Its worker ends meanwhile.
+    in_scene(SESSION, |scene| {
+        scene.asks(ClientRequest::Pause { id: 1 });
+        let now = scene.now;
+        scene.life.on_exit(code(3), now);
+        _ = scene.ends();
+        let ended = [("exit", SessionState::Ended)];
+        assert_eq!(scene.caller.outcomes(), ended);
     });
 }
 

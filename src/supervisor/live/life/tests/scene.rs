@@ -42,6 +42,8 @@ pub struct FakeWorker {
     pub cpu: Duration,
     /// Why it cannot be copied.
     pub refusal: Option<SnapshotRefusal>,
+    /// Whether its guest does something.
+    pub is_at_work: bool,
     /// Whether programs of its caller run.
     pub runs_programs: bool,
 }
@@ -110,12 +112,12 @@ impl WorkerIo for FakeWorker {
         Err(FileError::Gone)
     }
 
-    fn require_copyable(&mut self) -> Result<(), SnapshotRefusal> {
+    fn require_copyable(&mut self, _: Medium) -> Result<(), SnapshotRefusal> {
         self.refusal.clone().map_or(Ok(()), Err)
     }
 
-    fn require_pausable(&mut self) -> Result<(), SnapshotRefusal> {
-        self.require_copyable()
+    fn is_asleep(&self) -> bool {
+        !self.is_at_work
     }
 
     fn capture(&mut self, _: Standing, _: u64, _: Medium) -> Result<Image, SnapshotRefusal> {
@@ -125,6 +127,8 @@ impl WorkerIo for FakeWorker {
     fn is_used(&self) -> bool {
         self.runs_programs
     }
+
+    fn end_watches(&mut self, _: &str) {}
 
     fn rest(&mut self) -> bool {
         true
@@ -269,6 +273,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         oom_kills: 0,
         cpu: Duration::ZERO,
         refusal: None,
+        is_at_work: false,
         runs_programs: false,
     };
     let terms = LifeTerms {
