@@ -37,7 +37,7 @@ pub struct Open {
     pub watcher: Watcher,
     used: Mutex<Instant>,
     /// Has it count as a session of its tenant.
-    pub counts: Arc<Opened>,
+    _counts: Opened,
     metrics: Arc<Metrics>,
 }
 
@@ -86,7 +86,7 @@ impl Sessions {
     /// If it cannot be made.
     pub async fn owned(
         &self,
-        counts: Arc<Opened>,
+        counts: Opened,
         idle: Duration,
         make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
     ) -> Result<Arc<Open>, Failure> {
@@ -104,7 +104,7 @@ impl Sessions {
             watcher: session.watcher(),
             session: Arc::new(Turns::new(Some(session))),
             used: Mutex::new(Instant::now()),
-            counts,
+            _counts: counts,
             metrics: Arc::clone(&self.metrics),
         }))
     }

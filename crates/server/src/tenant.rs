@@ -108,13 +108,13 @@ impl Tenant {
     ///
     /// # Errors
     /// If the quota is used up.
-    pub fn open_session(self: &Arc<Self>) -> Result<Arc<Opened>, Refusal> {
+    pub fn open_session(self: &Arc<Self>) -> Result<Opened, Refusal> {
         let memory = self.sandboxes.memory(Variant::default());
         self.account().open_session(memory)?;
-        Ok(Arc::new(Opened {
+        Ok(Opened {
             tenant: Arc::clone(self),
             memory,
-        }))
+        })
     }
 }
 

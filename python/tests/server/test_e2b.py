@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
+import pathlib
+import re
 import sys
 import threading
 import time
@@ -553,6 +556,13 @@ def states(server: Server) -> dict[str, str]:
     return {info.sandbox_id: info.state.value for info in listed}
 
 
+def files_on_disk(server: Server) -> int:
+    """The files without a name that the server has open on a disk: what is paused lies there."""
+    descriptors = pathlib.Path(f"/proc/{server.process.pid}/fd")
+    targets = [os.readlink(descriptor) for descriptor in descriptors.iterdir() if descriptor.is_symlink()]
+    return sum(bool(re.match(r"/(var/tmp|.+/\.cache/sandfork)/#\d+ \(deleted\)", target)) for target in targets)
+
+
 def test_a_paused_sandbox_goes_on_when_a_client_connects(served: Server) -> None:
     with made(served, envs={"PLACE": "here"}, timeout=3600) as sandbox:
         other = sandbox.create_code_context()
@@ -562,6 +572,7 @@ def test_a_paused_sandbox_goes_on_when_a_client_connects(served: Server) -> None
         assert states(served)[sandbox.sandbox_id] == "paused"
         assert sandbox.get_info().state == SandboxState.PAUSED
         assert not sandbox.is_running()
+        assert files_on_disk(served) > 0
         with pytest.raises(TimeoutException):
             sandbox.run_code("x")
         with pytest.raises(SandboxException, match="400.*connect to it first"):
@@ -572,6 +583,7 @@ def test_a_paused_sandbox_goes_on_when_a_client_connects(served: Server) -> None
             == "([1, 2], 'here', 'here')"
         )
         assert again.run_code("y", context=other).text == "2"
+        assert files_on_disk(served) == 0
         left = again.get_info().end_at.timestamp() - time.time()
         assert 300 < left < 700
         assert states(served)[sandbox.sandbox_id] == "running"
@@ -619,6 +631,14 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
         assert sandbox.is_running()
         assert sandbox.run_code("x").text == "1"
         running.kill()
+        # The first context is paused before the second refuses.
+        other = sandbox.create_code_context()
+        thread = "import threading, time; threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+        sandbox.run_code(f"y = 2; {thread}", context=other)
+        with pytest.raises(SandboxException, match="400: cannot snapshot: .* 2 threads"):
+            sandbox.pause()
+        assert sandbox.run_code("x").text == "1"
+        assert sandbox.run_code("y", context=other).text == "2"
 
 
 def test_a_sandbox_is_paused_when_its_time_is_over(served: Server) -> None:

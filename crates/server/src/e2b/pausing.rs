@@ -1,22 +1,23 @@
-//! Sandboxes that are paused: a snapshot takes the place of their sessions until a client connects again.
+//! Sandboxes that are paused: their sessions lie on a disk until a client connects again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::State as Shared;
 use axum::http::StatusCode;
+use sandfork::session::Session;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::E2bFailure;
 use super::access::Named;
 use super::control::{access, lifetime};
-use super::registry::{AtEnd, Sandbox, State};
-use super::snapshots::Saved;
+use super::registry::{AtEnd, Context, Sandbox, State};
 use crate::failure::Failure;
 use crate::http::JsonBody;
+use crate::running::blocking;
 use crate::server::App;
+use crate::sessions::ended;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -53,7 +54,6 @@ pub async fn pause(
 
 /// Has a sandbox live for the time at least, resumes it if it is paused, and says how to reach it.
 pub async fn connect(
-    Shared(app): Shared<Arc<App>>,
     named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Asked>, Failure>,
 ) -> Result<Json<Value>, E2bFailure> {
@@ -64,7 +64,7 @@ pub async fn connect(
     let access = access(&sandbox);
     to_its_end(async move {
         let _change = sandbox.changes.lock().await;
-        to_running(&app, &sandbox, lifetime).await
+        to_running(&sandbox, lifetime).await
     })
     .await?;
     Ok(Json(access))
@@ -108,10 +108,10 @@ async fn to_its_end(
 /// Pauses a sandbox whose changes are held. If it cannot be paused, it goes on.
 async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
     let contexts = sandbox.begin_pause()?;
-    match Saved::ending(sandbox, &contexts).await {
-        Ok(saved) => {
-            sandbox.set(State::Paused(Arc::new(saved)));
-            // They are of the old sessions, and count for the tenant.
+    match paused(&contexts).await {
+        Ok(sessions) => {
+            sandbox.set(State::Paused(contexts.into_iter().zip(sessions).collect()));
+            // They have ended, and count for the tenant.
             sandbox.watchers.clear();
             Ok(())
         }
@@ -122,13 +122,45 @@ async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
     }
 }
 
+/// Pauses the sessions of these contexts and takes them away. Cells that were sent before have ended, and none begins any
+/// more. If one cannot be paused, all go on: those that are paused are back at their next use.
+async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
+    let mut turns = Vec::new();
+    for context in contexts {
+        let mut turn = context.open.last_turn().await;
+        let paused = blocking(move || {
+            turn.as_mut().ok_or_else(ended)?.pause_now()?;
+            Ok(turn)
+        });
+        turns.push(paused.await?);
+    }
+    Ok(turns.iter_mut().filter_map(|turn| turn.take()).collect())
+}
+
 /// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.
-async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
-    let Some(saved) = sandbox.paused() else {
+async fn to_running(sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
+    let Some(paused) = sandbox.begin_resume() else {
         sandbox.extend(lifetime);
         return Ok(());
     };
-    let contexts = saved.resumed(app).await?;
+    let resumed = blocking(move || {
+        let mut paused = paused;
+        // Any use brings them back.
+        let resumed = paused
+            .iter_mut()
+            .try_for_each(|(_, session)| session.stat(".").map(drop));
+        Ok((paused, resumed))
+    });
+    let (paused, resumed) = resumed.await?;
+    if let Err(error) = resumed {
+        sandbox.set(State::Paused(paused));
+        return Err(error.into());
+    }
+    let mut contexts = Vec::new();
+    for (context, session) in paused {
+        *context.open.last_turn().await = Some(session);
+        contexts.push(context);
+    }
     sandbox.set_lifetime(lifetime);
     sandbox.set(State::Running(contexts));
     Ok(())

@@ -83,9 +83,10 @@ pub struct Sandbox {
 pub enum State {
     /// Its contexts, the first first.
     Running(Vec<Context>),
-    /// Its contexts until it is paused. They take no requests.
-    Pausing(Vec<Context>),
-    Paused(Arc<Saved>),
+    /// Its contexts until it is paused or resumed. They take no requests.
+    Changing(Vec<Context>),
+    /// Its contexts, each with the session that was taken from it.
+    Paused(Vec<(Context, Session)>),
 }
 
 /// A context of the code interpreter: a session.
@@ -178,7 +179,7 @@ impl Registry {
     /// Ends a sandbox, and what it runs.
     pub async fn end(&self, sandbox: Arc<Sandbox>) {
         locked(&self.sandboxes).remove(&sandbox.id);
-        if let State::Running(contexts) | State::Pausing(contexts) = &*locked(&sandbox.state) {
+        if let State::Running(contexts) | State::Changing(contexts) = &*locked(&sandbox.state) {
             for context in contexts {
                 context.open.interrupt();
             }
@@ -228,12 +229,16 @@ impl Sandbox {
         drop(old);
     }
 
-    /// The snapshot that it is while it is paused.
-    pub fn paused(&self) -> Option<Arc<Saved>> {
-        match &*locked(&self.state) {
-            State::Paused(saved) => Some(Arc::clone(saved)),
-            State::Running(_) | State::Pausing(_) => None,
-        }
+    /// Takes what it is while it is paused.
+    pub fn begin_resume(&self) -> Option<Vec<(Context, Session)>> {
+        let mut state = locked(&self.state);
+        let State::Paused(paused) = &mut *state else {
+            return None;
+        };
+        let paused = mem::take(paused);
+        let contexts = paused.iter().map(|(context, _)| context.clone());
+        *state = State::Changing(contexts.collect());
+        Some(paused)
     }
 
     /// Has it take no requests any more. Returns its contexts.
@@ -243,7 +248,7 @@ impl Sandbox {
             return Err(Failure::Exists("the sandbox is paused already".to_owned()));
         };
         let contexts = mem::take(contexts);
-        *state = State::Pausing(contexts.clone());
+        *state = State::Changing(contexts.clone());
         Ok(contexts)
     }
 
@@ -269,7 +274,7 @@ impl Sandbox {
     ) -> Result<T, Failure> {
         match &mut *locked(&self.state) {
             State::Running(contexts) => act(contexts),
-            State::Pausing(_) | State::Paused(_) => Err(Failure::Request(
+            State::Changing(_) | State::Paused(_) => Err(Failure::Request(
                 "the sandbox is paused: connect to it first".to_owned(),
             )),
         }

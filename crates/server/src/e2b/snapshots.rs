@@ -19,9 +19,8 @@ use super::control::{OfTenant, access, lifetime};
 use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::Failure;
 use crate::http::JsonBody;
-use crate::running::blocking;
 use crate::server::App;
-use crate::sessions::{closed, ended, new_id};
+use crate::sessions::new_id;
 use crate::tenant::{Opened, Tenant};
 
 /// The most forks of one request.
@@ -46,7 +45,7 @@ struct SavedContext {
     cwd: String,
     executions: u64,
     snapshot: Arc<Snapshot>,
-    counts: Arc<Opened>,
+    _counts: Opened,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -92,46 +91,14 @@ impl Saved {
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
             let snapshot = context.open.with(|session| Ok(session.snapshot()?)).await?;
-            contexts.push(SavedContext::new(context, snapshot, counts));
+            contexts.push(SavedContext {
+                id: context.id,
+                cwd: context.cwd,
+                executions: context.executions.load(Ordering::Relaxed),
+                snapshot: Arc::new(snapshot),
+                _counts: counts,
+            });
         }
-        Self::of(sandbox, name, contexts)
-    }
-
-    /// The state of these contexts of a sandbox, whose sessions end. Cells that were sent before have ended, and none begins
-    /// any more. If one has no snapshot, all go on.
-    pub async fn ending(sandbox: &Sandbox, contexts: &[Context]) -> Result<Self, Failure> {
-        let (mut turns, mut states) = (Vec::new(), Vec::new());
-        for context in contexts {
-            let mut turn = context.open.last_turn().await;
-            let (turn, snapshot) = blocking(move || {
-                let snapshot = turn.as_mut().ok_or_else(ended)?.snapshot()?;
-                Ok((turn, snapshot))
-            })
-            .await?;
-            turns.push(turn);
-            let counts = Arc::clone(&context.open.counts);
-            states.push(SavedContext::new(context.clone(), snapshot, counts));
-        }
-        let saved = Self::of(sandbox, None, states)?;
-        let sessions: Vec<_> = turns.iter_mut().map(|turn| turn.take()).collect();
-        closed(sessions).await;
-        Ok(saved)
-    }
-
-    /// Contexts with this state, which count as those did that had it before.
-    pub async fn resumed(&self, app: &App) -> Result<Vec<Context>, Failure> {
-        let mut contexts = Vec::new();
-        for of in &self.contexts {
-            contexts.push(of.fork(app, Arc::clone(&of.counts)).await?);
-        }
-        Ok(contexts)
-    }
-
-    fn of(
-        sandbox: &Sandbox,
-        name: Option<String>,
-        contexts: Vec<SavedContext>,
-    ) -> Result<Self, Failure> {
         Ok(Self {
             id: new_id()?,
             name,
@@ -150,18 +117,8 @@ impl Saved {
 }
 
 impl SavedContext {
-    fn new(context: Context, snapshot: Snapshot, counts: Arc<Opened>) -> Self {
-        Self {
-            id: context.id,
-            cwd: context.cwd,
-            executions: context.executions.load(Ordering::Relaxed),
-            snapshot: Arc::new(snapshot),
-            counts,
-        }
-    }
-
     /// A context with this state.
-    async fn fork(&self, app: &App, counts: Arc<Opened>) -> Result<Context, Failure> {
+    async fn fork(&self, app: &App, counts: Opened) -> Result<Context, Failure> {
         let snapshot = Arc::clone(&self.snapshot);
         let fork = move |_: &Tenant| Ok(snapshot.fork()?);
         Ok(Context {
