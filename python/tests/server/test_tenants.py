@@ -50,6 +50,19 @@ def test_only_a_known_token_lets_in(start: Any, tokens: pathlib.Path) -> None:
     assert server.ask("GET", "/healthz").status == 200
 
 
+def test_the_list_of_sessions_says_which_are_paused(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--set", "session.pause_after=100ms")
+    session = "/v1/sessions/" + server.ask("POST", "/v1/sessions").json["id"]
+    assert server.ask("POST", f"{session}/cells", {"code": "x = 41"}).json["status"] == "ok"
+    until = time.monotonic() + 60
+    while not server.ask("GET", session).json["paused"]:
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    [listed] = server.ask("GET", "/v1/sessions").json["sessions"]
+    assert (listed["paused"], listed["busy"]) == (True, False)
+    assert server.ask("POST", f"{session}/cells", {"code": "x + 1"}).json["value"] == 42
+
+
 def test_clients_without_headers_have_the_token_in_their_url(start: Any, tokens: pathlib.Path) -> None:
     requests = pytest.importorskip("requests")
     server: Server = start("--token-file", str(tokens))
