@@ -30,7 +30,7 @@ const PROFILE: [&str; 10] = [
     "assurance.require=standard",
 ];
 
-/// A fork and a session that was rolled back.
+/// A fork, and a session that was rolled back and paused.
 const COPIES: usize = 2;
 
 /// The values of `TIME_LIMIT` and `CPU_LIMIT`.
@@ -63,7 +63,7 @@ struct Run {
 pub enum Place {
     /// In a worker of its own, through the door that the probe names.
     Worker,
-    /// In a fork of a session, and in a session that was rolled back.
+    /// In a fork of a session, and in a session that was rolled back and paused.
     Copy,
     /// As a program of a session, beside its cells.
     Program,

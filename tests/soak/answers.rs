@@ -88,6 +88,8 @@ impl Came {
 pub struct Answers {
     endings: Mutex<BTreeMap<String, usize>>,
     wrong: Mutex<Vec<String>>,
+    /// How often sessions were copied, by the way in which they were.
+    copies: Mutex<BTreeMap<&'static str, usize>>,
     /// Workers that guests were given, one each.
     runs: AtomicUsize,
 }
@@ -100,6 +102,13 @@ impl Answers {
     pub fn count(&self, ending: &str) {
         let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
         *endings.entry(ending.to_owned()).or_default() += 1;
+    }
+
+    /// A worker has got the state of another.
+    pub fn count_copy(&self, way: &'static str) {
+        self.count_run();
+        let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+        *copies.entry(way).or_default() += 1;
     }
 
     /// A worker was had.
@@ -125,6 +134,11 @@ impl Answers {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
+    }
+
+    pub fn copies(&self) -> BTreeMap<&'static str, usize> {
+        let copies = self.copies.lock();
+        copies.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub fn wrong(&self) -> Vec<String> {

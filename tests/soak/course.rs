@@ -9,6 +9,7 @@ use sandfork::internals::plan::needs;
 
 use crate::answers::Answers;
 use crate::census::memory::Memory;
+use crate::census::processes::{Role, family};
 use crate::census::{Census, Watched};
 use crate::client::Server;
 use crate::kills::Kills;
@@ -105,6 +106,7 @@ pub fn run(settings: Settings) -> Result<Report, Error> {
         questions: next.into_inner(),
         zygotes_killed: kills.count(),
         seconds: took.as_secs_f64(),
+        copies: answers.copies(),
         endings: answers.endings(),
         before,
         rests,
@@ -197,8 +199,18 @@ impl Soak {
             census,
             library: of(std::process::id())?,
             served: of(self.server.pid())?,
+            zygote: largest_zygote(),
         })
     }
+}
+
+/// What the zygote holds that holds the most, of all that this process and its server have.
+fn largest_zygote() -> Memory {
+    let family = family(std::process::id()).into_iter();
+    let zygotes = family.filter(|process| process.role == Role::Zygote);
+    // Others may have ended, and come.
+    let held = zygotes.filter_map(|zygote| Memory::of(zygote.pid));
+    held.max().unwrap_or_default()
 }
 
 fn watched(cgroups: CgroupSupport, server: Option<&Server>) -> Watched {

@@ -33,6 +33,9 @@ pub const LIMITS: [&str; 11] = [
 /// How long what would never end may take.
 const SHORT: Duration = Duration::from_millis(150);
 
+/// How many sessions begin with one snapshot.
+const FORKS: usize = 8;
+
 /// The sandboxes of this process.
 pub struct Library {
     standard: Arc<Sandbox>,
@@ -186,7 +189,58 @@ fn session(sandbox: &Arc<Sandbox>, end: End, guest: &Guest, token: &str, told: &
             told.count(&came.status);
             came.has_ended(&["interrupted"])
         }
+        End::Copied => match copied(session, guest, token, told) {
+            Err(error) if is_not_here(&error) => Ok(()),
+            copied => copied,
+        },
     }
+}
+
+/// Forks a session, which live at once, rolls it back and pauses it. Each has its state, and the last fork a guest.
+fn copied(mut session: Session, guest: &Guest, token: &str, told: &Answers) -> Judged {
+    let plainly = |error: Error| format!("a copy of a session for `{}`: {error}", guest.name);
+    let run = |session: &mut Session, code: &str| session.run(code).map(drop).map_err(plainly);
+    let kept = format!("kept = {token:?}; open('kept', 'w').write(kept)");
+    run(&mut session, &kept)?;
+    let snapshot = session.snapshot().map_err(plainly)?;
+    let mut forks = Vec::new();
+    for _ in 0..FORKS {
+        let mut fork = snapshot.fork().map_err(plainly)?;
+        told.count_copy("forks");
+        state(&mut fork, token, told)?;
+        run(&mut fork, "kept = open('kept', 'w')")?;
+        forks.push(fork);
+    }
+    run(&mut session, "kept = open('kept', 'w')")?;
+    session.rollback(&snapshot).map_err(plainly)?;
+    told.count_copy("rollbacks");
+    drop(snapshot);
+    state(&mut session, token, told)?;
+    session.pause_now().map_err(plainly)?;
+    state(&mut session, token, told)?;
+    told.count_copy("pauses");
+    let Some(fork) = forks.last_mut() else {
+        return Ok(());
+    };
+    let report = fork.run(guest.source(token)).map_err(plainly)?;
+    let came = Came::from(report.outcome());
+    told.count(&came.status);
+    came.judge(guest, token)
+}
+
+/// Whether sessions cannot be copied here, in memory or to a disk.
+fn is_not_here(error: &str) -> bool {
+    let reasons = ["PAGEMAP_SCAN", "this build is for", "on a disk in none"];
+    reasons.iter().any(|reason| error.contains(reason))
+}
+
+/// The state that all copies begin with.
+fn state(session: &mut Session, token: &str, told: &Answers) -> Judged {
+    let report = session.run("kept if open('kept').read() == kept else None");
+    let report = report.map_err(|error| format!("a cell of a copy: {error}"))?;
+    let came = Came::from(report.outcome());
+    told.count(&came.status);
+    came.is_value(token)
 }
 
 /// What the guest gives back through a tool.

@@ -77,6 +77,8 @@ pub enum End {
     Restarted,
     /// Its guest is interrupted.
     Interrupted,
+    /// It was forked, rolled back and paused.
+    Copied,
 }
 
 /// What a client does.
@@ -107,7 +109,7 @@ pub enum Plot {
     Garbage,
 }
 
-const QUESTIONS: [(u32, Question); 20] = [
+const QUESTIONS: [(u32, Question); 21] = [
     (260, Question::Run(Home::Standard)),
     (260, Question::Run(Home::Ready)),
     (140, Question::Run(Home::Strict)),
@@ -115,6 +117,7 @@ const QUESTIONS: [(u32, Question); 20] = [
     (50, Question::Session(End::Dropped)),
     (10, Question::Session(End::Restarted)),
     (10, Question::Session(End::Interrupted)),
+    (16, Question::Session(End::Copied)),
     (100, Question::Served(Plot::Polite)),
     (70, Question::Served(Plot::Once)),
     (8, Question::Served(Plot::Restart)),

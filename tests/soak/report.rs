@@ -20,6 +20,8 @@ pub struct Report {
     pub zygotes_killed: usize,
     /// Warm-up and rests included.
     pub seconds: f64,
+    /// How many sessions were forked, rolled back and paused.
+    pub copies: BTreeMap<&'static str, usize>,
     /// How many runs, cells and tasks ended so.
     pub endings: BTreeMap<String, usize>,
     /// Before the first sandbox.
@@ -41,6 +43,8 @@ pub struct Rest {
     pub library: Memory,
     /// Of `sandfork serve`.
     pub served: Memory,
+    /// Of the zygote that has the most.
+    pub zygote: Memory,
 }
 
 impl Rest {
@@ -91,6 +95,7 @@ impl Report {
             for (name, warm, last) in [
                 ("the library's process", warm.library, last.library),
                 ("`sandfork serve`", warm.served, last.served),
+                ("a zygote", warm.zygote, last.zygote),
             ] {
                 if last.resident > warm.resident + DRIFT {
                     complaints.push(format!(

@@ -63,12 +63,16 @@ fn in_words(report: &Value, here_and_now: &str) -> String {
     let seconds = number("seconds");
     let mut text = format!(
         "{} workers with {} answers {here_and_now}, seed {}, in {seconds:.0} s: {:.0} a second. {} zygotes \
-         were killed meanwhile.\n\n",
+         were killed meanwhile. {} were forks of sessions, {} had the state of one that was rolled back, and {} \
+         that of one that was paused.\n\n",
         report["runs"],
         sum(&report["endings"]),
         report["seed"],
         number("runs") / seconds,
         report["zygotes_killed"],
+        report["copies"]["forks"],
+        report["copies"]["rollbacks"],
+        report["copies"]["pauses"],
     );
     let nothing = "Nothing was left, and every answer belonged to its question.";
     text += &wrong_or(&report["wrong"], nothing);
@@ -105,6 +109,7 @@ fn in_words(report: &Value, here_and_now: &str) -> String {
             "KiB resident, of which its own share: the library's process",
         ),
         ("served", "the same of `sandfork serve`"),
+        ("zygote", "the same of the zygote with the most"),
     ] {
         let kib = |memory: &Value| memory.as_u64().unwrap_or_default() / 1024;
         let memory = each(&|rest| {

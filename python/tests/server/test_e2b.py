@@ -560,7 +560,9 @@ def files_on_disk(server: Server) -> int:
     """The files without a name that the server has open on a disk: what is paused lies there."""
     descriptors = pathlib.Path(f"/proc/{server.process.pid}/fd")
     targets = [os.readlink(descriptor) for descriptor in descriptors.iterdir() if descriptor.is_symlink()]
-    return sum(bool(re.match(r"/(var/tmp|.+/\.cache/sandfork)/#\d+ \(deleted\)", target)) for target in targets)
+    return sum(
+        bool(re.match(r"/(var/tmp|.+/\.cache/sandfork)/#\d+ \(deleted\)", target)) for target in targets
+    )
 
 
 def test_a_paused_sandbox_goes_on_when_a_client_connects(served: Server) -> None:
@@ -633,7 +635,9 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
         running.kill()
         # The first context is paused before the second refuses.
         other = sandbox.create_code_context()
-        thread = "import threading, time; threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+        thread = (
+            "import threading, time; threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()"
+        )
         sandbox.run_code(f"y = 2; {thread}", context=other)
         with pytest.raises(SandboxException, match="400: cannot snapshot: .* 2 threads"):
             sandbox.pause()

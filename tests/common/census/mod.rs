@@ -157,9 +157,9 @@ impl Census {
         self.add(Kind::Processes, format!("{name} ({role})"), 1);
     }
 
-    /// Returns the empty ones.
+    /// Returns those of workers, also of none any more.
     fn add_cgroups(&mut self, watched: &Watched) -> BTreeSet<PathBuf> {
-        let mut empty = BTreeSet::new();
+        let mut of_workers = BTreeSet::new();
         for (name, pid) in &watched.supervisors {
             for root in own_cgroups(&watched.cgroups, *pid) {
                 self.add(Kind::Cgroups, format!("{name}: supervisor's"), 1);
@@ -169,25 +169,27 @@ impl Census {
                         self.add(Kind::Cgroups, format!("{name}: worker's"), 1);
                     } else {
                         self.add(Kind::Spares, format!("{name}: directories"), 1);
-                        empty.insert(worker);
                     }
+                    of_workers.insert(worker);
                 }
             }
         }
-        empty
+        of_workers
     }
 
-    fn add_descriptors(&mut self, of: &str, pid: u32, spare_cgroups: &BTreeSet<PathBuf>) {
+    /// How many of the files of a worker's cgroup are open depends on what its last workers have done. One of each may
+    /// be.
+    fn add_descriptors(&mut self, of: &str, pid: u32, cgroups: &BTreeSet<PathBuf>) {
+        let mut seen = BTreeSet::new();
         let itself = format!("/proc/{pid}/fd");
         let targets = entries(&itself).filter_map(|path| fs::read_link(path).ok());
         for target in targets.filter(|target| target != Path::new(&itself)) {
-            let of_spare = target
-                .parent()
-                .is_some_and(|dir| spare_cgroups.contains(dir));
+            let of_cgroup = target.parent().is_some_and(|dir| cgroups.contains(dir));
+            let of_cgroup = of_cgroup && seen.insert(target.clone());
             let text = target.to_string_lossy();
             // Network namespaces that the zygote lends, and their tables of sockets.
             let of_network = text.starts_with("net:[") || text.contains("/net/unix");
-            if of_spare || of_network {
+            if of_cgroup || of_network {
                 self.add(Kind::Spares, format!("{of}: open files"), 1);
             } else {
                 let name = without_numbers(&text);
