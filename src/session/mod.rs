@@ -270,7 +270,7 @@ impl Session {
     /// # Errors
     ///
     /// As [`snapshot`](Self::snapshot), and when there is no disk or too little room on it. The session lives on.
-    pub fn pause_now(&mut self) -> Result<(), Error> {
+    pub fn pause(&mut self) -> Result<(), Error> {
         let id = self.id();
         self.requests
             .send(ClientRequest::Pause { id }, Payload::default());
@@ -287,7 +287,7 @@ impl Session {
         }
     }
 
-    /// Whether the session is paused (`session.pause_after`, or [`pause_now`](Self::pause_now)): its state lies on a
+    /// Whether the session is paused (`session.pause_after`, or [`pause`](Self::pause)): its state lies on a
     /// disk. The next use brings it back.
     pub fn is_paused(&self) -> bool {
         self.requests.is_paused()

@@ -94,7 +94,7 @@ fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::
     told(forked.run(Cell::new(source.clone()))?.outcome())?;
     drop(forked);
     session.rollback(&snapshot)?;
-    match session.pause_now() {
+    match session.pause() {
         // Without a disk it goes on as it was rolled back.
         Err(error) if error.to_string().contains("on a disk in none of") => {}
         paused => paused?,

@@ -216,7 +216,7 @@ fn copied(mut session: Session, guest: &Guest, token: &str, told: &Answers) -> J
     told.count_copy("rollbacks");
     drop(snapshot);
     state(&mut session, token, told)?;
-    session.pause_now().map_err(plainly)?;
+    session.pause().map_err(plainly)?;
     state(&mut session, token, told)?;
     told.count_copy("pauses");
     let Some(fork) = forks.last_mut() else {

@@ -271,12 +271,13 @@ class AsyncSandbox(BaseSandbox):
         async with await self.snapshot() as snapshot:
             return await snapshot.fork(tools=tools)
 
-    async def pause(self, path: Path) -> int:
+    async def pause(self, path: Path | None = None) -> None:
         """The async version of `Sandbox.pause`."""
+        if path is None:
+            return await self._driver.perform(self._session.pause())
         async with await self.snapshot() as snapshot:
-            length = await snapshot.save(path)
-        await self.close()
-        return length
+            await snapshot.save(path)
+        return await self.close()
 
     async def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """The async version of `Sandbox.rollback`."""

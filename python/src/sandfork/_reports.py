@@ -163,7 +163,7 @@ class SessionInfo:
     """The resources that these cells used: times and output in total, memory and processes at their peak, and
     the files that there were at the end of the last one."""
     paused: bool = False
-    """Whether it is paused (`session.pause_after`). The next use brings it back."""
+    """Whether it is paused (`session.pause_after`, `pause`). The next use brings it back."""
     forked_from: int | None = None
     """The number of the session whose state it began with, if it is a fork."""
 

@@ -324,18 +324,21 @@ class Sandbox(BaseSandbox):
         with self.snapshot() as snapshot:
             return snapshot.fork(tools=tools)
 
-    def pause(self, path: Path) -> int:
-        """Saves the state of the sandbox as a file, as `Snapshot.save` does, and closes the sandbox. Returns
-        the file's length in bytes. If that fails, the sandbox goes on.
+    def pause(self, path: Path | None = None) -> None:
+        """Saves the state of the sandbox as a file, as `Snapshot.save` does, and closes the sandbox.
 
             sbx.pause("analysis.state")
             ...
             sbx = Sandbox.resume("analysis.state")
+
+        Without a path the sandbox stays open: its state goes to a disk, its process ends, and its next use
+        brings it back. If either fails, the sandbox goes on as it is.
         """
+        if path is None:
+            return self._driver.perform(self._session.pause())
         with self.snapshot() as snapshot:
-            length = snapshot.save(path)
-        self.close()
-        return length
+            snapshot.save(path)
+        return self.close()
 
     def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """Gives the sandbox the state of a snapshot of this sandbox, or of another with the same policy.

@@ -110,25 +110,31 @@ class Session(Conversation):
     def snapshot(self) -> Actions[tuple[int, int]]:
         """Copies the session's state. Returns the snapshot's number and its size."""
 
-        def request() -> Actions[tuple[int, int]]:
-            number = yield from self._send({"kind": "snapshot"})
-            ignore = discarding("no cell is running")
-            frame: Frame = yield from self._recv(("snapshot", "outcome"), number, ignore)
-            self._answered()
-            header = frame.header
-            if header["kind"] == "error":
-                raise refused(header)
-            if header["kind"] == "outcome":
-                self._outcome(frame)
-                status = harmless(str(header["outcome"]["status"]))
-                self.ended = f"the session ended while it was copied ({status}): {self.lost}"
-                raise SessionEnded(self.ended)
-            found, size = header.get("snapshot"), header.get("bytes")
-            if type(found) is not int or type(size) is not int:
-                raise ProtocolError("the supervisor sent a snapshot without its number and size")
-            return found, size
+        header = yield from self._alive(lambda: self._copied("snapshot", "snapshot"))
+        found, size = header.get("snapshot"), header.get("bytes")
+        if type(found) is not int or type(size) is not int:
+            raise ProtocolError("the supervisor sent a snapshot without its number and size")
+        return found, size
 
-        return (yield from self._alive(request))
+    def pause(self) -> Actions[None]:
+        """Puts the session on a disk until its next use."""
+        yield from self._alive(lambda: self._copied("pause", "accepted"))
+
+    def _copied(self, request: str, answer: str) -> Actions[dict[str, Any]]:
+        """Has the session copied, and returns the answer."""
+        number = yield from self._send({"kind": request})
+        ignore = discarding("no cell is running")
+        frame: Frame = yield from self._recv((answer, "outcome"), number, ignore)
+        self._answered()
+        header = frame.header
+        if header["kind"] == "error":
+            raise refused(header)
+        if header["kind"] == "outcome":
+            self._outcome(frame)
+            status = harmless(str(header["outcome"]["status"]))
+            self.ended = f"the session ended while it was copied ({status}): {self.lost}"
+            raise SessionEnded(self.ended)
+        return header
 
     def forked(self, snapshot: int, cells: int, tools: Mapping[str, Tool] | None) -> Session:
         """A session that begins with a snapshot, of a session with so many cells: names of cells go on."""

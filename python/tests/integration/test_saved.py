@@ -35,9 +35,8 @@ def test_a_sandbox_goes_on_in_another_process(tmp_path: pathlib.Path) -> None:
     sbx = Sandbox(tools={"double": double})
     sbx.run("xs = [double(1)]; squares = (n * n for n in range(2, 9)); open('f', 'w').write('kept')")
     sbx.run("def fails():\n    raise ValueError(xs)  # as it was written")
-    length = sbx.pause(path)
+    sbx.pause(path)
     assert not sbx.live
-    assert path.stat().st_size == length
     assert path.stat().st_mode & 0o777 == 0o600
     assert os.listdir(tmp_path) == ["state"]
     command = [sys.executable, "-c", ELSEWHERE, str(path)]
@@ -55,7 +54,7 @@ def test_a_file_begins_several_sandboxes_which_restart_as_new(tmp_path: pathlib.
     with Sandbox() as sbx:
         sbx.run("import random; x = 1; random.seed(7)")
         with sbx.snapshot() as snapshot:
-            snapshot.save(path)
+            assert snapshot.save(path) == path.stat().st_size
             sbx.run("x = 2")
             # The one that was saved goes on.
             assert sbx.run("x").value == 2
@@ -92,7 +91,20 @@ def test_a_sandbox_that_cannot_be_saved_goes_on(tmp_path: pathlib.Path) -> None:
         with pytest.raises(RequestError, match="is a socket; close it first"):
             sbx.pause(tmp_path / "state")
         assert sbx.run("x").value == 1
+        with pytest.raises(RequestError, match="is a socket; close it first"):
+            sbx.pause()
+        assert not sbx.info.paused
     assert os.listdir(tmp_path) == []
+
+
+def test_a_pause_without_a_path_ends_with_the_next_use() -> None:
+    with Sandbox(tools={"double": double}) as sbx:
+        sbx.run("xs = [double(1)]")
+        sbx.pause()
+        assert sbx.info.paused
+        assert sbx.live
+        assert sbx.run("[xs, double(3)]").value == [[2], 6]
+        assert not sbx.info.paused
 
 
 def test_asyncio(tmp_path: pathlib.Path) -> None:
@@ -101,6 +113,8 @@ def test_asyncio(tmp_path: pathlib.Path) -> None:
     async def goes_on() -> None:
         async with AsyncSandbox() as sbx:
             await sbx.run("x = [1]")
+            await sbx.pause()
+            assert sbx.info.paused
             await sbx.pause(path)
             assert not sbx.live
         async with AsyncSandbox.resume(path) as sbx:

@@ -62,7 +62,7 @@ pub enum ClientRequest {
         /// Repeated in the answer.
         id: u64,
     },
-    /// Pause the session. Answered by [`ClientEvent::Accepted`] once its process has ended. It has no form on a socket.
+    /// Pause the session. Answered by [`ClientEvent::Accepted`] once its process has ended.
     Pause {
         /// Repeated in the answer.
         id: u64,

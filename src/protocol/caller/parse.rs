@@ -20,6 +20,7 @@ enum Kind {
     Interrupt,
     Restart,
     Snapshot,
+    Pause,
     Rollback,
     Discard,
     Save,
@@ -110,6 +111,10 @@ impl ClientRequest {
             Kind::Snapshot => {
                 let Numbered { id } = header.members()?;
                 Self::Snapshot { id }
+            }
+            Kind::Pause => {
+                let Numbered { id } = header.members()?;
+                Self::Pause { id }
             }
             Kind::Rollback => {
                 let Numbered { id } = header.members()?;

@@ -50,16 +50,14 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
     let sandbox = Arc::new(world.build(standard().set("session.idle=2s")));
     let mut paused = session(&sandbox);
     let paused_now = |session: &mut Session| {
-        session
-            .pause_now()
-            .unwrap_or_else(|error| panic!("{error}"));
+        session.pause().unwrap_or_else(|error| panic!("{error}"));
         assert!(session.is_paused());
         assert_eq!(sandbox.stats()["paused"], 1);
     };
     ok(&mut paused, "x = [1]; open('f', 'w').write('f')");
     let program = paused.programs().start(Program::new(["sleep", "1000"]));
     let program = program.unwrap_or_else(|error| panic!("no program: {error}"));
-    let refused = paused.pause_now().expect_err("a program runs").to_string();
+    let refused = paused.pause().expect_err("a program runs").to_string();
     assert!(refused.contains("`sleep` still runs"), "{refused}");
     assert_eq!(
         (value(&mut paused, "x"), paused.is_paused()),

@@ -129,7 +129,7 @@ async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
     for context in contexts {
         let mut turn = context.open.last_turn().await;
         let paused = blocking(move || {
-            turn.as_mut().ok_or_else(ended)?.pause_now()?;
+            turn.as_mut().ok_or_else(ended)?.pause()?;
             Ok(turn)
         });
         turns.push(paused.await?);
