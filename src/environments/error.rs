@@ -102,6 +102,17 @@ pub enum EnvironmentError {
         "names that begin with `packages-` belong to the packages of policies: choose another name"
     )]
     Reserved,
+    /// Not the name of a package, with versions.
+    #[error("{0}")]
+    NotAPackage(String),
+    /// The policy of a session.
+    #[error(
+        "no packages can be added to this session: open it with `environments.add = true` in its policy"
+    )]
+    NotAdded,
+    /// A session's guest does not add what was installed.
+    #[error("the session cannot use the packages: {0}")]
+    Unusable(String),
     /// The caller ended it.
     #[error("interrupted; nothing was installed")]
     Interrupted,
@@ -154,7 +165,10 @@ impl Cause for EnvironmentError {
             | Self::Nothing
             | Self::InUse(_)
             | Self::Taken { .. }
-            | Self::Reserved => ErrorKind::Request,
+            | Self::Reserved
+            | Self::NotAPackage(_)
+            | Self::NotAdded
+            | Self::Unusable(_) => ErrorKind::Request,
             Self::NoPip { .. } | Self::OldPip { .. } => ErrorKind::Interpreter,
             Self::Unresolved { .. }
             | Self::Lock(_)

@@ -362,7 +362,7 @@ fn policy(interpreter: &Interpreter, builds: Builds, access: &Access) -> Result<
 }
 
 /// A value as a literal of Python: JSON's texts, numbers and lists are some of its own.
-fn literal(value: &impl serde::Serialize) -> String {
+pub(super) fn literal(value: &impl serde::Serialize) -> String {
     let text = serde_json::to_string(value).unwrap_or_default();
     // A text in a text: `true` and `null` are none of Python's.
     let quoted = serde_json::to_string(&text).unwrap_or_default();

@@ -5,6 +5,7 @@
 //! files to this process, which writes them. No code of a package runs in either. `lock`, `index`, `pip_config`
 //! and `requirements` are data; `jail`, `tree` and `create` have effects.
 
+mod add;
 mod build;
 mod configuration;
 mod create;
@@ -33,6 +34,7 @@ pub mod readers {
     pub use super::tree::check as check_path;
 }
 
+pub use add::cell_that_adds;
 pub use create::{Creation, Found, Layer, Step, create};
 pub use error::EnvironmentError;
 pub use jail::Builds;

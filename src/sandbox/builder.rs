@@ -8,7 +8,7 @@ use super::interpreter::ChosenInterpreter;
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
 use super::zygote_manager::{FirstZygote, Serving};
-use super::{AtomicUsize, Inner, Sandbox};
+use super::{AddedStore, AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
@@ -115,7 +115,10 @@ impl SandboxBuilder {
         cgroup::make_room(&support)?;
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
         let added = match policy.python().added_packages {
-            AddedPackages::Shown => EnvironmentStore::of(&environment)?.added().hold_all()?,
+            AddedPackages::Shown => Some(AddedStore {
+                _held: EnvironmentStore::of(&environment)?.added().hold_all()?,
+                caller: environment.clone(),
+            }),
             AddedPackages::Refused => None,
         };
         let (launched, mut plan, start) = launch(
@@ -154,7 +157,8 @@ impl SandboxBuilder {
             plan,
             policy,
             grants,
-            _environment: [chosen.held, added],
+            _environment: chosen.held,
+            added,
             egress,
             cgroups: cgroups.map(Arc::new),
             sessions,

@@ -29,6 +29,7 @@ use self::stats::{Activity, Counts};
 use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
 use crate::error::Error;
+use crate::host::CallerEnvironment;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Grants, Plan, Start};
 use crate::policy::Stdin;
@@ -69,11 +70,21 @@ struct Inner {
     plan: Plan,
     policy: PolicyIdentity,
     grants: Grants,
-    /// Keep the environment of packages, and packages that are added, from being removed.
-    _environment: [Option<File>; 2],
+    /// Keeps the environment of packages from being removed.
+    _environment: Option<File>,
+    added: Option<AddedStore>,
     admission: Option<Admission>,
     runs: AtomicUsize,
     counts: Counts,
+}
+
+/// What sessions need to have packages added to them.
+#[derive(Debug)]
+struct AddedStore {
+    /// Says where the packages come from.
+    caller: CallerEnvironment,
+    /// Keeps what is added from being removed.
+    _held: Option<File>,
 }
 
 impl Sandbox {
@@ -232,6 +243,12 @@ impl Sandbox {
     /// Discards a state.
     pub(crate) fn discard_snapshot(&self, number: u64) {
         self.inner.snapshots.discard(number);
+    }
+
+    /// The interpreter whose packages sessions have, and the caller's environment, if the policy lets packages be added.
+    pub(crate) fn to_add_packages(&self) -> Option<(&Path, &CallerEnvironment)> {
+        let added = self.inner.added.as_ref()?;
+        Some((&self.inner.plan.interpreter.executable, &added.caller))
     }
 
     /// The plan for each worker.

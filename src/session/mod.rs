@@ -298,6 +298,10 @@ impl Session {
         &self.enforced
     }
 
+    pub(crate) fn sandbox(&self) -> &Sandbox {
+        &self.sandbox
+    }
+
     fn id(&mut self) -> u64 {
         self.next_id += 1;
         self.next_id

@@ -5,10 +5,12 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use nix::sys::signal::Signal;
+use sandfork::{CallerEnvironment, ErrorKind, FileSystem, Policy, Sandbox};
 
 use super::behaviour::{sandfork, signal};
 use super::trials;
@@ -24,6 +26,7 @@ trials! {
     two_at_once_make_one,
     what_is_ended_leaves_nothing,
     a_policy_has_packages,
+    packages_are_added_to_a_running_session,
     a_source_distribution_is_built_in_a_sandbox,
     an_environment_in_use_is_not_removed,
     nothing_of_a_guest_changes_an_environment,
@@ -73,20 +76,40 @@ impl Scene {
 
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = sandfork(arguments);
+        for (name, value) in self.variables() {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command
+    }
+
+    /// What differs from the environment of the test.
+    fn variables(&self) -> Vec<(String, Option<String>)> {
+        let mut variables = Vec::new();
         for (name, _) in std::env::vars_os() {
             let name = name.to_string_lossy().to_ascii_uppercase();
             if name.starts_with("PIP_") || name.starts_with("UV_") || name.ends_with("_PROXY") {
-                command.env_remove(name.to_lowercase()).env_remove(name);
+                variables.extend([(name.to_lowercase(), None), (name, None)]);
             }
         }
-        command
-            .env("XDG_DATA_HOME", self.data.path())
-            .env("PIP_CONFIG_FILE", "/dev/null")
-            .env(
-                "PIP_INDEX_URL",
-                format!("http://127.0.0.1:{}/simple", self.port),
-            );
-        command
+        let index = format!("http://127.0.0.1:{}/simple", self.port);
+        let set = [
+            ("XDG_DATA_HOME", self.data.path().display().to_string()),
+            ("PIP_CONFIG_FILE", "/dev/null".to_owned()),
+            ("PIP_INDEX_URL", index),
+        ];
+        variables.extend(set.map(|(name, value)| (name.to_owned(), Some(value))));
+        variables
+    }
+
+    /// A sandbox of this process with such a policy.
+    fn sandbox(&self, set: &str) -> Result<Arc<Sandbox>, Failed> {
+        let policy = Policy::load("standard", &[set.parse()?], &FileSystem)?;
+        let environment = CallerEnvironment::current().changed_by(self.variables());
+        let builder = Sandbox::builder().policy(policy).environment(environment);
+        Ok(Arc::new(builder.build()?))
     }
 
     fn run(&self, arguments: &[&str]) -> Result<Output, Failed> {
@@ -511,6 +534,47 @@ fn a_policy_has_packages() -> Result<(), Failed> {
     assert!(
         environment.starts_with(&scene.store().display().to_string()),
         "{plan}"
+    );
+    Ok(())
+}
+
+fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let sandbox = scene.sandbox("environments.add=true")?;
+    let mut session = sandbox.session()?;
+    let mut other = sandbox.session()?;
+    let code = "import shapes; shapes.sides";
+    assert_eq!(session.run(code)?.outcome().value(), None);
+    session.install(&["shapes==1.0"])?;
+    assert_eq!(session.run(code)?.outcome().value(), Some(&3.into()));
+    assert_eq!(other.run(code)?.outcome().value(), None);
+    session.install(&["shapes==1.0", "colours"])?;
+    for (packages, kind, told) in [
+        (&["absent"][..], ErrorKind::System, "`absent` is not found"),
+        (
+            &["six @ x"],
+            ErrorKind::Request,
+            "\"six @ x\" is not a package",
+        ),
+        (&[], ErrorKind::Request, "an environment needs a package"),
+    ] {
+        let error = session.install(packages).expect_err("refused");
+        assert_eq!(error.kind(), kind, "{error}");
+        assert!(error.to_string().contains(told), "{error}");
+    }
+    // What its guest breaks is an error of its own, and no other session's.
+    session.run("import site; site.addsitedir = None; import sys; del sys.path[-2:]")?;
+    let error = session.install(&["shapes==1.0"]).expect_err("refused");
+    let told = "the session cannot use the packages: 'NoneType' object is not callable";
+    assert_eq!(error.to_string(), told);
+    other.install(&["shapes==1.0"])?;
+    assert_eq!(other.run(code)?.outcome().value(), Some(&3.into()));
+    drop((session, other));
+    let mut session = scene.sandbox("environments.add=false")?.session()?;
+    let error = session.install(&["shapes"]).expect_err("refused");
+    assert_eq!(
+        error.to_string(),
+        "no packages can be added to this session: open it with `environments.add = true` in its policy"
     );
     Ok(())
 }

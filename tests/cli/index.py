@@ -243,7 +243,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.send_error(404)
         data = FILES[file]
         # The index tells the installer from the resolver, and has another file for it.
-        installs = not self.headers.get("User-Agent", "").startswith("pip/")
+        installs = not self.headers.get("User-Agent", "").startswith(("pip/", "uv/"))
         if file.startswith("tampered") or (file.startswith("late") and installs):
             data = data[:-1] + b"\x01"
         if file.startswith("torn") or (file.startswith("halfway") and installs):
@@ -256,6 +256,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if file.startswith("slow") and installs:
             time.sleep(600)
         return self.reply(data)
+
+    def do_HEAD(self):
+        # uv asks first whether it may ask for a part of a wheel.
+        self.do_GET()
 
     def project(self, name):
         files = [file for file in FILES if name_of(file) == name]
@@ -273,7 +277,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        if self.command == "GET":
+            self.wfile.write(data)
 
     def log_message(self, *_):
         pass

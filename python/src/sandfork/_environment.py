@@ -106,11 +106,12 @@ class Environment:
         _command("remove", "--", self.name)
 
 
-def added(executable: str, packages: Sequence[str]) -> str:
-    """Installs what the environment of this interpreter lacks of packages. Returns where it is."""
+def cell_that_adds(executable: str, packages: Sequence[str]) -> str:
+    """Installs what the environment of this interpreter lacks of packages. Returns what a session runs to
+    import them."""
     made = _command("create", "--json", "--packages", "--add", "--python", executable, "--", *packages)
-    path: str = json.loads(made)["path"]
-    return path
+    cell: str = json.loads(made)["cell"]
+    return cell
 
 
 def _command(*arguments: str) -> str:

@@ -12,7 +12,7 @@ from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
 from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
-from ._environment import Environment, added
+from ._environment import Environment, cell_that_adds
 from ._exceptions import RequestError
 from ._execution import Execution
 from ._files import Files, Path
@@ -32,17 +32,7 @@ from ._session import Cell, Session
 from ._snapshots import BaseSnapshot, Snapshot, absolute, rolled_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
-# Run by `install` in the session.
-_ADD = """\
-import importlib, os, site, sys
-version = "python%d.%d" % sys.version_info[:2]
-site_packages = os.path.join(path, "lib", version, "site-packages")
-done.append(os.path.isdir(site_packages))
-if done[0] and site_packages not in sys.path:
-    site.addsitedir(site_packages)
-    importlib.invalidate_caches()
-"""
-# Seconds that it may take.
+# Seconds that a session may take to add packages.
 _ADDING = 30.0
 
 
@@ -131,17 +121,15 @@ class BaseSandbox:
             raise RequestError("no package is named")
         yield from self._driver.conduct(self._session.opened())
         executable = self.info.python.executable
-        path = yield from self._driver.in_thread(lambda: added(executable, listed))
-        # Not in the guest's globals, and not by its list of imports.
-        code = f"(lambda done: exec({_ADD!r}, {{'path': {path!r}, 'done': done}}) or done)([])"
+        code = yield from self._driver.in_thread(lambda: cell_that_adds(executable, listed))
         cell = Cell(source_of(code), wall=_ADDING)
         execution = yield from self._driver.conduct(self._session.run(cell))
-        if execution.value == [False]:
+        if execution.value is False:
             raise RequestError(
                 "this sandbox was opened without `can_install=True` (`environments.add` of its policy), so "
                 "it does not have what was installed"
             )
-        if execution.value != [True]:
+        if execution.value is not True:
             error = execution.error
             raise RequestError(f"the session cannot use the packages: {error and error.value}")
 

@@ -13,8 +13,8 @@ use serde_json::json;
 
 use crate::Error;
 use crate::environments::{
-    Builds, Creation, Description, EnvironmentError, Extent, Found, Layer, Step, Wanted, create,
-    description, is_missing, names_of, prune, remove,
+    Builds, Creation, Description, EnvironmentError, Extent, Found, Layer, Step, Wanted,
+    cell_that_adds, create, description, is_missing, names_of, prune, remove,
 };
 use crate::host::{CallerEnvironment, EnvironmentStore, NamedEnvironment};
 use crate::outcome::exit_code;
@@ -130,8 +130,9 @@ fn create_one(
             Found::Wheels => "named",
             Found::Whole => "there",
         };
+        let cell = add.then(|| cell_that_adds(&made.path));
         return print_json(
-            &json!({ "name": made.name.as_str(), "path": made.path, "result": found }),
+            &json!({ "name": made.name.as_str(), "path": made.path, "result": found, "cell": cell }),
         );
     }
     let text = match made.found {
