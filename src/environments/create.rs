@@ -14,6 +14,7 @@ use super::jail::{Builds, InstallJail};
 use super::keep::{Description, sweep};
 use super::lock::{InterpreterBuild, Lock};
 use super::requirements::Wanted;
+use super::resolver::Resolver;
 use super::staging::{Staging, write_name};
 use super::tree::{Tree, set_directories};
 use crate::host::{
@@ -80,8 +81,8 @@ pub enum Found {
 pub enum Step<'a> {
     /// Another process makes the same.
     Waiting,
-    /// The index is asked.
-    Resolving,
+    /// The index is asked by this program.
+    Resolving(&'a Resolver),
     /// A wheel is installed.
     Installing {
         /// Its name.
@@ -149,11 +150,13 @@ pub fn create(
     }
     sweep(&store)?;
     let mut access = access(creation, environment, &interpreter)?;
+    let resolver = Resolver::of(creation, environment)?;
     let jail_for = |builds, access: &Access| {
-        InstallJail::new(&interpreter, builds, access.clone(), environment, cancel)
+        let access = access.clone();
+        InstallJail::new(&interpreter, builds, &resolver, access, environment, cancel)
     };
     let mut jail = jail_for(creation.builds, &access)?;
-    progress(Step::Resolving);
+    progress(Step::Resolving(&resolver));
     let mut found = jail.resolve(&creation.wanted, creation.layer)?;
     let mut built = None;
     if creation.builds == Builds::Allowed {

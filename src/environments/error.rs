@@ -39,6 +39,16 @@ pub enum EnvironmentError {
         /// The interpreter.
         interpreter: PathBuf,
     },
+    /// The caller's uv cannot be used.
+    #[error(
+        "SANDFORK_UV names {named}, and {problem}: name uv 0.10 or later, or leave it empty for pip"
+    )]
+    NoUv {
+        /// What the caller names.
+        named: String,
+        /// What is wrong with it.
+        problem: String,
+    },
     /// Its pip is too old.
     #[error("the pip of {interpreter} is {version}, and finding wheels with their hashes needs pip 22.2 or later: \
              `{interpreter} -m pip install --upgrade pip`", interpreter = interpreter.display())]
@@ -168,6 +178,7 @@ impl Cause for EnvironmentError {
             | Self::Reserved
             | Self::NotAPackage(_)
             | Self::NotAdded
+            | Self::NoUv { .. }
             | Self::Unusable(_) => ErrorKind::Request,
             Self::NoPip { .. } | Self::OldPip { .. } => ErrorKind::Interpreter,
             Self::Unresolved { .. }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::create::Layer;
 use super::error::EnvironmentError;
@@ -11,6 +12,7 @@ use super::explain::{cause, plain, refused_hosts};
 use super::index::Access;
 use super::lock::{Lock, LockedWheel};
 use super::requirements::Wanted;
+use super::resolver::Resolver;
 use super::tree::{FileError, FileMode, MOST_BYTES, Tree};
 use crate::error::Error;
 use crate::host::{CallerEnvironment, Interpreter, Machine};
@@ -21,9 +23,6 @@ use crate::sandbox::Sandbox;
 use crate::session::{Cell, OutgoingValue, ToolArguments};
 use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::supervisor::{Cancel, Request};
-
-/// The program that finds wheels.
-const RESOLVE: &str = include_str!("guest/resolve.py");
 
 /// The program that fetches and unpacks them.
 const INSTALL: &str = include_str!("guest/install.py");
@@ -44,29 +43,11 @@ pub enum Builds {
 #[derive(Debug)]
 pub struct InstallJail {
     sandbox: Arc<Sandbox>,
-    interpreter: PathBuf,
-    builds: Builds,
-    access: Access,
+    pub(super) interpreter: PathBuf,
+    pub(super) builds: Builds,
+    resolver: Resolver,
+    pub(super) access: Access,
     cancel: Cancel,
-}
-
-/// What pip's side answers.
-#[derive(Deserialize)]
-struct Answer {
-    pip: String,
-    said: Option<String>,
-    passed_over: Option<String>,
-    packages: Option<Vec<Found>>,
-    built: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Found {
-    name: String,
-    version: String,
-    url: String,
-    sha256: String,
-    requested: bool,
 }
 
 impl InstallJail {
@@ -77,11 +58,13 @@ impl InstallJail {
     pub fn new(
         interpreter: &Interpreter,
         builds: Builds,
+        resolver: &Resolver,
         access: Access,
         environment: &CallerEnvironment,
         cancel: &Cancel,
     ) -> Result<Self, EnvironmentError> {
-        let policy = policy(interpreter, builds, &access).map_err(EnvironmentError::Sandbox)?;
+        let policy = policy(interpreter, builds, resolver, &access);
+        let policy = policy.map_err(EnvironmentError::Sandbox)?;
         let variables = access
             .variables
             .iter()
@@ -96,6 +79,7 @@ impl InstallJail {
             sandbox: Arc::new(sandbox.map_err(EnvironmentError::Sandbox)?),
             interpreter: interpreter.executable.clone(),
             builds,
+            resolver: resolver.clone(),
             access,
             cancel: cancel.clone(),
         })
@@ -104,75 +88,43 @@ impl InstallJail {
     /// Finds the wheels for what is wanted, and source distributions if these may be built.
     ///
     /// # Errors
-    /// If pip finds none.
+    /// If there are none.
     pub fn resolve(
         &self,
         wanted: &Wanted,
         layer: Layer,
     ) -> Result<Vec<LockedWheel>, EnvironmentError> {
-        let mut options = self.access.options.clone();
-        if self.builds == Builds::Refused {
-            options.extend(["--only-binary".to_owned(), ":all:".to_owned()]);
+        match &self.resolver {
+            Resolver::Pip => self.resolve_by_pip(wanted, layer),
+            Resolver::Uv(uv) => self.resolve_by_uv(uv, wanted),
         }
-        options.extend(wanted.options.iter().cloned());
-        options.extend(["-r".to_owned(), "requirements.txt".to_owned()]);
-        let mut files = vec![("requirements.txt", &wanted.lines)];
-        if !wanted.constraints.is_empty() {
-            options.extend(["-c".to_owned(), "constraints.txt".to_owned()]);
-            files.push(("constraints.txt", &wanted.constraints));
-        }
-        let mut request = self.request(&format!(
-            "_resolve({}, {})",
-            literal(&options),
-            match layer {
-                Layer::Whole => "False",
-                Layer::Added => "True",
-            }
-        ));
-        for (name, lines) in files {
+    }
+
+    /// A call of a function of the guest's, which finds what is wanted in files.
+    pub(super) fn request(
+        &self,
+        program: &str,
+        call: &str,
+        wanted: &Wanted,
+    ) -> Result<Request, EnvironmentError> {
+        let source = format!("{program}\nimport json\njson.dumps({call})\n");
+        let mut request = Request::python(source).cancel(&self.cancel);
+        for (name, lines) in [
+            ("requirements.txt", &wanted.lines),
+            ("constraints.txt", &wanted.constraints),
+        ] {
             let path = GuestPath::of_file(name).map_err(EnvironmentError::Sandbox)?;
             request = request.file(path, lines.join("\n") + "\n");
         }
-        let answer = self.ask(request, "resolved")?;
-        let found = answer.packages.unwrap_or_default().into_iter();
-        let found = found.map(|found| LockedWheel {
-            name: found.name,
-            version: found.version,
-            file: String::new(),
-            url: found.url,
-            sha256: found.sha256,
-            requested: found.requested,
-            source: None,
-        });
-        Ok(found.collect())
+        Ok(request)
     }
 
-    /// Builds a wheel of a source distribution, and has it taken out. Returns the name that it says it has.
-    ///
-    /// # Errors
-    /// If it cannot be built.
-    pub fn build(
+    /// Runs a call, and returns its answer if it came to its end.
+    pub(super) fn ask<T: DeserializeOwned>(
         &self,
-        requirement: &str,
-        take_out: impl Fn(&WorkDir) + Send + Sync + 'static,
-    ) -> Result<String, EnvironmentError> {
-        let options = literal(&self.access.options);
-        let request = self.request(&format!("_build({options}, {})", literal(&requirement)));
-        let request = request.collect(move |work, outcome| {
-            if outcome.is_ok() {
-                take_out(work);
-            }
-        });
-        Ok(self.ask(request, "built")?.built.unwrap_or_default())
-    }
-
-    fn request(&self, call: &str) -> Request {
-        let source = format!("{RESOLVE}\nimport json\njson.dumps({call})\n");
-        Request::python(source).cancel(&self.cancel)
-    }
-
-    /// Runs pip, and returns what it answers if it came to its end.
-    fn ask(&self, request: Request, doing: &'static str) -> Result<Answer, EnvironmentError> {
+        request: Request,
+        doing: &'static str,
+    ) -> Result<(T, Outcome), EnvironmentError> {
         let outcome = self
             .sandbox
             .run(request)
@@ -180,28 +132,10 @@ impl InstallJail {
         let buffers = outcome.buffers();
         let text = outcome.value().and_then(|value| value.text(&buffers));
         let text = text.filter(|text| outcome.is_ok() && text.len() <= LONGEST_ANSWER);
-        let answer: Option<Answer> = text.and_then(|text| serde_json::from_str(&text).ok());
-        let Some(answer) = answer else {
-            return Err(self.ended(&outcome, doing));
-        };
-        let interpreter = self.interpreter.clone();
-        if answer.pip.is_empty() {
-            return Err(EnvironmentError::NoPip { interpreter });
+        match text.and_then(|text| serde_json::from_str(&text).ok()) {
+            Some(answer) => Ok((answer, outcome)),
+            None => Err(self.ended(&outcome, doing)),
         }
-        if let Some(said) = &answer.said {
-            return Err(EnvironmentError::Unresolved {
-                said: cause(said, answer.passed_over.as_deref().unwrap_or_default()),
-                hosts: refused_hosts(outcome.network()),
-            });
-        }
-        if answer.packages.is_none() && answer.built.is_none() {
-            let version = plain(&answer.pip);
-            return Err(EnvironmentError::OldPip {
-                interpreter,
-                version,
-            });
-        }
-        Ok(answer)
     }
 
     fn ended(&self, outcome: &Outcome, doing: &'static str) -> EnvironmentError {
@@ -334,7 +268,12 @@ impl Writer {
     }
 }
 
-fn policy(interpreter: &Interpreter, builds: Builds, access: &Access) -> Result<Policy, Error> {
+fn policy(
+    interpreter: &Interpreter,
+    builds: Builds,
+    resolver: &Resolver,
+    access: &Access,
+) -> Result<Policy, Error> {
     /// As much as a large wheel and what reads it take.
     const ENOUGH: u64 = 8 << 30;
     const MIB: u64 = 1 << 20;
@@ -351,11 +290,14 @@ fn policy(interpreter: &Interpreter, builds: Builds, access: &Access) -> Result<
         "network.bytes=64GiB".to_owned(),
         // Tools that build are programs that pip fetches.
         format!("filesystem.work_exec={}", builds == Builds::Allowed),
-        // pip keeps wheels there while it resolves.
+        // pip and uv keep there what they fetch while they resolve.
         "env.set={ TMPDIR = '/work' }".to_owned(),
     ];
     let directories = access.directories.iter().filter(|path| path.is_dir());
     sets.extend(directories.map(|path| format!("filesystem.read={}", path.display())));
+    if let Resolver::Uv(uv) = resolver {
+        sets.push(format!("filesystem.read={}", uv.program.display()));
+    }
     sets.extend(access.overrides.iter().cloned());
     let sets: Result<Vec<Override>, _> = sets.iter().map(|set| set.parse()).collect();
     Ok(Policy::load("standard", &sets?, &FileSystem)?)

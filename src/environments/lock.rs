@@ -55,6 +55,9 @@ pub enum LockError {
     /// A package is there twice.
     #[error("it has `{0}` twice")]
     Twice(String),
+    /// What chose the wheels wrote something else.
+    #[error("what chose the wheels has written no lock ({0})")]
+    Unreadable(String),
     /// A name, version, file or URL is none.
     #[error("its package `{name}` has {what}")]
     Wheel {

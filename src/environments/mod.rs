@@ -15,13 +15,16 @@ mod index;
 mod jail;
 mod keep;
 mod lock;
+mod pip;
 mod pip_config;
 mod place;
 mod provide;
 mod pylock;
 mod requirements;
+mod resolver;
 mod staging;
 mod tree;
+mod uv;
 
 /// What reads bytes of others.
 #[cfg(feature = "internals")]
@@ -41,3 +44,4 @@ pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};
 pub use provide::{is_missing, provide};
 pub use requirements::Wanted;
+pub use resolver::Resolver;

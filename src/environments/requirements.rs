@@ -156,6 +156,11 @@ impl Wanted {
         })
     }
 
+    /// Whether files are taken by their hashes.
+    pub fn has_hashes(&self) -> bool {
+        self.lines.iter().any(|line| line.contains(" --hash="))
+    }
+
     /// All of it, a line each, to compare.
     pub fn as_lines(&self) -> Vec<String> {
         let bounds = self.constraints.iter().map(|line| format!("-c {line}"));

@@ -119,8 +119,14 @@ fn create_one(
     };
     let cancel = Cancel::new().map_err(Failure::Setup)?;
     let bar = Bar::new(quiet);
+    let mut resolved_by = None;
     let made = interruptible(&cancel, || {
-        create(&creation, environment, &cancel, &mut |step| bar.show(step))
+        create(&creation, environment, &cancel, &mut |step| {
+            if let Step::Resolving(resolver) = step {
+                resolved_by = Some(resolver.name().to_owned());
+            }
+            bar.show(step);
+        })
     })?;
     bar.end();
     let made = made.map_err(Error::from)?;
@@ -131,9 +137,13 @@ fn create_one(
             Found::Whole => "there",
         };
         let cell = add.then(|| cell_that_adds(&made.path));
-        return print_json(
-            &json!({ "name": made.name.as_str(), "path": made.path, "result": found, "cell": cell }),
-        );
+        return print_json(&json!({
+            "name": made.name.as_str(),
+            "path": made.path,
+            "result": found,
+            "resolver": resolved_by,
+            "cell": cell,
+        }));
     }
     let text = match made.found {
         Found::Nothing => "is ready",
@@ -177,7 +187,10 @@ impl Bar {
     pub fn show(&self, step: Step) {
         match step {
             Step::Waiting => self.0.set_message("another process makes it"),
-            Step::Resolving => self.0.set_message("asking the index"),
+            Step::Resolving(resolver) => {
+                self.0
+                    .set_message(format!("{} asks the index", harmless_line(resolver.name())));
+            }
             Step::Installing {
                 file,
                 number,

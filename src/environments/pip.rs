@@ -1,0 +1,118 @@
+//! Resolves and builds with pip.
+
+use serde::Deserialize;
+
+use super::create::Layer;
+use super::error::EnvironmentError;
+use super::explain::{cause, plain, refused_hosts};
+use super::jail::{Builds, InstallJail, literal};
+use super::lock::LockedWheel;
+use super::requirements::Wanted;
+use crate::supervisor::Request;
+use crate::supervisor::files::WorkDir;
+
+/// The program that finds wheels, and builds them.
+const PIP: &str = include_str!("guest/pip.py");
+
+/// What pip's side answers.
+#[derive(Deserialize)]
+struct Answer {
+    pip: String,
+    said: Option<String>,
+    passed_over: Option<String>,
+    packages: Option<Vec<Found>>,
+    built: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Found {
+    name: String,
+    version: String,
+    url: String,
+    sha256: String,
+    requested: bool,
+}
+
+impl InstallJail {
+    /// Finds the wheels for what is wanted, by pip.
+    ///
+    /// # Errors
+    /// If pip finds none.
+    pub(super) fn resolve_by_pip(
+        &self,
+        wanted: &Wanted,
+        layer: Layer,
+    ) -> Result<Vec<LockedWheel>, EnvironmentError> {
+        let mut options = self.access.options.clone();
+        if self.builds == Builds::Refused {
+            options.extend(["--only-binary".to_owned(), ":all:".to_owned()]);
+        }
+        options.extend(wanted.options.iter().cloned());
+        options.extend(["-r".to_owned(), "requirements.txt".to_owned()]);
+        if !wanted.constraints.is_empty() {
+            options.extend(["-c".to_owned(), "constraints.txt".to_owned()]);
+        }
+        let call = format!(
+            "_resolve({}, {})",
+            literal(&options),
+            match layer {
+                Layer::Whole => "False",
+                Layer::Added => "True",
+            }
+        );
+        let answer = self.ask_pip(self.request(PIP, &call, wanted)?, "resolved")?;
+        let found = answer.packages.unwrap_or_default().into_iter();
+        let found = found.map(|found| LockedWheel {
+            name: found.name,
+            version: found.version,
+            file: String::new(),
+            url: found.url,
+            sha256: found.sha256,
+            requested: found.requested,
+            source: None,
+        });
+        Ok(found.collect())
+    }
+
+    /// Builds a wheel of a source distribution, and has it taken out. Returns the name that it says it has.
+    ///
+    /// # Errors
+    /// If it cannot be built.
+    pub fn build(
+        &self,
+        requirement: &str,
+        take_out: impl Fn(&WorkDir) + Send + Sync + 'static,
+    ) -> Result<String, EnvironmentError> {
+        let options = literal(&self.access.options);
+        let call = format!("_build({options}, {})", literal(&requirement));
+        let request = self.request(PIP, &call, &Wanted::default())?;
+        let request = request.collect(move |work, outcome| {
+            if outcome.is_ok() {
+                take_out(work);
+            }
+        });
+        Ok(self.ask_pip(request, "built")?.built.unwrap_or_default())
+    }
+
+    fn ask_pip(&self, request: Request, doing: &'static str) -> Result<Answer, EnvironmentError> {
+        let (answer, outcome): (Answer, _) = self.ask(request, doing)?;
+        let interpreter = self.interpreter.clone();
+        if answer.pip.is_empty() {
+            return Err(EnvironmentError::NoPip { interpreter });
+        }
+        if let Some(said) = &answer.said {
+            return Err(EnvironmentError::Unresolved {
+                said: cause(said, answer.passed_over.as_deref().unwrap_or_default()),
+                hosts: refused_hosts(outcome.network()),
+            });
+        }
+        if answer.packages.is_none() && answer.built.is_none() {
+            let version = plain(&answer.pip);
+            return Err(EnvironmentError::OldPip {
+                interpreter,
+                version,
+            });
+        }
+        Ok(answer)
+    }
+}

@@ -1,0 +1,205 @@
+//! Which program chooses the wheels of an environment: uv where there is one, and pip otherwise.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use super::create::{Creation, Layer};
+use super::error::EnvironmentError;
+use super::explain::plain;
+use super::jail::Builds;
+use crate::host::CallerEnvironment;
+
+/// The caller's variable that names a uv in place of the one on `PATH`. An empty one stands for pip.
+const VARIABLE: &str = "SANDFORK_UV";
+
+/// The first release whose locks have one wheel for each package.
+const OLDEST: [u32; 2] = [0, 10];
+
+/// A uv of the host.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Uv {
+    /// Its program, without symbolic links: a sandbox shows it at this path.
+    pub program: PathBuf,
+    /// What it says of its version.
+    version: String,
+}
+
+/// The program that chooses wheels.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub enum Resolver {
+    /// The interpreter's pip.
+    Pip,
+    /// A uv.
+    Uv(Uv),
+}
+
+impl Resolver {
+    /// uv, if the caller has one and it can do what is asked for. pip alone takes wheels by hashes that are asked for,
+    /// builds, and adds to packages of directories that uv does not look at, such as those of Debian.
+    ///
+    /// # Errors
+    /// If the caller names a uv that cannot be used.
+    pub fn of(
+        creation: &Creation,
+        environment: &CallerEnvironment,
+    ) -> Result<Self, EnvironmentError> {
+        let is_for_pip = creation.layer == Layer::Added
+            || creation.builds == Builds::Allowed
+            || creation.wanted.has_hashes();
+        if is_for_pip {
+            return Ok(Self::Pip);
+        }
+        let found = match environment.text(VARIABLE) {
+            Some("") => None,
+            Some(named) => Some(Uv::at(Path::new(named)).map_err(|problem| {
+                let named = named.to_owned();
+                EnvironmentError::NoUv { named, problem }
+            })?),
+            None => on_path(environment.text("PATH").unwrap_or_default()),
+        };
+        Ok(found.map_or(Self::Pip, Self::Uv))
+    }
+
+    /// Its name for people.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Pip => "pip",
+            Self::Uv(uv) => &uv.version,
+        }
+    }
+}
+
+/// The first uv that can be used. Launchers that choose another program, and old releases, are passed over.
+fn on_path(path: &str) -> Option<Uv> {
+    let places = path.split(':').map(Path::new);
+    places
+        .filter(|place| place.is_absolute())
+        .find_map(|place| Uv::at(&place.join("uv")).ok())
+}
+
+impl Uv {
+    /// Asks a program which uv it is.
+    ///
+    /// # Errors
+    /// Why it is none that can be used.
+    fn at(path: &Path) -> Result<Self, String> {
+        let program = path.canonicalize().map_err(|error| error.to_string())?;
+        let mut magic = [0; 4];
+        let begun = File::open(&program).and_then(|mut file| file.read_exact(&mut magic));
+        begun.map_err(|error| error.to_string())?;
+        if magic != *b"\x7fELF" {
+            return Err("it is a launcher, which a sandbox cannot follow".to_owned());
+        }
+        let mut command = Command::new(&program);
+        command.arg("--version").env_clear();
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        let said = command.output().map_err(|error| error.to_string())?.stdout;
+        let said = plain(&String::from_utf8_lossy(&said));
+        match numbers(&said) {
+            None => Err(format!("it is no uv, and says \"{said}\"")),
+            Some(numbers) if numbers < OLDEST => Err(format!("it is {said}")),
+            // Behind it stand its commit and its platform.
+            Some(_) => Ok(Self {
+                program,
+                version: said.split(' ').take(2).collect::<Vec<_>>().join(" "),
+            }),
+        }
+    }
+}
+
+/// The version that a uv says it has.
+fn numbers(said: &str) -> Option<[u32; 2]> {
+    let version = said.strip_prefix("uv ")?.split(' ').next()?;
+    let mut parts = version.split('.').map(str::parse);
+    Some([parts.next()?.ok()?, parts.next()?.ok()?])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+    use crate::environments::Wanted;
+
+    fn creation(layer: Layer, builds: Builds, lines: &[&str]) -> Creation {
+        Creation {
+            name: None,
+            packages: Vec::new(),
+            wanted: Wanted {
+                lines: lines.iter().map(|line| (*line).to_owned()).collect(),
+                ..Wanted::default()
+            },
+            interpreter: "python3".to_owned(),
+            index: None,
+            allowed: Vec::new(),
+            builds,
+            layer,
+        }
+    }
+
+    fn environment(variables: &[(&str, &str)]) -> CallerEnvironment {
+        let variables = variables.iter().map(|(name, value)| (*name, Some(*value)));
+        CallerEnvironment::default().changed_by(variables)
+    }
+
+    #[test]
+    fn versions_are_read() {
+        assert_eq!(
+            numbers("uv 0.13.9 (x86_64-unknown-linux-gnu)"),
+            Some([0, 13])
+        );
+        assert_eq!(numbers("uv 1.0"), Some([1, 0]));
+        for other in ["", "uv", "uv x.y", "pip 23.2.1 from /", "uv 0"] {
+            assert_eq!(numbers(other), None, "{other}");
+        }
+        assert!([0, 9] < OLDEST && [1, 0] > OLDEST);
+    }
+
+    #[test]
+    fn what_is_no_uv_is_passed_over_on_the_path_and_refused_by_its_name() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let place = |name: &str| {
+            let place = dir.path().join(name);
+            fs::create_dir(&place).expect("a directory");
+            place.join("uv")
+        };
+        let launcher = place("launcher");
+        fs::write(&launcher, "#!/bin/sh\necho uv 0.13.9\n").expect("a file");
+        fs::set_permissions(&launcher, fs::Permissions::from_mode(0o755)).expect("it is ours");
+        let other = place("other");
+        symlink("/bin/true", &other).expect("a link");
+        let path = format!(
+            "relative:{}:{}:{}",
+            dir.path().join("launcher").display(),
+            dir.path().join("other").display(),
+            dir.path().join("none").display(),
+        );
+        let whole = creation(Layer::Whole, Builds::Refused, &["six"]);
+        let of = |variables: &[(&str, &str)]| Resolver::of(&whole, &environment(variables));
+        assert_eq!(of(&[("PATH", &path)]).expect("pip"), Resolver::Pip);
+        assert_eq!(of(&[]).expect("pip"), Resolver::Pip);
+        let launcher = launcher.display().to_string();
+        let refused = of(&[(VARIABLE, &launcher)])
+            .expect_err("refused")
+            .to_string();
+        assert_eq!(
+            refused,
+            format!(
+                "SANDFORK_UV names {launcher}, and it is a launcher, which a sandbox cannot follow: name uv 0.10 or later, \
+                 or leave it empty for pip"
+            )
+        );
+        // What it could do only otherwise, it is not asked.
+        for creation in [
+            creation(Layer::Added, Builds::Refused, &["six"]),
+            creation(Layer::Whole, Builds::Allowed, &["six"]),
+            creation(Layer::Whole, Builds::Refused, &["six --hash=sha256:00"]),
+        ] {
+            let resolver = Resolver::of(&creation, &environment(&[(VARIABLE, &launcher)]));
+            assert_eq!(resolver.expect("pip"), Resolver::Pip);
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! Resolves with uv.
+
+use std::path::Path;
+
+use serde::Deserialize;
+
+use super::error::EnvironmentError;
+use super::explain::{plain, refused_hosts};
+use super::jail::{InstallJail, literal};
+use super::lock::{LockError, LockedWheel, MOST_PACKAGES, canonical};
+use super::requirements::Wanted;
+use super::resolver::Uv;
+
+/// The program that finds wheels.
+const RESOLVE: &str = include_str!("guest/uv.py");
+
+/// The longest lock: a kilobyte for each package is more than they have.
+const LONGEST_LOCK: usize = MOST_PACKAGES << 10;
+
+/// What uv's side answers.
+#[derive(Deserialize)]
+struct Answer {
+    said: Option<String>,
+    lock: Option<String>,
+}
+
+/// A `pylock.toml`, as far as it says where wheels are.
+#[derive(Deserialize)]
+struct Pylock {
+    #[serde(default)]
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    wheels: Vec<File>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    url: Option<String>,
+    #[serde(default)]
+    hashes: Hashes,
+}
+
+#[derive(Default, Deserialize)]
+struct Hashes {
+    #[serde(default)]
+    sha256: String,
+}
+
+impl InstallJail {
+    /// Finds the wheels for what is wanted, by uv.
+    ///
+    /// # Errors
+    /// If uv finds none.
+    pub(super) fn resolve_by_uv(
+        &self,
+        uv: &Uv,
+        wanted: &Wanted,
+    ) -> Result<Vec<LockedWheel>, EnvironmentError> {
+        let mut options = options(&self.access.options);
+        options.extend(["--only-binary", ":all:"].map(str::to_owned));
+        if !wanted.constraints.is_empty() {
+            options.extend(["--constraints", "constraints.txt"].map(str::to_owned));
+        }
+        let (program, options) = (literal(&uv.program), literal(&options));
+        let call = format!("_resolve({program}, {options})");
+        let request = self.request(RESOLVE, &call, wanted)?;
+        let (answer, outcome): (Answer, _) = self.ask(request, "resolved")?;
+        match answer.lock {
+            Some(lock) => Ok(locked_wheels(&lock, wanted)?),
+            None => Err(EnvironmentError::Unresolved {
+                said: cause(&answer.said.unwrap_or_default()),
+                hosts: refused_hosts(outcome.network()),
+            }),
+        }
+    }
+}
+
+/// Options of pip as uv has them. They have the same names, but uv ends for a directory that is not there.
+fn options(of_pip: &[String]) -> Vec<String> {
+    let mut options = Vec::new();
+    let mut rest = of_pip.iter();
+    while let Some(option) = rest.next() {
+        if option != "--find-links" {
+            options.push(option.clone());
+            continue;
+        }
+        let links = rest
+            .next()
+            .filter(|links| !links.starts_with('/') || Path::new(links).is_dir());
+        options.extend(
+            links
+                .into_iter()
+                .flat_map(|links| [option.clone(), links.clone()]),
+        );
+    }
+    options
+}
+
+/// The wheels of a lock that uv has written, or that code which took its place has.
+fn locked_wheels(text: &str, wanted: &Wanted) -> Result<Vec<LockedWheel>, LockError> {
+    if text.len() > LONGEST_LOCK {
+        return Err(LockError::TooMany);
+    }
+    let lock: Pylock =
+        toml::from_str(text).map_err(|error| LockError::Unreadable(plain(error.message())))?;
+    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let asked_for: Vec<String> = wanted
+        .lines
+        .iter()
+        .map(|line| canonical(line.split(|c| !is_of_name(c)).next().unwrap_or_default()))
+        .collect();
+    let wheels = lock.packages.into_iter().map(|package| {
+        let wrong = |what: &str| LockError::Wheel {
+            name: plain(&package.name),
+            what: what.to_owned(),
+        };
+        let [wheel] = &package.wheels[..] else {
+            return Err(wrong("not one wheel"));
+        };
+        let url = wheel
+            .url
+            .clone()
+            .ok_or_else(|| wrong("a wheel without a URL"))?;
+        Ok(LockedWheel {
+            requested: asked_for.contains(&canonical(&package.name)),
+            name: package.name,
+            version: package.version,
+            file: String::new(),
+            url,
+            sha256: wheel.hashes.sha256.clone(),
+            source: None,
+        })
+    });
+    wheels.collect()
+}
+
+/// Why uv found no wheels: what it says at its end, and the remedy of this command.
+fn cause(said: &str) -> String {
+    let lines = said.lines().map(str::trim);
+    let lines: Vec<&str> = lines
+        .map(|line| line.strip_prefix("error: ").unwrap_or(line))
+        .map(|line| line.strip_prefix("cause: ").unwrap_or(line))
+        // What follows says it too.
+        .filter(|line| !line.is_empty() && !line.starts_with("No solution found when"))
+        .collect();
+    let remedy = if said.contains("building from source is disabled") {
+        "; building a source distribution runs its code; `--allow-build` does so in a sandbox"
+    } else {
+        ""
+    };
+    format!("uv says: {}{remedy}", plain(&lines.join(" ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lock_of_uv_names_wheels() {
+        let text = "lock-version = \"1.0\"\ncreated-by = \"uv\"\n[[packages]]\nname = \"shapes\"\nversion = \"2.0\"\n\
+            wheels = [{ url = \"https://i.example/shapes-2.0-py3-none-any.whl\", upload-time = 2026-05-18T23:33:29Z, size = 7, \
+            hashes = { sha256 = \"00\" } }]\n";
+        let wanted = |line: &str| Wanted {
+            lines: vec![line.to_owned()],
+            ..Wanted::default()
+        };
+        let found =
+            locked_wheels(text, &wanted("Shapes[all]>=1;python_version>'3'")).expect("a lock");
+        assert_eq!(
+            found,
+            [LockedWheel {
+                name: "shapes".to_owned(),
+                version: "2.0".to_owned(),
+                file: String::new(),
+                url: "https://i.example/shapes-2.0-py3-none-any.whl".to_owned(),
+                sha256: "00".to_owned(),
+                requested: true,
+                source: None,
+            }]
+        );
+        let needed = locked_wheels(text, &wanted("shapes-more")).expect("a lock");
+        assert!(!needed[0].requested);
+        let refused = |text: &str| {
+            let wheels = locked_wheels(text, &Wanted::default());
+            wheels
+                .and_then(super::super::lock::Lock::new)
+                .expect_err("refused")
+                .to_string()
+        };
+        for (of, to, told) in [
+            (
+                "sha256 = \"00\"",
+                "",
+                "its package `shapes` has no SHA-256 at the index",
+            ),
+            (
+                "url = \"",
+                "path = \"",
+                "its package `shapes` has a wheel without a URL",
+            ),
+            (
+                "wheels",
+                "archives",
+                "its package `shapes` has not one wheel",
+            ),
+            (
+                "[[packages]]",
+                "[[packages]",
+                "what chose the wheels has written no lock (",
+            ),
+        ] {
+            let said = refused(&text.replacen(of, to, 1));
+            assert!(said.starts_with(told), "{said}");
+        }
+        assert_eq!(
+            refused(&"#".repeat(LONGEST_LOCK + 1)),
+            LockError::TooMany.to_string()
+        );
+    }
+
+    #[test]
+    fn what_uv_says_is_one_line_with_a_remedy() {
+        let said = "error: No solution found when resolving dependencies\n  cause: Because source==1.0 has no usable wheels\n         \
+            And because you require it\n\nhint: Wheels are required for `source` because building from source is disabled\n";
+        assert_eq!(
+            cause(said),
+            "uv says: Because source==1.0 has no usable wheels And because you require it hint: Wheels are required for `source` \
+             because building from source is disabled; building a source distribution runs its code; `--allow-build` does so in a \
+             sandbox"
+        );
+    }
+
+    #[test]
+    fn a_directory_that_is_not_there_is_left_out() {
+        let pip = |options: &[&str]| -> Vec<String> {
+            options.iter().map(|it| (*it).to_owned()).collect()
+        };
+        let given = pip(&[
+            "--no-index",
+            "--find-links",
+            "/nowhere",
+            "--find-links",
+            "/usr",
+            "--find-links",
+            "https://x/",
+            "--pre",
+        ]);
+        let taken = pip(&[
+            "--no-index",
+            "--find-links",
+            "/usr",
+            "--find-links",
+            "https://x/",
+            "--pre",
+        ]);
+        assert_eq!(options(&given), taken);
+    }
+}
