@@ -90,6 +90,8 @@ def index(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[i
         port = int(server.stdout.readline())
         monkeypatch.setenv("XDG_DATA_HOME", str(data))
         monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+        monkeypatch.setenv("UV_NO_CONFIG", "1")
+        monkeypatch.setenv("SANDFORK_UV", "")
         monkeypatch.setenv("PIP_INDEX_URL", f"http://127.0.0.1:{port}/simple")
         yield port
         assert server.stdin is not None

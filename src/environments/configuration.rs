@@ -1,4 +1,4 @@
-//! Reads pip's configuration.
+//! Reads the configuration of pip and uv.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use super::index::Access;
 use super::pip_config::PipConfig;
 use crate::host::{CallerEnvironment, Interpreter};
 
-/// How packages are reached: pip's configuration, the files' own settings, then the command's.
+/// How packages are reached: the configuration of uv and of pip, the files' own settings, then the command's.
 ///
 /// # Errors
 /// If a setting cannot be followed.
@@ -18,14 +18,13 @@ pub fn access(
     environment: &CallerEnvironment,
     interpreter: &Interpreter,
 ) -> Result<Access, EnvironmentError> {
-    let files = configuration_files(environment, interpreter);
-    let texts: Vec<String> = files
-        .iter()
-        .filter_map(|path| fs::read_to_string(path).ok())
-        .collect();
-    let mut config = PipConfig::read(texts.iter().map(String::as_str), |name| {
-        environment.text(name)
-    });
+    let of_uv = texts(&uv_files(environment));
+    let of_pip = texts(&pip_files(environment, interpreter));
+    let mut config = PipConfig::read(
+        of_uv.iter().map(String::as_str),
+        of_pip.iter().map(String::as_str),
+        |name| environment.text(name),
+    );
     creation.wanted.configure(&mut config);
     if let Some(index) = &creation.index {
         config.set("index-url", index);
@@ -37,8 +36,38 @@ pub fn access(
     )?)
 }
 
+/// The texts of those files that there are.
+fn texts(files: &[PathBuf]) -> Vec<String> {
+    let texts = files.iter().map(fs::read_to_string);
+    texts.filter_map(Result::ok).collect()
+}
+
+/// The user's directory of configuration.
+fn config_home(environment: &CallerEnvironment) -> Option<PathBuf> {
+    let config = environment
+        .text("XDG_CONFIG_HOME")
+        .filter(|path| path.starts_with('/'));
+    config
+        .map(PathBuf::from)
+        .or_else(|| Some(PathBuf::from(environment.text("HOME")?).join(".config")))
+}
+
+/// uv's files, the weakest first. Those of projects are theirs, and not the user's.
+fn uv_files(environment: &CallerEnvironment) -> Vec<PathBuf> {
+    let set = |name: &str| environment.text(name).filter(|value| !value.is_empty());
+    if set("UV_NO_CONFIG").is_some() {
+        return Vec::new();
+    }
+    if let Some(named) = set("UV_CONFIG_FILE") {
+        return vec![named.into()];
+    }
+    let system = PathBuf::from("/etc/uv/uv.toml");
+    let user = config_home(environment).map(|config| config.join("uv/uv.toml"));
+    [system].into_iter().chain(user).collect()
+}
+
 /// pip's files, the weakest first.
-fn configuration_files(environment: &CallerEnvironment, interpreter: &Interpreter) -> Vec<PathBuf> {
+fn pip_files(environment: &CallerEnvironment, interpreter: &Interpreter) -> Vec<PathBuf> {
     let named = environment
         .text("PIP_CONFIG_FILE")
         .filter(|file| !file.is_empty());
@@ -46,12 +75,7 @@ fn configuration_files(environment: &CallerEnvironment, interpreter: &Interprete
         return Vec::new();
     }
     let home = environment.text("HOME").map(PathBuf::from);
-    let config = environment
-        .text("XDG_CONFIG_HOME")
-        .filter(|path| path.starts_with('/'));
-    let config = config
-        .map(PathBuf::from)
-        .or_else(|| Some(home.as_ref()?.join(".config")));
+    let config = config_home(environment);
     let system = ["/etc/xdg/pip/pip.conf", "/etc/pip.conf"]
         .map(PathBuf::from)
         .into_iter();

@@ -3,12 +3,11 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::create::Layer;
 use super::error::EnvironmentError;
-use super::explain::{cause, plain, refused_hosts};
+use super::explain::{plain, refused_hosts};
 use super::index::Access;
 use super::lock::{Lock, LockedWheel};
 use super::requirements::Wanted;
@@ -21,7 +20,7 @@ use crate::policy::{Override, Policy};
 use crate::policy_source::FileSystem;
 use crate::sandbox::Sandbox;
 use crate::session::{Cell, OutgoingValue, ToolArguments};
-use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::supervisor::files::GuestPath;
 use crate::supervisor::{Cancel, Request};
 
 /// The program that fetches and unpacks them.

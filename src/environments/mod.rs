@@ -44,4 +44,3 @@ pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};
 pub use provide::{is_missing, provide};
 pub use requirements::Wanted;
-pub use resolver::Resolver;

@@ -1,8 +1,8 @@
-//! What pip is configured with: its files and variables, as text. Pure.
+//! What pip and uv are configured with: their files and variables, as text. Pure.
 
 use std::collections::BTreeMap;
 
-/// pip's settings that say where packages come from.
+/// Settings that say where packages come from, by pip's names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PipConfig(BTreeMap<String, Vec<String>>);
 
@@ -12,9 +12,9 @@ const SECTIONS: [&str; 2] = ["global", "install"];
 /// The options that are read, with the variables of uv that say the same.
 const OPTIONS: [(&str, &[&str]); 9] = [
     ("index-url", &["UV_INDEX_URL", "UV_DEFAULT_INDEX"]),
-    ("extra-index-url", &["UV_EXTRA_INDEX_URL"]),
+    ("extra-index-url", &["UV_EXTRA_INDEX_URL", "UV_INDEX"]),
     ("find-links", &["UV_FIND_LINKS"]),
-    ("trusted-host", &[]),
+    ("trusted-host", &["UV_INSECURE_HOST"]),
     ("no-index", &[]),
     ("proxy", &[]),
     ("cert", &[]),
@@ -22,19 +22,34 @@ const OPTIONS: [(&str, &[&str]); 9] = [
     ("pre", &[]),
 ];
 
+/// The keys of uv's files, with pip's options that say the same.
+const UV_KEYS: [(&str, &str); 5] = [
+    ("index-url", "index-url"),
+    ("extra-index-url", "extra-index-url"),
+    ("find-links", "find-links"),
+    ("allow-insecure-host", "trusted-host"),
+    ("no-index", "no-index"),
+];
+
 impl PipConfig {
-    /// Reads the texts of pip's files, the weakest first, and then the variables.
+    /// Reads the texts of uv's files and its variables, and then those of pip, the weakest first.
     pub fn read<'a>(
-        files: impl IntoIterator<Item = &'a str>,
+        of_uv: impl IntoIterator<Item = &'a str>,
+        of_pip: impl IntoIterator<Item = &'a str>,
         variable: impl Fn(&str) -> Option<&'a str>,
     ) -> Self {
         let mut config = Self::default();
-        for (option, of_uv) in OPTIONS {
-            for name in of_uv {
-                config.set(option, variable(name).unwrap_or_default());
+        for text in of_uv {
+            config.add_uv_file(text);
+        }
+        for (option, names) in OPTIONS {
+            for name in names {
+                let values = variable(name).unwrap_or_default().split_whitespace();
+                let urls: Vec<&str> = values.map(without_name).collect();
+                config.set(option, &urls.join(" "));
             }
         }
-        for text in files {
+        for text in of_pip {
             config.add_file(text);
         }
         for (option, _) in OPTIONS {
@@ -72,6 +87,39 @@ impl PipConfig {
     pub fn flag(&self, option: &str) -> bool {
         let value = self.value(option).unwrap_or_default().to_lowercase();
         matches!(&*value, "1" | "true" | "yes" | "on" | "y" | "t")
+    }
+
+    /// Reads a `uv.toml`, whose `[pip]` is stronger than the rest. uv itself reports one that is none.
+    fn add_uv_file(&mut self, text: &str) {
+        let file: toml::Table = text.parse().unwrap_or_default();
+        self.add_uv_table(&file);
+        if let Some(pip) = file.get("pip").and_then(toml::Value::as_table) {
+            self.add_uv_table(pip);
+        }
+    }
+
+    fn add_uv_table(&mut self, table: &toml::Table) {
+        for (key, option) in UV_KEYS {
+            match table.get(key) {
+                Some(toml::Value::String(text)) => self.set(option, text),
+                Some(toml::Value::Boolean(is_on)) => self.set(option, &is_on.to_string()),
+                Some(toml::Value::Array(list)) => {
+                    let texts: Vec<&str> = list.iter().filter_map(toml::Value::as_str).collect();
+                    self.set(option, &texts.join(" "));
+                }
+                _ => {}
+            }
+        }
+        let indexes = table.get("index").and_then(toml::Value::as_array);
+        for index in indexes.into_iter().flatten() {
+            let is = |key: &str| index.get(key).and_then(toml::Value::as_bool) == Some(true);
+            match index.get("url").and_then(toml::Value::as_str) {
+                Some(url) if is("default") => self.set("index-url", url),
+                // An explicit one is for packages that projects pin to it.
+                Some(url) if !is("explicit") => self.add("extra-index-url", url),
+                _ => {}
+            }
+        }
     }
 
     /// Reads a file as Python's configparser does.
@@ -118,16 +166,37 @@ impl PipConfig {
     }
 }
 
+/// The URL of an index that `UV_INDEX` gives a name.
+fn without_name(index: &str) -> &str {
+    match index.split_once('=') {
+        Some((name, url)) if !name.contains(':') => url,
+        _ => index,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const UV_FILE: &str = "index-url = \"https://weaker.example\"\nallow-insecure-host = [\"one\", \"two\"]\n\
+        index = [{ url = \"https://pinned.example\", explicit = true }, { url = \"https://two.example\" }]\n\
+        extra-index-url = [\"https://more.example\"]\nno-index = true\n\
+        [pip]\nindex-url = \"https://toml.example/simple\"\nno-index = false\n";
+
     fn read(files: &[&str], variables: &[(&'static str, &'static str)]) -> PipConfig {
+        read_both("", files, variables)
+    }
+
+    fn read_both(
+        of_uv: &str,
+        of_pip: &[&str],
+        variables: &[(&'static str, &'static str)],
+    ) -> PipConfig {
         let variable = |name: &str| {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| *value)
         };
-        PipConfig::read(files.iter().copied(), variable)
+        PipConfig::read([of_uv], of_pip.iter().copied(), variable)
     }
 
     #[test]
@@ -160,6 +229,36 @@ mod tests {
         assert!(!config.flag("no-index"));
         let config = read(&[], &[("UV_DEFAULT_INDEX", "https://uv.example/simple")]);
         assert_eq!(config.value("index-url"), Some("https://uv.example/simple"));
+    }
+
+    #[test]
+    fn uv_is_followed_where_pip_says_nothing() {
+        let config = read_both(UV_FILE, &[], &[]);
+        assert_eq!(
+            config.value("index-url"),
+            Some("https://toml.example/simple")
+        );
+        assert_eq!(
+            config.values("extra-index-url"),
+            ["https://more.example", "https://two.example"]
+        );
+        assert_eq!(config.values("trusted-host"), ["one", "two"]);
+        assert!(!config.flag("no-index"));
+        let index = (
+            "UV_INDEX",
+            "own=https://a.example/?a=b https://c.example/?d=e",
+        );
+        let config = read_both(UV_FILE, &[], &[index]);
+        assert_eq!(
+            config.values("extra-index-url"),
+            ["https://a.example/?a=b", "https://c.example/?d=e"]
+        );
+        let config = read_both(
+            "[torn",
+            &["[global]\nextra-index-url = https://pip.example\n"],
+            &[index],
+        );
+        assert_eq!(config.values("extra-index-url"), ["https://pip.example"]);
     }
 
     #[test]

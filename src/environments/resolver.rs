@@ -96,7 +96,8 @@ impl Uv {
         command.arg("--version").env_clear();
         command.stdin(Stdio::null()).stderr(Stdio::null());
         let said = command.output().map_err(|error| error.to_string())?.stdout;
-        let said = plain(&String::from_utf8_lossy(&said));
+        let said = String::from_utf8_lossy(&said);
+        let said = plain(said.lines().next().unwrap_or_default());
         match numbers(&said) {
             None => Err(format!("it is no uv, and says \"{said}\"")),
             Some(numbers) if numbers < OLDEST => Err(format!("it is {said}")),

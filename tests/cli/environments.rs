@@ -36,11 +36,13 @@ trials! {
 }
 
 /// An index, and a place for environments.
-struct Scene {
+pub struct Scene {
     index: Child,
     stdin: Option<ChildStdin>,
     port: u16,
     data: tempfile::TempDir,
+    /// The value of `SANDFORK_UV`.
+    uv: String,
 }
 
 impl Drop for Scene {
@@ -58,6 +60,11 @@ impl Drop for Scene {
 
 impl Scene {
     fn new() -> Result<Self, Failed> {
+        Self::new_with_uv("")
+    }
+
+    /// One whose commands use this uv, or pip if it is empty.
+    pub fn new_with_uv(uv: &str) -> Result<Self, Failed> {
         let mut index = Command::new("python3")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/index.py"))
             .stdin(Stdio::piped())
@@ -71,10 +78,11 @@ impl Scene {
             stdin,
             port: line.trim().parse()?,
             data: tempfile::tempdir_in("/var/tmp")?,
+            uv: uv.to_owned(),
         })
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = sandfork(arguments);
         for (name, value) in self.variables() {
             match value {
@@ -98,7 +106,9 @@ impl Scene {
         let set = [
             ("XDG_DATA_HOME", self.data.path().display().to_string()),
             ("PIP_CONFIG_FILE", "/dev/null".to_owned()),
+            ("UV_NO_CONFIG", "1".to_owned()),
             ("PIP_INDEX_URL", index),
+            ("SANDFORK_UV", self.uv.clone()),
         ];
         variables.extend(set.map(|(name, value)| (name.to_owned(), Some(value))));
         variables
@@ -117,7 +127,7 @@ impl Scene {
     }
 
     /// What a command that succeeds prints.
-    fn printed(&self, arguments: &[&str]) -> Result<String, Failed> {
+    pub fn printed(&self, arguments: &[&str]) -> Result<String, Failed> {
         let output = self.run(arguments)?;
         assert!(output.status.success(), "{arguments:?}: {output:?}");
         Ok(String::from_utf8_lossy(&output.stdout)
@@ -126,7 +136,7 @@ impl Scene {
     }
 
     /// What a command that fails says.
-    fn refused(&self, arguments: &[&str]) -> Result<String, Failed> {
+    pub fn refused(&self, arguments: &[&str]) -> Result<String, Failed> {
         let output = self.run(arguments)?;
         assert!(!output.status.success(), "{arguments:?}: {output:?}");
         let said = String::from_utf8_lossy(&output.stderr)
@@ -135,12 +145,36 @@ impl Scene {
         Ok(said.strip_prefix("sandfork: ").unwrap_or(&said).to_owned())
     }
 
+    pub const fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub fn place(&self) -> &Path {
+        self.data.path()
+    }
+
+    /// A directory with wheels of the index.
+    pub fn wheels(&self) -> Result<tempfile::TempDir, Failed> {
+        let wheels = tempfile::tempdir_in("/var/tmp")?;
+        let fetch = "import sys, urllib.request as r
+for name in ('shapes-1.0', 'colours-1.5'):
+    name += '-py3-none-any.whl'
+    r.urlretrieve(f'http://127.0.0.1:{sys.argv[1]}/files/{name}', f'{sys.argv[2]}/{name}')";
+        let fetched = Command::new("python3")
+            .args(["-c", fetch, &self.port.to_string()])
+            .arg(wheels.path())
+            .env("NO_PROXY", "*")
+            .status()?;
+        assert!(fetched.success());
+        Ok(wheels)
+    }
+
     fn store(&self) -> PathBuf {
         self.data.path().join("sandfork/environments")
     }
 
     /// What there is of environments: whole, named, and half made.
-    fn kept(&self) -> [usize; 3] {
+    pub fn kept(&self) -> [usize; 3] {
         ["store", "names", "staging"].map(|name| {
             let entries = fs::read_dir(self.store().join(name));
             entries.map_or(0, Iterator::count)
@@ -367,17 +401,7 @@ fn a_requirements_file_is_followed() -> Result<(), Failed> {
 
 fn a_directory_of_wheels_needs_no_network() -> Result<(), Failed> {
     let scene = Scene::new()?;
-    let wheels = tempfile::tempdir_in("/var/tmp")?;
-    let fetch = "import sys, urllib.request as r
-for name in ('shapes-1.0', 'colours-1.5'):
-    name += '-py3-none-any.whl'
-    r.urlretrieve(f'http://127.0.0.1:{sys.argv[1]}/files/{name}', f'{sys.argv[2]}/{name}')";
-    let fetched = Command::new("python3")
-        .args(["-c", fetch, &scene.port.to_string()])
-        .arg(wheels.path())
-        .env("NO_PROXY", "*")
-        .status()?;
-    assert!(fetched.success());
+    let wheels = scene.wheels()?;
     let create = |name: &str, package: &str| -> Result<Output, Failed> {
         let mut command = scene.command(&["env", "create", name, package]);
         command

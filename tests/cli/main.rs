@@ -16,6 +16,7 @@ mod shell;
 mod stop;
 mod transfer;
 mod tty;
+mod uv;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 use sandfork::Policy;
@@ -37,7 +38,8 @@ fn main() {
         .chain(shell::trials())
         .chain(stop::trials())
         .chain(transfer::trials())
-        .chain(tty::trials());
+        .chain(tty::trials())
+        .chain(uv::trials());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials
