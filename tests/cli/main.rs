@@ -39,7 +39,7 @@ fn main() {
         .chain(stop::trials())
         .chain(transfer::trials())
         .chain(tty::trials())
-        .chain(uv::trials());
+        .chain(uv::trials_with_uv());
     match obstacle() {
         None => trials.extend(with_jail),
         Some(reason) => trials

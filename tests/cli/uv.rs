@@ -9,25 +9,20 @@ use libtest_mimic::{Failed, Trial};
 use serde_json::Value;
 
 use super::environments::Scene;
+use super::trials;
+
+trials! {
+    it_chooses_what_pip_chooses,
+    both_follow_a_file_of_uv,
+    pip_does_what_uv_does_not,
+    a_directory_of_wheels_needs_no_network,
+    a_hostile_or_broken_index_leaves_nothing,
+}
 
 /// The tests. Without a uv they are skipped, which is counted.
-pub fn trials() -> impl Iterator<Item = Trial> {
-    let tests: [(&str, fn() -> Result<(), Failed>); 5] = [
-        ("it_chooses_what_pip_chooses", it_chooses_what_pip_chooses),
-        ("both_follow_a_file_of_uv", both_follow_a_file_of_uv),
-        ("pip_does_what_uv_does_not", pip_does_what_uv_does_not),
-        (
-            "a_directory_of_wheels_needs_no_network",
-            a_directory_of_wheels_needs_no_network,
-        ),
-        (
-            "a_hostile_or_broken_index_leaves_nothing",
-            a_hostile_or_broken_index_leaves_nothing,
-        ),
-    ];
+pub fn trials_with_uv() -> impl Iterator<Item = Trial> {
     let is_there = uv().is_some();
-    tests.into_iter().map(move |(name, test)| {
-        let trial = super::trial(module_path!(), name, test);
+    trials().map(move |trial| {
         if is_there {
             return trial;
         }
