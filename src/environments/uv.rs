@@ -65,10 +65,6 @@ impl InstallJail {
     ) -> Result<Vec<LockedWheel>, EnvironmentError> {
         let mut options = options(&self.access.options);
         options.extend(["--only-binary", ":all:"].map(str::to_owned));
-        if options.iter().any(|option| option == "--extra-index-url") {
-            // As pip does: the best version that any index has.
-            options.extend(["--index-strategy", "unsafe-best-match"].map(str::to_owned));
-        }
         if !wanted.constraints.is_empty() {
             options.extend(["--constraints", "constraints.txt"].map(str::to_owned));
         }

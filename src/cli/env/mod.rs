@@ -70,53 +70,9 @@ fn create_one(
     environment: &CallerEnvironment,
 ) -> Result<u8, Failure> {
     let EnvCreateArguments {
-        packages,
-        requirements,
-        lock,
-        python,
-        index_url,
-        allow_hosts,
-        allow_build,
-        of_policies,
-        add,
-        json,
-        quiet,
+        add, json, quiet, ..
     } = arguments;
-    let mut packages = packages.into_iter();
-    let name = if of_policies { None } else { packages.next() };
-    let name: Option<EnvironmentName> = name
-        .map(|name| name.parse())
-        .transpose()
-        .map_err(Failure::Usage)?;
-    let packages: Result<Vec<Requirement>, String> =
-        packages.map(|package| package.parse()).collect();
-    let packages = packages.map_err(Failure::Usage)?;
-    let mut wanted = match &lock {
-        Some(lock) => Wanted::of_lock(lock)
-            .map_err(EnvironmentError::from)
-            .map_err(Error::from)?,
-        None => Wanted::packages(&packages),
-    };
-    for file in &requirements {
-        wanted
-            .add_file(file)
-            .map_err(EnvironmentError::from)
-            .map_err(Error::from)?;
-    }
-    let creation = Creation {
-        name,
-        packages,
-        wanted,
-        interpreter: python.unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
-        index: index_url,
-        allowed: allow_hosts,
-        layer: if add { Layer::Added } else { Layer::Whole },
-        builds: if allow_build {
-            Builds::Allowed
-        } else {
-            Builds::Refused
-        },
-    };
+    let creation = creation(arguments)?;
     let cancel = Cancel::new().map_err(Failure::Setup)?;
     let bar = Bar::new(quiet);
     let mut resolved_by = None;
@@ -155,6 +111,57 @@ fn create_one(
         made.name,
         made.path.display()
     ))
+}
+
+/// The environment that a command asks for.
+fn creation(arguments: EnvCreateArguments) -> Result<Creation, Failure> {
+    let EnvCreateArguments {
+        packages,
+        requirements,
+        lock,
+        python,
+        index_url,
+        allow_hosts,
+        allow_build,
+        of_policies,
+        add,
+        ..
+    } = arguments;
+    let mut packages = packages.into_iter();
+    let name = if of_policies { None } else { packages.next() };
+    let name: Option<EnvironmentName> = name
+        .map(|name| name.parse())
+        .transpose()
+        .map_err(Failure::Usage)?;
+    let packages: Result<Vec<Requirement>, String> =
+        packages.map(|package| package.parse()).collect();
+    let packages = packages.map_err(Failure::Usage)?;
+    let mut wanted = match &lock {
+        Some(lock) => Wanted::of_lock(lock)
+            .map_err(EnvironmentError::from)
+            .map_err(Error::from)?,
+        None => Wanted::packages(&packages),
+    };
+    for file in &requirements {
+        wanted
+            .add_file(file)
+            .map_err(EnvironmentError::from)
+            .map_err(Error::from)?;
+    }
+    Ok(Creation {
+        name,
+        packages,
+        wanted,
+        interpreter: python.unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
+        index: index_url,
+        allowed: allow_hosts,
+        layer: if add { Layer::Added } else { Layer::Whole },
+        builds: if allow_build {
+            Builds::Allowed
+        } else {
+            Builds::Refused
+        },
+    })
 }
 
 /// Runs what a signal cancels.

@@ -11,6 +11,9 @@ def _resolve(program, options):
         os.environ.pop(name, None)
     command = [program, "pip", "compile", "--format", "pylock.toml", "--output-file", "pylock.toml"]
     command += ["--python", sys.executable, "--no-python-downloads", "--no-config", "--no-cache"]
+    if "--extra-index-url" in options:
+        # As pip does: the best version that any index has.
+        command += ["--index-strategy", "unsafe-best-match"]
     command += ["--quiet", "--no-header", "--color", "never", *options, "requirements.txt"]
     try:
         done = subprocess.run(
