@@ -11,6 +11,7 @@ use sandfork::internals::policy::BuiltInsOnly;
 use sandfork::session::{Session, Snapshot};
 use sandfork::{Override, Policy, Sandbox};
 use sandfork_measure::Samples;
+use tempfile::TempDir;
 
 use crate::Options;
 use crate::common::Conversation;
@@ -57,16 +58,18 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<Measured> {
 /// How long a session that is to be paused is unused.
 const PAUSE_AFTER: &str = "20ms";
 
-/// A session of a size, and another one that is paused between two turns.
+/// A session of a size, another one that is paused between two turns, and what was saved of the first.
 struct Copies {
     size: usize,
+    sandbox: Arc<Sandbox>,
+    directory: TempDir,
     session: Session,
     snapshot: Snapshot,
     paused: Session,
 }
 
-/// A session that holds so many megabytes.
-fn session_of(python: &Path, size: usize, pause_after: &str) -> Result<Session> {
+/// A sandbox, and a session of it that holds so many megabytes.
+fn session_of(python: &Path, size: usize, pause_after: &str) -> Result<(Arc<Sandbox>, Session)> {
     let settings = [
         format!("python.interpreter={}", python.display()),
         "limits.memory=2GiB".into(),
@@ -80,7 +83,7 @@ fn session_of(python: &Path, size: usize, pause_after: &str) -> Result<Session> 
     let mut session = sandbox.session()?;
     let made = session.run(format!("megabytes = {size}\n{STATE}"))?;
     ensure!(made.outcome().is_ok(), "no state: {:?}", made.outcome());
-    Ok(session)
+    Ok((sandbox, session))
 }
 
 /// Waits until a session is paused.
@@ -95,12 +98,14 @@ fn await_pause(session: &Session) -> Result<()> {
 
 impl Copies {
     fn new(python: &Path, size: usize) -> Result<Self> {
-        let mut session = session_of(python, size, "never")?;
-        let paused = session_of(python, size, PAUSE_AFTER)?;
+        let (sandbox, mut session) = session_of(python, size, "never")?;
+        let (_, paused) = session_of(python, size, PAUSE_AFTER)?;
         await_pause(&paused)?;
         let snapshot = session.snapshot()?;
         Ok(Self {
             size,
+            sandbox,
+            directory: tempfile::tempdir()?,
             session,
             snapshot,
             paused,
@@ -140,6 +145,15 @@ impl Contestant for Copies {
         let start = Instant::now();
         self.session.rollback(&self.snapshot)?;
         record(Subject::Rollback(size), start.elapsed());
+        std::thread::sleep(UNTIL_READY);
+        let path = self.directory.path().join("state");
+        let start = Instant::now();
+        self.snapshot.save(&path)?;
+        record(Subject::Save(size), start.elapsed());
+        let start = Instant::now();
+        let resumed = self.sandbox.resume(&path)?;
+        record(Subject::FromFile(size), start.elapsed());
+        drop(resumed);
         std::thread::sleep(UNTIL_READY);
         let start = Instant::now();
         let report = self.paused.run("len(objects) > 0")?;

@@ -51,6 +51,10 @@ pub enum Subject {
     Rollback(usize),
     /// A small cell in a session that is paused, with its way back from the disk.
     Resume(usize),
+    /// The way of a snapshot into a file.
+    Save(usize),
+    /// A session that begins with what a file has.
+    FromFile(usize),
     /// os.fork, exit and wait of an interpreter that holds so many megabytes, no jail.
     OsFork(usize),
     /// `sandfork run -c pass`, a whole process with nothing warm.
@@ -68,11 +72,20 @@ pub enum Subject {
 impl Subject {
     pub const fn kind(self) -> Kind {
         match self {
-            Self::Result(_) | Self::Ready | Self::Call(_) | Self::Create(_) | Self::ColdRun => {
-                Kind::Ours
-            }
-            Self::Cycle(_) | Self::Each(_) | Self::Phase(..) | Self::Snapshot(_) => Kind::Detail,
-            Self::ForkOfSession(_) | Self::Rollback(_) | Self::Resume(_) => Kind::Ours,
+            Self::Result(_)
+            | Self::Ready
+            | Self::Call(_)
+            | Self::Create(_)
+            | Self::ColdRun
+            | Self::ForkOfSession(_)
+            | Self::Rollback(_)
+            | Self::Resume(_)
+            | Self::FromFile(_) => Kind::Ours,
+            Self::Cycle(_)
+            | Self::Each(_)
+            | Self::Phase(..)
+            | Self::Snapshot(_)
+            | Self::Save(_) => Kind::Detail,
             Self::Python(_) | Self::BareFork(_) | Self::OsFork(_) => Kind::Bare,
             Self::Peer(_) => Kind::Peer,
         }
@@ -141,6 +154,8 @@ impl fmt::Display for Subject {
             Self::Snapshot(size) => write!(f, "snapshot of a session, {size} MB")?,
             Self::ForkOfSession(size) => write!(f, "fork of a session, {size} MB")?,
             Self::Rollback(size) => write!(f, "rollback of a session, {size} MB")?,
+            Self::Save(size) => write!(f, "saving a snapshot, {size} MB")?,
+            Self::FromFile(size) => write!(f, "session from a saved snapshot, {size} MB")?,
             Self::Resume(size) => write!(f, "cell in a paused session, {size} MB")?,
             Self::OsFork(size) => write!(f, "bare fork+exit+wait, {size} MB")?,
             Self::Call(client) => write!(f, "cell in a live session, from {client:?}")?,

@@ -125,12 +125,9 @@ impl Sandbox {
             cpu_rule: self.inner.plan.supervision.cpu_rule,
             tool_time: request.tool_time,
         };
-        let mut cells = None;
+        let mut cells = request.from.as_ref().map(|image| image.cells());
         let ready = match request.from.take() {
-            Some(image) => {
-                cells = Some(image.cells());
-                self.restored(&image, stdin, terms)?
-            }
+            Some(image) => self.restored(&image, stdin, terms)?,
             None => self.fresh(stdin)?,
         };
         let mut turn = Turn::of(ready);

@@ -217,17 +217,18 @@ impl Sandbox {
 
     /// Saves a state as a file. Returns the file's length.
     pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, SnapshotRefusal> {
-        image.save(self.made_by(), &self.inner.plan.supervision.limits, path)
+        image.save(self.made_by()?, &self.inner.plan.supervision.limits, path)
     }
 
     /// The state that a file has.
     pub(crate) fn saved(&self, path: &Path) -> Result<Arc<Image>, Error> {
         let zygote = self.inner.zygote()?;
-        let image = Image::load(path, &self.made_by(), &zygote);
+        let made_by = self.made_by().map_err(SupervisorError::from)?;
+        let image = Image::load(path, &made_by, &zygote);
         Ok(Arc::new(image.map_err(SupervisorError::from)?))
     }
 
-    fn made_by(&self) -> MadeBy {
+    fn made_by(&self) -> Result<MadeBy, SnapshotRefusal> {
         let interpreter = &self.inner.plan.interpreter;
         let (major, minor, micro) = interpreter.version;
         let executable = interpreter.executable.display();

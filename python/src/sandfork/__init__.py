@@ -53,7 +53,8 @@ from ._policy import Policy
 from ._programs import CommandResult
 from ._reports import Connection, Denial, Enforced, Limit, PolicyIdentity, PythonInfo, SessionInfo, Usage
 from ._result import Result
-from ._sandbox import Sandbox, run
+from ._run import run
+from ._sandbox import Sandbox
 from ._snapshots import Snapshot
 from ._tasks import Progress, Task, TaskResult
 from ._tools import Tool

@@ -27,7 +27,8 @@ from ._link import Link
 from ._map import BaseMapped, batch_of
 from ._options import PolicyLike, Stdin, package_overrides
 from ._programs import CommandResult
-from ._sandbox import BaseSandbox, Sandbox, one_run
+from ._run import one_run
+from ._sandbox import BaseSandbox, Sandbox
 from ._session import Session
 from ._snapshots import BaseSnapshot, Snapshot, checked_count
 from ._tasks import TaskLike, TaskResult

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, Callable, TypeVar
+from typing import Any, TypeVar
 
 from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
@@ -18,14 +18,12 @@ from ._execution import Execution
 from ._files import Files, Path
 from ._options import (
     PolicyLike,
-    Stdin,
     checked_argv,
     checked_variables,
     package_overrides,
     policy_choice,
     read_source,
     source_of,
-    stdin_descriptor,
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
@@ -359,53 +357,3 @@ class Sandbox(BaseSandbox):
 
     def __exit__(self, *raised: object) -> None:
         self.close()
-
-
-def run(
-    code: str,
-    *,
-    policy: PolicyLike = "standard",
-    packages: Sequence[str] | None = None,
-    environment: str | Environment | None = None,
-    timeout: float | None = None,
-    argv: Iterable[str] = (),
-    stdin: Stdin | None = None,
-    on_stdout: OnText | None = None,
-    on_stderr: OnText | None = None,
-) -> Execution:
-    """Runs a program in a fresh sandbox, which is removed afterwards.
-
-    - `packages`, `environment`: as those of `Sandbox`.
-    - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
-    - `stdin`: the program's standard input: text, bytes or an open file.
-    """
-    callbacks = Callbacks(on_stdout, on_stderr)
-    sets = package_overrides(packages, environment)
-    return SyncDriver.complete(one_run(SyncDriver, code, policy, sets, timeout, argv, stdin, callbacks))
-
-
-def one_run(
-    driver_of: Callable[[Session], Driver[Session]],
-    code: str,
-    policy: PolicyLike,
-    sets: list[str],
-    timeout: float | None,
-    argv: Iterable[str],
-    stdin: Stdin | None,
-    callbacks: Callbacks,
-) -> Work[Execution]:
-    """Runs a program in a session of its own."""
-    source, argv, wall = source_of(code), checked_argv(argv), check_seconds(timeout, "timeout")
-    cell = Cell(source, "<string>", argv, then="end", wall=wall, callbacks=callbacks)
-    opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": sets}
-    descriptor = None if stdin is None else stdin_descriptor(stdin)
-    if descriptor is not None:
-        # The caller's input takes precedence over the policy's `stdio.stdin`.
-        opening.update(set=[*sets, "stdio.stdin=pass"], stdin=True)
-    session = Session(opening, Calls(), stdin=descriptor)
-    driver = driver_of(session)
-    try:
-        return (yield from driver.conduct(session.once(cell)))
-    finally:
-        driver.close()
-        session.release()

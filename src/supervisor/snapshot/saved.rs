@@ -23,7 +23,7 @@ use sha2::{Digest, Sha256};
 
 use super::capture::require_room;
 use super::medium::Medium;
-use super::refusal::SnapshotRefusal;
+use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
 use super::restore::open_to_read;
 use super::{Begins, Image, Stamp, Standing};
@@ -59,16 +59,17 @@ pub struct MadeBy {
 
 impl MadeBy {
     /// This process, with a sandbox of this interpreter and of the policy with this hash.
-    pub fn here(interpreter: String, policy: String) -> Self {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    pub fn here(interpreter: String, policy: String) -> Result<Self, SnapshotRefusal> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        let boot = boot.doing("read the identifier of this machine's start")?;
         let build = Sha256::digest(WORKER.bytes());
         let build = build.iter().take(16).map(|byte| format!("{byte:02x}"));
-        Self {
+        Ok(Self {
             boot: boot.trim().to_owned(),
             build: build.collect(),
             interpreter,
             policy,
-        }
+        })
     }
 
     /// Why what was saved there is of no use here.
@@ -124,7 +125,7 @@ impl Image {
             path: path.display().to_string(),
             why,
         };
-        let key = snapshot_key().map_err(|error| unsaved(without(&error)))?;
+        let key = snapshot_key().map_err(|error| unsaved(no_key(&error)))?;
         let head = Head {
             made_by,
             regions: self.regions.clone(),
@@ -180,7 +181,7 @@ impl Image {
             return Err(refused("is no saved snapshot, or is not whole".into()));
         };
         let key = snapshot_key()
-            .map_err(|error| refused(format!("cannot be read: {}", without(&error))))?;
+            .map_err(|error| refused(format!("cannot be read: {}", no_key(&error))))?;
         let mut reader = Coded::new(&file, &key);
         reader.code.update(&sections.prefix);
         let mut head = Vec::new();
@@ -356,6 +357,6 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-fn without(error: &Unused) -> String {
+fn no_key(error: &Unused) -> String {
     format!("the key of this user's snapshots cannot be used: {error}")
 }
