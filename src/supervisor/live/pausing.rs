@@ -176,6 +176,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// What is kept of a session that was paused, unless it is used again already.
     pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
+        if !self.is_paused() {
+            // It was used meanwhile, and may be paused after that.
+            return None;
+        }
         let Pause::Done { image, asked } = mem::replace(&mut self.pause, Pause::Tried) else {
             return None;
         };

@@ -190,7 +190,9 @@ impl<'a> WorkerLoop<'a> {
         if !self.monitor_open || given_up {
             return Ok(ControlFlow::Break(None));
         }
+        // A pause that has just begun does not make what the caller has sent before one request too many.
         if ready.caller
+            && !self.state.is_pausing()
             && let Some(exit) = self.state.on_caller(now, caller)
         {
             return Ok(ControlFlow::Break(Some(exit)));
