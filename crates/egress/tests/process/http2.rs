@@ -169,7 +169,9 @@ fn each_side_speaks_what_it_agreed_on() {
             assert_eq!(answer.status(), 200);
             text(answer).await;
         });
-        let heads = server.heads();
+        let mut heads = server.heads();
+        // The server of HTTP/1 reads no bodies, and takes one for a head when the connection ends.
+        heads.retain(|head| head != "the body");
         assert_eq!(heads.len(), 2);
         for head in &heads {
             let (line, host) = if speaks == HTTP1 {
