@@ -263,30 +263,6 @@ impl Session {
         self.programs.watcher()
     }
 
-    /// Pauses the session now, as `session.pause_after` does after a time: its state goes to a disk, and its process has
-    /// ended when this returns. The next use brings it back. Watches of its directories end. The time
-    /// until then counts neither for `session.idle` nor for `session.age`.
-    ///
-    /// # Errors
-    ///
-    /// As [`snapshot`](Self::snapshot), and when there is no disk or too little room on it. The session lives on.
-    pub fn pause(&mut self) -> Result<(), Error> {
-        let id = self.id();
-        self.requests
-            .send(ClientRequest::Pause { id }, Payload::default());
-        loop {
-            match next(&self.events)?.0 {
-                ClientEvent::Accepted { .. } => return Ok(()),
-                // The worker has ended.
-                ClientEvent::Outcome(ended) => {
-                    let status = ended.outcome.0.status();
-                    return Err(SessionError::EndedBy(status.as_str()).into());
-                }
-                _ => {}
-            }
-        }
-    }
-
     /// Whether the session is paused (`session.pause_after`, or [`pause`](Self::pause)): its state lies on a
     /// disk. The next use brings it back.
     pub fn is_paused(&self) -> bool {

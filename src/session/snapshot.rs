@@ -92,17 +92,37 @@ impl Session {
     /// it, and the session lives on.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let id = self.id();
-        self.requests
-            .send(ClientRequest::Snapshot { id }, Payload::default());
+        let ClientEvent::Snapshot { snapshot, .. } = self.copied(ClientRequest::Snapshot { id })?
+        else {
+            return Err(SessionError::Lost.into());
+        };
+        let image = self.sandbox.snapshot(snapshot);
+        Ok(Snapshot {
+            sandbox: Arc::clone(&self.sandbox),
+            image: image.ok_or(SessionError::Lost)?,
+            number: snapshot,
+        })
+    }
+
+    /// Pauses the session now, as `session.pause_after` does after a time: its state goes to a disk, and its process has
+    /// ended when this returns. The next use brings it back. Watches of its directories end. The time
+    /// until then counts neither for `session.idle` nor for `session.age`.
+    ///
+    /// # Errors
+    ///
+    /// As [`snapshot`](Self::snapshot), and when there is no disk or too little room on it. The session lives on.
+    pub fn pause(&mut self) -> Result<(), Error> {
+        let id = self.id();
+        self.copied(ClientRequest::Pause { id }).map(drop)
+    }
+
+    /// Has the session copied, and returns the answer.
+    fn copied(&mut self, request: ClientRequest) -> Result<ClientEvent, Error> {
+        self.requests.send(request, Payload::default());
         loop {
             match next(&self.events)?.0 {
-                ClientEvent::Snapshot { snapshot, .. } => {
-                    let image = self.sandbox.snapshot(snapshot);
-                    return Ok(Snapshot {
-                        sandbox: Arc::clone(&self.sandbox),
-                        image: image.ok_or(SessionError::Lost)?,
-                        number: snapshot,
-                    });
+                answer @ (ClientEvent::Snapshot { .. } | ClientEvent::Accepted { .. }) => {
+                    return Ok(answer);
                 }
                 // The worker has ended.
                 ClientEvent::Outcome(ended) => {

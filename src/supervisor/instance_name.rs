@@ -75,13 +75,19 @@ fn owner(name: &str) -> Option<Owner> {
 /// The scope in which the pids and start times that this process sees are valid: its boot of the
 /// kernel, its pid namespace and its time namespace.
 fn own_scope() -> io::Result<u64> {
-    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    let boot_id = boot_id()?;
     let time = match namespace("time") {
         // Linux before 5.6 has no time namespaces.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         found => found,
     };
-    Ok(scope(boot_id.trim(), namespace("pid")?, time?))
+    Ok(scope(&boot_id, namespace("pid")?, time?))
+}
+
+/// What identifies this boot of the kernel (random(4)).
+pub fn boot_id() -> io::Result<String> {
+    let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+    Ok(boot_id.trim().to_owned())
 }
 
 /// The inode that identifies one of this process's namespaces (namespaces(7)).

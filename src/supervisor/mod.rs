@@ -20,6 +20,7 @@ mod objects;
 mod instance_name;
 mod proc_dir;
 mod programs;
+mod random;
 mod received_fd;
 mod run;
 mod snapshot;

@@ -38,7 +38,8 @@ class BaseSnapshot(Generic[S]):
         self.cells = sandbox._session.named
         """How many cells the sandbox had run."""
         # The number stands for a snapshot in the supervisor of this process alone.
-        self._end = weakref.finalize(self, _discard, number, _supervisor.this_process)
+        self._process = _supervisor.this_process
+        self._end = weakref.finalize(self, _discard, number, self._process)
 
     @property
     def closed(self) -> bool:
@@ -59,8 +60,7 @@ class BaseSnapshot(Generic[S]):
         """Saves the snapshot as a file."""
         self._require_open()
         request = {"kind": "save", "snapshot": self.number, "path": absolute(path)}
-        _, _, (_, process), _ = self._end.peek() or (None, None, (0, None), None)
-        return (yield from self._made_by._driver.in_thread(lambda: _saved(request, process)))
+        return (yield from self._made_by._driver.in_thread(lambda: _saved(request, self._process)))
 
     def _forked(self, tools: Tools | None) -> S:
         """A sandbox that will begin with the snapshot."""

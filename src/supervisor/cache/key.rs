@@ -1,9 +1,7 @@
 //! The key by which this user's saved snapshots are known.
 
-use std::fs::File;
-use std::io::Read;
-
 use super::{CacheFile, Kind, Unused};
+use crate::supervisor::random::random;
 
 /// The length of the key: that of the hash (RFC 2104, 3).
 const LENGTH: usize = 32;
@@ -23,9 +21,7 @@ pub fn snapshot_key() -> Result<[u8; LENGTH], Unused> {
         Err(Unused::NotPrivate { .. } | Unused::TooLarge { .. } | Unused::Torn { .. }) => false,
         _ => return found,
     };
-    let mut key = [0; LENGTH];
-    let source = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut key));
-    source.map_err(|error| Unused::io("/dev/urandom".as_ref(), error))?;
+    let key: [u8; LENGTH] = random().map_err(|error| Unused::io("/dev/urandom".as_ref(), error))?;
     // Another process may have been first.
     let stored = if is_absent {
         file.store_first(&key)

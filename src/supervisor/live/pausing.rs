@@ -176,12 +176,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// What is kept of a session that was paused, unless it is used again already.
     pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
-        if !self.is_paused() {
+        let (image, asked) = match mem::replace(&mut self.pause, Pause::Tried) {
+            Pause::Done { image, asked } => (image, asked),
             // It was used meanwhile, and may be paused after that.
-            return None;
-        }
-        let Pause::Done { image, asked } = mem::replace(&mut self.pause, Pause::Tried) else {
-            return None;
+            other => {
+                self.pause = other;
+                return None;
+            }
         };
         if asked.is_some() {
             self.io.end_watches("its session was paused");

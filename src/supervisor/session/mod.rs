@@ -6,6 +6,7 @@ mod size;
 
 use std::ffi::CString;
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -23,6 +24,7 @@ pub use self::size::{Count, Size};
 
 use super::error::SupervisorError;
 use super::instance_name;
+use super::random::random;
 use crate::plan::FileQuota;
 use sandfork_jail::program::{HostIds, ZygoteJail};
 
@@ -70,9 +72,10 @@ impl SessionRoot {
         let place = open(place_path, DIRECTORY, Mode::empty())?;
         sweep(place_path, &place);
         // The name is unpredictable, so that no other user can create it first.
-        let owner = instance_name::own_name()
-            .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-        let name = format!("{owner}.{}", random()?);
+        let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
+        let owner = instance_name::own_name().map_err(errno)?;
+        let bits = u128::from_be_bytes(random().map_err(errno)?);
+        let name = format!("{owner}.{bits:032x}");
         mkdirat(&place, name.as_str(), PRIVATE)?;
         let dir = openat(&place, name.as_str(), DIRECTORY, Mode::empty())?;
         // An unprivileged guest traverses it to its own directory, and cannot list the names of
@@ -204,16 +207,6 @@ fn sweep(path: &Path, place: &OwnedFd) {
             _ = removal::remove_root(place.as_fd(), &name);
         }
     }
-}
-
-/// 128 unpredictable bits.
-fn random() -> Result<String, Errno> {
-    use std::io::Read;
-    let mut bytes = [0; 16];
-    fs::File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut bytes))
-        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))?;
-    Ok(format!("{:032x}", u128::from_be_bytes(bytes)))
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::medium::Medium;
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
-use super::{Begins, Image, Room, Standing};
+use super::{Image, ImageKind, Lists, Room, Standing};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::run::Files;
 use crate::supervisor::spawn::Worker;
@@ -146,6 +146,7 @@ impl Source<'_> {
         let (memory, reserved) = medium.reserve(bytes, files)?;
         self.copy(&pages, &memory)?;
         let descriptors = self.descriptors()?;
+        let mapped = self.mapped_files(&regions)?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
         let trees = medium.file(c"sandfork-files")?;
         // Elsewhere the worker goes on, with the files that its caller has.
@@ -164,20 +165,21 @@ impl Source<'_> {
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
             zygote: Arc::clone(self.zygote),
-            medium,
-            begins: match medium {
-                Medium::Memory => Begins::Copies,
-                Medium::Disk => Begins::Paused,
+            kind: match medium {
+                Medium::Memory => ImageKind::Copy,
+                Medium::Disk => ImageKind::Pause,
             },
             _on_disk: (medium == Medium::Disk).then_some(reserved),
             memory: medium.finish(&memory)?,
             trees: medium.finish(&trees)?,
-            files: self.mapped_files(&regions)?,
-            regions,
-            pages,
-            standing,
-            descriptors,
-            cells: self.cells,
+            lists: Lists {
+                regions,
+                pages,
+                standing,
+                descriptors,
+                files: mapped,
+                cells: self.cells,
+            },
             bytes: bytes + of_trees,
         })
     }

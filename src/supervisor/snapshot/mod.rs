@@ -80,30 +80,22 @@ impl Stamp {
     }
 }
 
-/// What sessions begin with a state.
+/// What an image is for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Begins {
-    /// Any number, each of which gets random numbers of its own.
-    Copies,
-    /// The one that was paused, which goes on with its own.
-    Paused,
+enum ImageKind {
+    /// Copies of a worker, which get random numbers of their own. It is in memory.
+    Copy,
+    /// The one session that is paused, which goes on with its own. It is on a disk.
+    Pause,
+    /// Copies again, with what a file had that another supervisor may have saved. It is on a disk.
+    Saved,
 }
 
-/// The state of a session's worker.
-#[derive(Debug)]
-pub struct Image {
-    /// Its workers take on the state. Those that it forked for the session have the same addresses.
-    zygote: Arc<Zygote>,
-    medium: Medium,
-    begins: Begins,
-    /// Has its bytes count, if they are on a disk.
-    _on_disk: Option<Reserved>,
-    /// The pages, one after the other, read-only.
-    memory: OwnedFd,
-    /// The contents of the worker's directories, read-only.
-    trees: OwnedFd,
+/// What the supervisor knows of a worker that was copied, besides the bytes.
+#[derive(Debug, Serialize, Deserialize)]
+struct Lists {
     regions: Vec<Region>,
-    /// The pages that `memory` has.
+    /// The pages that were copied.
     pages: Vec<Range<u64>>,
     standing: Standing,
     descriptors: Vec<Descriptor>,
@@ -111,6 +103,21 @@ pub struct Image {
     files: BTreeMap<String, Stamp>,
     /// How many cells the session has run.
     cells: u64,
+}
+
+/// The state of a session's worker.
+#[derive(Debug)]
+pub struct Image {
+    /// Its workers take on the state. Those that it forked for the session have the same addresses.
+    zygote: Arc<Zygote>,
+    kind: ImageKind,
+    /// Has its bytes count, if they are on a disk.
+    _on_disk: Option<Reserved>,
+    /// The pages, one after the other, read-only.
+    memory: OwnedFd,
+    /// The contents of the worker's directories, read-only.
+    trees: OwnedFd,
+    lists: Lists,
     /// The bytes of memory and files.
     bytes: u64,
 }
@@ -123,19 +130,18 @@ impl Image {
 
     /// How many cells the session had run.
     pub fn cells(&self) -> u64 {
-        self.cells
+        self.lists.cells
     }
 
     /// Whether it keeps a session that is paused, which goes on once, and not copies of one.
     pub fn is_paused(&self) -> bool {
-        self.begins == Begins::Paused
+        self.kind == ImageKind::Pause
     }
 
     fn origin(&self) -> Origin {
-        // A pause keeps its one session, and copies of workers are in memory.
-        match (self.medium, self.begins) {
-            (Medium::Disk, Begins::Copies) => Origin::File,
-            _ => Origin::Worker,
+        match self.kind {
+            ImageKind::Copy | ImageKind::Pause => Origin::Worker,
+            ImageKind::Saved => Origin::File,
         }
     }
 

@@ -9,11 +9,10 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{Mode, fstat};
 
-use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
 use super::steps::{HOLE, Memory, Origin, Plan, hole, steps};
-use super::{Image, Source, Stamp};
+use super::{Image, ImageKind, Source, Stamp};
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, Order, Step};
 use sandfork_jail::sys::sealed;
@@ -24,7 +23,7 @@ impl Image {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let order = Order {
             trees: jail.writable_directories().map(path).collect(),
-            descriptors: self.descriptors.clone(),
+            descriptors: self.lists.descriptors.clone(),
         };
         serde_json::to_vec(&order)
             .map_err(|_| Errno::EINVAL)
@@ -48,15 +47,15 @@ impl Image {
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;
         let pages = target.pages(&regions)?;
-        let blob = hole(&self.regions, &regions).ok_or_else(|| SnapshotRefusal::Mapping {
+        let blob = hole(&self.lists.regions, &regions).ok_or_else(|| SnapshotRefusal::Mapping {
             what: "its mappings leave no room".into(),
         })?;
         let mut blob = BlobData::new(blob);
         let source = Memory {
-            regions: &self.regions,
-            pages: &self.pages,
-            shareable: (self.medium == Medium::Memory).then_some(&self.standing.shareable),
-            thread: self.standing.thread,
+            regions: &self.lists.regions,
+            pages: &self.lists.pages,
+            shareable: (self.kind == ImageKind::Copy).then_some(&self.lists.standing.shareable),
+            thread: self.lists.standing.thread,
             origin: self.origin(),
         };
         let own = Memory {
@@ -66,9 +65,9 @@ impl Image {
             thread,
             origin: Origin::Worker,
         };
-        let plan = steps(source, self.standing.program_break, own, &mut blob)?;
-        target.require_same(&plan, &self.files)?;
-        let bytes = blob.finish(self.standing.place, number, &plan.steps);
+        let plan = steps(source, self.lists.standing.program_break, own, &mut blob)?;
+        target.require_same(&plan, &self.lists.files)?;
+        let bytes = blob.finish(self.lists.standing.place, number, &plan.steps);
         if bytes.len() as u64 + (1 << 20) > HOLE {
             return Err(SnapshotRefusal::Fragmented {
                 most: plan.steps.len(),

@@ -6,10 +6,8 @@
 //!
 //! It has a prefix of fixed length, the head as JSON, the memory, the contents of the directories, and the code.
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
-use std::ops::Range;
+use std::io::{self, BufReader, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -24,14 +22,13 @@ use sha2::{Digest, Sha256};
 use super::capture::require_room;
 use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
-use super::regions::Region;
 use super::restore::open_to_read;
-use super::{Begins, Image, Stamp, Standing};
+use super::{Image, ImageKind, Lists};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::cache::{Unused, snapshot_key};
 use crate::supervisor::embedded::WORKER;
+use crate::supervisor::instance_name::boot_id;
 use crate::supervisor::zygote::Zygote;
-use sandfork_jail::restore::Descriptor;
 
 /// The first bytes of a file, with the version of its form.
 const MAGIC: [u8; 16] = *b"sandfork-saved-1";
@@ -52,7 +49,7 @@ const CHUNK: usize = 1 << 20;
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct MadeBy {
     boot: String,
-    build: String,
+    build: [u8; 32],
     interpreter: String,
     policy: String,
 }
@@ -60,13 +57,10 @@ pub struct MadeBy {
 impl MadeBy {
     /// This process, with a sandbox of this interpreter and of the policy with this hash.
     pub fn here(interpreter: String, policy: String) -> Result<Self, SnapshotRefusal> {
-        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
-        let boot = boot.doing("read the identifier of this machine's start")?;
-        let build = Sha256::digest(WORKER.bytes());
-        let build = build.iter().take(16).map(|byte| format!("{byte:02x}"));
+        let boot = boot_id().doing("read the identifier of this machine's start")?;
         Ok(Self {
-            boot: boot.trim().to_owned(),
-            build: build.collect(),
+            boot,
+            build: Sha256::digest(WORKER.bytes()).into(),
             interpreter,
             policy,
         })
@@ -97,16 +91,11 @@ fn short(hash: &str) -> &str {
     hash.get(..12).unwrap_or(hash)
 }
 
-/// The lists of a snapshot.
+/// What a file begins with. The lists are a borrowed or an own [`Lists`].
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
+struct Head<L> {
     made_by: MadeBy,
-    regions: Vec<Region>,
-    pages: Vec<Range<u64>>,
-    standing: Standing,
-    descriptors: Vec<Descriptor>,
-    files: BTreeMap<String, Stamp>,
-    cells: u64,
+    lists: L,
 }
 
 impl Image {
@@ -128,12 +117,7 @@ impl Image {
         let key = snapshot_key().map_err(|error| unsaved(no_key(&error)))?;
         let head = Head {
             made_by,
-            regions: self.regions.clone(),
-            pages: self.pages.clone(),
-            standing: self.standing.clone(),
-            descriptors: self.descriptors.clone(),
-            files: self.files.clone(),
-            cells: self.cells,
+            lists: &self.lists,
         };
         let part = Part::create(path).map_err(|error| unsaved(reason(&error)))?;
         let written = self.write(&head, &key, &part.file);
@@ -141,7 +125,7 @@ impl Image {
         length.map_err(|error| unsaved(reason(&error)))
     }
 
-    fn write(&self, head: &Head, key: &[u8], file: &File) -> io::Result<u64> {
+    fn write(&self, head: &Head<&Lists>, key: &[u8], file: &File) -> io::Result<u64> {
         let head = serde_json::to_vec(head)?;
         let again = |of: &OwnedFd| open_to_read(of.as_fd()).map(File::from);
         let (memory, trees) = (again(&self.memory)?, again(&self.trees)?);
@@ -198,24 +182,18 @@ impl Image {
             let why = "was saved by another user, was changed since, or the key is gone with which it was saved";
             return Err(refused(why.into()));
         }
-        let head: Head = serde_json::from_slice(&head)
+        let head: Head<Lists> = serde_json::from_slice(&head)
             .map_err(|_| refused("was saved by another version of Sandfork".into()))?;
         if let Some(why) = made_by.differs(&head.made_by) {
             return Err(refused(why));
         }
         Ok(Self {
             zygote: Arc::clone(zygote),
-            medium: Medium::Disk,
-            begins: Begins::Copies,
+            kind: ImageKind::Saved,
             _on_disk: Some(reserved),
             memory: Medium::Disk.finish(&memory)?,
             trees: Medium::Disk.finish(&trees)?,
-            regions: head.regions,
-            pages: head.pages,
-            standing: head.standing,
-            descriptors: head.descriptors,
-            files: head.files,
-            cells: head.cells,
+            lists: head.lists,
             bytes: sections.memory + sections.trees,
         })
     }
@@ -291,16 +269,9 @@ impl Read for Coded<'_> {
 
 /// Copies exactly so many bytes.
 fn copy(from: impl Read, to: &mut impl Write, length: u64) -> io::Result<()> {
-    let mut from = from.take(length);
-    let mut chunk = vec![0; CHUNK];
-    let mut left = length;
-    while left > 0 {
-        let read = from.read(&mut chunk)?;
-        if read == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        to.write_all(&chunk[..read])?;
-        left -= read as u64;
+    let copied = io::copy(&mut BufReader::with_capacity(CHUNK, from.take(length)), to)?;
+    if copied < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(())
 }

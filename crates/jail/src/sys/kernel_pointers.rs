@@ -10,7 +10,7 @@ use super::check;
 
 /// What glibc registers for each thread (rseq(2)).
 mod restartable {
-    /// The length, which each kernel takes, whatever its own is.
+    /// The length that every kernel accepts, also one whose own is larger.
     pub const LENGTH: usize = 32;
     /// The longest that glibc may have registered.
     pub const MOST: usize = 256;

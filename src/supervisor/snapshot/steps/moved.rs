@@ -7,12 +7,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::pages::PAGE;
 use super::{Memory, Origin};
 use crate::supervisor::snapshot::refusal::SnapshotRefusal;
 use crate::supervisor::snapshot::regions::{Backing, Region, at};
 use sandfork_jail::restore::{Protection, Step};
-
-const PAGE: u64 = 4096;
 
 /// What is mapped from here on cannot be moved or unmapped: the kernel has it there in each process.
 const OF_KERNEL: u64 = 1 << 47;

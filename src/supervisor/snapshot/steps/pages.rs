@@ -138,7 +138,7 @@ pub fn in_order(mut ranges: Vec<Range<u64>>) -> Vec<Range<u64>> {
 }
 
 /// The size of a page on x86-64.
-const PAGE: u64 = 4096;
+pub const PAGE: u64 = 4096;
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,16 @@
-//! Workers that end: what is told of the cell, and why the session has ended.
+//! Workers that end: the outcome of their last cell, and the reason for the end of the session.
 
 use super::OK;
 use super::scene::{SESSION, code, in_scene, ms, reason};
 use super::*;
+
+/// The end of a process that was killed.
+fn killed() -> Exit {
+    Exit {
+        status: ExitStatus::Signal(libc::SIGKILL),
+        ..code(0)
+    }
+}
 
 #[test]
 fn a_result_that_is_read_after_a_limit_ended_its_worker_is_of_an_ended_session() {
@@ -23,14 +31,7 @@ fn a_result_that_is_read_after_a_limit_ended_its_worker_is_of_an_ended_session()
         scene.passes(Duration::from_secs(2));
         scene.says(OK);
         let now = scene.now;
-        let killed = ExitStatus::Signal(libc::SIGKILL);
-        scene.life.on_exit(
-            Exit {
-                status: killed,
-                ..code(0)
-            },
-            now,
-        );
+        scene.life.on_exit(killed(), now);
         assert!(reason(scene.ends()).contains("interrupted"));
         let ended = [("interrupted", SessionState::Ended)];
         assert_eq!(scene.caller.outcomes(), ended);
@@ -61,14 +62,7 @@ fn an_end_between_two_cells_has_its_reason() {
     });
     in_scene(SESSION, |scene| {
         let now = scene.now;
-        let killed = ExitStatus::Signal(libc::SIGKILL);
-        scene.life.on_exit(
-            Exit {
-                status: killed,
-                ..code(0)
-            },
-            now,
-        );
+        scene.life.on_exit(killed(), now);
         scene.life.io.oom_kills = 1;
         assert!(reason(scene.ends()).contains("limits.memory"));
     });
