@@ -209,22 +209,27 @@ while True:
         os.fsync(file.fileno())
 ";
 
-/// Has processes hold something, each until it gets no more, and says when all of them do.
+/// Has processes hold something, each until it gets no more, and says when all of them do. They begin when
+/// all are there: what one takes may be what the next needs to start.
 const IN_ALL: &str = "\
 import ctypes, fcntl, os, resource, select, signal, socket, struct, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
 def in_all(processes, hold):
     done, report = os.pipe()
+    gate, begin = os.pipe()
     for _ in range(processes):
         if os.fork() == 0:
+            os.close(begin)
+            os.read(gate, 1)
             os.close(done)
             try:
                 kept = hold()
-            except (OSError, MemoryError):
+            except (OSError, MemoryError, RuntimeError):
                 pass
             os.write(report, b'.')
             while True:
                 time.sleep(60)
+    os.close(begin)
     counted = 0
     while counted < processes:
         counted += len(os.read(done, processes))
