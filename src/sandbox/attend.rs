@@ -218,8 +218,7 @@ impl Sandbox {
         let context = self.inner.place(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
         ServedSession::new(&parked.verified, &context, terms, state)?.restore()?;
-        let cells = image.cells();
-        Ok((parked, Beginning::Restored { cells }, refill))
+        Ok((parked, Beginning::Restored(Arc::clone(image)), refill))
     }
 
     /// Requires that a worker could take on this state.

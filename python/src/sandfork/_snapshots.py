@@ -31,7 +31,7 @@ class BaseSnapshot(Generic[S]):
 
     def __init__(self, sandbox: S, number: int, size: int) -> None:
         self.size = size
-        """The memory that the snapshot takes, in bytes."""
+        """The memory that the snapshot takes besides earlier ones, in bytes."""
         self.number = number
         self._made_by = sandbox
         self._tools = frozenset(sandbox._session.tools)

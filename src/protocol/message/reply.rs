@@ -52,6 +52,9 @@ pub struct Standing {
     /// Where its thread's own data are.
     #[serde(default)]
     pub thread: u64,
+    /// The descriptors of the files with the memory that it takes on, if it does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<i32>,
     /// Ranges of memory that copies may share until they write to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shareable: Vec<[u64; 2]>,

@@ -25,8 +25,8 @@ pub enum Request {
         serves: WorkerMode,
     },
     /// The first message to a worker that takes on the state of another. The order for its native half is the
-    /// payload. Four bytes follow, each with a descriptor: that of [`Hello`](Self::Hello), the memory, the files, and when the worker stands, the
-    /// steps.
+    /// payload. Bytes follow, each with a descriptor: that of [`Hello`](Self::Hello), the files of the memory, the contents of the
+    /// directories, and when the worker stands, the steps.
     Restore {
         /// Repeated in the result.
         id: u64,

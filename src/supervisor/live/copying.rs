@@ -20,6 +20,7 @@ impl JailedWorker<'_> {
             jail: &self.context.jail.worker,
             cells,
             limits: &self.context.limits,
+            beneath: None,
             lent: &self.lent,
             summons: self.summons.as_ref().map(Summons::peer),
         }

@@ -40,10 +40,7 @@ pub enum Beginning {
     /// Not at all: its worker is to show that it could take on this state.
     Trial(Arc<Image>),
     /// With a state that its worker has.
-    Restored {
-        /// How many cells the session has run.
-        cells: u64,
-    },
+    Restored(Arc<Image>),
     /// With a state that its worker has, after a pause.
     Resumed(Record),
 }
@@ -159,6 +156,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             place: said.place,
             program_break: said.program_break,
             thread: said.thread,
+            images: said.images.clone(),
             shareable: in_order(
                 said.shareable
                     .iter()
@@ -183,7 +181,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Replaced(image) => {
-                match self.io.plan(&image, standing.thread, cell.id) {
+                match self.io.plan(&image, &standing, cell.id) {
                     Ok((file, steps)) => {
                         cell.state = StateRequest::Restoring(steps);
                         self.io.send(BYTE.to_vec(), Some(file));
@@ -193,7 +191,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Tried(image) => {
-                match self.io.plan(&image, standing.thread, cell.id) {
+                match self.io.plan(&image, &standing, cell.id) {
                     Ok((_, steps)) => cell.state = StateRequest::Restoring(steps),
                     Err(refusal) => self.on_fault(refusal.into()),
                 }
@@ -228,7 +226,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// Answers a request for a copy, once the worker has gone on.
     pub(super) fn finish_snapshot(
-        &self,
+        &mut self,
         id: u64,
         copied: Option<Result<Arc<Image>, SnapshotRefusal>>,
         result: &CellResult,

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
@@ -23,7 +23,7 @@ use crate::supervisor::objects::Objects;
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
-use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Source, Standing};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::restore::Step;
@@ -88,15 +88,14 @@ pub trait WorkerIo {
     /// Whether programs of the caller run, or are about to.
     fn runs_programs(&self) -> bool;
     /// Keeps a copy. Returns its number.
-    fn keep(&self, image: Arc<Image>) -> u64;
+    fn keep(&mut self, image: Arc<Image>) -> u64;
     /// What the worker does before its memory is replaced by this.
     fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
-    /// The steps by which its memory is replaced. It stands, with its thread's own data there, and answers the request
-    /// with this number next.
+    /// The steps by which its memory is replaced. It stands there, and answers the request with this number next.
     fn plan(
         &self,
         image: &Image,
-        thread: u64,
+        own: &Standing,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
@@ -119,6 +118,8 @@ pub struct JailedWorker<'a> {
     is_gone: bool,
     /// The numbers of the files that the caller got for writing.
     pub(super) lent: BTreeSet<u64>,
+    /// The state that the worker has taken on, or that was copied of it last, as long as its caller keeps that.
+    pub(super) beneath: Weak<Image>,
     pub(super) objects: Objects<'a>,
     pub(super) network: Option<WorkerNetwork>,
     pub(super) programs: Option<Host<'a>>,
@@ -144,6 +145,7 @@ impl<'a> JailedWorker<'a> {
             watch: verified.watch(context),
             is_gone: false,
             lent: BTreeSet::new(),
+            beneath: Weak::new(),
             objects: verified.objects(),
             network: verified.take_network(),
             programs: None,
@@ -309,7 +311,12 @@ impl WorkerIo for JailedWorker<'_> {
         // A program may have been started since the request was accepted.
         self.require_single()?;
         let room = self.room(medium)?;
-        self.source(cells).capture(standing, room, medium)
+        let beneath = self.beneath.upgrade();
+        let source = Source {
+            beneath: beneath.as_deref(),
+            ..self.source(cells)
+        };
+        source.capture(standing, room, medium)
     }
 
     fn is_used(&self) -> bool {
@@ -352,7 +359,8 @@ impl WorkerIo for JailedWorker<'_> {
         self.programs.as_ref().is_some_and(Host::is_busy)
     }
 
-    fn keep(&self, image: Arc<Image>) -> u64 {
+    fn keep(&mut self, image: Arc<Image>) -> u64 {
+        self.beneath = Arc::downgrade(&image);
         self.context.snapshots.put(self.context.session, image)
     }
 
@@ -363,10 +371,10 @@ impl WorkerIo for JailedWorker<'_> {
     fn plan(
         &self,
         image: &Image,
-        thread: u64,
+        own: &Standing,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
-        image.plan(&self.source(0), thread, number)
+        image.plan(&self.source(0), own, number)
     }
 
     fn traffic(&mut self) -> Traffic {

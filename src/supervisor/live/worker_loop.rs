@@ -2,6 +2,7 @@
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use nix::errno::Errno;
@@ -81,7 +82,10 @@ impl<'a> WorkerLoop<'a> {
                     state.begin_restored(image, StateRequest::Replaced, now)?;
                 }
                 Beginning::Trial(image) => state.begin_restored(image, StateRequest::Tried, now)?,
-                Beginning::Restored { cells } => state.go_on(cells, now),
+                Beginning::Restored(image) => {
+                    state.io.beneath = Arc::downgrade(&image);
+                    state.go_on(image.cells(), now);
+                }
                 Beginning::Resumed(record) => state.resume(record, now),
             }
             state.io.settle();

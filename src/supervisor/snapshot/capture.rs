@@ -1,22 +1,18 @@
 //! Copies a worker that stands.
 
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{IoSliceMut, Read, Write};
-use std::ops::Range;
+use std::io::Read;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use nix::errno::Errno;
 use nix::fcntl::AtFlags;
 use nix::sys::stat::{SFlag, fstat, fstatat, major, minor};
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
 use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
+use super::layers::LayersInMaking;
 use super::medium::Medium;
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
@@ -29,13 +25,6 @@ use crate::supervisor::zygote::Zygote;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{Descriptor, Opened};
 use sandfork_jail::sys;
-
-/// The most pieces of memory.
-const MOST_PIECES: usize = 1 << 18;
-
-/// The bytes that are copied at once, and the pieces.
-const CHUNK: u64 = 1 << 20;
-const PIECES: usize = 512;
 
 /// How often the threads are counted before there are too many: one that was joined is there for a moment longer.
 const THREAD_LOOKS: usize = 25;
@@ -54,6 +43,8 @@ pub struct Source<'a> {
     pub cells: u64,
     /// Its limits.
     pub limits: &'a Limits,
+    /// The state that it has taken on, or that was copied of it last.
+    pub beneath: Option<&'a Image>,
     /// The numbers of the files that its caller got for writing.
     pub lent: &'a BTreeSet<u64>,
     /// The inode of the socket over which its programs are summoned, if it has one.
@@ -144,7 +135,13 @@ impl Source<'_> {
             require_room(self.limits, bytes + files, most, LimitName::Memory)?;
         }
         let (memory, reserved) = medium.reserve(bytes, files)?;
-        self.copy(&pages, &memory)?;
+        let beneath = self
+            .beneath
+            .filter(|image| medium == Medium::Memory && image.kind == ImageKind::Copy);
+        let mut making = LayersInMaking::new(&memory, beneath.map(|image| &image.layers));
+        let own = |bytes| require_room(self.limits, bytes, room.bytes, LimitName::SnapshotBytes);
+        own(files)?;
+        self.copy(&pages, &mut making, &own)?;
         let descriptors = self.descriptors()?;
         let mapped = self.mapped_files(&regions)?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
@@ -169,18 +166,19 @@ impl Source<'_> {
                 Medium::Memory => ImageKind::Copy,
                 Medium::Disk => ImageKind::Pause,
             },
-            _on_disk: (medium == Medium::Disk).then_some(reserved),
-            memory: medium.finish(&memory)?,
+            layers: making.finish(
+                medium.finish(&memory)?,
+                (medium == Medium::Disk).then_some(reserved),
+            ),
             trees: medium.finish(&trees)?,
             lists: Lists {
                 regions,
-                pages,
                 standing,
                 descriptors,
                 files: mapped,
                 cells: self.cells,
             },
-            bytes: bytes + of_trees,
+            bytes_of_trees: of_trees,
         })
     }
 
@@ -194,73 +192,6 @@ impl Source<'_> {
             return Err(SnapshotRefusal::Fragmented { most });
         }
         regions::parse(&text)
-    }
-
-    /// The pages of its own.
-    pub fn pages(&self, regions: &[Region]) -> Result<Vec<Range<u64>>, SnapshotRefusal> {
-        let proc = &self.worker.proc;
-        let pagemap = proc.open("pagemap").doing("open its page map")?;
-        let mut pages = Vec::new();
-        let copied = |region: &&Region| !region.is_kernel() && !region.is_shared;
-        for region in regions.iter().filter(copied) {
-            if region.advice.is_wiped {
-                continue;
-            }
-            let within = region.start..region.end;
-            if region.is_image {
-                add(&mut pages, within);
-                continue;
-            }
-            match sys::pagemap::scan(pagemap.as_fd(), within, &mut pages, MOST_PIECES) {
-                Err(Errno::ENOTTY) => return Err(SnapshotRefusal::Kernel),
-                Err(Errno::E2BIG) => return Err(SnapshotRefusal::Fragmented { most: MOST_PIECES }),
-                other => other.doing("list its pages")?,
-            }
-        }
-        Ok(pages)
-    }
-
-    /// Copies pages into a file, one after the other.
-    fn copy(&self, pages: &[Range<u64>], mut image: &File) -> Result<(), SnapshotRefusal> {
-        let mut buffer = vec![0; usize::try_from(CHUNK).unwrap_or(0)];
-        for batch in batches(pages) {
-            let read = self.read(&batch, &mut buffer)?;
-            image.write_all(read).doing("write an image")?;
-        }
-        Ok(())
-    }
-
-    fn read<'b>(
-        &self,
-        batch: &[Range<u64>],
-        buffer: &'b mut [u8],
-    ) -> Result<&'b [u8], SnapshotRefusal> {
-        let length = |range: &Range<u64>| usize::try_from(range.end - range.start).unwrap_or(0);
-        let remote: Vec<_> = batch
-            .iter()
-            .map(|range| RemoteIoVec {
-                base: usize::try_from(range.start).unwrap_or(0),
-                len: length(range),
-            })
-            .collect();
-        let all = batch.iter().map(length).sum();
-        let pid = Pid::from_raw(self.worker.proc.pid());
-        match process_vm_readv(pid, &mut [IoSliceMut::new(&mut buffer[..all])], &remote) {
-            Ok(read) if read == all => return Ok(&buffer[..all]),
-            Ok(_) | Err(Errno::EFAULT) => {}
-            Err(errno) => return Err(errno).doing("read its memory"),
-        }
-        // Memory that the process itself may not read.
-        let memory = self.worker.proc.open("mem").doing("open its memory")?;
-        let mut rest = &mut buffer[..all];
-        for range in batch {
-            let (piece, others) = rest.split_at_mut(length(range));
-            match memory.read_exact_at(piece, range.start) {
-                Err(_) => return Err(SnapshotRefusal::Changed),
-                Ok(()) => rest = others,
-            }
-        }
-        Ok(&buffer[..all])
     }
 
     fn descriptors(&self) -> Result<Vec<Descriptor>, SnapshotRefusal> {
@@ -338,62 +269,5 @@ impl Source<'_> {
                 ..new
             },
         }
-    }
-}
-
-/// Adds a range behind others.
-fn add(pages: &mut Vec<Range<u64>>, range: Range<u64>) {
-    match pages.last_mut() {
-        Some(last) if last.end == range.start => last.end = range.end,
-        _ => pages.push(range),
-    }
-}
-
-/// Ranges that are copied at once.
-fn batches(pages: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
-    let mut batches = Vec::new();
-    let (mut batch, mut room) = (Vec::new(), CHUNK);
-    for range in pages {
-        let mut start = range.start;
-        while start < range.end {
-            let end = range.end.min(start + room);
-            batch.push(start..end);
-            room -= end - start;
-            start = end;
-            if room == 0 || batch.len() == PIECES {
-                batches.push(std::mem::take(&mut batch));
-                room = CHUNK;
-            }
-        }
-    }
-    batches.extend((!batch.is_empty()).then_some(batch));
-    batches
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn batches_have_every_byte_once() {
-        let pages = [0..4096, 8192..8192 + 3 * CHUNK, 1 << 40..(1 << 40) + 4096];
-        let batches = batches(&pages);
-        let mut joined: Vec<Range<u64>> = Vec::new();
-        for batch in &batches {
-            assert!(
-                batch
-                    .iter()
-                    .map(|range| range.end - range.start)
-                    .sum::<u64>()
-                    <= CHUNK
-            );
-            for range in batch {
-                match joined.last_mut() {
-                    Some(last) if last.end == range.start => last.end = range.end,
-                    _ => joined.push(range.clone()),
-                }
-            }
-        }
-        assert_eq!(joined, pages);
     }
 }

@@ -10,7 +10,9 @@
 
 mod capture;
 mod descriptors;
+mod layers;
 mod medium;
+mod memory;
 mod pack;
 mod refusal;
 mod regions;
@@ -21,13 +23,14 @@ mod steps;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
 /// What reads what the kernel says of a guest, and makes steps of it.
 #[cfg(feature = "internals")]
 pub mod readers {
     pub use super::descriptors::{Found, Kind, Outputs, keep};
+    pub use super::layers::{Piece, Places};
     pub use super::regions::{Backing, MOST_REGIONS, Region, parse};
     pub use super::steps::{Memory, Origin, hole, in_order, steps};
 }
@@ -42,8 +45,8 @@ pub use self::steps::in_order;
 use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
 
+use self::layers::Layers;
 use self::regions::Region;
-use self::shelf::Reserved;
 use self::steps::Origin;
 use super::zygote::Zygote;
 use sandfork_jail::restore::Descriptor;
@@ -57,6 +60,8 @@ pub struct Standing {
     pub program_break: u64,
     /// Where its thread's own data are.
     pub thread: u64,
+    /// The descriptors of the files of an image, in a worker that takes it on.
+    pub images: Vec<RawFd>,
     /// Ranges that copies may share, in order.
     pub shareable: Vec<Range<u64>>,
 }
@@ -95,8 +100,6 @@ enum ImageKind {
 #[derive(Debug, Serialize, Deserialize)]
 struct Lists {
     regions: Vec<Region>,
-    /// The pages that were copied.
-    pages: Vec<Range<u64>>,
     standing: Standing,
     descriptors: Vec<Descriptor>,
     /// The files that are mapped, by path, as they were.
@@ -111,15 +114,13 @@ pub struct Image {
     /// Its workers take on the state. Those that it forked for the session have the same addresses.
     zygote: Arc<Zygote>,
     kind: ImageKind,
-    /// Has its bytes count, if they are on a disk.
-    _on_disk: Option<Reserved>,
-    /// The pages, one after the other, read-only.
-    memory: OwnedFd,
+    /// The pages.
+    layers: Layers,
     /// The contents of the worker's directories, read-only.
     trees: OwnedFd,
     lists: Lists,
-    /// The bytes of memory and files.
-    bytes: u64,
+    /// The bytes of its files.
+    bytes_of_trees: u64,
 }
 
 impl Image {
@@ -145,8 +146,23 @@ impl Image {
         }
     }
 
-    /// The memory that the image takes, bytes.
+    /// The memory that the image takes besides those that are beneath it, bytes.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.layers.own() + self.bytes_of_trees
+    }
+
+    /// The memory that images take together, bytes.
+    fn bytes_of<'a>(images: impl Iterator<Item = &'a Self>) -> u64 {
+        let (mut layers, mut trees) = (BTreeMap::new(), 0);
+        for image in images {
+            image.layers.list(&mut layers);
+            trees += image.bytes_of_trees;
+        }
+        layers.values().sum::<u64>() + trees
+    }
+
+    /// The memory that a worker needs for it, bytes.
+    fn whole(&self) -> u64 {
+        self.layers.length() + self.bytes_of_trees
     }
 }

@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, fstat};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
 use super::steps::{HOLE, Memory, Origin, Plan, hole, steps};
-use super::{Image, ImageKind, Source, Stamp};
+use super::{Image, ImageKind, Source, Stamp, Standing};
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, Order, Step};
 use sandfork_jail::sys::sealed;
@@ -23,6 +23,7 @@ impl Image {
         let path = |path: &Path| path.to_string_lossy().into_owned();
         let order = Order {
             trees: jail.writable_directories().map(path).collect(),
+            images: self.layers.files().len(),
             descriptors: self.lists.descriptors.clone(),
         };
         serde_json::to_vec(&order)
@@ -30,19 +31,20 @@ impl Image {
             .doing("write the order")
     }
 
-    /// The files that come with the order: the memory, then the contents of its directories. Each worker opens them
-    /// anew, so that workers share no position.
-    pub fn attachments(&self) -> Result<[OwnedFd; 2], SnapshotRefusal> {
-        let again = |file: &OwnedFd| open_to_read(file.as_fd()).doing("open an image");
-        Ok([again(&self.memory)?, again(&self.trees)?])
+    /// The files that come with the order: those of the memory, then the contents of its directories. Each worker opens
+    /// them anew, so that workers share no position.
+    pub fn attachments(&self) -> Result<Vec<OwnedFd>, SnapshotRefusal> {
+        let files = self.layers.files().chain([self.trees.as_fd()]);
+        let again = |file: BorrowedFd| open_to_read(file).doing("open an image");
+        files.map(again).collect()
     }
 
-    /// The steps for a worker that waits for them, with its thread's own data at `thread`. It returns from them as if the request with this number had been
+    /// The steps for a worker that waits for them, and stands there. It returns from them as if the request with this number had been
     /// answered.
     pub fn plan(
         &self,
         target: &Source,
-        thread: u64,
+        own: &Standing,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;
@@ -51,21 +53,32 @@ impl Image {
             what: "its mappings leave no room".into(),
         })?;
         let mut blob = BlobData::new(blob);
+        if own.images.len() != self.layers.files().len() {
+            let why = "it has not taken all files of the memory".to_owned();
+            return Err(SnapshotRefusal::Guest(why));
+        }
+        let (its, places) = (self.layers.pages(), self.layers.places(&own.images));
         let source = Memory {
             regions: &self.lists.regions,
-            pages: &self.lists.pages,
+            pages: &its,
             shareable: (self.kind == ImageKind::Copy).then_some(&self.lists.standing.shareable),
             thread: self.lists.standing.thread,
             origin: self.origin(),
         };
-        let own = Memory {
+        let target_memory = Memory {
             regions: &regions,
             pages: &pages,
             shareable: None,
-            thread,
+            thread: own.thread,
             origin: Origin::Worker,
         };
-        let plan = steps(source, self.lists.standing.program_break, own, &mut blob)?;
+        let plan = steps(
+            source,
+            places,
+            self.lists.standing.program_break,
+            target_memory,
+            &mut blob,
+        )?;
         target.require_same(&plan, &self.lists.files)?;
         let bytes = blob.finish(self.lists.standing.place, number, &plan.steps);
         if bytes.len() as u64 + (1 << 20) > HOLE {

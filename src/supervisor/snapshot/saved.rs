@@ -8,7 +8,8 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::ops::Range;
+use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::capture::require_room;
+use super::layers::Layers;
 use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::restore::open_to_read;
@@ -96,6 +98,7 @@ fn short(hash: &str) -> &str {
 struct Head<L> {
     made_by: MadeBy,
     lists: L,
+    pages: Vec<Range<u64>>,
 }
 
 impl Image {
@@ -109,7 +112,7 @@ impl Image {
     ) -> Result<u64, SnapshotRefusal> {
         // The worker that goes on has nothing in common with its interpreter.
         let most = limits.memory_allowance();
-        require_room(limits, self.bytes, most, LimitName::Memory)?;
+        require_room(limits, self.whole(), most, LimitName::Memory)?;
         let unsaved = |why: String| SnapshotRefusal::Unsaved {
             path: path.display().to_string(),
             why,
@@ -118,6 +121,7 @@ impl Image {
         let head = Head {
             made_by,
             lists: &self.lists,
+            pages: self.layers.pages(),
         };
         let part = Part::create(path).map_err(|error| unsaved(reason(&error)))?;
         let written = self.write(&head, &key, &part.file);
@@ -127,11 +131,10 @@ impl Image {
 
     fn write(&self, head: &Head<&Lists>, key: &[u8], file: &File) -> io::Result<u64> {
         let head = serde_json::to_vec(head)?;
-        let again = |of: &OwnedFd| open_to_read(of.as_fd()).map(File::from);
-        let (memory, trees) = (again(&self.memory)?, again(&self.trees)?);
+        let trees = File::from(open_to_read(self.trees.as_fd())?);
         let lengths = [
             head.len() as u64,
-            memory.metadata()?.len(),
+            self.layers.length(),
             trees.metadata()?.len(),
         ];
         let mut writer = Coded::new(file, key);
@@ -140,7 +143,7 @@ impl Image {
             writer.write_all(&length.to_le_bytes())?;
         }
         writer.write_all(&head)?;
-        copy(&memory, &mut writer, lengths[1])?;
+        self.layers.write_to(&mut writer)?;
         copy(&trees, &mut writer, lengths[2])?;
         let code = writer.code.finalize().into_bytes();
         let mut file = file;
@@ -190,11 +193,15 @@ impl Image {
         Ok(Self {
             zygote: Arc::clone(zygote),
             kind: ImageKind::Saved,
-            _on_disk: Some(reserved),
-            memory: Medium::Disk.finish(&memory)?,
+            layers: Layers::alone(
+                Medium::Disk.finish(&memory)?,
+                sections.memory,
+                head.pages,
+                Some(reserved),
+            ),
             trees: Medium::Disk.finish(&trees)?,
             lists: head.lists,
-            bytes: sections.memory + sections.trees,
+            bytes_of_trees: sections.trees,
         })
     }
 }

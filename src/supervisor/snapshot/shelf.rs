@@ -103,9 +103,10 @@ impl Shelf {
     ) -> Result<Room, SnapshotRefusal> {
         let kept = self.lock();
         let own = kept.values().filter(|kept| kept.session == session);
-        let (count, bytes) = own.fold((0, 0), |(count, bytes), kept| {
-            (count + 1, bytes + kept.image.bytes())
-        });
+        let (count, bytes) = (
+            own.clone().count() as u64,
+            Image::bytes_of(own.map(|kept| &*kept.image)),
+        );
         if medium == Medium::Memory && count >= limits.snapshots() {
             let most = limits.named(LimitName::Snapshots);
             return Err(SnapshotRefusal::Quota {

@@ -21,6 +21,7 @@ pub fn tests() -> Vec<Test> {
         the_snapshots_of_a_session_are_limited,
         a_fork_goes_on_where_the_session_was,
         a_copy_is_never_torn,
+        a_snapshot_keeps_what_changed_since_the_last,
         a_fork_has_what_the_kernel_keeps,
         forks_are_apart_from_each_other,
         files_keep_their_numbers_links_and_times,
@@ -97,6 +98,41 @@ fn a_copy_is_never_torn(world: &World) {
         let seen = "y = [bytearray(n) for n in range(0, 3000, 7)]; del y[::3]; x";
         assert_eq!(value(&mut forked, seen), number.to_string());
     }
+}
+
+fn a_snapshot_keeps_what_changed_since_the_last(world: &World) {
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "big = [str(i) for i in range(200_000)]; block = bytearray(b'y' * 40_000_000); x = 0",
+    );
+    let seen = "len(set(big)), block.count(b'y'), x";
+    let wanted = |x: u32| format!("(200000, {}, {x})", 40_000_000 - x);
+    let mut last = copy(&mut session);
+    let whole = last.size();
+    for round in 1..12 {
+        ok(&mut session, &format!("x = {round}; block[-{round}] = 0"));
+        let next = copy(&mut session);
+        // From time to time all is copied, so that not too many files are beneath one another.
+        assert_eq!(next.size() < whole / 4, round % 8 != 0, "{round}");
+        last = next;
+        assert_eq!(value(&mut fork(&last), seen), wanted(round));
+    }
+    // Copies of a fork have the snapshot beneath them that it began with.
+    let mut forked = fork(&last);
+    ok(&mut forked, "x = 12; block[-12] = 0");
+    let of_fork = copy(&mut forked);
+    assert!(of_fork.size() < whole / 4, "{}", of_fork.size());
+    drop(last);
+    assert_eq!(value(&mut fork(&of_fork), seen), wanted(12));
+    // Without the last one all is copied.
+    drop(of_fork);
+    assert!(copy(&mut forked).size() > whole / 2);
+    let first = copy(&mut session);
+    ok(&mut session, "x = 99");
+    session.rollback(&first).expect("it is its own");
+    assert!(copy(&mut session).size() < whole / 4);
+    assert_eq!(value(&mut session, seen), wanted(11));
 }
 
 fn a_fork_has_what_the_kernel_keeps(world: &World) {

@@ -13,13 +13,15 @@ use serde::{Deserialize, Serialize};
 use crate::DATA;
 use crate::sys::checkpoint::{BUFFER_AT, DATA_AT, failure, header};
 
-pub use self::step::{Protection, STEP, Sharing, Step};
+pub use self::step::{Place, Protection, STEP, Sharing, Step};
 
 /// What the worker does before its memory is replaced.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Order {
     /// The directories whose contents the file of trees has, in its order.
     pub trees: Vec<String>,
+    /// How many files have the memory.
+    pub images: usize,
     /// The descriptors of the other process.
     pub descriptors: Vec<Descriptor>,
 }

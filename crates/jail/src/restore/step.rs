@@ -25,14 +25,10 @@ const TOUCH: u16 = 2;
 const FILE_FIRST: u16 = 1;
 /// The fifth is.
 const FILE_FIFTH: u16 = 2;
-/// The first argument is the image.
-const IMAGE_FIRST: u16 = 4;
-/// The fifth is.
-const IMAGE_FIFTH: u16 = 8;
 /// The result is the file that was opened.
-const OPENS: u16 = 16;
+const OPENS: u16 = 4;
 /// The result must be the given one.
-const EXACT: u16 = 32;
+const EXACT: u16 = 8;
 
 /// Protection of a mapping, as mmap(2) has it.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
@@ -56,6 +52,21 @@ pub enum Sharing {
     Private,
     /// The mapping shows the file.
     Shared,
+}
+
+/// A place in a file of an image.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Place {
+    /// The file's descriptor in the process that carries out the steps.
+    pub descriptor: i32,
+    /// The position in it.
+    pub offset: u64,
+}
+
+impl Place {
+    const fn file(self) -> u64 {
+        self.descriptor.unsigned_abs() as u64
+    }
 }
 
 impl Step {
@@ -146,12 +157,12 @@ impl Step {
         Self::call(libc::SYS_mmap, EXACT | FILE_FIFTH, arguments, start)
     }
 
-    /// Maps the image in place of what is there. Writes stay in the process.
-    pub const fn map_image(start: u64, length: u64, offset: u64) -> Self {
+    /// Maps a part of an image in place of what is there. Writes stay in the process.
+    pub const fn map_image(start: u64, length: u64, from: Place) -> Self {
         let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED).cast_unsigned() as u64;
         let protection = Protection::READ_WRITE.0;
-        let arguments = [start, length, protection, flags, 0, offset];
-        Self::call(libc::SYS_mmap, EXACT | IMAGE_FIFTH, arguments, start)
+        let arguments = [start, length, protection, flags, from.file(), from.offset];
+        Self::call(libc::SYS_mmap, EXACT, arguments, start)
     }
 
     /// Closes the opened file.
@@ -159,10 +170,10 @@ impl Step {
         Self::call(libc::SYS_close, FILE_FIRST, [0; 6], 0)
     }
 
-    /// Reads from the image.
-    pub const fn read(start: u64, length: u64, offset: u64) -> Self {
-        let arguments = [0, start, length, offset, 0, 0];
-        Self::call(libc::SYS_pread64, EXACT | IMAGE_FIRST, arguments, length)
+    /// Reads a part of an image.
+    pub const fn read(start: u64, length: u64, from: Place) -> Self {
+        let arguments = [from.file(), start, length, from.offset, 0, 0];
+        Self::call(libc::SYS_pread64, EXACT, arguments, length)
     }
 
     /// Copies the pages of the buffer that differ from those at an address.
@@ -188,9 +199,10 @@ impl Step {
         Self::call(libc::SYS_madvise, 0, [start, length, advice, 0, 0, 0], 0)
     }
 
-    /// Closes the image.
-    pub const fn close_image() -> Self {
-        Self::call(libc::SYS_close, IMAGE_FIRST, [0; 6], 0)
+    /// Closes a file of an image.
+    pub const fn close_image(descriptor: i32) -> Self {
+        let descriptor = descriptor.unsigned_abs() as u64;
+        Self::call(libc::SYS_close, 0, [descriptor, 0, 0, 0, 0, 0], 0)
     }
 
     /// What it does, by the name of a system call and an address.

@@ -1,4 +1,4 @@
-use std::os::fd::{AsFd, AsRawFd, IntoRawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, RawFd};
 use std::os::unix::fs::FileExt;
 use std::process::Command;
 
@@ -53,27 +53,31 @@ fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
     // The steps close it.
     let image = image.into_raw_fd();
     let all = pages.len() as u64;
+    let from = |offset| Place {
+        descriptor: image,
+        offset,
+    };
     let stood = stand(|place| {
         let mut blob = BlobData::new(BLOB);
         let (name, buffer) = (blob.name("/dev/null"), blob.buffer());
         let steps = [
             Step::map(MAPPED + all, all, Protection::READ_WRITE, 0),
             Step::relocate(MAPPED + all, all, MAPPED),
-            Step::read(MAPPED, 4096, 0),
-            Step::read(MAPPED + 2 * 4096, 4096, 0),
+            Step::read(MAPPED, 4096, from(0)),
+            Step::read(MAPPED + 2 * 4096, 4096, from(0)),
             // The first page is the same, and the others differ.
-            Step::read(buffer, all, 0),
+            Step::read(buffer, all, from(0)),
             Step::copy_differing(MAPPED, all - 4096),
             Step::open(name),
             Step::close(),
             Step::protect(MAPPED, all, Protection(1)),
-            Step::close_image(),
+            Step::close_image(image),
         ];
         let file = memory_file(c"blob").expect("there is memory");
         let bytes = blob.finish(place, 42, &steps);
         nix::unistd::write(&file, &bytes).expect("there is memory");
         let blob = Blob::map(file.as_fd()).expect("the address is free");
-        let ended = blob.enter(image);
+        let ended = blob.enter();
         panic!("it returned: {ended:?}");
     });
     assert_eq!(stood, Stood::Copy(42));
@@ -96,9 +100,13 @@ const CASE: &str = "SANDFORK_FAILING_STEP";
 const FREE: u64 = 0x3000_2000_0000;
 
 /// Steps of which the last one fails, its name, and its error.
-fn failing(blob: &mut BlobData) -> Vec<(Vec<Step>, String, Errno)> {
+fn failing(blob: &mut BlobData, file: RawFd) -> Vec<(Vec<Step>, String, Errno)> {
     let missing = blob.name("/nowhere/at/all");
-    let image = |length, offset| Step::read(blob.buffer(), length, offset);
+    let from = |offset| Place {
+        descriptor: file,
+        offset,
+    };
+    let image = |length, offset| Step::read(blob.buffer(), length, from(offset));
     let map = |offset| Step::map_file(FREE, 4096, Protection(1), Sharing::Private, offset);
     let beyond = u64::MAX << 12;
     let free = format!("at {FREE:#x}");
@@ -131,7 +139,7 @@ fn failing(blob: &mut BlobData) -> Vec<(Vec<Step>, String, Errno)> {
         (vec![Step::open(missing)], "openat(2)".into(), Errno::ENOENT),
         (vec![map(1)], format!("mmap(2) {free}"), Errno::EINVAL),
         (
-            vec![Step::map_image(FREE, 4096, 1)],
+            vec![Step::map_image(FREE, 4096, from(1))],
             format!("mmap(2) {free}"),
             Errno::EINVAL,
         ),
@@ -151,7 +159,7 @@ fn failing(blob: &mut BlobData) -> Vec<(Vec<Step>, String, Errno)> {
             Errno::ENOMEM,
         ),
         (
-            vec![Step::close_image(), Step::close_image()],
+            vec![Step::close_image(file), Step::close_image(file)],
             "close(2)".into(),
             Errno::EBADF,
         ),
@@ -170,12 +178,12 @@ fn a_process_of_its_own_tries_a_case() {
     sys::descriptors::place_at(1, DATA, OFlag::O_CLOEXEC).expect("the number is free");
     stand(|place| {
         let mut blob = BlobData::new(BLOB);
-        let (steps, ..) = failing(&mut blob).swap_remove(case);
+        let (steps, ..) = failing(&mut blob, image.as_raw_fd()).swap_remove(case);
         let bytes = blob.finish(place, 1, &steps);
         let file = memory_file(c"blob").expect("there is memory");
         nix::unistd::write(&file, &bytes).expect("there is memory");
         let blob = Blob::map(file.as_fd()).expect("the address is free");
-        _ = blob.enter(image.as_raw_fd());
+        _ = blob.enter();
     });
     panic!("no step has failed");
 }
@@ -185,7 +193,7 @@ fn a_step_that_fails_is_named_with_its_error() {
     if !IS_SUPPORTED {
         return;
     }
-    let cases = failing(&mut BlobData::new(BLOB));
+    let cases = failing(&mut BlobData::new(BLOB), 0);
     for (case, (steps, name, errno)) in cases.iter().enumerate() {
         let program = std::env::current_exe().expect("it is this program");
         let mut command = Command::new(program);

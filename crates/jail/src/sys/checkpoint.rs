@@ -89,12 +89,10 @@ pub mod header {
     pub const STEPS_END: usize = 40;
     /// The address of the buffer.
     pub const BUFFER: usize = 48;
-    /// The descriptor of the image.
-    pub const IMAGE: usize = 56;
     /// The descriptor on which the code reports the step that fails.
-    pub const LINK: usize = 64;
+    pub const LINK: usize = 56;
     /// The frame that tells it.
-    pub const FRAME: usize = 72;
+    pub const FRAME: usize = 64;
     /// The length of the header.
     pub const LENGTH: usize = 192;
 }
@@ -166,18 +164,14 @@ impl Blob {
 
     /// Replaces this process's memory, and goes on where the other process stood. If a step fails, the process
     /// sends its number and the errno(3), and exits.
-    pub fn enter(&self, image: i32) -> Result<(), Errno> {
+    pub fn enter(&self) -> Result<(), Errno> {
         // The handlers of signals are a part of what is replaced.
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
         let at = self.start + HEADER_AT as u64;
         let stack = self.start + BUFFER_AT as u64;
         // SAFETY: `map` has put code and data there; the steps are the supervisor's, which has checked that they
         // leave the blob alone. This process holds nothing that must survive them.
-        unsafe {
-            let image = u64::from(image.unsigned_abs());
-            ((at + header::IMAGE as u64) as *mut u64).write(image);
-            code::enter(self.start, at, stack)
-        }
+        unsafe { code::enter(self.start, at, stack) }
     }
 }
 

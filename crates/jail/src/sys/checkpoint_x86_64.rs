@@ -53,8 +53,7 @@ pub unsafe extern "C" fn stand_at(
 
 // The restoring code. Its only argument is the address of the header, in rdi. It uses no stack and no data of its
 // own. A system call changes rax, rcx and r11; what has to survive one is in other registers:
-// rbp the header, rbx the step, r12 the end of the steps, r13 the buffer, r14 the file that the steps have opened,
-// r15 the image.
+// rbp the header, rbx the step, r12 the end of the steps, r13 the buffer, r14 the file that the steps have opened.
 global_asm!(
     ".pushsection .text.sandfork_restorer,\"ax\",@progbits",
     ".balign 64",
@@ -66,7 +65,6 @@ global_asm!(
     "mov rbx, [rbp + 32]",
     "mov r12, [rbp + 40]",
     "mov r13, [rbp + 48]",
-    "mov r15, [rbp + 56]",
     "xor r14d, r14d",
     // The next step.
     "20:",
@@ -90,17 +88,13 @@ global_asm!(
     "cmovnz rdi, r14",
     "test ecx, 2",
     "cmovnz r8, r14",
-    "test ecx, 4",
-    "cmovnz rdi, r15",
-    "test ecx, 8",
-    "cmovnz r8, r15",
     "syscall",
     "cmp rax, -4095",
     "jae 80f",
     "movzx ecx, word ptr [rbx + 2]",
-    "test ecx, 16",
+    "test ecx, 4",
     "cmovnz r14, rax",
-    "test ecx, 32",
+    "test ecx, 8",
     "jz 30f",
     "cmp rax, [rbx + 56]",
     // ENOMEM: the kernel had less than was asked for.
@@ -178,7 +172,7 @@ global_asm!(
     "dec r8",
     "test eax, eax",
     "jnz 82b",
-    "mov edi, [rbp + 64]",
+    "mov edi, [rbp + 56]",
     "lea rsi, [rbp + {frame}]",
     "mov edx, {length}",
     "mov eax, 1",

@@ -7,6 +7,9 @@ use sandfork::internals::snapshot::{Region, parse};
 
 use crate::source::Source;
 
+/// The descriptor of the image.
+pub const DESCRIPTOR: i32 = 9;
+
 pub const PAGE: u64 = 4096;
 /// Where the mappings are, the heap, the end of the stack, and the kernel's pages.
 pub const BASE: u64 = 0x1000_0000;

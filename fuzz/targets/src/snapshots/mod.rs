@@ -6,7 +6,8 @@ mod model;
 use std::str;
 
 use sandfork::internals::snapshot::{
-    Found, Kind, MOST_REGIONS, Memory, Origin, Outputs, hole, in_order, keep, parse, steps,
+    Found, Kind, MOST_REGIONS, Memory, Origin, Outputs, Piece, Places, hole, in_order, keep, parse,
+    steps,
 };
 use sandfork_jail::archive::{ENTRY, Entry};
 use sandfork_jail::restore::{BlobData, Opened};
@@ -126,7 +127,22 @@ fn way(choices: &mut Source) -> bool {
     };
     let from = Memory { origin, ..from };
     let to = of(&own, &target.pages, None);
-    let Ok(plan) = steps(from, choices.long(), to, &mut data) else {
+    let mut place = 0;
+    let pieces: Vec<Piece> = source
+        .pages
+        .iter()
+        .map(|pages| {
+            let piece = Piece {
+                pages: pages.clone(),
+                layer: 0,
+                place,
+            };
+            place += pages.end - pages.start;
+            piece
+        })
+        .collect();
+    let places = Places::of(&pieces, &[layout::DESCRIPTOR]);
+    let Ok(plan) = steps(from, places, choices.long(), to, &mut data) else {
         return false;
     };
     let most =

@@ -7,14 +7,14 @@ use sandfork::internals::snapshot::{Backing, Region};
 use sandfork_jail::restore::STEP;
 use sandfork_jail::sys::checkpoint::{BUFFER, BUFFER_AT, DATA_AT, header};
 
-use super::layout::{Layout, PAGE};
+use super::layout::{DESCRIPTOR, Layout, PAGE};
 
 const READ: u64 = libc::PROT_READ as u64;
 const WRITE: u64 = libc::PROT_WRITE as u64;
 const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 
-/// The flag of a step whose fifth argument is the image.
-const IMAGE_FIFTH: u16 = 8;
+/// The flag of a step whose fifth argument is the file that was opened.
+const FILE_FIFTH: u16 = 2;
 
 /// What a page maps: the inode and the offset of a file, and whether it is shared.
 type Mapped = Option<(u64, u64, bool)>;
@@ -136,7 +136,8 @@ impl Model {
     ) {
         let [first, second, third, fourth, fifth, sixth] = arguments;
         match (kind, call) {
-            (0, libc::SYS_mmap) if flags & IMAGE_FIFTH != 0 => {
+            (0, libc::SYS_mmap) if fourth & ANONYMOUS == 0 && flags & FILE_FIFTH == 0 => {
+                assert_eq!(fifth, u64::from(DESCRIPTOR.unsigned_abs()));
                 self.map(first..first + second, third, fourth | ANONYMOUS, 0);
                 self.read(first..first + second, sixth);
             }
@@ -180,7 +181,10 @@ impl Model {
                 self.file = digits.parse().ok();
             }
             (0, libc::SYS_mmap) => self.map(first..first + second, third, fourth, sixth),
-            (0, libc::SYS_pread64) => self.read(second..second + third, fourth),
+            (0, libc::SYS_pread64) => {
+                assert_eq!(first, u64::from(DESCRIPTOR.unsigned_abs()));
+                self.read(second..second + third, fourth);
+            }
             (0, libc::SYS_mprotect) => {
                 for page in pages(first..first + second) {
                     self.page(page, 0).protection = third;

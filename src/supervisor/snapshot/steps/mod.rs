@@ -16,10 +16,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use self::memory::{HOLE, Memory, Origin, hole};
-pub use self::pages::in_order;
+pub use self::pages::{PAGE, in_order};
 
 use self::moved::{is_elsewhere, moved};
-use self::pages::{Places, Who, compare, parts, split};
+use self::pages::{Who, compare, parts, split};
+use super::layers::Places;
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
 use sandfork_jail::restore::{BlobData, Sharing, Step};
@@ -39,9 +40,10 @@ pub struct Plan {
     pub moved: BTreeSet<String>,
 }
 
-/// The steps from `target` to `source`.
+/// The steps from `target` to `source`, whose pages are at these places.
 pub fn steps<'a>(
-    source: Memory<'a>,
+    source: Memory,
+    places: Places<'a>,
     program_break: u64,
     target: Memory,
     blob: &'a mut BlobData,
@@ -58,7 +60,7 @@ pub fn steps<'a>(
         file: None,
         opened: Vec::new(),
         moved: BTreeSet::new(),
-        places: Places::of(source.pages),
+        places,
         blob,
     };
     let (regions, pages);
@@ -336,7 +338,8 @@ impl Steps<'_> {
         steps.append(&mut self.loads);
         steps.append(&mut self.last);
         steps.append(&mut self.after);
-        steps.push(Step::close_image());
+        let images = self.places.descriptors().iter();
+        steps.extend(images.map(|image| Step::close_image(*image)));
         Plan {
             steps,
             opened: self.opened,

@@ -57,37 +57,6 @@ pub fn compare(
     }
 }
 
-/// Where pages are in an image, which has them one after the other.
-#[derive(Debug)]
-pub struct Places<'a> {
-    pages: &'a [Range<u64>],
-    /// Where each range begins.
-    starts: Vec<u64>,
-}
-
-impl<'a> Places<'a> {
-    /// The places of these pages, which are in order.
-    pub fn of(pages: &'a [Range<u64>]) -> Self {
-        let place = |end: &mut u64, range: &Range<u64>| {
-            let start = *end;
-            *end += range.end - range.start;
-            Some(start)
-        };
-        let starts = pages.iter().scan(0, place).collect();
-        Self { pages, starts }
-    }
-
-    /// The place of an address in one of the ranges.
-    pub fn at(&self, address: u64) -> u64 {
-        let range = self.pages.partition_point(|range| range.end <= address);
-        let found = self.pages.get(range).zip(self.starts.get(range));
-        // Other addresses are never looked for; the file ends before this place.
-        found.map_or(u64::MAX >> 1, |(range, start)| {
-            start + address.saturating_sub(range.start)
-        })
-    }
-}
-
 /// The range in parts of at most so many bytes.
 pub fn parts(pages: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> {
     let end = pages.end;
@@ -157,15 +126,6 @@ mod tests {
             (8..9, Who::Both),
         ];
         assert_eq!(told, wanted);
-    }
-
-    #[test]
-    fn an_image_has_its_pages_one_after_the_other() {
-        let pages = [0x1000..0x3000, 0x8000..0x9000];
-        let places = Places::of(&pages);
-        let found = [0x1000, 0x2fff, 0x8000, 0x8fff].map(|address| places.at(address));
-        assert_eq!(found, [0, 0x1fff, 0x2000, 0x2fff]);
-        assert!(places.at(0x9000) > 1 << 62);
     }
 
     #[test]

@@ -3,11 +3,37 @@
     reason = "a process may have a single range of pages"
 )]
 
+use super::super::layers::Piece;
 use super::super::regions::parse;
 use super::*;
-use sandfork_jail::restore::Protection;
+use sandfork_jail::restore::{Place, Protection};
 
 const BLOB: u64 = 1 << 40;
+
+/// The descriptor of the image.
+const IMAGE: i32 = 9;
+
+fn from(offset: u64) -> Place {
+    Place {
+        descriptor: IMAGE,
+        offset,
+    }
+}
+
+/// Pages that a file has one after the other.
+fn pieces(pages: &[Range<u64>]) -> Vec<Piece> {
+    let mut place = 0;
+    let piece = |pages: &Range<u64>| {
+        let piece = Piece {
+            pages: pages.clone(),
+            layer: 0,
+            place,
+        };
+        place += pages.end - pages.start;
+        piece
+    };
+    pages.iter().map(piece).collect()
+}
 
 /// What the source may share besides its heap.
 const SHAREABLE: [Range<u64>; 1] = [0x90_1000..0xb0_0000];
@@ -35,7 +61,13 @@ fn made(
         thread: 7,
         origin: Origin::Worker,
     };
-    let plan = steps(source, 0x2_2800, target, &mut BlobData::new(BLOB))?;
+    let plan = steps(
+        source,
+        Places::of(&pieces(source.pages), &[IMAGE]),
+        0x2_2800,
+        target,
+        &mut BlobData::new(BLOB),
+    )?;
     Ok(plan.steps)
 }
 
@@ -47,12 +79,12 @@ fn a_mapping_of_both_is_compared() {
     let steps = made((text, &source), (text, &target)).expect("there is a way");
     let buffer = BlobData::new(BLOB).buffer();
     let wanted = [
-        Step::read(0x1_0000, 0x1000, 0),
-        Step::read(buffer, 0x1000, 0x1000),
+        Step::read(0x1_0000, 0x1000, from(0)),
+        Step::read(buffer, 0x1000, from(0x1000)),
         Step::copy_differing(0x1_1000, 0x1000),
         Step::advise(0x1_2000, 0x1000, libc::MADV_DONTNEED),
-        Step::read(0x1_4000, 0x1000, 0x2000),
-        Step::close_image(),
+        Step::read(0x1_4000, 0x1000, from(0x2000)),
+        Step::close_image(IMAGE),
     ];
     assert_eq!(steps, wanted);
 }
@@ -71,8 +103,8 @@ fn what_is_missing_is_mapped_and_what_is_too_much_is_unmapped() {
         Step::map_file(0x3_0000, 0x2000, Protection(1), Sharing::Private, 0x1000),
         Step::map_file(0x3_2000, 0x1000, Protection(3), Sharing::Private, 0x3000),
         Step::close(),
-        Step::read(0x3_2000, 0x1000, 0),
-        Step::close_image(),
+        Step::read(0x3_2000, 0x1000, from(0)),
+        Step::close_image(IMAGE),
     ];
     assert_eq!(steps, wanted);
 }
@@ -95,7 +127,7 @@ fn heap_and_stack_get_the_other_s_ends() {
         // The guest's word, which is within the last page.
         Step::program_break(0x2_2800),
         Step::touch(0x7_0000),
-        Step::close_image(),
+        Step::close_image(IMAGE),
     ];
     assert_eq!(steps, wanted);
 }
@@ -129,7 +161,7 @@ fn wiped_memory_is_left_as_the_fork_left_it() {
     let text = "10000-12000 rw-p 0 00:00 0 \nVmFlags: rd wr wf";
     let target = [0x1_0000..0x1_1000];
     let steps = made((text, &[]), (text, &target)).expect("there is a way");
-    assert_eq!(steps, [Step::close_image()]);
+    assert_eq!(steps, [Step::close_image(IMAGE)]);
 }
 
 /// What a process has of which parts may be shared.
@@ -153,18 +185,18 @@ fn heap_and_large_blocks_are_mapped_from_the_image() {
     let wanted = [
         Step::program_break(0x6_0000),
         Step::protect(0xc0_0000, 0x10_0000, Protection(3)),
-        Step::map_image(0x1_0000, 0x3_0000, 0),
+        Step::map_image(0x1_0000, 0x3_0000, from(0)),
         // The first page of a block stays memory of its own.
-        Step::map_image(0x90_1000, 0x7_f000, 0x3_2000),
-        Step::map_image(0xaf_0000, 0x1_0000, 0xb_1000),
+        Step::map_image(0x90_1000, 0x7_f000, from(0x3_2000)),
+        Step::map_image(0xaf_0000, 0x1_0000, from(0xb_1000)),
         // Too little to be worth a mapping.
-        Step::read(buffer, 0x1000, 0x3_0000),
+        Step::read(buffer, 0x1000, from(0x3_0000)),
         Step::copy_differing(0x5_0000, 0x1000),
-        Step::read(0x90_0000, 0x1000, 0x3_1000),
-        Step::read(0xb0_0000, 0x1_0000, 0xc_1000),
-        Step::read(0xc0_0000, 0x2_0000, 0xd_1000),
+        Step::read(0x90_0000, 0x1000, from(0x3_1000)),
+        Step::read(0xb0_0000, 0x1_0000, from(0xc_1000)),
+        Step::read(0xc0_0000, 0x2_0000, from(0xd_1000)),
         Step::protect(0xc0_0000, 0x10_0000, Protection(1)),
-        Step::close_image(),
+        Step::close_image(IMAGE),
     ];
     assert_eq!(steps, wanted);
 }
@@ -183,8 +215,16 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
         pages: &[],
         ..source
     };
-    let plan = steps(source, 0x6_0000, target, &mut BlobData::new(BLOB)).expect("there is a way");
-    let read = |pages: &Range<u64>, place| Step::read(pages.start, pages.end - pages.start, place);
+    let plan = steps(
+        source,
+        Places::of(&pieces(source.pages), &[IMAGE]),
+        0x6_0000,
+        target,
+        &mut BlobData::new(BLOB),
+    )
+    .expect("there is a way");
+    let read =
+        |pages: &Range<u64>, place| Step::read(pages.start, pages.end - pages.start, from(place));
     let places = [0, 0x3_0000, 0x3_1000, 0xb_1000, 0xd_1000];
     let reads = WITH_BLOCKS.1.iter().zip(places);
     let wanted: Vec<Step> = reads.map(|(pages, place)| read(pages, place)).collect();
@@ -218,7 +258,13 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
         thread: 8,
         origin: Origin::Worker,
     };
-    steps(source, 0x2_1000, target, &mut BlobData::new(BLOB))
+    steps(
+        source,
+        Places::of(&pieces(source.pages), &[IMAGE]),
+        0x2_1000,
+        target,
+        &mut BlobData::new(BLOB),
+    )
 }
 
 #[test]
@@ -234,9 +280,9 @@ fn what_a_target_elsewhere_has_of_the_source_moves_to_it() {
         Step::relocate(0x7_0000, 0x1000, 0x4_0000),
         Step::map(0x2_0000, 0x1000, Protection::READ_WRITE, 0),
         Step::advise(0x1_1000, 0x1000, libc::MADV_DONTNEED),
-        Step::read(0x2_0000, 0x1000, 0),
+        Step::read(0x2_0000, 0x1000, from(0)),
         Step::thread_pointer(7),
-        Step::close_image(),
+        Step::close_image(IMAGE),
     ];
     assert_eq!(plan.steps, wanted);
     assert!(plan.opened.is_empty());

@@ -44,7 +44,7 @@ impl TextFunction for Stand {
         let state =
             KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
         let link = Link::inherited();
-        let mut frame = StandingFrame::new(number, &shareable::ranges());
+        let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
         let stood = stand(|place| {
             // From here until the supervisor has answered, nothing is allocated: it copies this memory meanwhile.
             link.send(frame.finish(place));
@@ -79,11 +79,11 @@ impl StandingFrame {
     /// The digits of the longest number.
     const ROOM: usize = 20;
 
-    fn new(number: u64, shareable: &[[u64; 2]]) -> Self {
-        let shareable = json!(shareable);
+    fn new(number: u64, images: &[RawFd], shareable: &[[u64; 2]]) -> Self {
+        let (images, shareable) = (json!(images), json!(shareable));
         let (end, thread) = (program_break(), thread_pointer());
         let text = format!(
-            r#"{{"kind":"standing","id":{number},"shareable":{shareable},"break":{end},"thread":{thread},"place":"#
+            r#"{{"kind":"standing","id":{number},"images":{images},"shareable":{shareable},"break":{end},"thread":{thread},"place":"#
         );
         let mut frame = Vec::with_capacity(8 + text.len() + Self::ROOM + 1);
         frame.extend([0; 8]);
@@ -112,9 +112,9 @@ impl TextFunction for Restore {
         let (number, order) = argument.split_once('\n').ok_or("an order has a number")?;
         let number: u64 = number.parse().map_err(|_| "a request has a number")?;
         let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
-        let image = restore_outside_memory(&order)?;
+        let images = restore_outside_memory(&order)?;
         drop(order);
-        let mut frame = StandingFrame::new(number, &[]);
+        let mut frame = StandingFrame::new(number, &images, &[]);
         // From here on nothing is allocated: the supervisor looks at this process's memory now, and makes the steps
         // for what it sees.
         Link::inherited().send(frame.finish(0));
@@ -122,17 +122,18 @@ impl TextFunction for Restore {
         let blob = Blob::map(plan.as_fd()).map_err(|errno| failed("map the steps", errno))?;
         close(plan.as_raw_fd()).map_err(|errno| failed("close the steps", errno))?;
         detach().map_err(|errno| failed("let go of its memory", errno))?;
-        let ended = blob.enter(image).err().unwrap_or(Errno::EINVAL);
+        let ended = blob.enter().err().unwrap_or(Errno::EINVAL);
         Err(failed("enter the steps", ended))
     }
 }
 
-/// Everything but memory and what [`KernelState`] has. Returns the image's descriptor.
-fn restore_outside_memory(order: &Order) -> Result<RawFd, String> {
-    let image = passed("memory")?;
+/// Everything but memory and what [`KernelState`] has. Returns the descriptors of the files that have the memory.
+fn restore_outside_memory(order: &Order) -> Result<Vec<RawFd>, String> {
+    let images = (0..order.images).map(|_| passed("memory"));
+    let images = images.collect::<Result<Vec<_>, _>>()?;
     let trees = passed("files")?;
     unpack::unpack(&File::from(trees), &order.trees)?;
-    reopen(order, image)
+    reopen(order, images)
 }
 
 /// The descriptor that comes with the next byte.
@@ -148,12 +149,14 @@ fn failed(what: &str, errno: Errno) -> String {
     format!("could not {what}: {}", errno.desc())
 }
 
-/// Makes the descriptors of the other process. Returns the number of the image, which is none of theirs.
-fn reopen(order: &Order, image: OwnedFd) -> Result<RawFd, String> {
+/// Makes the descriptors of the other process. Returns the numbers of the images, which are none of theirs.
+fn reopen(order: &Order, images: Vec<OwnedFd>) -> Result<Vec<RawFd>, String> {
     let wanted = &order.descriptors;
     let is_wanted = |number: &RawFd| wanted.iter().any(|one| one.number == *number);
-    let image = image.into_raw_fd();
-    let mut free = (STREAMS.end..DATA).filter(|number| !is_wanted(number) && *number != image);
+    let mut images: Vec<RawFd> = images.into_iter().map(IntoRawFd::into_raw_fd).collect();
+    let taken = images.clone();
+    let is_free = |number: &RawFd| !is_wanted(number) && !taken.contains(number);
+    let mut free = (STREAMS.end..DATA).filter(is_free);
     let mut copy = |from: RawFd| -> Result<RawFd, Errno> {
         let number = free.next().ok_or(Errno::EMFILE)?;
         sys::descriptors::place_at(from, number, OFlag::O_CLOEXEC)?;
@@ -164,13 +167,11 @@ fn reopen(order: &Order, image: OwnedFd) -> Result<RawFd, String> {
     for stream in STREAMS {
         streams.push(copy(stream).map_err(|errno| failed("copy a standard stream", errno))?);
     }
-    let image = if is_wanted(&image) {
-        let moved = copy(image).map_err(|errno| failed("move the image's descriptor", errno))?;
-        close(image).map_err(|errno| failed("close the image", errno))?;
-        moved
-    } else {
-        image
-    };
+    for image in images.iter_mut().filter(|image| is_wanted(image)) {
+        let moved = copy(*image).map_err(|errno| failed("move an image's descriptor", errno))?;
+        close(*image).map_err(|errno| failed("close an image", errno))?;
+        *image = moved;
+    }
     for one in wanted {
         make(one, &streams).map_err(|errno| match &one.open {
             Opened::File { path, .. } => format!("`{path}` cannot be opened again: {errno}"),
@@ -181,7 +182,7 @@ fn reopen(order: &Order, image: OwnedFd) -> Result<RawFd, String> {
     for number in unwanted.chain(streams) {
         close(number).map_err(|errno| failed("close a standard stream", errno))?;
     }
-    Ok(image)
+    Ok(images)
 }
 
 /// Makes one. `streams` has copies of the standard streams.

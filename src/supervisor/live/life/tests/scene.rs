@@ -146,7 +146,7 @@ impl WorkerIo for FakeWorker {
         self.runs_programs
     }
 
-    fn keep(&self, _: Arc<Image>) -> u64 {
+    fn keep(&mut self, _: Arc<Image>) -> u64 {
         0
     }
 
@@ -154,7 +154,12 @@ impl WorkerIo for FakeWorker {
         Err(SnapshotRefusal::Changed)
     }
 
-    fn plan(&self, _: &Image, _: u64, _: u64) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
+    fn plan(
+        &self,
+        _: &Image,
+        _: &Standing,
+        _: u64,
+    ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
     }
 

@@ -1,0 +1,308 @@
+//! The memory of an image, in files: one of its own, and those of the image before it for pages that did not change.
+//!
+//! An agent that takes a snapshot before each step changes little of a large state in one. So a snapshot of a session has its
+//! last one beneath it, as long as that is kept, and a snapshot of a fork the one that it was forked from.
+
+mod making;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::sync::Arc;
+
+use nix::errno::Errno;
+
+pub use self::making::LayersInMaking;
+
+use super::shelf::Reserved;
+use sandfork_jail::restore::Place;
+
+/// The most files. Workers have a descriptor of each while they take on a state.
+const MOST_LAYERS: usize = 8;
+
+/// A file with pages.
+#[derive(Debug)]
+pub struct Layer {
+    file: OwnedFd,
+    bytes: u64,
+    /// Has its bytes count, if they are on a disk.
+    _on_disk: Option<Reserved>,
+}
+
+/// Pages in a row, and where they are.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Piece {
+    /// Their addresses.
+    pub pages: Range<u64>,
+    /// The number of the file.
+    pub layer: usize,
+    /// The position of the first one in it.
+    pub place: u64,
+}
+
+/// The files of an image, and where its pages are in them.
+#[derive(Debug)]
+pub struct Layers {
+    layers: Vec<Arc<Layer>>,
+    /// In the order of addresses.
+    pieces: Vec<Piece>,
+}
+
+impl Layers {
+    /// Those of an image whose one file, of so many bytes, has these pages one after the other.
+    pub fn alone(
+        file: OwnedFd,
+        bytes: u64,
+        pages: Vec<Range<u64>>,
+        on_disk: Option<Reserved>,
+    ) -> Self {
+        let mut place = 0;
+        let piece = |pages: Range<u64>| {
+            let piece = Piece {
+                layer: 0,
+                place,
+                pages,
+            };
+            place += piece.pages.end - piece.pages.start;
+            piece
+        };
+        Self {
+            pieces: pages.into_iter().map(piece).collect(),
+            layers: vec![Arc::new(Layer {
+                file,
+                bytes,
+                _on_disk: on_disk,
+            })],
+        }
+    }
+
+    /// The addresses of all pages.
+    pub fn pages(&self) -> Vec<Range<u64>> {
+        self.pieces
+            .iter()
+            .map(|piece| piece.pages.clone())
+            .collect()
+    }
+
+    /// How many bytes the pages have.
+    pub fn length(&self) -> u64 {
+        let lengths = self.pieces.iter().map(|piece| &piece.pages);
+        lengths.map(|pages| pages.end - pages.start).sum()
+    }
+
+    /// The files.
+    pub fn files(&self) -> impl ExactSizeIterator<Item = BorrowedFd<'_>> {
+        self.layers.iter().map(|layer| layer.file.as_fd())
+    }
+
+    /// The bytes of the image's own file.
+    pub fn own(&self) -> u64 {
+        self.layers.last().map_or(0, |layer| layer.bytes)
+    }
+
+    /// Adds the files with their lengths to a list that has each once.
+    pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
+        let files = self.layers.iter();
+        kept.extend(files.map(|layer| (Arc::as_ptr(layer), layer.bytes)));
+    }
+
+    /// Where each page is for a process that has the files as these descriptors.
+    pub fn places<'a>(&'a self, descriptors: &'a [RawFd]) -> Places<'a> {
+        Places::of(&self.pieces, descriptors)
+    }
+
+    /// Whether another image may have these files beneath its own. What has become useless in them is kept as well.
+    fn bears_more(&self) -> bool {
+        let held: u64 = self.layers.iter().map(|layer| layer.bytes).sum();
+        self.layers.len() < MOST_LAYERS && held <= 2 * self.length()
+    }
+
+    /// The parts of a range that these files have, each with its piece, and those that they have not.
+    fn split(&self, range: &Range<u64>) -> Vec<(Range<u64>, Option<&Piece>)> {
+        let mut found = Vec::new();
+        let mut start = range.start;
+        let first = self
+            .pieces
+            .partition_point(|piece| piece.pages.end <= start);
+        let within = self.pieces[first..].iter();
+        for piece in within.take_while(|piece| piece.pages.start < range.end) {
+            if start < piece.pages.start {
+                found.push((start..piece.pages.start, None));
+            }
+            let end = piece.pages.end.min(range.end);
+            found.push((start.max(piece.pages.start)..end, Some(piece)));
+            start = end;
+        }
+        if start < range.end {
+            found.push((start..range.end, None));
+        }
+        found
+    }
+
+    /// Writes all pages one after the other.
+    pub fn write_to(&self, writer: &mut impl Write) -> io::Result<()> {
+        let mut chunk = vec![0; 1 << 20];
+        for piece in &self.pieces {
+            let file = &self.layers[piece.layer].file;
+            let (mut at, end) = (
+                piece.place,
+                piece.place + (piece.pages.end - piece.pages.start),
+            );
+            while at < end {
+                let now = usize::try_from(end - at)
+                    .unwrap_or(usize::MAX)
+                    .min(chunk.len());
+                read_exact_at(file.as_fd(), &mut chunk[..now], at)?;
+                writer.write_all(&chunk[..now])?;
+                at += now as u64;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where pages are, for the process that takes them on.
+#[derive(Clone, Copy, Debug)]
+pub struct Places<'a> {
+    pieces: &'a [Piece],
+    descriptors: &'a [RawFd],
+}
+
+impl<'a> Places<'a> {
+    /// The places of these pieces.
+    pub fn of(pieces: &'a [Piece], descriptors: &'a [RawFd]) -> Self {
+        Self {
+            pieces,
+            descriptors,
+        }
+    }
+
+    /// The descriptors of the files.
+    pub fn descriptors(&self) -> &'a [RawFd] {
+        self.descriptors
+    }
+
+    /// The place of an address in one of the pieces.
+    pub fn at(&self, address: u64) -> Place {
+        let number = self
+            .pieces
+            .partition_point(|piece| piece.pages.end <= address);
+        let found = self.pieces.get(number).and_then(|piece| {
+            Some(Place {
+                descriptor: *self.descriptors.get(piece.layer)?,
+                offset: piece.place + address.saturating_sub(piece.pages.start),
+            })
+        });
+        // Other addresses are never looked for; no file is that long.
+        found.unwrap_or(Place {
+            descriptor: 0,
+            offset: u64::MAX >> 1,
+        })
+    }
+}
+
+fn offset(bytes: u64) -> usize {
+    usize::try_from(bytes).unwrap_or(usize::MAX)
+}
+
+fn read_exact_at(file: BorrowedFd, mut room: &mut [u8], mut place: u64) -> io::Result<()> {
+    while !room.is_empty() {
+        let position = i64::try_from(place).map_err(io::Error::other)?;
+        match nix::sys::uio::pread(file, room, position) {
+            Err(Errno::EINTR) => {}
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(length) => {
+                place += length as u64;
+                room = &mut room[length..];
+            }
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+    use crate::supervisor::snapshot::steps::PAGE;
+
+    fn filled(pages: &[u8]) -> Vec<u8> {
+        pages.iter().flat_map(|with| [*with; 4096]).collect()
+    }
+
+    fn image(beneath: Option<&Layers>, ranges: &[(u64, Vec<u8>)]) -> (Layers, u64) {
+        let file: File = tempfile::tempfile().expect("there is room");
+        let mut making = LayersInMaking::new(&file, beneath);
+        for (start, pages) in ranges {
+            let bytes = filled(pages);
+            let range = *start..*start + bytes.len() as u64;
+            making.add(&range, &bytes).expect("there is room");
+        }
+        let written = making.written();
+        let again = file.try_clone().expect("a descriptor");
+        (making.finish(again.into(), None), written)
+    }
+
+    fn read(layers: &Layers) -> Vec<u8> {
+        let mut all = Vec::new();
+        layers.write_to(&mut all).expect("it can be read");
+        all
+    }
+
+    #[test]
+    fn an_image_has_its_pages_one_after_the_other() {
+        let (layers, written) = image(None, &[(0x1000, vec![1, 2]), (0x8000, vec![3])]);
+        assert_eq!(written, 3 * PAGE);
+        let places = layers.places(&[9]);
+        let found = [0x1000, 0x2fff, 0x8000, 0x8fff].map(|address| places.at(address).offset);
+        assert_eq!(found, [0, 0x1fff, 0x2000, 0x2fff]);
+        assert_eq!(places.at(0x8000).descriptor, 9);
+        assert!(places.at(0x9000).offset > 1 << 62);
+    }
+
+    #[test]
+    fn only_what_changed_is_written_again() {
+        let many = |with: u8| vec![with; 40];
+        let (first, written) = image(None, &[(0x10_0000, many(1)), (0x20_0000, vec![5; 20])]);
+        assert_eq!(written, 60 * PAGE);
+        let mut changed = many(1);
+        changed[30] = 2;
+        let now = [
+            (0x10_0000, changed.clone()),
+            (0x1f_0000, vec![7; 16]),
+            (0x20_0000, vec![5; 20]),
+        ];
+        let (second, written) = image(Some(&first), &now);
+        // The pages behind the changed one are too few in a row.
+        assert_eq!(written, (1 + 9 + 16) * PAGE);
+        let all: Vec<u8> = now.iter().flat_map(|(_, pages)| pages.clone()).collect();
+        assert!(read(&second) == filled(&all));
+        assert_eq!(second.files().len(), 2);
+        drop(first);
+        let (third, written) = image(Some(&second), &now);
+        assert_eq!(written, 0);
+        assert!(read(&third) == filled(&all));
+        let mut kept = BTreeMap::new();
+        second.list(&mut kept);
+        third.list(&mut kept);
+        assert_eq!(kept.values().sum::<u64>(), (60 + 26) * PAGE);
+    }
+
+    #[test]
+    fn files_do_not_pile_up() {
+        let mut last = image(None, &[(0x10_0000, vec![0; 32])]).0;
+        for round in 1..30 {
+            let mut pages = vec![0; 32];
+            pages[0] = round;
+            last = image(Some(&last), &[(0x10_0000, pages.clone())]).0;
+            assert!(read(&last) == filled(&pages));
+            assert!(last.files().len() <= MOST_LAYERS);
+            let mut kept = BTreeMap::new();
+            last.list(&mut kept);
+            assert!(kept.values().sum::<u64>() <= (2 * 32 + 32) * PAGE);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Copies the memory of a worker that stands.
+
+use std::io::IoSliceMut;
+use std::ops::Range;
+use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
+
+use nix::errno::Errno;
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+
+use super::Source;
+use super::layers::LayersInMaking;
+use super::refusal::{Doing, SnapshotRefusal};
+use super::regions::Region;
+use sandfork_jail::sys;
+
+/// The most pieces of memory.
+const MOST_PIECES: usize = 1 << 18;
+
+/// The bytes that are copied at once, and the pieces.
+const CHUNK: u64 = 1 << 20;
+const PIECES: usize = 512;
+
+impl Source<'_> {
+    /// The pages of its own.
+    pub fn pages(&self, regions: &[Region]) -> Result<Vec<Range<u64>>, SnapshotRefusal> {
+        let proc = &self.worker.proc;
+        let pagemap = proc.open("pagemap").doing("open its page map")?;
+        let mut pages = Vec::new();
+        let copied = |region: &&Region| !region.is_kernel() && !region.is_shared;
+        for region in regions.iter().filter(copied) {
+            if region.advice.is_wiped {
+                continue;
+            }
+            let within = region.start..region.end;
+            if region.is_image {
+                add(&mut pages, within);
+                continue;
+            }
+            match sys::pagemap::scan(pagemap.as_fd(), within, &mut pages, MOST_PIECES) {
+                Err(Errno::ENOTTY) => return Err(SnapshotRefusal::Kernel),
+                Err(Errno::E2BIG) => return Err(SnapshotRefusal::Fragmented { most: MOST_PIECES }),
+                other => other.doing("list its pages")?,
+            }
+        }
+        Ok(pages)
+    }
+
+    /// Copies pages. `require` gets how many bytes they take.
+    pub fn copy(
+        &self,
+        pages: &[Range<u64>],
+        image: &mut LayersInMaking,
+        require: &dyn Fn(u64) -> Result<(), SnapshotRefusal>,
+    ) -> Result<(), SnapshotRefusal> {
+        let mut buffer = vec![0; usize::try_from(CHUNK).unwrap_or(0)];
+        for batch in batches(pages) {
+            let mut read = self.read(&batch, &mut buffer)?;
+            for range in &batch {
+                let (bytes, others) = read.split_at(length(range));
+                image.add(range, bytes).doing("write an image")?;
+                read = others;
+            }
+            require(image.written())?;
+        }
+        Ok(())
+    }
+
+    fn read<'b>(
+        &self,
+        batch: &[Range<u64>],
+        buffer: &'b mut [u8],
+    ) -> Result<&'b [u8], SnapshotRefusal> {
+        let remote: Vec<_> = batch
+            .iter()
+            .map(|range| RemoteIoVec {
+                base: usize::try_from(range.start).unwrap_or(0),
+                len: length(range),
+            })
+            .collect();
+        let all = batch.iter().map(length).sum();
+        let pid = Pid::from_raw(self.worker.proc.pid());
+        match process_vm_readv(pid, &mut [IoSliceMut::new(&mut buffer[..all])], &remote) {
+            Ok(read) if read == all => return Ok(&buffer[..all]),
+            Ok(_) | Err(Errno::EFAULT) => {}
+            Err(errno) => return Err(errno).doing("read its memory"),
+        }
+        // Memory that the process itself may not read.
+        let memory = self.worker.proc.open("mem").doing("open its memory")?;
+        let mut rest = &mut buffer[..all];
+        for range in batch {
+            let (piece, others) = rest.split_at_mut(length(range));
+            match memory.read_exact_at(piece, range.start) {
+                Err(_) => return Err(SnapshotRefusal::Changed),
+                Ok(()) => rest = others,
+            }
+        }
+        Ok(&buffer[..all])
+    }
+}
+
+fn length(range: &Range<u64>) -> usize {
+    usize::try_from(range.end - range.start).unwrap_or(0)
+}
+
+/// Adds a range behind others.
+fn add(pages: &mut Vec<Range<u64>>, range: Range<u64>) {
+    match pages.last_mut() {
+        Some(last) if last.end == range.start => last.end = range.end,
+        _ => pages.push(range),
+    }
+}
+
+/// Ranges that are copied at once.
+fn batches(pages: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
+    let mut batches = Vec::new();
+    let (mut batch, mut room) = (Vec::new(), CHUNK);
+    for range in pages {
+        let mut start = range.start;
+        while start < range.end {
+            let end = range.end.min(start + room);
+            batch.push(start..end);
+            room -= end - start;
+            start = end;
+            if room == 0 || batch.len() == PIECES {
+                batches.push(std::mem::take(&mut batch));
+                room = CHUNK;
+            }
+        }
+    }
+    batches.extend((!batch.is_empty()).then_some(batch));
+    batches
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_have_every_byte_once() {
+        let pages = [0..4096, 8192..8192 + 3 * CHUNK, 1 << 40..(1 << 40) + 4096];
+        let batches = batches(&pages);
+        let mut joined: Vec<Range<u64>> = Vec::new();
+        for batch in &batches {
+            assert!(
+                batch
+                    .iter()
+                    .map(|range| range.end - range.start)
+                    .sum::<u64>()
+                    <= CHUNK
+            );
+            for range in batch {
+                match joined.last_mut() {
+                    Some(last) if last.end == range.start => last.end = range.end,
+                    _ => joined.push(range.clone()),
+                }
+            }
+        }
+        assert_eq!(joined, pages);
+    }
+}
