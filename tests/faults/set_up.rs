@@ -122,9 +122,10 @@ pub fn acts(call: &Call) -> Vec<Act> {
     ]) {
         return Vec::new();
     }
-    // What asks for nothing but memory: an allocator that gets none ends a Rust program, as it must.
+    // What asks for nothing but memory, or guards a stack: an allocator that gets none ends a Rust program, as it
+    // must, and so does a thread without a guard.
     let is_supervisor = matches!(call.role, Role::Supervisor | Role::Attendant);
-    if is_supervisor && call.is(&["brk", "mmap", "munmap", "mremap", "madvise"]) {
+    if is_supervisor && call.is(&["brk", "mmap", "mprotect", "munmap", "mremap", "madvise"]) {
         return Vec::new();
     }
     // What reads and sets the flags of a descriptor that is open succeeds (fcntl(2)).
