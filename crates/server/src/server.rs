@@ -97,7 +97,9 @@ fn token(tenant: &str) -> Result<(), StartError> {
         return Err(StartError::Name);
     }
     let (token, line) = tokens::draw(tenant)?;
-    println!("token  {token}\nline   {line}");
+    // The line alone goes to stdout, so that `>>` adds it to a token file. The token goes to its tenant.
+    eprintln!("{token}");
+    println!("{line}");
     Ok(())
 }
 

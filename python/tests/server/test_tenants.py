@@ -243,7 +243,8 @@ def test_plain_tokens_that_others_can_read_are_refused(tmp_path: pathlib.Path) -
     drawn = subprocess.run(
         [_binary.find(), "server", "token", "alpha"], capture_output=True, text=True, check=True
     )
-    token, line = (text.split(None, 1)[1] for text in drawn.stdout.splitlines())
+    token, line = drawn.stderr, drawn.stdout
+    assert token not in line
     command = [_binary.find(), "server", "--check", "--token-file", str(path)]
     path.write_text(token)
     path.chmod(0o644)
