@@ -14,6 +14,7 @@ use std::os::unix::fs::FileExt;
 use nix::errno::Errno;
 use nix::sys::stat::{SFlag, fstat};
 
+use super::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys::sealed::{self, is_unchanging};
 
 /// The unit of `st_blocks` (stat(2)), bytes.
@@ -50,18 +51,19 @@ pub fn accept(passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
 
 /// Returns a sealed copy of the first `length` bytes.
 fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
-    const CHUNK: u64 = 1 << 20;
     let to = File::from(memory_file()?);
-    let mut buffer = vec![0; usize::try_from(CHUNK.min(length)).unwrap_or(0)];
-    let mut done = 0;
-    while done < length {
-        let part = usize::try_from(CHUNK.min(length - done)).unwrap_or(0);
-        let part = &mut buffer[..part];
-        from.read_exact_at(part, done)
-            .and_then(|()| to.write_all_at(part, done))
-            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
-        done += part.len() as u64;
-    }
+    with_buffer(|buffer| {
+        let mut done = 0;
+        while done < length {
+            let part = usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK);
+            let part = &mut buffer[..part];
+            from.read_exact_at(part, done)
+                .and_then(|()| to.write_all_at(part, done))
+                .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+            done += part.len() as u64;
+        }
+        Ok::<_, Errno>(())
+    })?;
     sealed::seal(to.as_fd())?;
     Ok(to.into())
 }

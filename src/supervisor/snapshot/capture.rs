@@ -1,7 +1,7 @@
 //! Copies a worker that stands.
 
 use std::collections::BTreeSet;
-use std::io::Read;
+use std::io::{BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::thread;
@@ -185,13 +185,13 @@ impl Source<'_> {
     /// Its mappings, from `maps` or `smaps`.
     pub fn regions(&self, file: &str) -> Result<Vec<Region>, SnapshotRefusal> {
         let file = self.worker.proc.open(file).doing("read its mappings")?;
-        let mut text = Vec::new();
-        let read = file.take(MOST_TEXT + 1).read_to_end(&mut text);
-        if read.doing("read its mappings")? as u64 > MOST_TEXT {
+        let mut text = BufReader::new(file.take(MOST_TEXT));
+        let regions = regions::parse(&mut text);
+        if text.get_ref().limit() == 0 {
             let most = regions::MOST_REGIONS;
             return Err(SnapshotRefusal::Fragmented { most });
         }
-        regions::parse(&text)
+        regions
     }
 
     fn descriptors(&self) -> Result<Vec<Descriptor>, SnapshotRefusal> {

@@ -1,6 +1,7 @@
 //! Copies the memory of a worker that stands.
 
 use std::io::IoSliceMut;
+use std::iter;
 use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
@@ -13,14 +14,15 @@ use super::Source;
 use super::layers::LayersInMaking;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
+use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys;
 
 /// The most pieces of memory.
 const MOST_PIECES: usize = 1 << 18;
 
-/// The bytes that are copied at once, and the pieces.
-const CHUNK: u64 = 1 << 20;
-const PIECES: usize = 512;
+/// The bytes that are copied at once: few enough pages for one call. A buffer that glibc would map by itself, as one of a
+/// megabyte, has it keep twice as much of each arena from then on (`M_MMAP_THRESHOLD`, mallopt(3)).
+const AT_ONCE: u64 = CHUNK as u64;
 
 impl Source<'_> {
     /// The pages of its own.
@@ -54,17 +56,18 @@ impl Source<'_> {
         image: &mut LayersInMaking,
         require: &dyn Fn(u64) -> Result<(), SnapshotRefusal>,
     ) -> Result<(), SnapshotRefusal> {
-        let mut buffer = vec![0; usize::try_from(CHUNK).unwrap_or(0)];
-        for batch in batches(pages) {
-            let mut read = self.read(&batch, &mut buffer)?;
-            for range in &batch {
-                let (bytes, others) = read.split_at(length(range));
-                image.add(range, bytes).doing("write an image")?;
-                read = others;
+        with_buffer(|buffer| {
+            for batch in batches(pages) {
+                let mut read = self.read(&batch, buffer)?;
+                for range in &batch {
+                    let (bytes, others) = read.split_at(length(range));
+                    image.add(range, bytes).doing("write an image")?;
+                    read = others;
+                }
+                require(image.written())?;
             }
-            require(image.written())?;
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     fn read<'b>(
@@ -113,24 +116,22 @@ fn add(pages: &mut Vec<Range<u64>>, range: Range<u64>) {
 }
 
 /// Ranges that are copied at once.
-fn batches(pages: &[Range<u64>]) -> Vec<Vec<Range<u64>>> {
-    let mut batches = Vec::new();
-    let (mut batch, mut room) = (Vec::new(), CHUNK);
-    for range in pages {
-        let mut start = range.start;
-        while start < range.end {
-            let end = range.end.min(start + room);
-            batch.push(start..end);
-            room -= end - start;
-            start = end;
-            if room == 0 || batch.len() == PIECES {
-                batches.push(std::mem::take(&mut batch));
-                room = CHUNK;
+fn batches(pages: &[Range<u64>]) -> impl Iterator<Item = Vec<Range<u64>>> {
+    let mut pages = pages.iter().cloned();
+    let mut next = pages.next();
+    iter::from_fn(move || {
+        let (mut batch, mut room) = (Vec::new(), AT_ONCE);
+        while let Some(range) = next.as_mut().filter(|_| room > 0) {
+            let end = range.end.min(range.start + room);
+            batch.push(range.start..end);
+            room -= end - range.start;
+            range.start = end;
+            if range.is_empty() {
+                next = pages.next();
             }
         }
-    }
-    batches.extend((!batch.is_empty()).then_some(batch));
-    batches
+        (!batch.is_empty()).then_some(batch)
+    })
 }
 
 #[cfg(test)]
@@ -139,8 +140,8 @@ mod tests {
 
     #[test]
     fn batches_have_every_byte_once() {
-        let pages = [0..4096, 8192..8192 + 3 * CHUNK, 1 << 40..(1 << 40) + 4096];
-        let batches = batches(&pages);
+        let pages = [0..4096, 8192..8192 + 3 * AT_ONCE, 1 << 40..(1 << 40) + 4096];
+        let batches: Vec<_> = batches(&pages).collect();
         let mut joined: Vec<Range<u64>> = Vec::new();
         for batch in &batches {
             assert!(
@@ -148,7 +149,7 @@ mod tests {
                     .iter()
                     .map(|range| range.end - range.start)
                     .sum::<u64>()
-                    <= CHUNK
+                    <= AT_ONCE
             );
             for range in batch {
                 match joined.last_mut() {

@@ -16,6 +16,7 @@ use nix::unistd::{Whence, lseek};
 
 use super::refusal::{Doing, SnapshotRefusal};
 use crate::supervisor::as_guest::as_guest;
+use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use crate::supervisor::files::{open_beneath, reopen};
 use sandfork_jail::archive::{Entry, Kind, piece};
 use sandfork_jail::program::HostIds;
@@ -23,9 +24,6 @@ use sandfork_jail::sys;
 
 /// The most entries of a tree. Quotas are far below.
 const MOST_ENTRIES: usize = 1 << 20;
-
-/// The bytes of a file that are copied at once.
-const CHUNK: usize = 1 << 20;
 
 const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 
@@ -228,18 +226,20 @@ fn pieces(writer: &mut impl Write, file: &File, size: u64) -> io::Result<()> {
             other => Ok(u64::try_from(other?).ok()),
         }
     };
-    let mut buffer = vec![0; CHUNK];
     let mut at = 0;
     while let Some(start) = seek(at, Whence::SeekData)?.filter(|start| *start < size) {
         let end = seek(start, Whence::SeekHole)?.unwrap_or(size).min(size);
         writer.write_all(&piece(start, end - start))?;
         at = start;
-        while at < end {
-            let now = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
-            file.read_exact_at(&mut buffer[..now], at)?;
-            writer.write_all(&buffer[..now])?;
-            at += now as u64;
-        }
+        with_buffer(|buffer| -> io::Result<()> {
+            while at < end {
+                let now = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
+                file.read_exact_at(&mut buffer[..now], at)?;
+                writer.write_all(&buffer[..now])?;
+                at += now as u64;
+            }
+            Ok(())
+        })?;
     }
     writer.write_all(&piece(0, 0))
 }

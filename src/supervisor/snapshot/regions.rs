@@ -1,11 +1,14 @@
-//! The mappings of a process, from `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure.
+//! The mappings of a process, from the text of `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure but for the reading
+//! of that.
 //!
 //! Names in them are chosen by the guest. They are the last field of a line, and the kernel writes a line feed in
 //! them as `\012`.
 
+use std::io::BufRead;
+
 use serde::{Deserialize, Serialize};
 
-use super::refusal::SnapshotRefusal;
+use super::refusal::{Doing, SnapshotRefusal};
 use sandfork_jail::restore::Protection;
 
 /// The most mappings of a session. A program has some hundreds.
@@ -205,17 +208,23 @@ impl Advice {
     }
 }
 
-/// Parses either file. A line that is not understood is refused: nothing of a process is left out.
-pub fn parse(text: &[u8]) -> Result<Vec<Region>, SnapshotRefusal> {
+/// Parses either file, line by line: that of a guest with many mappings has megabytes. A line that is not understood is
+/// refused: nothing of a process is left out.
+pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
     let mut regions: Vec<Region> = Vec::new();
-    let lines = text.split(|byte| *byte == b'\n');
-    for line in lines.filter(|line| !line.is_empty()) {
+    let mut next = Vec::new();
+    while text
+        .read_until(b'\n', &mut next)
+        .doing("read its mappings")?
+        > 0
+    {
+        let line = next.strip_suffix(b"\n").unwrap_or(&next);
         if let Some(flags) = line.strip_prefix(b"VmFlags:") {
             let flags = std::str::from_utf8(flags).unwrap_or_default();
             if let Some(last) = regions.last_mut() {
                 last.advice = Advice::parse(flags);
             }
-        } else if line.first().is_some_and(u8::is_ascii_uppercase) {
+        } else if line.first().is_none_or(u8::is_ascii_uppercase) {
             // A measurement of the mapping.
         } else {
             if regions.len() == MOST_REGIONS {
@@ -226,6 +235,7 @@ pub fn parse(text: &[u8]) -> Result<Vec<Region>, SnapshotRefusal> {
             })?;
             regions.push(region);
         }
+        next.clear();
     }
     Ok(regions)
 }

@@ -28,6 +28,7 @@ use super::restore::open_to_read;
 use super::{Image, ImageKind, Lists};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::cache::{Unused, snapshot_key};
+use crate::supervisor::descriptors::CHUNK;
 use crate::supervisor::embedded::WORKER;
 use crate::supervisor::instance_name::boot_id;
 use crate::supervisor::zygote::Zygote;
@@ -43,9 +44,6 @@ const CODE: u64 = 32;
 
 /// The longest head.
 const MOST_HEAD: u64 = 64 << 20;
-
-/// The bytes that are copied at once.
-const CHUNK: usize = 1 << 20;
 
 /// What must be the same where a snapshot is saved and where a session begins with it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]

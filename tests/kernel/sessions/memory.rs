@@ -1,18 +1,26 @@
-//! What sessions hold between cells.
+//! What sessions hold between cells, and what they leave with their supervisor.
+
+use std::sync::Arc;
 
 use sandfork::Status;
 use sandfork::session::SessionState;
 
-use super::{assert_ended, open, run, value};
+use super::snapshots::{copy, fork, ok};
+use super::{assert_ended, open, run, session, value};
+use crate::apart;
+use crate::need::Need;
 use crate::recipe::standard;
 use crate::test::{Test, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![
+    let tests = tests![
         a_failed_cell_gives_back_what_it_held,
         a_cell_that_runs_out_of_memory_leaves_it_to_the_next
-    ]
+    ];
+    let copies = tests![copies_free_no_block_that_is_mapped_by_itself];
+    let copies = copies.into_iter().map(|test| test.needs(Need::Snapshots));
+    tests.into_iter().chain(copies).collect()
 }
 
 /// Whether the guest has less than 60 MiB in memory.
@@ -52,4 +60,36 @@ fn a_cell_that_runs_out_of_memory_leaves_it_to_the_next(world: &World) {
         SessionState::Live,
     );
     assert_eq!(value(&mut session, IS_SMALL), "True");
+}
+
+fn copies_free_no_block_that_is_mapped_by_itself(_: &World) {
+    apart::finishes("copied-sessions");
+}
+
+/// Once glibc has freed such a block, it keeps twice as much of each of its arenas (`M_MMAP_THRESHOLD`, mallopt(3)). A
+/// supervisor has many arenas, since it has many threads, and would grow for thousands of copies.
+pub fn copied_sessions() {
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = Arc::new(world.build(standard()));
+    let mut session = session(&sandbox);
+    ok(
+        &mut session,
+        "x = 1; file = open('kept', 'wb').write(bytes(1 << 20))",
+    );
+    let before = least_mapped_block();
+    let snapshot = copy(&mut session);
+    assert_eq!(value(&mut fork(&snapshot), "x"), "1");
+    session.rollback(&snapshot).expect("it is rolled back");
+    if session.pause().is_ok() {
+        assert_eq!(value(&mut session, "x"), "1");
+    }
+    assert_eq!(least_mapped_block(), before);
+}
+
+/// The power of two from which on glibc maps a block by itself, which then begins behind the header in its page. None of
+/// those that are tried is freed.
+fn least_mapped_block() -> Option<usize> {
+    let begins = |length| Vec::<u8>::with_capacity(length).leak().as_ptr().addr() % 4096;
+    let is_mapped = |length: &usize| (0..4).all(|_| begins(*length) == 2 * size_of::<usize>());
+    (16..26).map(|power| 1 << power).find(is_mapped)
 }

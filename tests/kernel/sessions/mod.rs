@@ -28,7 +28,8 @@ use crate::recipe::Recipe;
 use crate::test::Test;
 use crate::world::World;
 
-pub const PARTS: [Part; 4] = [
+pub const PARTS: [Part; 5] = [
+    ("copied-sessions", memory::copied_sessions),
     ("ended-interpreter", snapshots::ended_interpreter),
     ("paused-sessions", pauses::part),
     ("dropped-sessions", ends::dropped_sessions),

@@ -8,10 +8,6 @@ use std::sync::Arc;
 
 use super::{Layer, Layers, Piece, offset, read_exact_at};
 use crate::supervisor::snapshot::shelf::Reserved;
-use crate::supervisor::snapshot::steps::PAGE;
-
-/// The fewest pages in a row that are left in an earlier file: each row costs a step of every fork.
-const FEWEST: u64 = 16;
 
 /// The pages of an image in the making.
 #[derive(Debug)]
@@ -35,44 +31,30 @@ impl<'a> LayersInMaking<'a> {
         }
     }
 
-    /// Adds pages with their contents. They come in order.
+    /// Adds pages with their contents. They come in order, and those that come at once are all left in an earlier file or
+    /// all written: each row of pages costs a step of every fork.
     pub fn add(&mut self, range: &Range<u64>, bytes: &[u8]) -> io::Result<()> {
         let Some(beneath) = self.beneath else {
             return self.write(range.clone(), bytes);
         };
         for (part, piece) in beneath.split(range) {
             let bytes = &bytes[offset(part.start - range.start)..offset(part.end - range.start)];
-            match piece {
-                None => self.write(part, bytes)?,
-                Some(piece) => self.add_changed(beneath, part, piece, bytes)?,
+            let place =
+                piece.map(|piece| (piece.layer, piece.place + part.start - piece.pages.start));
+            match place {
+                Some((layer, place)) if self.is_same(&beneath.layers[layer], place, bytes)? => {
+                    self.push(part, layer, place);
+                }
+                _ => self.write(part, bytes)?,
             }
         }
         Ok(())
     }
 
-    /// Adds pages that a piece of the other image has too.
-    fn add_changed(
-        &mut self,
-        beneath: &Layers,
-        part: Range<u64>,
-        piece: &Piece,
-        bytes: &[u8],
-    ) -> io::Result<()> {
-        let place = |address: u64| piece.place + (address - piece.pages.start);
-        let mut before = std::mem::take(&mut self.before);
-        before.resize(bytes.len(), 0);
-        let file = &beneath.layers[piece.layer].file;
-        read_exact_at(file.as_fd(), &mut before, place(part.start))?;
-        for (pages, is_same) in rows(bytes, &before) {
-            let row = part.start + pages.start..part.start + pages.end;
-            if is_same {
-                self.push(row.clone(), piece.layer, place(row.start));
-            } else {
-                self.write(row, &bytes[offset(pages.start)..offset(pages.end)])?;
-            }
-        }
-        self.before = before;
-        Ok(())
+    fn is_same(&mut self, layer: &Layer, place: u64, bytes: &[u8]) -> io::Result<bool> {
+        self.before.resize(bytes.len(), 0);
+        read_exact_at(layer.file.as_fd(), &mut self.before, place)?;
+        Ok(self.before == bytes)
     }
 
     fn write(&mut self, pages: Range<u64>, bytes: &[u8]) -> io::Result<()> {
@@ -120,32 +102,4 @@ impl<'a> LayersInMaking<'a> {
             pieces: self.pieces,
         }
     }
-}
-
-/// Rows of pages, by their offsets, and whether both have the same in them. A short row of the same counts as changed,
-/// unless it is all that there is.
-fn rows(now: &[u8], before: &[u8]) -> Vec<(Range<u64>, bool)> {
-    let page = offset(PAGE);
-    let mut rows: Vec<(Range<u64>, bool)> = Vec::new();
-    let pages = now.chunks(page).zip(before.chunks(page));
-    for (start, (now, before)) in (0..).step_by(page).zip(pages) {
-        let is_same = now == before;
-        let end = start + now.len() as u64;
-        match rows.last_mut() {
-            Some((row, same)) if *same == is_same => row.end = end,
-            _ => rows.push((start..end, is_same)),
-        }
-    }
-    if rows.len() == 1 {
-        return rows;
-    }
-    let mut merged: Vec<(Range<u64>, bool)> = Vec::new();
-    for (row, is_same) in rows {
-        let is_same = is_same && row.end - row.start >= FEWEST * PAGE;
-        match merged.last_mut() {
-            Some((last, same)) if *same == is_same => last.end = row.end,
-            _ => merged.push((row, is_same)),
-        }
-    }
-    merged
 }

@@ -16,6 +16,7 @@ use nix::errno::Errno;
 pub use self::making::LayersInMaking;
 
 use super::shelf::Reserved;
+use crate::supervisor::descriptors::with_buffer;
 use sandfork_jail::restore::Place;
 
 /// The most files. Workers have a descriptor of each while they take on a state.
@@ -142,23 +143,24 @@ impl Layers {
 
     /// Writes all pages one after the other.
     pub fn write_to(&self, writer: &mut impl Write) -> io::Result<()> {
-        let mut chunk = vec![0; 1 << 20];
-        for piece in &self.pieces {
-            let file = &self.layers[piece.layer].file;
-            let (mut at, end) = (
-                piece.place,
-                piece.place + (piece.pages.end - piece.pages.start),
-            );
-            while at < end {
-                let now = usize::try_from(end - at)
-                    .unwrap_or(usize::MAX)
-                    .min(chunk.len());
-                read_exact_at(file.as_fd(), &mut chunk[..now], at)?;
-                writer.write_all(&chunk[..now])?;
-                at += now as u64;
+        with_buffer(|buffer| {
+            for piece in &self.pieces {
+                let file = &self.layers[piece.layer].file;
+                let (mut at, end) = (
+                    piece.place,
+                    piece.place + (piece.pages.end - piece.pages.start),
+                );
+                while at < end {
+                    let now = usize::try_from(end - at)
+                        .unwrap_or(usize::MAX)
+                        .min(buffer.len());
+                    read_exact_at(file.as_fd(), &mut buffer[..now], at)?;
+                    writer.write_all(&buffer[..now])?;
+                    at += now as u64;
+                }
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 
@@ -237,9 +239,11 @@ mod tests {
         let file: File = tempfile::tempfile().expect("there is room");
         let mut making = LayersInMaking::new(&file, beneath);
         for (start, pages) in ranges {
-            let bytes = filled(pages);
-            let range = *start..*start + bytes.len() as u64;
-            making.add(&range, &bytes).expect("there is room");
+            for (start, pages) in (*start..).step_by(offset(16 * PAGE)).zip(pages.chunks(16)) {
+                let bytes = filled(pages);
+                let range = start..start + bytes.len() as u64;
+                making.add(&range, &bytes).expect("there is room");
+            }
         }
         let written = making.written();
         let again = file.try_clone().expect("a descriptor");
@@ -276,8 +280,8 @@ mod tests {
             (0x20_0000, vec![5; 20]),
         ];
         let (second, written) = image(Some(&first), &now);
-        // The pages behind the changed one are too few in a row.
-        assert_eq!(written, (1 + 9 + 16) * PAGE);
+        // The sixteen pages among which one changed, and those that are new.
+        assert_eq!(written, (16 + 16) * PAGE);
         let all: Vec<u8> = now.iter().flat_map(|(_, pages)| pages.clone()).collect();
         assert!(read(&second) == filled(&all));
         assert_eq!(second.files().len(), 2);
@@ -288,7 +292,7 @@ mod tests {
         let mut kept = BTreeMap::new();
         second.list(&mut kept);
         third.list(&mut kept);
-        assert_eq!(kept.values().sum::<u64>(), (60 + 26) * PAGE);
+        assert_eq!(kept.values().sum::<u64>(), (60 + 32) * PAGE);
     }
 
     #[test]
