@@ -33,11 +33,13 @@ use std::process::ExitCode;
 use crate::outcome::exit_code;
 use args::{Arguments, Command};
 use failure::Failure;
+use sandfork_jail::sys::memory::keep_little;
 use terminal::{harmless, harmless_json};
 
 /// Executes the command line of this process.
 pub fn command() -> ExitCode {
     complete::answer_shell();
+    keep_little();
     match execute(Arguments::read()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),

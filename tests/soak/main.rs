@@ -41,6 +41,7 @@ use libtest_mimic::{Arguments, Failed};
 use sandfork::Level;
 
 use course::Settings;
+use sandfork_jail::sys::memory::keep_little;
 
 /// How many runs, in place of the usual.
 const RUNS: &str = "SANDFORK_SOAK_RUNS";
@@ -66,9 +67,8 @@ fn main() -> ExitCode {
 
 /// With a directory of its own for temporary files, so that what is left there is seen.
 ///
-/// glibc keeps what was freed, for each of as many threads as ever asked for memory at once: it takes some ten
-/// thousand runs until that grows no more. The few runs of CI do without, so that what grows is the
-/// supervisor's.
+/// glibc keeps some of what was freed, for each of as many threads as ever asked for memory at once: it takes some
+/// thousand runs until that grows no more. The few runs of CI do without, so that what grows is the supervisor's.
 fn in_a_process_of_its_own() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let mut soak = Command::new(env::current_exe()?);
@@ -88,6 +88,8 @@ fn soak() -> ExitCode {
         seed: number(SEED).unwrap_or(USUAL.seed),
     };
     eprintln!("{settings:?}");
+    // As the commands do, of which `serve` is one.
+    keep_little();
     // What others mount meanwhile is not seen, where this user may look away.
     apart::have_own_mounts();
     let report = match course::run(settings) {

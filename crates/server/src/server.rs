@@ -77,6 +77,7 @@ impl FromRef<Arc<App>> for Bodies {
 /// Executes the command line of this process.
 pub fn command() -> ExitCode {
     let arguments = Arguments::parse();
+    sandfork_jail::sys::memory::keep_little();
     let done = match arguments.command {
         Some(Command::Token { tenant }) => token(&tenant),
         Some(Command::Mcp(arguments)) => start(&arguments, Over::Streams),
