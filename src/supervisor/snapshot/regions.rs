@@ -1,5 +1,4 @@
-//! The mappings of a process, from the text of `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure but for the reading
-//! of that.
+//! The mappings of a process, from the text of `/proc/PID/maps` and `/proc/PID/smaps` (proc(5)). Pure but for its reader.
 //!
 //! Names in them are chosen by the guest. They are the last field of a line, and the kernel writes a line feed in
 //! them as `\012`.
@@ -213,11 +212,8 @@ impl Advice {
 pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
     let mut regions: Vec<Region> = Vec::new();
     let mut next = Vec::new();
-    while text
-        .read_until(b'\n', &mut next)
-        .doing("read its mappings")?
-        > 0
-    {
+    let mut read = |line: &mut _| text.read_until(b'\n', line).doing("read its mappings");
+    while read(&mut next)? > 0 {
         let line = next.strip_suffix(b"\n").unwrap_or(&next);
         if let Some(flags) = line.strip_prefix(b"VmFlags:") {
             let flags = std::str::from_utf8(flags).unwrap_or_default();
