@@ -229,7 +229,8 @@ mod tests {
     use std::fs::File;
 
     use super::*;
-    use crate::supervisor::snapshot::steps::PAGE;
+
+    const PAGE: u64 = 4096;
 
     fn filled(pages: &[u8]) -> Vec<u8> {
         pages.iter().flat_map(|with| [*with; 4096]).collect()

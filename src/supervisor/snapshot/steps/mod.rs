@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use self::memory::{HOLE, Memory, Origin, hole};
-pub use self::pages::{PAGE, in_order};
+pub use self::pages::in_order;
 
 use self::moved::{is_elsewhere, moved};
 use self::pages::{Who, compare, parts, split};
