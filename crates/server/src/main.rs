@@ -3,5 +3,6 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    sandfork_jail::sys::memory::keep_little();
     sandfork_server::command()
 }

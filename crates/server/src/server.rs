@@ -77,7 +77,6 @@ impl FromRef<Arc<App>> for Bodies {
 /// Executes the command line of this process.
 pub fn command() -> ExitCode {
     let arguments = Arguments::parse();
-    sandfork_jail::sys::memory::keep_little();
     let done = match arguments.command {
         Some(Command::Token { tenant }) => token(&tenant),
         Some(Command::Mcp(arguments)) => start(&arguments, Over::Streams),
@@ -94,11 +93,8 @@ pub fn command() -> ExitCode {
 }
 
 fn token(tenant: &str) -> Result<(), StartError> {
-    if !tokens::is_tenant(tenant) {
-        return Err(StartError::Name);
-    }
     let (token, line) = tokens::draw(tenant)?;
-    // The line alone goes to stdout, so that `>>` adds it to a token file. The token goes to its tenant.
+    // `>>` adds the line to a token file.
     eprintln!("{token}");
     println!("{line}");
     Ok(())

@@ -12,6 +12,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
+use crate::start_error::StartError;
+
 /// The tenant of a token without one, and of all clients where there are no tokens.
 pub const DEFAULT_TENANT: &str = "default";
 
@@ -175,8 +177,11 @@ pub fn is_tenant(text: &str) -> bool {
 /// Draws a token. Returns it, and its line of a token file.
 ///
 /// # Errors
-/// If the kernel gives no random bytes (getrandom(2)).
-pub fn draw(tenant: &str) -> Result<(String, String), getrandom::Error> {
+/// If the text cannot name a tenant, or the kernel gives no random bytes (getrandom(2)).
+pub fn draw(tenant: &str) -> Result<(String, String), StartError> {
+    if !is_tenant(tenant) {
+        return Err(StartError::Name);
+    }
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)?;
     let token = URL_SAFE_NO_PAD.encode(bytes);
