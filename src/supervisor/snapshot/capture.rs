@@ -139,9 +139,7 @@ impl Source<'_> {
             .beneath
             .filter(|image| medium == Medium::Memory && image.kind == ImageKind::Copy);
         let mut making = LayersInMaking::new(&memory, beneath.map(|image| &image.layers));
-        let own = |bytes| require_room(self.limits, bytes, room.bytes, LimitName::SnapshotBytes);
-        own(files)?;
-        self.copy(&pages, &mut making, &own)?;
+        self.copy(&pages, &mut making)?;
         let descriptors = self.descriptors()?;
         let mapped = self.mapped_files(&regions)?;
         let directories: Vec<_> = self.jail.writable_directories().collect();

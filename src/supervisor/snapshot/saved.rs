@@ -191,12 +191,7 @@ impl Image {
         Ok(Self {
             zygote: Arc::clone(zygote),
             kind: ImageKind::Saved,
-            layers: Layers::alone(
-                Medium::Disk.finish(&memory)?,
-                sections.memory,
-                head.pages,
-                Some(reserved),
-            ),
+            layers: Layers::alone(Medium::Disk.finish(&memory)?, &head.pages, Some(reserved)),
             trees: Medium::Disk.finish(&trees)?,
             lists: head.lists,
             bytes_of_trees: sections.trees,

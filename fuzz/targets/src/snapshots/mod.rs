@@ -127,20 +127,7 @@ fn way(choices: &mut Source) -> bool {
     };
     let from = Memory { origin, ..from };
     let to = of(&own, &target.pages, None);
-    let mut place = 0;
-    let pieces: Vec<Piece> = source
-        .pages
-        .iter()
-        .map(|pages| {
-            let piece = Piece {
-                pages: pages.clone(),
-                layer: 0,
-                place,
-            };
-            place += pages.end - pages.start;
-            piece
-        })
-        .collect();
+    let pieces = Piece::in_a_row(&source.pages);
     let places = Places::of(&pieces, &[layout::DESCRIPTOR]);
     let Ok(plan) = steps(from, places, choices.long(), to, &mut data) else {
         return false;

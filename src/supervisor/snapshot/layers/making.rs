@@ -3,10 +3,11 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::{Layer, Layers, Piece, offset, read_exact_at};
+use super::{Layer, Layers, Piece, offset};
 use crate::supervisor::snapshot::shelf::Reserved;
 
 /// The pages of an image in the making.
@@ -53,7 +54,7 @@ impl<'a> LayersInMaking<'a> {
 
     fn is_same(&mut self, layer: &Layer, place: u64, bytes: &[u8]) -> io::Result<bool> {
         self.before.resize(bytes.len(), 0);
-        read_exact_at(layer.file.as_fd(), &mut self.before, place)?;
+        layer.file.read_exact_at(&mut self.before, place)?;
         Ok(self.before == bytes)
     }
 
@@ -70,7 +71,7 @@ impl<'a> LayersInMaking<'a> {
         if let Some(last) = self.pieces.last_mut()
             && last.layer == layer
             && last.pages.end == pages.start
-            && last.place + (last.pages.end - last.pages.start) == place
+            && last.place + last.length() == place
         {
             last.pages.end = pages.end;
             return;
@@ -82,18 +83,13 @@ impl<'a> LayersInMaking<'a> {
         });
     }
 
-    /// How many bytes were written.
-    pub fn written(&self) -> u64 {
-        self.written
-    }
-
     /// All files and pieces, with this file in place of the one that was written.
     pub fn finish(self, file: OwnedFd, on_disk: Option<Reserved>) -> Layers {
         let mut layers = self
             .beneath
             .map_or_else(Vec::new, |layers| layers.layers.clone());
         layers.push(Arc::new(Layer {
-            file,
+            file: file.into(),
             bytes: self.written,
             _on_disk: on_disk,
         }));

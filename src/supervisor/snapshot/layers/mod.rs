@@ -6,12 +6,12 @@
 mod making;
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
-
-use nix::errno::Errno;
 
 pub use self::making::LayersInMaking;
 
@@ -25,7 +25,7 @@ const MOST_LAYERS: usize = 8;
 /// A file with pages.
 #[derive(Debug)]
 pub struct Layer {
-    file: OwnedFd,
+    file: File,
     bytes: u64,
     /// Has its bytes count, if they are on a disk.
     _on_disk: Option<Reserved>,
@@ -42,6 +42,27 @@ pub struct Piece {
     pub place: u64,
 }
 
+impl Piece {
+    /// Pages that one file has one after the other.
+    pub fn in_a_row(pages: &[Range<u64>]) -> Vec<Self> {
+        let mut place = 0;
+        let piece = |pages: &Range<u64>| {
+            let piece = Self {
+                pages: pages.clone(),
+                layer: 0,
+                place,
+            };
+            place += piece.length();
+            piece
+        };
+        pages.iter().map(piece).collect()
+    }
+
+    fn length(&self) -> u64 {
+        self.pages.end - self.pages.start
+    }
+}
+
 /// The files of an image, and where its pages are in them.
 #[derive(Debug)]
 pub struct Layers {
@@ -51,30 +72,16 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Those of an image whose one file, of so many bytes, has these pages one after the other.
-    pub fn alone(
-        file: OwnedFd,
-        bytes: u64,
-        pages: Vec<Range<u64>>,
-        on_disk: Option<Reserved>,
-    ) -> Self {
-        let mut place = 0;
-        let piece = |pages: Range<u64>| {
-            let piece = Piece {
-                layer: 0,
-                place,
-                pages,
-            };
-            place += piece.pages.end - piece.pages.start;
-            piece
-        };
+    /// Those of an image whose one file has these pages one after the other.
+    pub fn alone(file: OwnedFd, pages: &[Range<u64>], on_disk: Option<Reserved>) -> Self {
+        let pieces = Piece::in_a_row(pages);
         Self {
-            pieces: pages.into_iter().map(piece).collect(),
             layers: vec![Arc::new(Layer {
-                file,
-                bytes,
+                file: file.into(),
+                bytes: pieces.iter().map(Piece::length).sum(),
                 _on_disk: on_disk,
             })],
+            pieces,
         }
     }
 
@@ -88,8 +95,7 @@ impl Layers {
 
     /// How many bytes the pages have.
     pub fn length(&self) -> u64 {
-        let lengths = self.pieces.iter().map(|piece| &piece.pages);
-        lengths.map(|pages| pages.end - pages.start).sum()
+        self.pieces.iter().map(Piece::length).sum()
     }
 
     /// The files.
@@ -146,15 +152,12 @@ impl Layers {
         with_buffer(|buffer| {
             for piece in &self.pieces {
                 let file = &self.layers[piece.layer].file;
-                let (mut at, end) = (
-                    piece.place,
-                    piece.place + (piece.pages.end - piece.pages.start),
-                );
+                let (mut at, end) = (piece.place, piece.place + piece.length());
                 while at < end {
                     let now = usize::try_from(end - at)
                         .unwrap_or(usize::MAX)
                         .min(buffer.len());
-                    read_exact_at(file.as_fd(), &mut buffer[..now], at)?;
+                    file.read_exact_at(&mut buffer[..now], at)?;
                     writer.write_all(&buffer[..now])?;
                     at += now as u64;
                 }
@@ -208,26 +211,8 @@ fn offset(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
 
-fn read_exact_at(file: BorrowedFd, mut room: &mut [u8], mut place: u64) -> io::Result<()> {
-    while !room.is_empty() {
-        let position = i64::try_from(place).map_err(io::Error::other)?;
-        match nix::sys::uio::pread(file, room, position) {
-            Err(Errno::EINTR) => {}
-            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(length) => {
-                place += length as u64;
-                room = &mut room[length..];
-            }
-            Err(errno) => return Err(errno.into()),
-        }
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
 
     const PAGE: u64 = 4096;
@@ -246,9 +231,10 @@ mod tests {
                 making.add(&range, &bytes).expect("there is room");
             }
         }
-        let written = making.written();
         let again = file.try_clone().expect("a descriptor");
-        (making.finish(again.into(), None), written)
+        let layers = making.finish(again.into(), None);
+        let written = layers.own();
+        (layers, written)
     }
 
     fn read(layers: &Layers) -> Vec<u8> {

@@ -20,21 +20,6 @@ fn from(offset: u64) -> Place {
     }
 }
 
-/// Pages that a file has one after the other.
-fn pieces(pages: &[Range<u64>]) -> Vec<Piece> {
-    let mut place = 0;
-    let piece = |pages: &Range<u64>| {
-        let piece = Piece {
-            pages: pages.clone(),
-            layer: 0,
-            place,
-        };
-        place += pages.end - pages.start;
-        piece
-    };
-    pages.iter().map(piece).collect()
-}
-
 /// What the source may share besides its heap.
 const SHAREABLE: [Range<u64>; 1] = [0x90_1000..0xb0_0000];
 
@@ -63,7 +48,7 @@ fn made(
     };
     let plan = steps(
         source,
-        Places::of(&pieces(source.pages), &[IMAGE]),
+        Places::of(&Piece::in_a_row(source.pages), &[IMAGE]),
         0x2_2800,
         target,
         &mut BlobData::new(BLOB),
@@ -217,7 +202,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
     };
     let plan = steps(
         source,
-        Places::of(&pieces(source.pages), &[IMAGE]),
+        Places::of(&Piece::in_a_row(source.pages), &[IMAGE]),
         0x6_0000,
         target,
         &mut BlobData::new(BLOB),
@@ -260,7 +245,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
     };
     steps(
         source,
-        Places::of(&pieces(source.pages), &[IMAGE]),
+        Places::of(&Piece::in_a_row(source.pages), &[IMAGE]),
         0x2_1000,
         target,
         &mut BlobData::new(BLOB),
