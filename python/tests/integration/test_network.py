@@ -64,11 +64,8 @@ def test_a_cell_reports_its_connections(port: int, monkeypatch: pytest.MonkeyPat
         assert execution.usage.received_bytes == connection.received > 0
         refused = sandbox.run("import urllib.request\nurllib.request.urlopen('http://other.example/')")
         assert refused.status == "exception"
-        assert [(it.host, it.verdict, it.reason) for it in refused.network] == [
-            ("other.example", "refused", "host")
-        ]
-        assert refused.to_dict()["network"][0]["reason"] == "host"
-        assert sandbox.run("1").network == ()
+        (denial,) = (it for it in refused.to_dict()["network"] if it["verdict"] != "allowed")
+        assert (denial["host"], denial["verdict"], denial["reason"]) == ("other.example", "refused", "host")
 
 
 def test_the_caller_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,7 +87,8 @@ def test_the_caller_decides_on_connections(port: int, monkeypatch: pytest.Monkey
         for _ in answers[1:]:
             refused = sandbox.run(fetch)
             assert refused.status == "exception"
-            reasons += [it.reason for it in refused.network]
+            # The host may still be ending the connection of the cell before.
+            reasons += [it.reason for it in refused.network if it.verdict != "allowed"]
         assert reasons == ["caller"] + ["undecided"] * 3
         (denial,) = (it for it in refused.denied if it.operation == "connect")
         assert denial.set == "network.ask=false"
