@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::worker_io::JailedWorker;
 use crate::supervisor::programs::{Host, Summons};
-use crate::supervisor::snapshot::{Medium, Room, SnapshotRefusal, Source, require_alone};
+use crate::supervisor::snapshot::{Base, Medium, Room, SnapshotRefusal, Source, require_alone};
 
 /// How often a worker's processes are counted until the process that starts programs has ended.
 const STARTER_LOOKS: usize = 200;
@@ -20,21 +20,25 @@ impl JailedWorker<'_> {
             jail: &self.context.jail.worker,
             cells,
             limits: &self.context.limits,
-            beneath: None,
+            base: None,
             lent: &self.lent,
             summons: self.summons.as_ref().map(Summons::peer),
         }
     }
 
-    /// The room for another copy.
-    pub(super) fn room(&self, medium: Medium) -> Result<Room, SnapshotRefusal> {
+    /// The room for another copy, with this base.
+    pub(super) fn room(
+        &self,
+        medium: Medium,
+        base: Option<Base<'_>>,
+    ) -> Result<Room, SnapshotRefusal> {
         if self.verified.session.is_some() {
             return Err(SnapshotRefusal::Level);
         }
         let context = self.context;
         context
             .snapshots
-            .room(context.session, &context.limits, medium)
+            .room(context.session, &context.limits, medium, base)
     }
 
     /// Requires that nothing of the worker runs but its main thread.

@@ -294,7 +294,7 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal> {
-        self.room(medium)?;
+        self.room(medium, None)?;
         self.require_single()
     }
 
@@ -310,10 +310,14 @@ impl WorkerIo for JailedWorker<'_> {
     ) -> Result<Image, SnapshotRefusal> {
         // A program may have been started since the request was accepted.
         self.require_single()?;
-        let room = self.room(medium)?;
         let beneath = self.beneath.upgrade();
+        let base = match medium {
+            Medium::Memory => beneath.as_deref().and_then(Image::base),
+            Medium::Disk => None,
+        };
+        let room = self.room(medium, base)?;
         let source = Source {
-            beneath: beneath.as_deref(),
+            base,
             ..self.source(cells)
         };
         source.capture(standing, room, medium)

@@ -17,7 +17,7 @@ use super::medium::Medium;
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
-use super::{Image, ImageKind, Lists, Room, Standing};
+use super::{Base, Image, ImageKind, Lists, Room, Standing};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::run::Files;
 use crate::supervisor::spawn::Worker;
@@ -43,8 +43,8 @@ pub struct Source<'a> {
     pub cells: u64,
     /// Its limits.
     pub limits: &'a Limits,
-    /// The state that it has taken on, or that was copied of it last.
-    pub beneath: Option<&'a Image>,
+    /// The base of a copy: of the state that it has taken on, or that was copied of it last.
+    pub base: Option<Base<'a>>,
     /// The numbers of the files that its caller got for writing.
     pub lent: &'a BTreeSet<u64>,
     /// The inode of the socket over which its programs are summoned, if it has one.
@@ -123,23 +123,17 @@ impl Source<'_> {
         let bytes: u64 = pages.iter().map(|range| range.end - range.start).sum();
         require_room(self.limits, bytes, self.limits.memory(), LimitName::Memory)?;
         let files = Files::measure(&self.worker.directories).bytes.unwrap_or(0);
-        require_room(
-            self.limits,
-            bytes + files,
-            room.bytes,
-            LimitName::SnapshotBytes,
-        )?;
+        // The base may have all of the memory.
+        let least = self.base.map_or(bytes, |_| 0) + files;
+        require_room(self.limits, least, room.bytes, LimitName::SnapshotBytes)?;
         if medium == Medium::Disk {
             // The worker that goes on maps none of it, and has all of it as its own.
             let most = self.limits.memory_allowance();
             require_room(self.limits, bytes + files, most, LimitName::Memory)?;
         }
-        let (memory, reserved) = medium.reserve(bytes, files)?;
-        let beneath = self
-            .beneath
-            .filter(|image| medium == Medium::Memory && image.kind == ImageKind::Copy);
-        let mut making = LayersInMaking::new(&memory, beneath.map(|image| &image.layers));
-        self.copy(&pages, &mut making)?;
+        let (memory, reserved) = medium.reserve(bytes.min(room.bytes), files)?;
+        let mut making = LayersInMaking::new(&memory, self.base);
+        self.copy(&pages, &mut making, room)?;
         let descriptors = self.descriptors()?;
         let mapped = self.mapped_files(&regions)?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
@@ -152,7 +146,7 @@ impl Source<'_> {
         let of_trees = pack(&self.worker.directories, &directories, &trees, lent)?;
         require_room(
             self.limits,
-            bytes + of_trees,
+            making.written() + of_trees,
             room.bytes,
             LimitName::SnapshotBytes,
         )?;

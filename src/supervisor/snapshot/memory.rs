@@ -10,10 +10,12 @@ use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-use super::Source;
+use super::capture::{Source, require_room};
 use super::layers::LayersInMaking;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
+use super::shelf::Room;
+use crate::outcome::LimitName;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys;
 
@@ -49,11 +51,12 @@ impl Source<'_> {
         Ok(pages)
     }
 
-    /// Copies pages.
+    /// Copies pages, for whose changes there is so much room.
     pub fn copy(
         &self,
         pages: &[Range<u64>],
         image: &mut LayersInMaking,
+        room: Room,
     ) -> Result<(), SnapshotRefusal> {
         with_buffer(|buffer| {
             for batch in batches(pages) {
@@ -63,6 +66,8 @@ impl Source<'_> {
                     image.add(range, bytes).doing("write an image")?;
                     read = others;
                 }
+                let limit = LimitName::SnapshotBytes;
+                require_room(self.limits, image.written(), room.bytes, limit)?;
             }
             Ok(())
         })

@@ -36,6 +36,7 @@ pub mod readers {
 }
 
 pub use self::capture::{Source, require_alone};
+pub use self::layers::Base;
 pub use self::medium::Medium;
 pub use self::refusal::SnapshotRefusal;
 pub use self::saved::MadeBy;
@@ -146,14 +147,24 @@ impl Image {
         }
     }
 
+    /// What of its memory another image may have beneath its own.
+    pub fn base(&self) -> Option<Base<'_>> {
+        (self.kind == ImageKind::Copy)
+            .then(|| self.layers.base())
+            .flatten()
+    }
+
     /// The memory that the image takes besides those that are beneath it, bytes.
     pub fn bytes(&self) -> u64 {
         self.layers.own() + self.bytes_of_trees
     }
 
-    /// The memory that images take together, bytes.
-    fn bytes_of<'a>(images: impl Iterator<Item = &'a Self>) -> u64 {
+    /// The memory that images take together with the base of another one, bytes.
+    fn bytes_of<'a>(images: impl Iterator<Item = &'a Self>, base: Option<Base<'_>>) -> u64 {
         let (mut layers, mut trees) = (BTreeMap::new(), 0);
+        if let Some(base) = base {
+            base.list(&mut layers);
+        }
         for image in images {
             image.layers.list(&mut layers);
             trees += image.bytes_of_trees;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Image, Medium, SnapshotRefusal};
+use super::{Base, Image, Medium, SnapshotRefusal};
 use crate::host::Headroom;
 use crate::outcome::{LimitName, Limits};
 use crate::plan::bytes;
@@ -93,19 +93,20 @@ impl Shelf {
         NEXT.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The room for another image of a session. A session makes one at a time. One by which it is paused is not put
-    /// here, and takes what the others leave.
+    /// The room for another image of a session, with this base. A session makes one at a time. One by which it is paused
+    /// is not put here, and takes what the others leave.
     pub fn room(
         &self,
         session: u64,
         limits: &Limits,
         medium: Medium,
+        base: Option<Base<'_>>,
     ) -> Result<Room, SnapshotRefusal> {
         let kept = self.lock();
         let own = kept.values().filter(|kept| kept.session == session);
         let (count, bytes) = (
             own.clone().count() as u64,
-            Image::bytes_of(own.map(|kept| &*kept.image)),
+            Image::bytes_of(own.map(|kept| &*kept.image), base),
         );
         if medium == Medium::Memory && count >= limits.snapshots() {
             let most = limits.named(LimitName::Snapshots);

@@ -161,8 +161,8 @@ impl Drop for Open {
         entries.open.remove(&self.number);
         let connection = entries.since_last(&self.entry, false);
         // The end alone is no news of a later run or cell.
-        let is_news = self.entry.report == entries.report
-            || (connection.sent, connection.received) != (0, 0);
+        let is_news =
+            self.entry.report == entries.report || (connection.sent, connection.received) != (0, 0);
         if is_news && entries.ended.len() < MOST_REPORTED {
             entries.ended.push(connection);
         }

@@ -7,13 +7,13 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use super::{Layer, Layers, Piece, offset};
+use super::{Base, Layer, Layers, Piece, offset};
 use crate::supervisor::snapshot::shelf::Reserved;
 
 /// The pages of an image in the making.
 #[derive(Debug)]
 pub struct LayersInMaking<'a> {
-    beneath: Option<&'a Layers>,
+    base: Option<Base<'a>>,
     file: &'a File,
     written: u64,
     pieces: Vec<Piece>,
@@ -22,9 +22,9 @@ pub struct LayersInMaking<'a> {
 
 impl<'a> LayersInMaking<'a> {
     /// Begins a file over those of another image.
-    pub fn new(file: &'a File, beneath: Option<&'a Layers>) -> Self {
+    pub fn new(file: &'a File, base: Option<Base<'a>>) -> Self {
         Self {
-            beneath: beneath.filter(|layers| layers.bears_more()),
+            base,
             file,
             written: 0,
             pieces: Vec::new(),
@@ -32,18 +32,24 @@ impl<'a> LayersInMaking<'a> {
         }
     }
 
+    /// The bytes of the file so far.
+    pub fn written(&self) -> u64 {
+        self.written
+    }
+
     /// Adds pages with their contents. They come in order, and those that come at once are all left in an earlier file or
     /// all written: each row of pages costs a step of every fork.
     pub fn add(&mut self, range: &Range<u64>, bytes: &[u8]) -> io::Result<()> {
-        let Some(beneath) = self.beneath else {
+        let Some(base) = self.base else {
             return self.write(range.clone(), bytes);
         };
-        for (part, piece) in beneath.split(range) {
+        for (part, piece) in base.layers.split(range) {
             let bytes = &bytes[offset(part.start - range.start)..offset(part.end - range.start)];
-            let place =
-                piece.map(|piece| (piece.layer, piece.place + part.start - piece.pages.start));
+            let place = piece
+                .filter(|piece| piece.layer < base.files)
+                .map(|piece| (piece.layer, piece.place + part.start - piece.pages.start));
             match place {
-                Some((layer, place)) if self.is_same(&beneath.layers[layer], place, bytes)? => {
+                Some((layer, place)) if self.is_same(&base.layers()[layer], place, bytes)? => {
                     self.push(part, layer, place);
                 }
                 _ => self.write(part, bytes)?,
@@ -61,7 +67,7 @@ impl<'a> LayersInMaking<'a> {
     fn write(&mut self, pages: Range<u64>, bytes: &[u8]) -> io::Result<()> {
         let mut file = self.file;
         file.write_all(bytes)?;
-        let own = self.beneath.map_or(0, |layers| layers.layers.len());
+        let own = self.base.map_or(0, |base| base.files);
         self.push(pages, own, self.written);
         self.written += bytes.len() as u64;
         Ok(())
@@ -86,8 +92,8 @@ impl<'a> LayersInMaking<'a> {
     /// All files and pieces, with this file in place of the one that was written.
     pub fn finish(self, file: OwnedFd, on_disk: Option<Reserved>) -> Layers {
         let mut layers = self
-            .beneath
-            .map_or_else(Vec::new, |layers| layers.layers.clone());
+            .base
+            .map_or_else(Vec::new, |base| base.layers().to_vec());
         layers.push(Arc::new(Layer {
             file: file.into(),
             bytes: self.written,

@@ -110,8 +110,7 @@ impl Layers {
 
     /// Adds the files with their lengths to a list that has each once.
     pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
-        let files = self.layers.iter();
-        kept.extend(files.map(|layer| (Arc::as_ptr(layer), layer.bytes)));
+        list(&self.layers, kept);
     }
 
     /// Where each page is for a process that has the files as these descriptors.
@@ -119,10 +118,15 @@ impl Layers {
         Places::of(&self.pieces, descriptors)
     }
 
-    /// Whether another image may have these files beneath its own. What has become useless in them is kept as well.
-    fn bears_more(&self) -> bool {
-        let held: u64 = self.layers.iter().map(|layer| layer.bytes).sum();
-        self.layers.len() < MOST_LAYERS && held <= 2 * self.length()
+    /// The files that another image may have beneath its own: all, or the first if they are too many.
+    pub fn base(&self) -> Option<Base<'_>> {
+        let all = self.layers.len();
+        let most = if all < MOST_LAYERS { all } else { 1 };
+        let bases = [most, 1].map(|files| Base {
+            layers: self,
+            files,
+        });
+        bases.into_iter().find(Base::is_useful)
     }
 
     /// The parts of a range that these files have, each with its piece, and those that they have not.
@@ -165,6 +169,37 @@ impl Layers {
             Ok(())
         })
     }
+}
+
+/// The first files of an image, which another one has beneath its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Base<'a> {
+    layers: &'a Layers,
+    files: usize,
+}
+
+impl<'a> Base<'a> {
+    fn layers(&self) -> &'a [Arc<Layer>] {
+        &self.layers.layers[..self.files]
+    }
+
+    /// Whether half of the files at least is of use. They are kept whole.
+    fn is_useful(&self) -> bool {
+        let held: u64 = self.layers().iter().map(|layer| layer.bytes).sum();
+        let pieces = self.layers.pieces.iter();
+        let used = pieces.filter(|piece| piece.layer < self.files);
+        held <= 2 * used.map(Piece::length).sum::<u64>()
+    }
+
+    /// Adds the files with their lengths to a list that has each once.
+    pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
+        list(self.layers(), kept);
+    }
+}
+
+fn list(layers: &[Arc<Layer>], kept: &mut BTreeMap<*const Layer, u64>) {
+    let files = layers.iter();
+    kept.extend(files.map(|layer| (Arc::as_ptr(layer), layer.bytes)));
 }
 
 /// Where pages are, for the process that takes them on.
@@ -223,7 +258,7 @@ mod tests {
 
     fn image(beneath: Option<&Layers>, ranges: &[(u64, Vec<u8>)]) -> (Layers, u64) {
         let file: File = tempfile::tempfile().expect("there is room");
-        let mut making = LayersInMaking::new(&file, beneath);
+        let mut making = LayersInMaking::new(&file, beneath.and_then(Layers::base));
         for (start, pages) in ranges {
             for (start, pages) in (*start..).step_by(offset(16 * PAGE)).zip(pages.chunks(16)) {
                 let bytes = filled(pages);
@@ -232,8 +267,9 @@ mod tests {
             }
         }
         let again = file.try_clone().expect("a descriptor");
+        let written = making.written();
         let layers = making.finish(again.into(), None);
-        let written = layers.own();
+        assert_eq!(layers.own(), written);
         (layers, written)
     }
 
@@ -284,16 +320,31 @@ mod tests {
 
     #[test]
     fn files_do_not_pile_up() {
-        let mut last = image(None, &[(0x10_0000, vec![0; 32])]).0;
+        let mut pages = vec![0; 256];
+        let mut last = image(None, &[(0x10_0000, pages.clone())]).0;
+        let first = Arc::clone(&last.layers[0]);
         for round in 1..30 {
-            let mut pages = vec![0; 32];
-            pages[0] = round;
-            last = image(Some(&last), &[(0x10_0000, pages.clone())]).0;
+            pages[usize::from(round) / 8 * 16] = round;
+            let written;
+            (last, written) = image(Some(&last), &[(0x10_0000, pages.clone())]);
+            // The others that changed are written again when their files are given up.
+            assert!(written <= 64 * PAGE, "{round}: {written}");
+            assert!(Arc::ptr_eq(&first, &last.layers[0]));
             assert!(read(&last) == filled(&pages));
             assert!(last.files().len() <= MOST_LAYERS);
+        }
+    }
+
+    #[test]
+    fn what_is_mostly_useless_is_given_up() {
+        let mut last = image(None, &[(0x10_0000, vec![0; 64])]).0;
+        for round in 1..30 {
+            let pages = vec![round; 64];
+            last = image(Some(&last), &[(0x10_0000, pages.clone())]).0;
+            assert!(read(&last) == filled(&pages));
             let mut kept = BTreeMap::new();
             last.list(&mut kept);
-            assert!(kept.values().sum::<u64>() <= (2 * 32 + 32) * PAGE);
+            assert!(kept.values().sum::<u64>() <= (2 + 1) * 64 * PAGE);
         }
     }
 }
