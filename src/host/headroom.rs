@@ -22,29 +22,47 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// Measures now. Takes a few milliseconds and reserves nothing.
+    /// Measures now. Looks at every process of the host, and reserves nothing.
     pub fn now() -> Self {
-        let read = |path| fs::read_to_string(path).unwrap_or_default();
-        let available = field(&read("/proc/meminfo"), "MemAvailable:").and_then(kibibytes);
-        let number = |path| read(path).trim().parse::<u64>().ok();
-        let most = [
-            number("/proc/sys/kernel/threads-max"),
-            number("/proc/sys/kernel/pid_max"),
-        ];
-        let running = tasks_running(&read("/proc/loadavg")).unwrap_or(0);
-        let of_machine = most
-            .into_iter()
-            .flatten()
-            .min()
-            .map(|most| most.saturating_sub(running));
-        let of_user = left_of_user(soft(Resource::RLIMIT_NPROC));
-        let least = |bounds: [Option<u64>; 3]| bounds.into_iter().flatten().min();
         Self {
-            memory: least([available, room(Controller::Memory), None]).unwrap_or(u64::MAX),
-            tasks: least([of_user, of_machine, room(Controller::Pids)]).unwrap_or(u64::MAX),
-            descriptors: soft(Resource::RLIMIT_NOFILE).saturating_sub(entries("/proc/self/fd")),
+            memory: memory_left(),
+            tasks: tasks_left(),
+            descriptors: descriptors_left(),
         }
     }
+}
+
+/// [`Headroom::memory`] alone.
+pub fn memory_left() -> u64 {
+    let available = field(&read("/proc/meminfo"), "MemAvailable:").and_then(kibibytes);
+    let bounds = [available, room(Controller::Memory)];
+    bounds.into_iter().flatten().min().unwrap_or(u64::MAX)
+}
+
+fn tasks_left() -> u64 {
+    let number = |path| read(path).trim().parse::<u64>().ok();
+    let most = [
+        number("/proc/sys/kernel/threads-max"),
+        number("/proc/sys/kernel/pid_max"),
+    ];
+    let running = tasks_running(&read("/proc/loadavg")).unwrap_or(0);
+    let of_machine = most
+        .into_iter()
+        .flatten()
+        .min()
+        .map(|most| most.saturating_sub(running));
+    let of_user = left_of_user(soft(Resource::RLIMIT_NPROC));
+    let bounds = [of_user, of_machine, room(Controller::Pids)];
+    bounds.into_iter().flatten().min().unwrap_or(u64::MAX)
+}
+
+/// [`Headroom::descriptors`] alone.
+pub fn descriptors_left() -> u64 {
+    soft(Resource::RLIMIT_NOFILE).saturating_sub(entries("/proc/self/fd"))
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
 }
 
 fn soft(resource: Resource) -> u64 {

@@ -38,7 +38,7 @@ pub use environments::{
 };
 pub use errno::Errno;
 pub(crate) use exhaustion_hint::{exhaustion_hint, relief_of};
-pub use headroom::Headroom;
+pub use headroom::{Headroom, descriptors_left, memory_left};
 pub use interpreter::{
     Interpreter, InterpreterError, Link, Reach, probe as probe_interpreter,
     resolve as resolve_interpreter,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{Base, Image, Medium, SnapshotRefusal};
-use crate::host::Headroom;
+use crate::host::{descriptors_left, memory_left};
 use crate::outcome::{LimitName, Limits};
 use crate::plan::bytes;
 
@@ -48,7 +48,8 @@ impl Reserved {
     /// worker counts images. Once it is made, the kernel counts it.
     pub fn memory(bytes: u64) -> Result<Self, SnapshotRefusal> {
         Self::new(bytes, &IN_THE_MAKING, |others| {
-            require_half(&Headroom::now(), others, bytes)
+            require_half(memory_left(), others, bytes)?;
+            require_descriptors(descriptors_left())
         })
     }
 
@@ -71,13 +72,17 @@ impl Drop for Reserved {
     }
 }
 
-fn require_half(left: &Headroom, others: u64, wanted: u64) -> Result<(), SnapshotRefusal> {
-    let memory = left.memory.saturating_sub(others);
-    if wanted > memory / 2 {
-        let (wanted, left) = (bytes(wanted), bytes(memory));
+fn require_half(left: u64, others: u64, wanted: u64) -> Result<(), SnapshotRefusal> {
+    let left = left.saturating_sub(others);
+    if wanted > left / 2 {
+        let (wanted, left) = (bytes(wanted), bytes(left));
         return Err(SnapshotRefusal::Host { wanted, left });
     }
-    if left.descriptors / 2 < DESCRIPTORS_OF_AN_IMAGE {
+    Ok(())
+}
+
+fn require_descriptors(left: u64) -> Result<(), SnapshotRefusal> {
+    if left / 2 < DESCRIPTORS_OF_AN_IMAGE {
         return Err(SnapshotRefusal::HostDescriptors);
     }
     Ok(())
@@ -149,26 +154,23 @@ impl Shelf {
 mod tests {
     use super::*;
 
-    const LEFT: Headroom = Headroom {
-        memory: 10 << 30,
-        tasks: 9,
-        descriptors: 100,
-    };
+    const LEFT: u64 = 10 << 30;
 
     #[test]
     fn an_image_leaves_the_host_half_of_its_memory() {
-        assert_eq!(require_half(&LEFT, 0, 5 << 30), Ok(()));
-        let refused = require_half(&LEFT, 0, (5 << 30) + 1).expect_err("it is more");
+        assert_eq!(require_half(LEFT, 0, 5 << 30), Ok(()));
+        let refused = require_half(LEFT, 0, (5 << 30) + 1).expect_err("it is more");
         let sentence = "it takes 5.00 GiB, more than half of the 10 GiB of memory that the host has left; close other snapshots \
                         or sessions first";
         assert_eq!(refused.to_string(), sentence);
         // So many others are being made.
-        require_half(&LEFT, 2 << 30, 5 << 30).expect_err("it is more");
-        let without = Headroom {
-            descriptors: 3,
-            ..LEFT
-        };
-        require_half(&without, 0, 1).expect_err("it is one of the last");
+        require_half(LEFT, 2 << 30, 5 << 30).expect_err("it is more");
+    }
+
+    #[test]
+    fn an_image_leaves_the_host_half_of_its_descriptors() {
+        assert_eq!(require_descriptors(4), Ok(()));
+        require_descriptors(3).expect_err("it is one of the last");
     }
 
     #[test]
