@@ -63,14 +63,14 @@ struct Manifest {
     client: Option<Client>,
 }
 
-/// Has what guests import.
+/// An interpreter with what guests import.
 #[derive(Deserialize)]
 struct Interpreter {
     version: [u8; 3],
     venv: PathBuf,
 }
 
-/// Has what the host's side imports.
+/// An interpreter with what the host's side imports.
 #[derive(Deserialize)]
 struct Client {
     python: PathBuf,

@@ -116,7 +116,7 @@ impl Session {
         self.copied(ClientRequest::Pause { id }).map(drop)
     }
 
-    /// Has the session copied, and returns the answer.
+    /// Copies the session, and returns the answer.
     fn copied(&mut self, request: ClientRequest) -> Result<ClientEvent, Error> {
         self.requests.send(request, Payload::default());
         loop {

@@ -76,7 +76,7 @@ impl Standing {
         Self { is_void: false }
     }
 
-    /// Lets the clock go on as if it had never stood.
+    /// Resumes the clock as if it had never stopped.
     pub fn cancel(mut self) {
         self.is_void = true;
     }

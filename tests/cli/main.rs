@@ -71,7 +71,7 @@ fn trial(module: &str, name: &str, test: fn() -> Result<(), Failed>) -> Trial {
     Trial::test(format!("{module}::{name}"), test)
 }
 
-/// Has a module's tests, which are these functions of it, in its `trials`.
+/// Lists a module's tests, which are these functions of it, in its `trials`.
 macro_rules! trials {
     ($($test:ident,)+) => {
         /// Each of these functions as a test.

@@ -71,20 +71,19 @@ pub fn born(parent: Pid) -> Option<Pid> {
     ))
 }
 
-/// Lets it go on to its next system call. One that was killed meanwhile needs no leave: its end is waited
-/// for all the same.
+/// Resumes a process until its next system call. One that was killed meanwhile needs no resuming: the caller waits
+/// for its end all the same.
 pub fn to_next_call(pid: Pid, signal: Option<Signal>) {
     _ = ptrace::syscall(pid, signal);
 }
 
-/// Has the call before which a process stands not made: in its place comes one that every filter lets through
-/// and that does nothing.
+/// Replaces the call before which a process stands with one that every filter lets through and that does nothing.
 pub fn leave_out(pid: Pid, mut registers: libc::user_regs_struct) {
     registers.orig_rax = syscall_number(Arch::X86_64, "getpid").map_or(0, u64::from);
     _ = ptrace::setregs(pid, registers);
 }
 
-/// Has a call that was made, or left out, return this.
+/// Sets what a call returns that was made or left out.
 pub fn give_back(pid: Pid, value: i64) {
     if let Ok(mut registers) = ptrace::getregs(pid) {
         registers.rax = value.cast_unsigned();

@@ -1,4 +1,4 @@
-//! Has every guest come to its limit, one after another, and looks how long its end takes.
+//! Drives each guest to its limit, one after another, and measures how long its end takes.
 
 use std::sync::Arc;
 use std::thread;

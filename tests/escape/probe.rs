@@ -10,8 +10,8 @@ use crate::account::User;
 use crate::need::Need;
 use crate::verdict::Expectation;
 
-/// Has all probes tried as programs of sessions. Otherwise it is one for each layer: a program has its walls from the
-/// worker that it comes from.
+/// A variable: tries all probes as programs of sessions. Without it that is one for each layer, because a program
+/// inherits the layers of its worker.
 const AS_PROGRAMS: &str = "SANDFORK_ESCAPE_AS_PROGRAMS";
 const AS_A_PROGRAM: [&str; 7] = [
     "PR-001", "FS-022", "FS-001", "KS-001", "PV-001", "SF-126", "PR-018",

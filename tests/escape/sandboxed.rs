@@ -173,7 +173,7 @@ impl Attempt<'_> {
             .program(self.probe, self.party, number, previous)
     }
 
-    /// Has the programs run, and told of in JSON.
+    /// Runs the programs, with an outcome in JSON.
     pub fn launch(
         &self,
         launcher: &Path,

@@ -108,7 +108,7 @@ impl Bench {
         Told::from(self.tracer.ask(command, Watch::Until(fault)))
     }
 
-    /// Has a sandbox there, should one have been refused or its zygote been given up.
+    /// Makes a sandbox if one was refused, or if its zygote was given up.
     pub fn ready(&mut self) {
         self.build();
         let went = self.ask("plain").went;

@@ -42,7 +42,7 @@ pub fn command(name: &str) -> Command {
     command
 }
 
-/// Has a part played to its end, with a temporary directory of its own.
+/// Runs a part to its end, with a temporary directory of its own.
 #[track_caller]
 pub fn finishes(name: &str) {
     let directory = tempfile::tempdir().expect("a directory can be made");

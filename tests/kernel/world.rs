@@ -132,7 +132,7 @@ impl World {
         run(&self.build(recipe), code)
     }
 
-    /// Has a test use a sandbox that others use too.
+    /// Lends a test a sandbox that others use too.
     pub fn with_shared<T>(&self, recipe: Recipe, test: impl FnOnce(&Sandbox) -> T) -> T {
         let slot = {
             let mut shared = self

@@ -170,7 +170,7 @@ impl Tracer {
         traced::next_line(stdout, &mut self.heard)
     }
 
-    /// Lets everyone go on until it is `done`, or time is up.
+    /// Resumes all processes until it is `done`, or time is up.
     fn pump(&mut self, within: Duration, mut done: impl FnMut(&mut Self) -> bool) {
         let deadline = Instant::now() + within;
         loop {

@@ -65,7 +65,7 @@ pub fn play(
     }
 }
 
-/// Has the sandboxes there that are there when each policy was asked for lately.
+/// Opens the sandboxes that are open when each policy was asked for lately.
 pub fn gather(server: &Server) -> Done {
     for own in 0..OWN_POLICIES {
         opened(server, "standard", &[own_policy(own)])?.close()?;
@@ -73,7 +73,7 @@ pub fn gather(server: &Server) -> Done {
     Ok(())
 }
 
-/// Has as many workers stand ready as do when one is wanted now and then.
+/// Brings the pool to the size that it has when a worker is wanted now and then.
 pub fn calm(server: &Server) -> Done {
     for policy in ["strict", "standard"] {
         opened(server, policy, &[])?.close()?;

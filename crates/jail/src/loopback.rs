@@ -107,7 +107,7 @@ impl Netlink {
         Ok(Self(socket))
     }
 
-    /// Has the kernel make a change. It answers before send(2) returns.
+    /// Asks the kernel for a change. It answers before send(2) returns.
     fn ask(&self, request: &[u8]) -> Result<(), Errno> {
         send(self.0.as_raw_fd(), request, MsgFlags::empty())?;
         let mut answer = [0; 256];

@@ -143,7 +143,7 @@ impl Mapper {
         }
     }
 
-    /// Has the child write the maps. Its exit status is the errno.
+    /// Lets the child write the maps, and waits for its end. Its exit status is the errno.
     fn map(mut self) -> Result<(), Errno> {
         match self.end()? {
             WaitStatus::Exited(_, 0) => Ok(()),

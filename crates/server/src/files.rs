@@ -116,7 +116,7 @@ impl Fetched {
         })
     }
 
-    /// Has the request bring them.
+    /// Adds them to what the request brings.
     pub fn from(&self, request: Request) -> Request {
         if self.paths.is_empty() {
             return request;

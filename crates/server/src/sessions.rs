@@ -36,7 +36,7 @@ pub struct Open {
     /// Watches its directories.
     pub watcher: Watcher,
     used: Mutex<Instant>,
-    /// Has it count as a session of its tenant.
+    /// Counts it as a session of its tenant.
     _counts: Opened,
     metrics: Arc<Metrics>,
 }
@@ -216,7 +216,7 @@ impl Open {
         session.is_ok_and(|session| session.as_ref().is_some_and(Session::is_paused))
     }
 
-    /// Has its idle time begin again.
+    /// Restarts its idle time.
     pub fn is_used(&self) {
         *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }

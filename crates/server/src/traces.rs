@@ -33,7 +33,7 @@ const NAME: &str = "sandfork-server";
 pub struct Traces(SdkTracerProvider);
 
 impl Traces {
-    /// Has spans go to the collector at an address such as `http://127.0.0.1:4318`. The standard's variables, such as
+    /// Sends spans to the collector at an address such as `http://127.0.0.1:4318`. The standard's variables, such as
     /// `OTEL_SERVICE_NAME` and `OTEL_TRACES_SAMPLER`, say the rest.
     ///
     /// # Errors

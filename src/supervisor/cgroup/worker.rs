@@ -195,7 +195,7 @@ impl WorkerCgroup {
             .zip(self.made.dirs.iter().map(PathBuf::as_path))
     }
 
-    /// Makes it as good as new. Returns `None` if that is impossible.
+    /// Resets it for another worker. Returns `None` if that is impossible.
     fn renew(&mut self) -> Option<()> {
         let is_known_to_be_used = self.seen.get().is_some_and(|counts| !counts.left_nothing());
         if is_known_to_be_used || self.is_changed.get() || !self.root.can_reset_peaks() {

@@ -44,7 +44,7 @@ pub(crate) struct Spent {
 }
 
 impl WorkerNetwork {
-    /// Has a worker's sockets served.
+    /// Asks the egress process to serve a worker's sockets.
     pub(crate) fn new(
         egress: &Arc<Egress>,
         sockets: Vec<OwnedFd>,
@@ -68,7 +68,7 @@ impl WorkerNetwork {
         }
     }
 
-    /// Has what an earlier worker has spent count for this one.
+    /// Counts what an earlier worker has spent against this one's limits.
     pub(crate) fn spend(&mut self, spent: Spent) {
         self.bytes = spent.bytes;
         self.late = spent.unreported;

@@ -77,11 +77,12 @@ pub trait WorkerIo {
     fn is_used(&self) -> bool;
     /// Ends what watches its directories.
     fn end_watches(&mut self, why: &str);
-    /// Has the programs that are asked for from now on wait for the next worker, unless there are some already.
+    /// Queues programs that are asked for from now on for the next worker. Returns false, and changes nothing, if this
+    /// one has some already.
     fn rest(&mut self) -> bool;
     /// What the worker has spent of its session's limits on the network.
     fn spent(&mut self) -> Option<Spent>;
-    /// Has what an earlier worker has spent count for this one.
+    /// Counts what an earlier worker has spent against this one's limits.
     fn spend(&mut self, spent: Spent);
     /// Gives the worker, which has just got its first message, the way to start programs in it.
     fn hand_over_summons(&mut self);

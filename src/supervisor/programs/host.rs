@@ -236,7 +236,7 @@ impl<'a> Host<'a> {
         self.end_if_stuck();
     }
 
-    /// Has the worker start a starter, which finds its link in the summons.
+    /// Asks the worker to start a starter, which finds its link in the summons.
     fn summon(&mut self, summons: &Summons, worker: BorrowedFd) -> Result<(), Errno> {
         let (ours, theirs) = socket_pair(SockType::Stream)?;
         summons.pass(&theirs)?;

@@ -185,7 +185,7 @@ impl Queue {
         self.lock().live.remove(&number);
     }
 
-    /// Has a watch end with the session's worker.
+    /// Ends a watch when the session's worker ends.
     pub(in crate::supervisor) fn add_watch(
         &self,
         watch: &Arc<watch::Shared>,

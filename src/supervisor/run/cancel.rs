@@ -60,7 +60,8 @@ impl Cancel {
         self.0.event.as_fd()
     }
 
-    /// Has this interrupt a cell until the guard is dropped, once the handle is used: now, if it was.
+    /// Calls this to interrupt a cell when the handle is used, until the guard is dropped. If the handle was used before,
+    /// that is at once.
     pub(crate) fn interrupts(&self, interrupt: impl Fn() + Send + 'static) -> Interrupts<'_> {
         let mut cells = self.0.cells();
         // The handle is marked before its cells are looked for: this cell is found there, or the mark is seen here.

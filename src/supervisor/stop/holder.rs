@@ -68,7 +68,7 @@ impl Holder {
         self.ask(Command::Hold(guests))
     }
 
-    /// Lets all tasks go on.
+    /// Resumes all tasks.
     pub fn release(&self) {
         // Fails if the thread is gone, and with it the guests.
         _ = self.ask(Command::Release);
@@ -183,7 +183,7 @@ impl Tasks {
         }
     }
 
-    /// Lets all go on that stand still.
+    /// Resumes all tasks that are stopped.
     fn release(&mut self) {
         self.is_over = true;
         self.learn();

@@ -149,8 +149,8 @@ impl Tracer {
         }
     }
 
-    /// Has those of a role stop at their calls who are there already and may be asked for some: the others
-    /// are born when the command is obeyed.
+    /// Stops the existing processes of a role at their calls, if they may be asked for some. The others
+    /// are forked when the command is obeyed.
     fn follow(&mut self, watch: Watch) {
         self.watch = Watch::None;
         let followed: Vec<Pid> = [Role::Supervisor, Role::Zygote]
@@ -203,7 +203,7 @@ impl Tracer {
         traced::next_line(&mut self.stdout, &mut self.heard)
     }
 
-    /// Lets everyone go on until `done` or `deadline`.
+    /// Resumes all processes until `done` or `deadline`.
     fn pump(&mut self, deadline: Instant, mut done: impl FnMut(&mut Self) -> bool) {
         loop {
             self.heed();

@@ -73,7 +73,7 @@ impl KernelPointers {
     }
 }
 
-/// Has the kernel touch no memory of this thread by itself: other memory will be there.
+/// Withdraws from the kernel all addresses of this thread that it writes to by itself: other memory will be there.
 pub fn detach() -> Result<(), Errno> {
     let none = KernelPointers {
         locks: 0,

@@ -63,7 +63,7 @@ pub fn trim() {
     };
 }
 
-/// Has the C library keep no more of what is freed than it does at first: 128 KiB above the last object of each arena.
+/// Limits what the C library keeps of freed memory to its initial setting: 128 KiB above the last object of each arena.
 ///
 /// By itself it soon keeps twice the largest block that was ever freed, up to 64 MiB, in each of its arenas, of which there
 /// are eight for each processor (`M_TRIM_THRESHOLD` of mallopt(3)). What guests print would decide that.

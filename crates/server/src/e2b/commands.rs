@@ -132,7 +132,7 @@ impl Command {
         Ok(events)
     }
 
-    /// Has threads of its own attend to it.
+    /// Starts the threads that serve it.
     fn serve(
         self: &Arc<Self>,
         sandbox: &Arc<Sandbox>,
@@ -155,7 +155,7 @@ impl Command {
         Ok(())
     }
 
-    /// Has its events sent to one more client, from now on.
+    /// Sends its events from now on to one more client.
     pub fn listen(&self) -> Result<Receiver<Bytes>, Failure> {
         let (sender, receiver) = channel(WAITING);
         let start = json!({ "event": { "start": { "pid": self.process.pid() } } });

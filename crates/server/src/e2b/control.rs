@@ -182,7 +182,7 @@ pub async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Has a sandbox end at another time.
+/// Sets when a sandbox ends.
 pub async fn set_timeout(
     named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Timeout>, Failure>,

@@ -52,7 +52,7 @@ pub async fn pause(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Has a sandbox live for the time at least, resumes it if it is paused, and says how to reach it.
+/// Prolongs a sandbox's life to this time at least, resumes it if it is paused, and says how to reach it.
 pub async fn connect(
     named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Asked>, Failure>,

@@ -241,7 +241,7 @@ impl Sandbox {
         Some(paused)
     }
 
-    /// Has it take no requests any more. Returns its contexts.
+    /// Closes it to new requests. Returns its contexts.
     pub fn begin_pause(&self) -> Result<Vec<Context>, Failure> {
         let mut state = locked(&self.state);
         let State::Running(contexts) = &mut *state else {
@@ -257,12 +257,12 @@ impl Sandbox {
         self.started + locked(&self.end).duration_since(self.begun)
     }
 
-    /// Has it end after this time from now.
+    /// Sets its end to this time from now.
     pub fn set_lifetime(&self, lifetime: Duration) {
         *locked(&self.end) = Instant::now() + lifetime;
     }
 
-    /// Has it live for this time from now at least.
+    /// Moves its end to this time from now, unless it is later already.
     pub fn extend(&self, lifetime: Duration) {
         let mut end = locked(&self.end);
         *end = (*end).max(Instant::now() + lifetime);

@@ -27,7 +27,7 @@ const MOST_LAYERS: usize = 8;
 pub struct Layer {
     file: File,
     bytes: u64,
-    /// Has its bytes count, if they are on a disk.
+    /// The share of the disk that its bytes take, if they are there.
     _on_disk: Option<Reserved>,
 }
 
