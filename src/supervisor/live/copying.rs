@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::worker_io::JailedWorker;
 use crate::supervisor::programs::{Host, Summons};
-use crate::supervisor::snapshot::{Base, Medium, Room, SnapshotRefusal, Source, require_alone};
+use crate::supervisor::snapshot::{
+    Base, Image, Medium, Room, SnapshotRefusal, Source, Standing, require_alone,
+};
 
 /// How often a worker's processes are counted until the process that starts programs has ended.
 const STARTER_LOOKS: usize = 200;
@@ -24,6 +26,28 @@ impl JailedWorker<'_> {
             lent: &self.lent,
             summons: self.summons.as_ref().map(Summons::peer),
         }
+    }
+
+    /// Copies the worker, which stands and has run so many cells.
+    pub(super) fn copied(
+        &mut self,
+        standing: Standing,
+        cells: u64,
+        medium: Medium,
+    ) -> Result<Image, SnapshotRefusal> {
+        // A program may have been started since the request was accepted.
+        self.require_single()?;
+        let beneath = self.beneath.upgrade();
+        let base = match medium {
+            Medium::Memory => beneath.as_deref().and_then(Image::base),
+            Medium::Disk => None,
+        };
+        let room = self.room(medium, base)?;
+        let source = Source {
+            base,
+            ..self.source(cells)
+        };
+        source.capture(standing, room, medium)
     }
 
     /// The room for another copy, with this base.

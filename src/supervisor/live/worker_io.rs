@@ -23,7 +23,7 @@ use crate::supervisor::objects::Objects;
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
-use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Source, Standing};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::restore::Step;
@@ -309,19 +309,7 @@ impl WorkerIo for JailedWorker<'_> {
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {
-        // A program may have been started since the request was accepted.
-        self.require_single()?;
-        let beneath = self.beneath.upgrade();
-        let base = match medium {
-            Medium::Memory => beneath.as_deref().and_then(Image::base),
-            Medium::Disk => None,
-        };
-        let room = self.room(medium, base)?;
-        let source = Source {
-            base,
-            ..self.source(cells)
-        };
-        source.capture(standing, room, medium)
+        self.copied(standing, cells, medium)
     }
 
     fn is_used(&self) -> bool {
