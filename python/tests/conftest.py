@@ -15,7 +15,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sandfork import _supervisor
+from sandfork import _conversation, _supervisor
 
 from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor
@@ -53,6 +53,8 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeSupervisor]:
         return _supervisor.Connection(ours, None)
 
     monkeypatch.setattr(_supervisor, "connect", connect)
+    # A cell that ends when it is interrupted does so in a thread of this process, however late.
+    monkeypatch.setattr(_conversation, "_GRACE", 60.0)
     yield supervisor
     supervisor.close()
 

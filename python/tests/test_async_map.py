@@ -52,7 +52,7 @@ async def test_the_loop_goes_on_meanwhile(serve: Serve) -> None:
         batch.task()
         told = batch.task()
         assert told is None
-        batch.done(0, value=ticked.wait(10))
+        batch.done(0, value=ticked.wait(60))
         batch.close()
 
     serve(waits)
@@ -86,11 +86,12 @@ class Endless:
     """Yields one task, and then none for a long time."""
 
     def __init__(self) -> None:
-        self.cancelled = asyncio.Event()
+        self.waits, self.cancelled = asyncio.Event(), asyncio.Event()
 
     async def tasks(self) -> AsyncIterator[str]:
         yield "1"
         try:
+            self.waits.set()
             await asyncio.sleep(1000)
         except asyncio.CancelledError:
             self.cancelled.set()
@@ -116,7 +117,8 @@ async def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
     assert (await results.__anext__()).id == 0
     if end == "cancel":
         waiting = asyncio.ensure_future(results.__anext__())
-        await asyncio.sleep(0.05)
+        await endless.waits.wait()
+        await asyncio.sleep(0)
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting
@@ -125,9 +127,8 @@ async def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
             pass
     else:
         await results.aclose()
-    await asyncio.wait_for(ended.wait(), 10)
+    await asyncio.wait_for(ended.wait(), 60)
     assert [result async for result in results] == []
-    # During its wait, or before it began.
     assert end != "cancel" or endless.cancelled.is_set()
 
 

@@ -128,10 +128,10 @@ def test_what_runs_and_what_has_ended_is_counted(fake: FakeSupervisor) -> None:
         assert sandfork.stats().sessions == before.sessions + 1
         runner = threading.Thread(target=sbx.run, args=("forever",))
         runner.start()
-        assert runs.wait(10)
+        assert runs.wait(60)
         assert sandfork.stats().running == before.running + 1
         sbx.interrupt()
-        runner.join(10)
+        runner.join(60)
         assert sandfork.stats().running == before.running
     now = sandfork.stats()
     assert (now.sessions, now.waiting) == (before.sessions, before.waiting)

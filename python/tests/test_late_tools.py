@@ -43,7 +43,7 @@ class Late:
         self.tool = Tool("late", self.call, timeout=0.05)
 
     def call(self) -> Any:
-        self.release.wait(10)
+        self.release.wait(60)
         awaitable = asyncio.sleep(0)
         self.given.put(awaitable)
         return awaitable
@@ -51,8 +51,8 @@ class Late:
     def assert_closed(self) -> None:
         """Checks that the coroutine is closed soon: Python warns about one that is never awaited."""
         self.release.set()
-        awaitable = self.given.get(timeout=10)
-        deadline = time.monotonic() + 10
+        awaitable = self.given.get(timeout=60)
+        deadline = time.monotonic() + 60
         while inspect.getcoroutinestate(awaitable) != inspect.CORO_CLOSED:
             assert time.monotonic() < deadline
             time.sleep(0.001)

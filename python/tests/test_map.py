@@ -319,7 +319,7 @@ def test_a_batch_that_is_left_is_ended(serve: Serve, end: str) -> None:
             pass
     else:
         del results
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 def test_closing_from_another_thread_ends_the_wait(serve: Serve) -> None:
@@ -329,7 +329,7 @@ def test_closing_from_another_thread_ends_the_wait(serve: Serve) -> None:
     next(results)
     threading.Timer(0.1, results.close).start()
     assert next(results, "over") == "over"
-    assert ended.wait(10)
+    assert ended.wait(60)
 
 
 def test_a_batch_has_one_caller_at_a_time(serve: Serve) -> None:

@@ -157,7 +157,7 @@ def test_a_tool_that_is_missing_is_a_name_error(fake: FakeSupervisor) -> None:
 def test_arguments_that_make_no_sense_are_the_guests_fault(fake: FakeSupervisor) -> None:
     def forge(session, cell):
         session.wire.send({"kind": "call", "id": 1, "call": 9, "tool": "own", "args": [{"type": "x"}]})
-        session.outcome(cell, value=session.returns.get(timeout=5).header["error"]["name"])
+        session.outcome(cell, value=session.returns.get(timeout=60).header["error"]["name"])
 
     fake.on("forge", forge)
     called = []
@@ -194,32 +194,33 @@ def test_tools_run_in_the_calling_thread(fake: FakeSupervisor) -> None:
 def test_a_tool_with_a_timeout_runs_in_a_thread(fake: FakeSupervisor) -> None:
     variable = contextvars.ContextVar("variable", default="unset")
     variable.set("set")
-    release = threading.Event()
+    release, returned = threading.Event(), []
 
     def where() -> list[Any]:
         return [threading.get_ident(), variable.get()]
 
     def hang() -> None:
-        release.wait(10)
+        release.wait(600)
+        returned.append(1)
 
     def late() -> None:
         raise TimeoutError("of its own")
 
     tools = [Tool("where", where), Tool("hang", hang, timeout=0.05), Tool("late", late)]
-    with Sandbox(tools=tools, tool_timeout=5) as sbx:
+    with Sandbox(tools=tools, tool_timeout=60) as sbx:
         thread, value = sbx.run("where()").value
         assert thread != threading.get_ident()
         assert value == "set"
-        began = time.monotonic()
+        # It does not wait for its end.
         assert failure(sbx, "hang()") == ("TimeoutError", "the host's function took more than 0.05 s")
-        assert time.monotonic() - began < 5
+        assert not returned
         assert failure(sbx, "late()") == ("TimeoutError", "of its own")
     release.set()
 
 
 def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
     loops = []
-    cancelled = threading.Event()
+    begun, cancelled = threading.Event(), threading.Event()
 
     async def fetch(x: int) -> int:
         loops.append(asyncio.get_running_loop())
@@ -227,8 +228,9 @@ def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
         return x + 1
 
     async def hang() -> None:
+        begun.set()
         try:
-            await asyncio.sleep(10)
+            await asyncio.sleep(600)
         except asyncio.CancelledError:
             cancelled.set()
             raise
@@ -236,7 +238,8 @@ def test_async_tools_run_in_a_loop_of_the_sandbox(fake: FakeSupervisor) -> None:
     with Sandbox(tools={"fetch": fetch, "hang": Tool("hang", hang, timeout=0.05)}) as sbx:
         assert sbx.run("fetch(1) + fetch(2)").value == 5
         assert failure(sbx, "hang()")[0] == "TimeoutError"
-        assert cancelled.wait(5)
+        # Its loop is another thread's, which may not have begun it when its time was up.
+        assert not begun.is_set() or cancelled.wait(60)
 
         async def inside() -> Any:
             # It also works while an event loop is running.
@@ -304,7 +307,7 @@ def test_calls_of_several_threads_are_answered_in_turn(fake: FakeSupervisor) -> 
     def several(session, cell):
         for number in range(5):
             session.wire.send({"kind": "call", "id": 1, "call": number, "tool": "double", "args": [number]})
-        answers = [session.returns.get(timeout=5).header for _ in range(5)]
+        answers = [session.returns.get(timeout=60).header for _ in range(5)]
         session.outcome(cell, value={answer["call"]: answer["value"] for answer in answers})
 
     fake.on("several", several)
@@ -319,7 +322,7 @@ def test_a_long_answer_and_long_output_do_not_wait_for_each_other(fake: FakeSupe
         session.wire.send({"kind": "call", "id": 1, "call": 1, "tool": "much", "args": []})
         for _ in range(64):
             session.output("x" * 65536)
-        answer = session.returns.get(timeout=10).header["value"]
+        answer = session.returns.get(timeout=60).header["value"]
         session.outcome(cell, value=len(answer))
 
     fake.on("flood", flood)

@@ -37,7 +37,7 @@ class Caller(Model):
 
 
 def test_managed_agents_of_a_tool_calling_agent_run_at_once() -> None:
-    together = threading.Barrier(3, timeout=20)
+    together = threading.Barrier(3, timeout=60)
 
     def meet() -> int:
         return together.wait()

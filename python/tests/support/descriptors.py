@@ -28,7 +28,7 @@ def opened() -> set[str]:
 
 def assert_closed_since(before: set[str]) -> None:
     """Checks that no new descriptor stays open once threads have closed theirs."""
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while True:
         gc.collect()
         left = opened() - before

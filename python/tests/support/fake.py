@@ -119,7 +119,7 @@ class FakeSession:
         named = {name: encoder.encode(value) for name, value in kwargs.items()}
         header = {"kind": "call", "id": 0, "call": self.calls, "tool": tool, "args": trees, "kwargs": named}
         self._send_with(encoder, header)
-        answer = self.returns.get(timeout=10)
+        answer = self.returns.get(timeout=60)
         assert answer.header["call"] == self.calls
         error = answer.header.get("error")
         if error is not None:
@@ -256,7 +256,7 @@ class GuestError(Exception):
 
 def ends_when_interrupted(session: FakeSession, cell: Received) -> None:
     """A cell that runs until it is interrupted."""
-    assert session.interrupted.wait(5)
+    assert session.interrupted.wait(60)
     session.outcome(cell, status="interrupted")
 
 

@@ -58,7 +58,7 @@ def is_alive(process: Process) -> bool:
 
 def assert_gone(processes: set[Process]) -> None:
     """Waits until all of them have ended, and fails if that takes long."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     left = processes
     while left and time.monotonic() < deadline:
         left = {process for process in left if is_alive(process)}
