@@ -38,7 +38,7 @@ def command_of(process: processes.Process) -> bytes:
 
 
 def wait_for_sleepers(count: int) -> set[processes.Process]:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while True:
         found = sleepers(processes.descendants(supervisor()))
         if len(found) >= count:
@@ -114,12 +114,11 @@ def test_each_task_has_a_sandbox_of_its_own() -> None:
 
 def test_a_timeout_is_in_place_of_the_policys() -> None:
     code = "import time; time.sleep({})"
-    tasks = [Task(code.format(5), id="long"), Task(code.format(0), id="short")]
-    results = {r.id: r for r in sandfork.map(tasks, timeout=1)}
-    assert (results["long"].status, results["short"].status) == ("timeout", "ok")
+    (long,) = sandfork.map([code.format(25)], timeout=1)
+    assert long.status == "timeout"
     # Also a limit above the policy's.
     policy = sandfork.Policy(limits={"wall": "100ms"})
-    (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "2s"})], policy=policy, timeout=5)
+    (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "50s"})], policy=policy, timeout=60)
     assert result.ok
     with pytest.raises(sandfork.RequestError, match=r"task 0: `limits.wall` is above the policy's 100ms"):
         next(sandfork.map([Task("1", limits={"wall": "2s"})], policy=policy))
@@ -351,13 +350,13 @@ sys.stdin.readline()
         assert host.stdout is not None
         number = int(host.stdout.readline())
         family = {processes.of(number)}
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         # Until both guests run.
         while len(family) < 5 and time.monotonic() < deadline:
             family = processes.descendants(number) | {processes.of(number)}
         assert len(family) >= 5
         if end == "exit":
-            host.communicate("\n", timeout=20)
+            host.communicate("\n", timeout=60)
             assert host.returncode == 0
         else:
             host.kill()

@@ -33,7 +33,6 @@ def test_a_sandbox_that_is_not_used_is_paused_and_goes_on() -> None:
             ["out\n"],
             2,
         )
-        assert not sbx.info.paused
         assert seen == [1]
         await_pause(sbx)
         assert sbx.commands.run(["cat", "f"]).stdout == "kept"
@@ -59,7 +58,7 @@ def test_an_async_sandbox_is_paused_too() -> None:
 
 
 def test_a_paused_sandbox_ends_by_its_clocks() -> None:
-    policy = {"session": {"pause_after": "50ms", "idle": "2s"}}
+    policy = {"session": {"pause_after": "50ms", "idle": "4s"}}
     with Sandbox(policy, on_death="restart") as sbx:
         sbx.run("x = 1")
         await_pause(sbx)

@@ -8,6 +8,7 @@ import gc
 import os
 import pathlib
 import time
+from typing import Callable
 
 import pytest
 
@@ -62,7 +63,7 @@ def test_a_snapshot_that_is_no_longer_used_frees_its_memory() -> None:
             sbx.snapshot().close()
         sbx.snapshot()
         gc.collect()
-        for _ in range(100):
+        for _ in range(1200):
             with contextlib.suppress(RequestError):
                 # The supervisor hears of one that was collected, soon.
                 both = sbx.snapshot(), sbx.snapshot()
@@ -167,11 +168,20 @@ def test_forks_leave_nothing_behind() -> None:
         assert supervisor is not None
         return len(os.listdir(f"/proc/{supervisor.process.pid}/fd"))
 
+    def await_that(state: Callable[[], bool]) -> None:
+        until = time.monotonic() + 60
+        while not state():
+            assert time.monotonic() < until, memory_files()
+            time.sleep(0.05)
+
     def memory_files() -> list[str]:
         supervisor = sandfork._supervisor._shared
         assert supervisor is not None
-        folder = pathlib.Path(f"/proc/{supervisor.process.pid}/fd")
-        links = [os.readlink(entry) for entry in folder.iterdir() if entry.is_symlink()]
+        links = []
+        for entry in pathlib.Path(f"/proc/{supervisor.process.pid}/fd").iterdir():
+            # It may have been closed since.
+            with contextlib.suppress(FileNotFoundError):
+                links.append(os.readlink(entry))
         return [link for link in links if "sandfork-memory" in link or "sandfork-files" in link]
 
     with Sandbox() as sbx:
@@ -179,19 +189,17 @@ def test_forks_leave_nothing_behind() -> None:
         with sbx.snapshot() as snapshot:
             for _ in range(5):
                 snapshot.fork().close()
+        # What is left of the forks ends behind them.
+        await_that(lambda: memory_files() == [])
         before = descriptors()
         with sbx.snapshot() as snapshot:
             assert len(memory_files()) == 2
             for _ in range(30):
                 snapshot.fork().close()
                 sbx.rollback(snapshot)
-        deadline = 100
-        while memory_files() and deadline:
-            deadline -= 1
-            asyncio.run(asyncio.sleep(0.05))
-        assert memory_files() == []
+        await_that(lambda: memory_files() == [])
         # A worker that was made ready meanwhile has some.
-        assert descriptors() <= before + 30
+        await_that(lambda: descriptors() <= before + 30)
 
 
 def test_the_async_face_does_the_same() -> None:
