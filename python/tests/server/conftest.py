@@ -48,7 +48,7 @@ def serving(*arguments: str) -> Iterator[Server]:
         port = int(process.stdout.readline().rpartition(":")[2])
         yield Server(process, port)
         process.send_signal(signal.SIGTERM)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.fixture(scope="module")

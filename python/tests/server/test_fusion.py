@@ -39,19 +39,19 @@ def test_a_program_reads_its_input_and_its_files(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "status", "return_code", "stderr"),
+    ("code", "timeout", "status", "return_code", "stderr"),
     [
-        ("1/0", "Finished", 1, "ZeroDivisionError: division by zero"),
-        ("import sys; sys.exit(3)", "Finished", 3, ""),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", "Finished", -11, ""),
-        ("x = 'a' * 10**9", "Finished", 137, "limits.memory"),
-        ("while True: pass", "TimeLimitExceeded", None, "limits.wall"),
+        ("1/0", 30, "Finished", 1, "ZeroDivisionError: division by zero"),
+        ("import sys; sys.exit(3)", 30, "Finished", 3, ""),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", 30, "Finished", -11, ""),
+        ("x = 'a' * 10**9", 30, "Finished", 137, "limits.memory"),
+        ("while True: pass", 1, "TimeLimitExceeded", None, "limits.wall"),
     ],
 )
 def test_what_fails_says_how(
-    server: Server, code: str, status: str, return_code: int | None, stderr: str
+    server: Server, code: str, timeout: int, status: str, return_code: int | None, stderr: str
 ) -> None:
-    result = _run(server, code, run_timeout=1, memory_limit_MB=256)
+    result = _run(server, code, run_timeout=timeout, memory_limit_MB=256)
     assert result.status == fusion.RunStatus.Failed
     assert result.run_result is not None
     assert result.run_result.status == status
@@ -123,7 +123,7 @@ def test_cells_share_their_variables_and_show_their_values(server: Server) -> No
 
 def test_the_time_of_all_cells_is_bounded(server: Server) -> None:
     cells = ["import time", "time.sleep(60)", "print(1)"]
-    request = fusion.RunJupyterRequest(cells=cells, total_timeout=1)
+    request = fusion.RunJupyterRequest(cells=cells, total_timeout=3)
     result = fusion.run_jupyter(request, endpoint=server.url, max_attempts=1)
     assert result.status == fusion.RunStatus.Failed
     assert result.driver is not None

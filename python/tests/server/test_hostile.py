@@ -59,7 +59,7 @@ def test_a_head_that_is_none_is_refused(server: Server, head: bytes) -> None:
 
 
 def test_bodies_are_bounded_before_they_are_read(start: Any, tmp_path: pathlib.Path) -> None:
-    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB", pause="1s"))
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB", pause="3s"))
     head = "POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     long = _answer(_raw(server, f"{head}Content-Length: 1048577\r\n\r\n".encode()))
     assert long.startswith(b"HTTP/1.1 413")

@@ -71,7 +71,7 @@ def test_clients_without_headers_have_the_token_in_their_url(start: Any, tokens:
 
 
 def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path) -> None:
-    text = f"token_file = {str(tokens)!r}\n[http]\nconnections = 6\nhead = '1s'"
+    text = f"token_file = {str(tokens)!r}\n[http]\nconnections = 6\nhead = '10s'"
     server: Server = start("--config", _config(tokens.parent, text))
     session = server.ask("POST", "/v1/sessions", **_as(ALPHA)).json["id"]
     cell = json.dumps({"code": "import time; time.sleep(25)"})
