@@ -77,7 +77,7 @@ def test_too_much_output(small: NativeExecutor) -> None:
 @pytest.fixture
 def idle():  # type: ignore[no-untyped-def]
     """An executor whose session ends after a short idle time."""
-    executor = NativeExecutor([], policy={"session": {"idle": "600ms"}})
+    executor = NativeExecutor([], policy={"session": {"idle": "2s"}})
     executor.send_variables({"given": 20})
     executor.send_tools({"double": double})
     yield executor
@@ -86,7 +86,7 @@ def idle():  # type: ignore[no-untyped-def]
 
 def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> None:
     idle("own = 1")
-    time.sleep(1.2)
+    time.sleep(2.1)
     done = idle("print('hello')\ndouble(given)")
     assert done.output == 40
     assert done.logs.startswith("Note: the Python session had ended")
@@ -95,7 +95,7 @@ def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> Non
 
 
 def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(idle: NativeExecutor) -> None:
-    time.sleep(1.2)
+    time.sleep(2.1)
     idle.send_variables({"given": 1})
     idle.send_tools({"double": double})
     assert idle("double(given)").logs.startswith("Note: the Python session had ended")
@@ -141,9 +141,10 @@ def test_variables_that_end_the_session_are_their_senders_affair(small: NativeEx
 
 def test_an_interrupt_of_the_host_keeps_the_session(small: NativeExecutor) -> None:
     small("own = 1")
-    threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT]).start()
+    interrupting = threading.Timer(1, os.kill, [os.getpid(), signal.SIGINT])
+    small.send_tools({"interrupt": interrupting.start})
     with pytest.raises(KeyboardInterrupt):
-        small("while True: pass")
+        small("interrupt()\nwhile True: pass")
     assert small("own").output == 1
 
 

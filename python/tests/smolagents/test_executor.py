@@ -238,10 +238,10 @@ def test_a_late_final_answer_is_not_that_of_a_later_step() -> None:
     def final_answer(answer: str) -> str:
         if answer == "late":
             late.append(threading.current_thread())
-            release.wait(20)
+            release.wait(60)
         return answer
 
-    executor = NativeExecutor([], tool_timeout=1)
+    executor = NativeExecutor([], tool_timeout=3)
     tools = {"release": release.set, "is_waiting": lambda: late[0].is_alive()}
     executor.send_tools({"final_answer": final_answer, **tools})
     with pytest.raises(CodeError, match="TimeoutError"):
