@@ -207,7 +207,7 @@ impl Scene {
     /// Reports until one has what is looked for: an end is seen a little later than it is caused.
     pub fn await_report(&self, wanted: impl Fn(&Report) -> bool) -> Report {
         let mut all = Report::default();
-        for _ in 0..600 {
+        for _ in 0..1200 {
             let report = self.report();
             all.connections.retain(|connection| !connection.open);
             all.connections.extend(report.connections);
