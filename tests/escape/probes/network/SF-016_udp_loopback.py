@@ -14,7 +14,7 @@ import socket
 
 def attempt():
     client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    client.settimeout(2)
+    client.settimeout(20)
     client.connect(("127.0.0.1", int(var("PORT", "1"))))
     client.send(b"x")
     escaped("answered %r" % client.recv(16))
