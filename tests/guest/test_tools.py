@@ -153,7 +153,7 @@ class Tools(unittest.TestCase):
         self.define(echo=lambda x: x)
         began = time.monotonic()
         self.value("for i in range(1000): echo(i)")
-        self.assertLess(time.monotonic() - began, 10)
+        self.assertLess(time.monotonic() - began, 25)
 
 
 class Ending(unittest.TestCase):
@@ -168,7 +168,7 @@ class Ending(unittest.TestCase):
     def final(self, source):
         began = time.monotonic()
         outcome = self.worker.cell(source)
-        self.assertLess(time.monotonic() - began, 5)
+        self.assertLess(time.monotonic() - began, 25)
         self.assertEqual((outcome.status, outcome.final), ("ok", True), outcome)
         return outcome.value
 

@@ -56,7 +56,7 @@ signal.signal(signal.SIGALRM, lambda *_: heard.append("alarm"))
 signal.setitimer(signal.ITIMER_REAL, 0.01)
 signal.pause()
 assert heard == ["thread", "alarm"]
-await asyncio.wait_for(asyncio.sleep(0.001), 5)
+await asyncio.wait_for(asyncio.sleep(0.001), 20)
 import xml.etree.ElementTree as tree
 
 assert tree.fromstring("<a><b/></a>")[0].tag == "b"

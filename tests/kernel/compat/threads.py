@@ -24,7 +24,7 @@ barrier = threading.Barrier(4)
 waiters = [threading.Thread(target=barrier.wait) for _ in range(3)]
 for waiter in waiters:
     waiter.start()
-barrier.wait(5)
+barrier.wait(20)
 fired = threading.Event()
 threading.Timer(0.01, fired.set).start()
-assert fired.wait(5)
+assert fired.wait(20)
