@@ -153,10 +153,10 @@ fn a_flood_of_output_is_cut() -> Result<(), Failed> {
 
 fn output_comes_while_the_guest_runs() -> Result<(), Failed> {
     let started = Instant::now();
-    let mut child = sandfork(&["run", "--set", "limits.wall=3s", "-c", FOREVER]).spawn()?;
+    let mut child = sandfork(&["run", "--set", "limits.wall=60s", "-c", FOREVER]).spawn()?;
     let (line, _stdout) = first_line(&mut child);
     assert_eq!(line, "up\n");
-    assert!(started.elapsed() < Duration::from_secs(3));
+    assert!(started.elapsed() < Duration::from_secs(60));
     signal(&child, Signal::SIGINT);
     child.wait()?;
     Ok(())
@@ -177,8 +177,8 @@ fn a_reader_that_leaves_ends_the_run() -> Result<(), Failed> {
 
 fn a_reader_that_stands_still_delays_no_limit() -> Result<(), Failed> {
     let busy = "print('y' * 500_000, flush=True)\nwhile True: pass";
-    let child = sandfork(&["run", "--set", "limits.wall=1s", "-c", busy]).spawn()?;
-    std::thread::sleep(Duration::from_secs(2));
+    let child = sandfork(&["run", "--set", "limits.wall=3s", "-c", busy]).spawn()?;
+    std::thread::sleep(Duration::from_secs(4));
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(124));
     // A supervisor that had waited for the reader would have cut the guest short here.

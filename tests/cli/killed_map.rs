@@ -21,6 +21,10 @@ trials! {
 
 const TASKS: usize = 300;
 const KILLS: usize = 4;
+/// The first task that waits until the last batch is run: no other ends before it is killed.
+const LAST: usize = 200;
+/// The file for which it waits.
+const OPEN: &str = "open";
 
 /// Each task leaves a mark in a directory of the host, each time that it is run.
 struct Marked {
@@ -38,9 +42,11 @@ impl Marked {
         // Longer than it takes to look, and not all alike.
         let code = |id: usize| {
             let seconds = (id % 5) * 5;
+            let has_turn = if id < LAST { "True" } else { "False" };
             format!(
-                "import time\nwith open('{marks}/{id}', 'a') as mark: mark.write('x')\n\
-                 time.sleep({seconds} / 1000)",
+                "import os, time\nwith open('{marks}/{id}', 'a') as mark: mark.write('x')\n\
+                 time.sleep({seconds} / 1000)\n\
+                 while not {has_turn} and not os.path.exists('{marks}/{OPEN}'): time.sleep(0.01)",
                 marks = marks.path().display()
             )
         };
@@ -60,9 +66,9 @@ impl Marked {
     fn runs(&self) -> HashMap<i64, u64> {
         let marks = fs::read_dir(self.marks.path()).unwrap().flatten();
         marks
-            .map(|mark| {
-                let id = mark.file_name().to_string_lossy().parse().unwrap();
-                (id, mark.metadata().unwrap().len())
+            .filter_map(|mark| {
+                let id = mark.file_name().to_string_lossy().parse().ok()?;
+                Some((id, mark.metadata().unwrap().len()))
             })
             .collect()
     }
@@ -96,6 +102,7 @@ fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
         assert!(finished.iter().all(|(id, result)| results[id] == *result));
         finished = results;
     }
+    fs::write(marked.marks.path().join(OPEN), "")?;
     let output = marked.map().output()?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let results = marked.batch.read();
@@ -126,7 +133,7 @@ fn gone(family: &[u32]) {
             .and_then(|(_, rest)| rest.chars().next());
         state.is_some_and(|state| state != 'Z')
     };
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while family.iter().any(|pid| lives(&pid)) {
         let left: Vec<&u32> = family.iter().filter(lives).collect();
         assert!(Instant::now() < deadline, "{left:?} live");

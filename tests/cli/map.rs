@@ -142,7 +142,7 @@ fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     // Long before the 30 seconds that it may take.
-    assert!(asked.elapsed() < Duration::from_secs(15));
+    assert!(asked.elapsed() < Duration::from_secs(25));
     assert!(
         !batch.read().contains_key(&1),
         "it was called off, and has no result"
@@ -157,10 +157,22 @@ fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
 }
 
 fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
+    // It may come too late on a busy machine: two seconds after the first the task is called off.
+    for _ in 0..5 {
+        let said = interrupted_twice()?;
+        if said.is_empty() {
+            return Ok(());
+        }
+        assert!(said.contains("interrupted: `--resume`"), "{said}");
+    }
+    Err("the second signal did not end it".into())
+}
+
+/// Returns what the command says. It says nothing if the second signal ends it.
+fn interrupted_twice() -> Result<String, Failed> {
     let batch = Batch::new([QUICK, FOREVER]);
     let child = batch.map(&["--jobs", "1"]).spawn()?;
     batch.wait_for(1);
-    let asked = Instant::now();
     signal(&child, Signal::SIGINT);
     // Two that wait at once are one (signal(7)).
     while is_pending(&child, Signal::SIGINT)? {
@@ -169,13 +181,8 @@ fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
     signal(&child, Signal::SIGINT);
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(130));
-    assert!(
-        asked.elapsed() < Duration::from_secs(2),
-        "{:?}",
-        asked.elapsed()
-    );
     assert_eq!(batch.read().len(), 1);
-    Ok(())
+    Ok(said(&output))
 }
 
 /// Whether a signal is pending for the process (proc_pid_status(5)).
@@ -429,8 +436,10 @@ fn a_script_of_a_task_finds_its_own_file() -> Result<(), Failed> {
     Ok(())
 }
 
+/// A batch that has results of half of its tasks for a while.
 fn slow() -> Batch {
-    Batch::new(vec!["import time; time.sleep(0.5)"; 4])
+    let sleeps = "import time; time.sleep(1.5)";
+    Batch::new([QUICK, QUICK, sleeps, sleeps])
 }
 
 /// What a terminal shows that is the command's stderr, and its stdout too if that is `None`.
@@ -492,7 +501,7 @@ fn a_terminal_that_may_show_results_shows_no_bar() -> Result<(), Failed> {
 }
 
 fn a_terminal_shows_a_bar() -> Result<(), Failed> {
-    let batch = Batch::new(vec!["import time; time.sleep(0.5)"; 4]);
+    let batch = slow();
     for (arguments, bar) in [(&["--jobs", "2"][..], true), (&["--no-progress"], false)] {
         _ = fs::remove_file(batch.results());
         let terminal = openpty(None, None)?;

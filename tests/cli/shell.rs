@@ -144,7 +144,7 @@ impl Person {
 
     /// Waits for a text. Returns what came up to its end.
     pub fn see(&mut self, text: &str) -> Result<String, Failed> {
-        let until = Instant::now() + Duration::from_secs(30);
+        let until = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(at) = self.seen.find(text) {
                 let rest = self.seen.split_off(at + text.len());

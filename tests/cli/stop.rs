@@ -28,7 +28,6 @@ trials! {
     a_batch_stops_and_goes_on,
 }
 
-/// Longer than the guests' limits on time.
 const STOPPED: Duration = Duration::from_secs(2);
 
 /// Prints the time now and again, as one of several processes may, for a second and a half in all.
@@ -40,8 +39,8 @@ def tick(seconds):
         before = time.time()
         os.write(1, f'{before}\\n'.encode())
         time.sleep(0.02)
-        # A pause counts as one tick.
-        seconds -= min(time.time() - before, 0.05)
+        # A pause counts as one tick, which may be a long one.
+        seconds -= min(time.time() - before, 0.4)
 ";
 
 /// The command, in a process group of its own: the kernel ignores SIGTSTP in one that has no parent in its session
@@ -75,11 +74,21 @@ fn stop(child: &Child, stopped: Duration) -> Stop {
     Stop { from, to }
 }
 
-/// Runs a guest under a limit of two seconds, stops it for as long, and returns its exit code, and the
-/// lines that are no times. No time may lie within the stop, and some have to before and after it.
+/// Runs a guest under a limit that it does not reach, and stops it.
 fn run_with_a_stop(guest: &str) -> Result<(Option<i32>, Vec<String>), Failed> {
+    run_under("60s", STOPPED, guest)
+}
+
+/// Runs a guest under a limit, stops it for some time, and returns its exit code, and the lines that are no
+/// times. No time may lie within the stop, and some have to before and after it.
+fn run_under(
+    wall: &str,
+    stopped: Duration,
+    guest: &str,
+) -> Result<(Option<i32>, Vec<String>), Failed> {
     let code = format!("{TICK}{guest}");
-    let limits = ["--set", "limits.wall=3s", "--set", "limits.cpu=3s"];
+    let (wall, cpu) = (format!("limits.wall={wall}"), format!("limits.cpu={wall}"));
+    let limits = ["--set", &wall, "--set", &cpu];
     let mut child = stoppable(&[&["run"][..], &limits, &["-c", &code]].concat()).spawn()?;
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut lines = Vec::new();
@@ -88,7 +97,7 @@ fn run_with_a_stop(guest: &str) -> Result<(Option<i32>, Vec<String>), Failed> {
         lines.push(line.expect("the guest begins to tick")?);
     }
     sleep(Duration::from_millis(300));
-    let stop = stop(&child, STOPPED);
+    let stop = stop(&child, stopped);
     lines.extend(stdout.lines().collect::<Result<Vec<_>, _>>()?);
     lines.retain(|line| line != "up");
     let (times, others): (Vec<_>, Vec<_>) = lines
@@ -111,9 +120,10 @@ fn run_with_a_stop(guest: &str) -> Result<(Option<i32>, Vec<String>), Failed> {
 }
 
 fn a_stopped_command_stops_its_guest_and_the_clock() -> Result<(), Failed> {
-    let (code, _) = run_with_a_stop("tick(1.5)")?;
+    let long = 2 * STOPPED;
+    let (code, _) = run_under("5s", long, "tick(1.5)")?;
     assert_eq!(code, Some(0), "the wall clock went on");
-    let (code, _) = run_with_a_stop("tick(60)")?;
+    let (code, _) = run_under("5s", long, "tick(60)")?;
     assert_eq!(code, Some(124), "the wall clock did not go on");
     Ok(())
 }
@@ -290,7 +300,7 @@ fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
         let task = json!({
             "id": id,
             "code": "import time; time.sleep(1)",
-            "limits": {"wall": "2s"},
+            "limits": {"wall": "4s"},
         });
         format!("{task}\n")
     };
@@ -298,7 +308,7 @@ fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
     let path = tasks.path().to_str().unwrap();
     let child = stoppable(&["map", "--jobs", "4", "--no-progress", path]).spawn()?;
     sleep(Duration::from_millis(700));
-    stop(&child, STOPPED);
+    stop(&child, 2 * STOPPED);
     let output = child.wait_with_output()?;
     let results = String::from_utf8(output.stdout)?;
     assert_eq!(results.matches("\"status\":\"ok\"").count(), 4, "{results}");

@@ -2,8 +2,6 @@
 
 use std::fs;
 use std::process::Command;
-use std::thread::sleep;
-use std::time::Duration;
 
 use libtest_mimic::Failed;
 use nix::sys::signal::{Signal, kill};
@@ -38,15 +36,15 @@ fn modes(person: &Person) -> Result<Termios, Failed> {
 fn a_shell_controls_its_jobs() -> Result<(), Failed> {
     let mut person = Person::with(&SHELL)?;
     person.see("$ ")?;
-    person.types("sleep 60; echo st''opped\r")?;
-    person.see("\r\n")?;
-    sleep(Duration::from_millis(500));
+    // It runs in front when it says so.
+    let job = "trap 'echo again-$((1+1))' CONT; echo on-$((1+1)); while :; do sleep 0.1; done";
+    person.types(&format!("sh -c \"{}\"\r", job.replace('$', "\\$")))?;
+    person.see("on-2")?;
     person.types("\x1a")?;
     person.see("Stopped")?;
     person.see("$ ")?;
     person.types("fg\r")?;
-    person.see("sleep 60\r\n")?;
-    sleep(Duration::from_millis(500));
+    person.see("again-2")?;
     person.types("\x03")?;
     person.see("$ ")?;
     person.types("echo after=$((1+1))\r")?;
