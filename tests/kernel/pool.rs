@@ -42,7 +42,7 @@ fn stood_ready(outcome: &Outcome) -> bool {
 
 /// Runs until a worker that stood ready is used.
 fn run_in_ready(sandbox: &Sandbox, code: &str) -> Outcome {
-    let until = Instant::now() + Duration::from_secs(20);
+    let until = Instant::now() + Duration::from_secs(60);
     loop {
         let outcome = run(sandbox, code);
         if stood_ready(&outcome) {
@@ -153,12 +153,14 @@ fn alone() {
     let outcome = run_in_ready(&sandbox, "6 * 7");
     fine(&outcome);
     // What stands ready can be ended from outside, as by the kernel for want of memory.
+    let waiting = || -> Vec<Pid> {
+        let below = descendants(std::process::id()).into_iter();
+        below.filter(|pid| is_worker(*pid)).collect()
+    };
+    assert!(wait_until(|| !waiting().is_empty()), "none stands ready");
+    // What is being made comes too.
     thread::sleep(Duration::from_millis(200));
-    let waiting: Vec<Pid> = descendants(std::process::id())
-        .into_iter()
-        .filter(|pid| is_worker(*pid))
-        .collect();
-    assert!(!waiting.is_empty(), "none stands ready");
+    let waiting = waiting();
     for worker in &waiting {
         kill(*worker, Signal::SIGKILL).expect("it is there");
     }

@@ -63,7 +63,7 @@ impl Traces {
 
 /// Whether something comes true, within what a busy machine may take.
 pub fn wait_until(holds: impl Fn() -> bool) -> bool {
-    let deadline = Instant::now() + Duration::from_secs(20);
+    let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
         if Instant::now() > deadline {
             return false;

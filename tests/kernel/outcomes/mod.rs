@@ -1,7 +1,7 @@
 //! Every status, reached by a real guest.
 
 mod denials;
-mod endings;
+pub mod endings;
 mod files;
 mod frames;
 mod memory;
