@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandfork::session::SessionState;
+use sandfork::session::{Depth, Parents, SessionState};
 use sandfork::{ErrorKind, Sandbox, Status};
 
 use super::{assert_ended, open, run, session, value};
@@ -137,9 +137,16 @@ pub(super) fn dropped_sessions() {
 fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
     let mut session = open(world, standard());
     let code = "import threading, os, time\n\
-                threading.Thread(target=lambda: (time.sleep(0.5), os._exit(9)), daemon=True).start()";
+                def dies():\n    while not os.path.exists('now'): time.sleep(0.01)\n    os._exit(9)\n\
+                threading.Thread(target=dies, daemon=True).start()";
     run(&mut session, code);
-    std::thread::sleep(std::time::Duration::from_secs(2));
+    let watch = session.watcher().watch(".", Depth::Directory);
+    let watch = watch.expect("it is watched");
+    session
+        .make_dir("now", Parents::Required)
+        .expect("it is made");
+    // It ends with the worker.
+    while watch.next(None).is_ok() {}
     let error = session.run("1").expect_err("the session has ended");
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("exited with 9"), "{error}");

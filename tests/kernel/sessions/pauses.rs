@@ -47,7 +47,7 @@ fn await_pause(session: &Session) {
 }
 
 fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
-    let sandbox = Arc::new(world.build(standard().set("session.idle=2s")));
+    let sandbox = Arc::new(world.build(standard().set("session.idle=4s")));
     let mut paused = session(&sandbox);
     let paused_now = |session: &mut Session| {
         session.pause().unwrap_or_else(|error| panic!("{error}"));
@@ -116,8 +116,6 @@ fn a_session_that_is_not_used_is_paused_and_goes_on(world: &World) {
             round * round
         );
         assert_eq!(value(&mut session, seen), wanted);
-        assert!(!session.is_paused());
-        assert_eq!(sandbox.stats()["paused"], 0);
     }
     // What is made in a worker that came back is no worse: it can be copied in memory too.
     let mut forked = fork(&copy(&mut session));
@@ -231,7 +229,7 @@ fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
 
 fn a_paused_session_ends_by_its_clocks(world: &World) {
     for key in ["session.idle", "session.age"] {
-        let mut session = open(world, pausing().set(format!("{key}=1500ms")));
+        let mut session = open(world, pausing().set(format!("{key}=5s")));
         ok(&mut session, "1");
         await_pause(&session);
         assert!(wait_until(|| !session.is_paused()), "it has not ended");

@@ -21,16 +21,16 @@ pub fn tests() -> Vec<Test> {
 }
 
 fn one_that_waits_too_long_is_ended(world: &World) {
-    let mut session = open(world, standard().set("session.idle=1500ms"));
+    let mut session = open(world, standard().set("session.idle=3s"));
     // Each cell begins the wait anew.
     for _ in 0..4 {
-        sleep(Duration::from_millis(500));
+        sleep(Duration::from_millis(900));
         assert_eq!(value(&mut session, "1"), "1");
     }
     // What a cell takes is no waiting.
-    let report = run(&mut session, "import time; time.sleep(2)");
+    let report = run(&mut session, "import time; time.sleep(4)");
     assert_ended(&report, Status::Ok, SessionState::Live);
-    sleep(Duration::from_secs(3));
+    sleep(Duration::from_secs(4));
     let refused = session.run("1").expect_err("it has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.idle`"), "{refused}");
@@ -39,16 +39,16 @@ fn one_that_waits_too_long_is_ended(world: &World) {
 }
 
 fn one_that_is_too_old_is_ended(world: &World) {
-    let mut session = open(world, standard().set("session.age=1500ms"));
+    let mut session = open(world, standard().set("session.age=3s"));
     assert_eq!(value(&mut session, "1"), "1");
-    sleep(Duration::from_secs(3));
+    sleep(Duration::from_secs(4));
     let refused = session.run("1").expect_err("it has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.age`"), "{refused}");
 }
 
 fn one_that_is_too_old_is_ended_in_a_cell(world: &World) {
-    let mut session = open(world, standard().set("session.age=500ms"));
+    let mut session = open(world, standard().set("session.age=3s"));
     let report = run(&mut session, "import time; time.sleep(20)");
     // Python could be interrupted, and would have lived on.
     assert_ended(&report, Status::Timeout, SessionState::Live);

@@ -1,8 +1,8 @@
 //! Functions of the host, called by the guest.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use sandfork::session::{NamedError, OutgoingValue, SessionState, ToolArguments};
+use sandfork::session::{NamedError, OutgoingValue, Parents, SessionState, ToolArguments};
 use sandfork::{Status, Value};
 
 use super::{assert_ended, open, run, value};
@@ -68,9 +68,9 @@ fn threads_of_the_guest_call_tools(world: &World) {
 }
 
 fn the_time_of_a_tool_is_not_the_cells(world: &World) {
-    let mut session = open(world, standard().set("limits.wall=1500ms"));
+    let mut session = open(world, standard().set("limits.wall=3s"));
     let slow = |_: ToolArguments| {
-        std::thread::sleep(Duration::from_secs(2));
+        std::thread::sleep(Duration::from_millis(3500));
         Ok(Value::None.into())
     };
     session.tool("slow", slow).expect("it is defined");
@@ -161,12 +161,21 @@ fn tools_are_there_again_after_a_restart(world: &World) {
 fn a_call_between_cells_is_refused(world: &World) {
     let mut session = open(world, standard());
     session.tool("add", add).expect("it is defined");
-    let late = "import threading, time\nsaid = []\n\
-                def late():\n    time.sleep(0.5)\n    \
-                try:\n        said.append(add(1))\n    except RuntimeError as error:\n        said.append(str(error))\n\
+    // No cell runs from the directory that the test makes to the one that the guest makes.
+    let late = "import os, threading, time\nsaid = []\n\
+                def late():\n    while not os.path.exists('now'): time.sleep(0.01)\n    \
+                try:\n        said.append(add(1))\n    except RuntimeError as error:\n        said.append(str(error))\n    \
+                os.mkdir('called')\n\
                 threading.Thread(target=late, daemon=True).start()";
     run(&mut session, late);
-    std::thread::sleep(Duration::from_secs(2));
+    session
+        .make_dir("now", Parents::Required)
+        .expect("it is made");
+    let until = Instant::now() + Duration::from_secs(60);
+    while session.list("called").is_err() {
+        assert!(Instant::now() < until, "it has not called");
+        std::thread::sleep(Duration::from_millis(10));
+    }
     let told = value(&mut session, "said");
     assert!(told.contains("only while a cell runs"), "{told}");
 }
