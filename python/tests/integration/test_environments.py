@@ -106,7 +106,7 @@ def test_packages_are_added_to_a_running_session(index: int) -> None:
         assert sandbox.run("import shapes; shapes.sides").value == 3
         # Nothing removes them meanwhile, and it is no environment of its own.
         subprocess.run([_binary.find(), "env", "prune", "--packages"], check=True)
-        assert sandbox.run("import shapes.later", timeout=5).error.name == "ModuleNotFoundError"
+        assert sandbox.run("import shapes.later", timeout=25).error.name == "ModuleNotFoundError"
         assert sandbox.run("import importlib; importlib.reload(shapes).sides").value == 3
         assert [one.requirements for one in Environment.list()] == [("colours",)]
 

@@ -197,6 +197,7 @@ def test_calls_that_wait_when_their_guest_ends_are_not_made(tmp_path: pathlib.Pa
     sizes: list[int] = []
     callers = 16
     called = tmp_path / "called"
+    os.chmod(tmp_path, 0o755)
 
     def read(text: str) -> None:
         """Returns when the guest has ended, and the supervisor has had time to see that."""
