@@ -19,7 +19,7 @@ use crate::subject::{self, Went};
 use crate::tracer::{Answer, Tracer, Watch};
 
 /// How long what has ended may take to be gone, on a host that is busy with other things.
-const SETTLED: Duration = Duration::from_secs(20);
+const SETTLED: Duration = Duration::from_secs(60);
 
 /// Cgroups that a supervisor keeps for workers to come, in each hierarchy: more than any keeps that has
 /// one run at a time, and fewer than would be left by so many faults.

@@ -91,7 +91,7 @@ impl Kill {
 }
 
 /// The time to wait for leftovers to disappear.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Kills at the nth call.
 pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
