@@ -21,8 +21,6 @@ struct Entries {
     ended: Vec<Connection>,
     open: BTreeMap<u64, Arc<Entry>>,
     next: u64,
-    /// The number of the report to come.
-    report: u64,
     /// Connections and refusals since the last report, those that were open before not counted.
     count: u64,
     sent: u64,
@@ -32,8 +30,6 @@ struct Entries {
 /// A connection that is open.
 #[derive(Debug)]
 struct Entry {
-    /// The first report that has it.
-    report: u64,
     host: String,
     port: u16,
     address: Option<IpAddr>,
@@ -74,15 +70,14 @@ impl Ledger {
 
     /// Notes a connection, which is open until the value is dropped.
     pub fn open(self: &Arc<Self>, host: &Host, port: u16, address: Option<IpAddr>) -> Open {
-        let mut entries = self.entries();
         let entry = Arc::new(Entry {
-            report: entries.report,
             host: host.to_string(),
             port,
             address,
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         });
+        let mut entries = self.entries();
         let number = entries.next;
         entries.next += 1;
         entries.count += 1;
@@ -97,7 +92,6 @@ impl Ledger {
     /// What happened since the last report.
     pub fn report(&self) -> Report {
         let mut entries = self.entries();
-        entries.report += 1;
         let mut connections = std::mem::take(&mut entries.ended);
         let open: Vec<Arc<Entry>> = entries.open.values().map(Arc::clone).collect();
         for entry in open {
@@ -160,10 +154,7 @@ impl Drop for Open {
         let mut entries = self.ledger.entries();
         entries.open.remove(&self.number);
         let connection = entries.since_last(&self.entry, false);
-        // The end alone is no news of a later run or cell.
-        let is_news =
-            self.entry.report == entries.report || (connection.sent, connection.received) != (0, 0);
-        if is_news && entries.ended.len() < MOST_REPORTED {
+        if entries.ended.len() < MOST_REPORTED {
             entries.ended.push(connection);
         }
     }
@@ -196,19 +187,6 @@ mod tests {
         let second = ledger.report();
         assert_eq!((second.count, second.sent, second.received), (0, 1, 0));
         assert!(!second.connections[0].open);
-        assert_eq!(ledger.report(), Report::default());
-    }
-
-    #[test]
-    fn an_end_is_reported_with_what_came_before_it() {
-        let ledger = Arc::new(Ledger::default());
-        // Nothing is carried, and it ends before the report.
-        drop(ledger.open(&host(), 443, None));
-        assert_eq!(ledger.report().connections.len(), 1);
-        // It is still open at the report.
-        let open = ledger.open(&host(), 443, None);
-        assert_eq!(ledger.report().connections.len(), 1);
-        drop(open);
         assert_eq!(ledger.report(), Report::default());
     }
 
