@@ -61,7 +61,6 @@ class FakeSession:
             with contextlib.suppress(OSError):
                 self.wire.socket.shutdown(socket.SHUT_RDWR)
             self.wire.socket.close()
-            shutil.rmtree(self.work, ignore_errors=True)
 
     def _listen(self) -> None:
         while True:
@@ -280,6 +279,8 @@ class FakeSupervisor:
         for session in self.sessions:
             with contextlib.suppress(OSError):
                 session.wire.socket.shutdown(socket.SHUT_RDWR)
+            # Here, because it opens descriptors, which a thread could do in the middle of a later test.
+            shutil.rmtree(session.work, ignore_errors=True)
 
     @property
     def session(self) -> FakeSession:
