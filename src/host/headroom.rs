@@ -32,7 +32,7 @@ impl Headroom {
     }
 }
 
-/// [`Headroom::memory`] alone.
+/// Measures [`Headroom::memory`] alone.
 pub fn memory_left() -> u64 {
     let available = field(&read("/proc/meminfo"), "MemAvailable:").and_then(kibibytes);
     let bounds = [available, room(Controller::Memory)];
@@ -56,7 +56,7 @@ fn tasks_left() -> u64 {
     bounds.into_iter().flatten().min().unwrap_or(u64::MAX)
 }
 
-/// [`Headroom::descriptors`] alone.
+/// Measures [`Headroom::descriptors`] alone.
 pub fn descriptors_left() -> u64 {
     soft(Resource::RLIMIT_NOFILE).saturating_sub(entries("/proc/self/fd"))
 }

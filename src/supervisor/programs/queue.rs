@@ -185,7 +185,7 @@ impl Queue {
         self.lock().live.remove(&number);
     }
 
-    /// Ends a watch when the session's worker ends.
+    /// Adds a watch, which ends with the session's worker.
     pub(in crate::supervisor) fn add_watch(
         &self,
         watch: &Arc<watch::Shared>,

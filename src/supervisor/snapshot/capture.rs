@@ -125,7 +125,7 @@ impl Source<'_> {
         let files = Files::measure(&self.worker.directories).bytes.unwrap_or(0);
         // The base may have all of the memory.
         let least = self.base.map_or(bytes, |_| 0) + files;
-        require_room(self.limits, least, room.bytes, LimitName::SnapshotBytes)?;
+        self.require_kept(least, room)?;
         if medium == Medium::Disk {
             // The worker that goes on maps none of it, and has all of it as its own.
             let most = self.limits.memory_allowance();
@@ -144,12 +144,7 @@ impl Source<'_> {
             owner: self.worker.ids,
         });
         let of_trees = pack(&self.worker.directories, &directories, &trees, lent)?;
-        require_room(
-            self.limits,
-            making.written() + of_trees,
-            room.bytes,
-            LimitName::SnapshotBytes,
-        )?;
+        self.require_kept(making.written() + of_trees, room)?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
@@ -172,6 +167,11 @@ impl Source<'_> {
             },
             bytes_of_trees: of_trees,
         })
+    }
+
+    /// Requires that an image that keeps so many bytes is within the room for it.
+    pub fn require_kept(&self, bytes: u64, room: Room) -> Result<(), SnapshotRefusal> {
+        require_room(self.limits, bytes, room.bytes, LimitName::SnapshotBytes)
     }
 
     /// Its mappings, from `maps` or `smaps`.

@@ -10,12 +10,11 @@ use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
-use super::capture::{Source, require_room};
+use super::Source;
 use super::layers::LayersInMaking;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
 use super::shelf::Room;
-use crate::outcome::LimitName;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys;
 
@@ -51,7 +50,7 @@ impl Source<'_> {
         Ok(pages)
     }
 
-    /// Copies pages, for whose changes there is so much room.
+    /// Copies pages, as long as what is written of them is within the room.
     pub fn copy(
         &self,
         pages: &[Range<u64>],
@@ -66,8 +65,7 @@ impl Source<'_> {
                     image.add(range, bytes).doing("write an image")?;
                     read = others;
                 }
-                let limit = LimitName::SnapshotBytes;
-                require_room(self.limits, image.written(), room.bytes, limit)?;
+                self.require_kept(image.written(), room)?;
             }
             Ok(())
         })

@@ -149,9 +149,8 @@ impl Image {
 
     /// What of its memory another image may have beneath its own.
     pub fn base(&self) -> Option<Base<'_>> {
-        (self.kind == ImageKind::Copy)
-            .then(|| self.layers.base())
-            .flatten()
+        let base = self.layers.base();
+        base.filter(|_| self.kind == ImageKind::Copy)
     }
 
     /// The memory that the image takes besides those that are beneath it, bytes.

@@ -43,7 +43,7 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Pages that one file has one after the other.
+    /// The pieces of a file that holds these pages without gaps, in this order.
     pub fn in_a_row(pages: &[Range<u64>]) -> Vec<Self> {
         let mut place = 0;
         let piece = |pages: &Range<u64>| {
@@ -72,7 +72,7 @@ pub struct Layers {
 }
 
 impl Layers {
-    /// Those of an image whose one file has these pages one after the other.
+    /// The layers of an image with a single file, which holds these pages without gaps.
     pub fn alone(file: OwnedFd, pages: &[Range<u64>], on_disk: Option<Reserved>) -> Self {
         let pieces = Piece::in_a_row(pages);
         Self {
@@ -110,7 +110,12 @@ impl Layers {
 
     /// Adds the files with their lengths to a list that has each once.
     pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
-        list(&self.layers, kept);
+        let files = self.layers.len();
+        Base {
+            layers: self,
+            files,
+        }
+        .list(kept);
     }
 
     /// Where each page is for a process that has the files as these descriptors.
@@ -193,13 +198,9 @@ impl<'a> Base<'a> {
 
     /// Adds the files with their lengths to a list that has each once.
     pub fn list(&self, kept: &mut BTreeMap<*const Layer, u64>) {
-        list(self.layers(), kept);
+        let files = self.layers().iter();
+        kept.extend(files.map(|layer| (Arc::as_ptr(layer), layer.bytes)));
     }
-}
-
-fn list(layers: &[Arc<Layer>], kept: &mut BTreeMap<*const Layer, u64>) {
-    let files = layers.iter();
-    kept.extend(files.map(|layer| (Arc::as_ptr(layer), layer.bytes)));
 }
 
 /// Where pages are, for the process that takes them on.

@@ -129,8 +129,9 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
     })
 }
 
-/// Closes the heap, so that it never grows again: it would grow where the kernel keeps its end, which mappings do not change, and the
-/// C library takes memory that is not behind its heap for another program's. Without brk(2) it maps its memory.
+/// Closes the heap, so that it never grows again: it would grow where the kernel keeps its end, which mappings do not
+/// change, and the C library takes memory that is not behind its heap for another program's. Without brk(2) it maps its
+/// memory.
 fn heap_is_closed(source: Memory, target: Memory) -> Result<Vec<Step>, SnapshotRefusal> {
     let Some(heap) = target.last(&Backing::Heap) else {
         let what = "the interpreter has no heap".to_owned();
