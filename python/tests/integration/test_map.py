@@ -116,6 +116,9 @@ def test_a_timeout_is_in_place_of_the_policys() -> None:
     code = "import time; time.sleep({})"
     (long,) = sandfork.map([code.format(25)], timeout=1)
     assert long.status == "timeout"
+    tasks = [Task(code.format(25), id="long", limits={"wall": "1s"}), Task(code.format(0), id="short")]
+    results = {r.id: r for r in sandfork.map(tasks, timeout=60)}
+    assert (results["long"].status, results["short"].status) == ("timeout", "ok")
     # Also a limit above the policy's.
     policy = sandfork.Policy(limits={"wall": "100ms"})
     (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "50s"})], policy=policy, timeout=60)

@@ -78,6 +78,7 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
     assert!(ended.contains("session.idle"), "{ended}");
     assert_eq!(paused.list(".").map(|files| files.len()).ok(), Some(1));
     assert!(!paused.is_paused());
+    assert_eq!(sandbox.stats()["paused"], 0);
     paused_now(&mut paused);
     // Asked for again, it is paused again.
     paused_now(&mut paused);
