@@ -6,7 +6,7 @@ use sandfork_egress::refusal::Refusal;
 
 use super::shell_word::quoted;
 use crate::outcome::{Denial, Layer, Outcome, Reporter};
-use crate::plan::is_deceptive;
+use crate::plan::{DENIED_CALLS, is_deceptive};
 
 /// How many denials a run that did not end well shows on a terminal.
 const FIRST: usize = 3;
@@ -108,7 +108,7 @@ fn remedy(denial: &Denial) -> String {
     if let (None, Some(refusal)) = (&denial.set, denial.reason.and_then(Refusal::named)) {
         return refusal.as_words().to_owned();
     }
-    match (&denial.set, &denial.key) {
+    match (&denial.set, denial.key.as_deref()) {
         (Some(set), _) => {
             let doubt = match (denial.on_host, set.starts_with("filesystem.")) {
                 (None, true) if denial.target.as_deref().is_some_and(|it| set.ends_with(it)) => {
@@ -118,6 +118,7 @@ fn remedy(denial: &Denial) -> String {
             };
             format!("`--set {}` allows it{doubt}", quoted(set))
         }
+        (None, Some(DENIED_CALLS)) => format!("`{DENIED_CALLS}` of the policy lists it"),
         (None, Some(key)) => format!("`{key}` of the policy allows it"),
         (None, None) if denial.layer.is_none() && denial.target.is_none() => {
             "its exception does not say which call it was".to_owned()

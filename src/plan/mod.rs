@@ -44,7 +44,7 @@ pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use filters::check_syscalls;
 pub(crate) use grants::is_deceptive;
-pub use grants::{Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
+pub use grants::{DENIED_CALLS, Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use network::EgressPlan;

@@ -1,6 +1,7 @@
 //! The trusted side. It starts zygotes, requests workers from them, checks each worker from
 //! outside, feeds it, watches its limits, ends it, and reports the outcome.
 
+mod allowance;
 mod as_guest;
 mod cache;
 pub mod clock;
@@ -11,17 +12,18 @@ mod drain;
 pub mod egress;
 mod embedded;
 mod ending;
+mod forwarded_calls;
 mod launch;
 mod link;
 mod live;
 mod machine_calls;
-mod objects;
 
 mod instance_name;
 mod proc_dir;
 mod programs;
 mod random;
 mod received_fd;
+mod refused_calls;
 mod run;
 mod snapshot;
 mod sockets;

@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
 use super::egress::WorkerNetwork;
 use super::error::{SupervisorError, While};
-use super::objects::Objects;
+use super::forwarded_calls::ForwardedCalls;
 use super::programs::Summons;
 use super::run::{Files, RunContext, Watch};
 use super::session::{SessionDirectory, SessionRoot};
@@ -159,9 +159,9 @@ impl VerifiedWorker {
     }
 
     /// Starts to answer the calls that its filter forwards.
-    pub fn objects(&self) -> Objects<'_> {
+    pub fn forwarded_calls(&self) -> ForwardedCalls<'_> {
         let session = self.session.as_ref().map(SessionDirectory::path);
-        Objects::new(&self.worker, session)
+        ForwardedCalls::new(&self.worker, session)
     }
 
     /// Whether its cgroup is gone, judging by counts that were just read. If the cgroup counts

@@ -9,6 +9,7 @@ use std::process::{Command, exit};
 use std::time::Instant;
 
 use sandfork::internals::plan::seccomp::{Filters, Surroundings, compile};
+use sandfork_jail::filter::unheard;
 use sandfork_jail::program::BpfProgram;
 
 /// First argument of the helper.
@@ -110,7 +111,11 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let programs = match stage.as_str() {
         "none" => vec![],
         "zygote" => zygote,
-        _ => [zygote, worker].concat(),
+        // No supervisor listens.
+        _ => zygote
+            .into_iter()
+            .chain(worker.iter().map(unheard))
+            .collect(),
     };
     no_new_privileges();
     let mut nanos = 0;

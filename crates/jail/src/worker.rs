@@ -179,7 +179,7 @@ fn close_in(
     stopwatch.end_of(Part::Capabilities);
     // Last: the filter takes away the calls that the lines above needed.
     handles.extend(load(&plan.filters).in_step(Step::WorkerFilter)?);
-    self_check::filters(jail.network())?;
+    self_check::filters()?;
     hand_over(handles).in_step(Step::Report)?;
     limits::set_open_files(&plan.rlimits).in_step(Step::Rlimits)?;
     stopwatch.end_of(Part::Seccomp);

@@ -42,9 +42,8 @@ def made_socket(error):
     """Whether the exception is that of an internet socket that was refused."""
     if type(error) is not PermissionError or error.errno != errno.EPERM:
         return False
-    for _, variables in calls(error)[:1]:
-        return variables.get("family") in INTERNET and is_refused()
-    return False
+    # With a network the kernel has no such error for a socket of the Internet.
+    return any(variables.get("family") in INTERNET for _, variables in calls(error)[:1])
 
 
 def is_of_lookup(error):

@@ -11,11 +11,15 @@ pub use network::of_connection;
 
 use super::Plan;
 use super::places::{SHM, TMP, WORK, clash};
+use super::seccomp::{Surroundings, may_be_allowed};
 use crate::outcome::{Layer, LimitName, Limits};
 use crate::policy::{
     ImportPattern, Level, ModeRule, NetworkMode, Override, Policy, SystemFiles, normalize,
 };
 use sandfork_jail::program::{Access, PathAccess, PathRule, ProcMount, RootEntry};
+
+/// The key that refuses a system call in place of allowing it.
+pub const DENIED_CALLS: &str = "syscalls.deny";
 
 /// The longest path that a guest may name: `PATH_MAX`.
 const MAX_PATH: usize = 4096;
@@ -31,6 +35,8 @@ pub struct Grants {
     system: SystemFiles,
     proc: ProcMount,
     imports: Vec<ImportPattern>,
+    /// System calls that the policy denies.
+    denied: Vec<String>,
     root: Vec<RootEntry>,
     rules: Vec<PathRule>,
 }
@@ -116,6 +122,12 @@ impl Grants {
             system: policy.filesystem().system,
             proc: plan.jail.worker.proc,
             imports: policy.imports().allow.clone(),
+            denied: policy
+                .syscalls()
+                .deny
+                .iter()
+                .map(|name| name.value.clone())
+                .collect(),
             root: plan.jail.root.clone(),
             rules: landlock
                 .map(|rules| rules.paths.clone())
@@ -128,6 +140,26 @@ impl Grants {
         let is_listed = |pattern: &ImportPattern| *pattern == ImportPattern::Everything;
         let refused = !self.imports.iter().any(is_listed);
         refused.then(|| Explanation::default().allowed_by("imports.allow", module))
+    }
+
+    /// What would allow a system call that the filter refuses with these arguments.
+    pub fn of_call(&self, name: &str) -> Explanation {
+        let refused = Explanation::by(Layer::Seccomp);
+        let surroundings = match self.level {
+            // For an older kernel: it allows the least.
+            Level::Landlock => Surroundings::SharedHost { landlock_abi: 0 },
+            Level::Standard | Level::Full => Surroundings::Namespaces,
+        };
+        if self.denied.iter().any(|denied| denied == name) {
+            Explanation {
+                key: Some(DENIED_CALLS),
+                ..refused
+            }
+        } else if may_be_allowed(surroundings, name) {
+            refused.allowed_by("syscalls.allow", name)
+        } else {
+            refused
+        }
     }
 
     /// What the plan says of a path that a guest named. `own` is the guest's directory on the host, if it has no

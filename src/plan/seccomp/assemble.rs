@@ -8,11 +8,11 @@
 
 use std::collections::BTreeMap;
 
-use sandfork_jail::filter::{ASK_OR_ALLOW, RETURN};
+use sandfork_jail::filter::{ASK_OR_ALLOW, ASK_OR_REFUSE, RETURN};
 use sandfork_jail::program::{BpfInstruction, BpfProgram};
 
 use super::Arch;
-use super::rule::{Check, Errno, Unheard, Verdict};
+use super::rule::{Answered, Check, Errno, Refusals, Unheard, Verdict};
 
 // linux/bpf_common.h
 const LOAD_WORD: u16 = 0x20; // BPF_LD | BPF_W | BPF_ABS
@@ -45,7 +45,7 @@ pub(super) enum Fallback {
 /// does `int 0x80` on x86_64. The numbers of x32 are above every verdict and get the fallback.
 pub(super) fn assemble(
     arch: Arch,
-    verdicts: &BTreeMap<u32, Verdict>,
+    verdicts: &BTreeMap<u32, Answered>,
     fallback: Fallback,
 ) -> BpfProgram {
     let mut assembler = Assembler::default();
@@ -156,11 +156,11 @@ impl Assembler {
     }
 
     /// The first number of each run of numbers with the same answer, and that answer.
-    fn ranges(&mut self, verdicts: &BTreeMap<u32, Verdict>, fallback: u32) -> Vec<(u32, Label)> {
+    fn ranges(&mut self, verdicts: &BTreeMap<u32, Answered>, fallback: u32) -> Vec<(u32, Label)> {
         let otherwise = self.answer(fallback);
         let mut ranges = vec![(0, otherwise)];
         // Calls of one rule share its instructions.
-        let mut known: Vec<(&Verdict, Label)> = Vec::new();
+        let mut known: Vec<(&Answered, Label)> = Vec::new();
         let mut expected = 0;
         for (&number, verdict) in verdicts {
             if number != expected {
@@ -189,16 +189,20 @@ impl Assembler {
         self.branch(JUMP_IF_AT_LEAST, first, from, below)
     }
 
-    fn verdict(&mut self, verdict: &Verdict) -> Label {
+    fn verdict(&mut self, Answered { verdict, refusals }: &Answered) -> Label {
+        let refused = |errno| match (errno, refusals) {
+            (Errno::Perm, Refusals::Reported) => ASK_OR_REFUSE,
+            _ => error(errno),
+        };
         match verdict {
             Verdict::Allow => self.answer(RET_ALLOW),
-            Verdict::Refuse { errno, .. } => self.answer(error(*errno)),
+            Verdict::Refuse { errno, .. } => self.answer(refused(*errno)),
             Verdict::AllowIf {
                 ignored,
                 checks,
                 otherwise,
             } => {
-                let rest = self.allow_if(checks, *otherwise);
+                let rest = self.allow_if(checks, refused(*otherwise));
                 self.ignore_if(ignored, rest)
             }
             Verdict::AskIf {
@@ -207,7 +211,7 @@ impl Assembler {
                 checks,
                 otherwise,
             } => {
-                let unasked = self.allow_if(checks, *otherwise);
+                let unasked = self.allow_if(checks, refused(*otherwise));
                 let ask = self.answer(match unheard {
                     Unheard::NoSys => RET_ASK,
                     Unheard::Allow => ASK_OR_ALLOW,
@@ -217,8 +221,8 @@ impl Assembler {
         }
     }
 
-    fn allow_if(&mut self, checks: &[Check], otherwise: Errno) -> Label {
-        let refused = self.answer(error(otherwise));
+    fn allow_if(&mut self, checks: &[Check], refused: u32) -> Label {
+        let refused = self.answer(refused);
         let allowed = self.answer(RET_ALLOW);
         checks
             .iter()

@@ -1,17 +1,18 @@
 //! From the preset and a policy's lists to the filters of a plan.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::assemble::{Fallback, assemble};
 use super::names::{known_syscall, syscall_number};
+use super::rule::{Answered, Refusals};
 use super::{
     Arch, Errno, Filters, Grant, Preset, Rule, SeccompError, Surroundings, Verdict, preset,
 };
 use sandfork_jail::program::BpfProgram;
 
 /// Calls that every cell of the interpreter needs after the worker's filter is loaded: receive code,
-/// run it, report, collect garbage, exit. The list also has the jail's last step, the limit on
-/// descriptors.
+/// run it, report, collect garbage, exit. The list also has the jail's last steps: to hand over what it
+/// has opened, and to limit descriptors.
 const ESSENTIAL: &[&str] = &[
     "read",
     "write",
@@ -26,6 +27,7 @@ const ESSENTIAL: &[&str] = &[
     "exit",
     "exit_group",
     "prlimit64",
+    "sendmsg",
 ];
 
 /// [`compile_with`] without stricter rules.
@@ -74,6 +76,11 @@ pub fn compile_with(
         .collect();
     zygote.extend(jail.iter().map(|(&name, rule)| (name, rule.verdict)));
 
+    let mut reported: BTreeSet<&str> = verdicts
+        .iter()
+        .filter(|(name, verdict)| preset::is_reported(name, **verdict))
+        .map(|(&name, _)| name)
+        .collect();
     let asked = verdicts
         .iter()
         .filter(|(_, verdict)| matches!(verdict, Verdict::AskIf { .. }))
@@ -82,21 +89,36 @@ pub fn compile_with(
         .keys()
         .copied()
         .chain(asked)
+        .chain(reported.iter().copied())
         .filter_map(|name| Some((name, *verdicts.get(name)?)))
         .collect();
-    for name in deny {
-        check_denied(name.as_ref())?;
-        let succeeds = verdicts.get(name.as_ref()).is_some_and(
-            |verdict| !matches!(verdict, Verdict::Refuse { errno, .. } if *errno != Errno::Nothing),
-        );
-        if succeeds {
-            worker.insert(name.as_ref(), DENIED);
+    for name in deny.iter().map(AsRef::as_ref) {
+        check_denied(name)?;
+        let Some(verdict) = verdicts.get(name) else {
+            continue;
+        };
+        if !matches!(verdict, Verdict::Refuse { errno, .. } if *errno != Errno::Nothing) {
+            worker.insert(name, DENIED);
+            reported.extend(preset::is_denial_reported(name, *verdict).then_some(name));
         }
     }
     Ok(Filters {
-        zygote: vec![assemble(arch, &by_number(arch, &zygote), Fallback::NoSys)],
-        worker: vec![assemble(arch, &by_number(arch, &worker), Fallback::Allow)],
+        zygote: vec![assemble(
+            arch,
+            &by_number(arch, &zygote, &reported),
+            Fallback::NoSys,
+        )],
+        worker: vec![assemble(
+            arch,
+            &by_number(arch, &worker, &reported),
+            Fallback::Allow,
+        )],
     })
+}
+
+/// Whether a policy may allow this call.
+pub fn may_be_allowed(surroundings: Surroundings, name: &str) -> bool {
+    check_allowed(&Preset::of(surroundings).guest, name).is_ok()
 }
 
 /// The filter of the egress process: an allow-list.
@@ -104,7 +126,11 @@ pub fn egress_filter(arch: Arch) -> BpfProgram {
     let rules = preset::of_egress();
     let verdicts = rules.into_iter().map(|(name, rule)| (name, rule.verdict));
     let verdicts = verdicts.collect();
-    assemble(arch, &by_number(arch, &verdicts), Fallback::NoSys)
+    assemble(
+        arch,
+        &by_number(arch, &verdicts, &BTreeSet::new()),
+        Fallback::NoSys,
+    )
 }
 
 const DENIED: Verdict = Verdict::Refuse {
@@ -166,9 +192,21 @@ fn check_known(name: &str) -> Result<(), SeccompError> {
     }
 }
 
-fn by_number(arch: Arch, verdicts: &BTreeMap<&str, Verdict>) -> BTreeMap<u32, Verdict> {
-    verdicts
-        .iter()
-        .filter_map(|(name, verdict)| Some((syscall_number(arch, name)?, *verdict)))
-        .collect()
+fn by_number(
+    arch: Arch,
+    verdicts: &BTreeMap<&str, Verdict>,
+    reported: &BTreeSet<&str>,
+) -> BTreeMap<u32, Answered> {
+    let numbered = verdicts.iter().filter_map(|(name, verdict)| {
+        let answered = Answered {
+            verdict: *verdict,
+            refusals: if reported.contains(name) {
+                Refusals::Reported
+            } else {
+                Refusals::Unreported
+            },
+        };
+        Some((syscall_number(arch, name)?, answered))
+    });
+    numbered.collect()
 }

@@ -6,6 +6,10 @@
 //! for the calls that the set-up needed. It is short, because loading it is part of every start. The
 //! kernel runs both filters and takes the stricter answer. Of two error numbers it takes the one from
 //! the filter loaded last, so together the filters answer as the guest's table says.
+//!
+//! A worker's supervisor hears of some calls that are refused with `EPERM`, and of those that a policy
+//! denies, and answers them with that error (seccomp_unotify(2)): so an outcome tells of calls that the
+//! guest's code hides, or that a program makes.
 
 mod assemble;
 mod compile;
@@ -21,11 +25,11 @@ use sandfork_jail::program::BpfProgram;
 pub use crate::host::Arch;
 #[cfg(any(test, feature = "internals"))]
 pub use compile::compile;
-pub use compile::{check, compile_with, egress_filter};
+pub use compile::{check, compile_with, egress_filter, may_be_allowed};
 pub use error::SeccompError;
 #[cfg(any(test, feature = "internals"))]
 pub use names::syscalls;
-pub use names::{known_syscall, syscall_number};
+pub use names::{known_syscall, syscall_name, syscall_number};
 pub use preset::{HOST_WRITES, Preset};
 pub use rule::{Check, Errno, Grant, Rule, Verdict};
 

@@ -44,6 +44,14 @@ pub fn syscall_number(arch: Arch, name: &str) -> Option<u32> {
     })
 }
 
+/// The name of a system call of this number; `None` if the architecture has none.
+pub fn syscall_name(arch: Arch, number: u32) -> Option<&'static str> {
+    TABLE
+        .keys()
+        .copied()
+        .find(|name| syscall_number(arch, name) == Some(number))
+}
+
 /// For tests: every system call that an architecture has, with its number, sorted by name.
 #[cfg(any(test, feature = "internals"))]
 pub fn syscalls(arch: Arch) -> impl Iterator<Item = (&'static str, u32)> {

@@ -110,6 +110,24 @@ pub enum Verdict {
     },
 }
 
+/// Whether the supervisor hears of a call that a filter refuses with [`Errno::Perm`].
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Refusals {
+    /// It does, and answers the call itself.
+    Reported,
+    /// The filter answers.
+    Unreported,
+}
+
+/// The verdict on one system call, as a filter has it.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Answered {
+    /// The answer.
+    pub verdict: Verdict,
+    /// Whether a refusal is reported.
+    pub refusals: Refusals,
+}
+
 /// System calls that share a verdict and the reason for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rule {

@@ -11,6 +11,7 @@ use crate::outcome::{
 };
 use crate::plan::{Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
 use crate::protocol::Denied;
+use crate::supervisor::refused_calls::{RefusedCall, RefusedCalls};
 use sandfork_egress::refusal::Refusal;
 
 /// The most denials of one outcome, and the most claims of a guest that are looked at.
@@ -33,6 +34,8 @@ pub struct Refused<'a> {
     pub without_memory: Option<Reporter>,
     /// What it did on the network.
     pub connections: &'a [Connection],
+    /// The calls that its filter refused.
+    pub calls: &'a RefusedCalls,
     /// What the guest says that it was refused.
     pub claims: Vec<Denied>,
     /// The guest's own directory on the host, if it has no file system of its own.
@@ -81,7 +84,26 @@ impl Refused<'_> {
                 all.add(denial);
             }
         }
+        for (call, count) in self.calls.each() {
+            all.add_call(self.call(call, count), self.calls.each().len());
+        }
         all
+    }
+
+    /// A call that the filter refused.
+    fn call(&self, call: RefusedCall, count: u64) -> Denial {
+        let (operation, target, explained) = match call {
+            RefusedCall::InternetSocket => ("socket", None, self.grants.of_socket()),
+            RefusedCall::Named(name) => ("system call", Some(name.to_owned()), None),
+        };
+        let name = target.as_deref().unwrap_or(operation);
+        let explained = explained.unwrap_or_else(|| self.grants.of_call(name));
+        Denial {
+            target,
+            errno: Some(Errno::EPERM as i32),
+            count,
+            ..denial(operation, Reporter::Supervisor, &explained)
+        }
     }
 
     /// The memory that a process of the run did not get. None if the ending names the limit, or the guest ended
@@ -179,6 +201,31 @@ impl Refused<'_> {
 }
 
 impl Denials {
+    /// Adds a call that the filter refused, one of so many. What the guest tells of the same call says where that was,
+    /// or for which connection a socket was.
+    fn add_call(&mut self, denial: Denial, calls: usize) {
+        let of_guest = |other: &Denial| other.reported_by == Reporter::Guest;
+        let is_connection = |other: &Denial| of_guest(other) && other.operation == "connect";
+        if denial.operation == "socket" && self.listed.iter().any(is_connection) {
+            return;
+        }
+        let is_same = |other: &&mut Denial| {
+            of_guest(other)
+                && (&other.operation, other.errno) == (&denial.operation, denial.errno)
+                && (other.target == denial.target || other.target.is_none() && calls == 1)
+        };
+        match self.listed.iter_mut().find(is_same) {
+            Some(same) => {
+                *same = Denial {
+                    file: same.file.take(),
+                    line: same.line,
+                    ..denial
+                }
+            }
+            None => self.add(denial),
+        }
+    }
+
     fn add(&mut self, denial: Denial) {
         let same = |other: &&mut Denial| {
             Denial {

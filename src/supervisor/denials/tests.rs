@@ -33,6 +33,7 @@ fn ended(
         },
         without_memory: None,
         connections: &[],
+        calls: &RefusedCalls::default(),
         claims,
         own: None,
         exists,
@@ -155,6 +156,7 @@ fn refused_connections_are_denials_with_their_counts() {
         counts: &Counts::default(),
         without_memory: None,
         connections: &connections,
+        calls: &RefusedCalls::default(),
         claims: Vec::new(),
         own: None,
         exists: &|_| None,
@@ -240,6 +242,7 @@ fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
             },
             without_memory: Some(by),
             connections: &[],
+            calls: &RefusedCalls::default(),
             claims: Vec::new(),
             own: None,
             exists: &|_| None,
@@ -254,4 +257,68 @@ fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
     assert_eq!(memory(Ending::Exit(0), Reporter::Guest), None);
     let (name, by) = (LimitName::Memory, Mechanism::Cgroup);
     assert!(memory(Ending::Limit(LimitHit { name, by }), Reporter::Kernel).is_none());
+}
+
+/// The calls that a filter refused, and what the guest says.
+fn called(toml: &str, calls: &[(RefusedCall, u64)], claims: Vec<Denied>) -> Vec<Denial> {
+    Refused {
+        grants: &crate::plan::sample_grants(toml),
+        limits: &crate::plan::sample(toml).supervision.limits,
+        ending: &Ending::Exception,
+        counts: &Counts::default(),
+        without_memory: None,
+        connections: &[],
+        calls: &calls.iter().copied().collect(),
+        claims,
+        own: None,
+        exists: &|_| None,
+    }
+    .explained()
+    .listed
+}
+
+#[test]
+fn a_refused_call_has_its_name_its_count_and_the_setting_that_allows_it() {
+    let names = ["execve", "ptrace", "splice"];
+    let calls = names.map(|name| (RefusedCall::Named(name), 2));
+    let all = called("[syscalls]\ndeny = ['execve']", &calls, Vec::new());
+    let keys = [Some("syscalls.deny"), None, Some("syscalls.allow")];
+    let sets = [None, None, Some("syscalls.allow=splice")];
+    for (denial, (name, (key, set))) in all.iter().zip(names.iter().zip(keys.iter().zip(sets))) {
+        let expected = Denial {
+            target: Some((*name).to_owned()),
+            errno: Some(1),
+            layer: Some(Layer::Seccomp),
+            key: key.map(str::to_owned),
+            set: set.map(str::to_owned),
+            count: 2,
+            ..Denial::new("system call", Reporter::Supervisor)
+        };
+        assert_eq!(*denial, expected);
+    }
+    assert_eq!(all.len(), 3);
+}
+
+#[test]
+fn a_call_that_the_guest_tells_of_is_one_denial_with_its_line() {
+    let socket = (RefusedCall::InternetSocket, 4);
+    let of_guest = |operation| claim(operation, None, Errno::EPERM);
+    let all = called("", &[socket], vec![of_guest("socket")]);
+    let [denial] = all.as_slice() else {
+        panic!("{all:?}")
+    };
+    assert_eq!((denial.line, denial.count), (Some(3), 4));
+    assert_eq!(denial.reported_by, Reporter::Supervisor);
+    assert_eq!(denial.set.as_deref(), Some("network.mode=loopback"));
+    // The connection that the socket was for says more.
+    let connection = claim("connect", Some("a.example:443"), Errno::EPERM);
+    let all = called("", &[socket], vec![connection]);
+    assert_eq!((all.len(), all[0].operation.as_str()), (1, "connect"));
+    // An exception does not name its call, which there is no doubt about if only one was refused.
+    let splice = (RefusedCall::Named("splice"), 1);
+    let all = called("", &[splice], vec![of_guest("system call")]);
+    let named = (all[0].target.as_deref(), all[0].line);
+    assert_eq!((all.len(), named), (1, (Some("splice"), Some(3))));
+    let two = [splice, (RefusedCall::Named("tee"), 1)];
+    assert_eq!(called("", &two, vec![of_guest("system call")]).len(), 3);
 }

@@ -178,6 +178,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 ..Phases::default()
             },
             traffic: self.io.traffic(),
+            refused_calls: self.io.refused_calls(),
             fate,
         }
     }

@@ -18,9 +18,10 @@ use crate::supervisor::egress::{Spent, WorkerNetwork};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::FileError;
+use crate::supervisor::forwarded_calls::ForwardedCalls;
 use crate::supervisor::link::{Link, LinkError};
-use crate::supervisor::objects::Objects;
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
+use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
@@ -101,6 +102,8 @@ pub trait WorkerIo {
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
     fn traffic(&mut self) -> Traffic;
+    /// The calls that its filter refused since this was asked last.
+    fn refused_calls(&mut self) -> RefusedCalls;
     /// Passes on what the caller has decided about a connection.
     fn decide(&mut self, question: u64, allowed: Option<bool>);
     /// Reads the output that is available now.
@@ -121,7 +124,7 @@ pub struct JailedWorker<'a> {
     pub(super) lent: BTreeSet<u64>,
     /// The state that the worker has taken on, or that was copied of it last, as long as its caller keeps that.
     pub(super) beneath: Weak<Image>,
-    pub(super) objects: Objects<'a>,
+    pub(super) forwarded: ForwardedCalls<'a>,
     pub(super) network: Option<WorkerNetwork>,
     pub(super) programs: Option<Host<'a>>,
     pub(super) summons: Option<Summons>,
@@ -147,7 +150,7 @@ impl<'a> JailedWorker<'a> {
             is_gone: false,
             lent: BTreeSet::new(),
             beneath: Weak::new(),
-            objects: verified.objects(),
+            forwarded: verified.forwarded_calls(),
             network: verified.take_network(),
             programs: None,
             summons: verified.take_summons(),
@@ -175,7 +178,7 @@ impl<'a> JailedWorker<'a> {
 
     /// Answers the calls that the worker's filter forwards, at the guest's expense.
     pub fn answer_calls(&mut self) {
-        let spent = self.objects.answer(&self.watch);
+        let spent = self.forwarded.answer(&self.watch);
         self.watch.charge(spent);
     }
 
@@ -373,6 +376,10 @@ impl WorkerIo for JailedWorker<'_> {
     fn traffic(&mut self) -> Traffic {
         let network = self.network.as_mut();
         network.map(WorkerNetwork::report).unwrap_or_default()
+    }
+
+    fn refused_calls(&mut self) -> RefusedCalls {
+        self.forwarded.take_refused()
     }
 
     fn decide(&mut self, question: u64, allowed: Option<bool>) {

@@ -172,7 +172,7 @@ impl<'a> WorkerLoop<'a> {
                 self.state.on_output(stream, clock::now(), caller);
             }
         }
-        if ready.objects {
+        if ready.forwarded {
             self.state.io.answer_calls();
         }
         if ready.network {
@@ -234,6 +234,7 @@ impl<'a> WorkerLoop<'a> {
             quiet_until,
             report_waits,
             of_programs,
+            io.forwarded.paused_until(now),
         ];
         let until = until.into_iter().flatten().min();
         let (poll, since) = match &state.cell {
@@ -246,7 +247,7 @@ impl<'a> WorkerLoop<'a> {
             stdout,
             stderr,
             caller,
-            objects,
+            forwarded,
             network,
             bell,
             reports,
@@ -258,7 +259,7 @@ impl<'a> WorkerLoop<'a> {
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
                 state.heard(caller),
-                io.objects.source().filter(|_| !is_ending),
+                io.forwarded.source(now).filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
                 programs.map(|it| (it.bell(), PollFlags::POLLIN)),
                 programs
@@ -274,7 +275,7 @@ impl<'a> WorkerLoop<'a> {
             stdout: is_readable(stdout),
             stderr: is_readable(stderr),
             caller: is_readable(caller),
-            objects: is_readable(objects),
+            forwarded: is_readable(forwarded),
             network: is_readable(network),
             bell: is_readable(bell),
             programs: !reports.is_empty(),
@@ -389,7 +390,7 @@ struct Ready {
     stdout: bool,
     stderr: bool,
     caller: bool,
-    objects: bool,
+    forwarded: bool,
     network: bool,
     bell: bool,
     programs: bool,

@@ -14,6 +14,7 @@ use crate::supervisor::cgroup::Counts;
 use crate::supervisor::denials::Refused;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide, without_memory};
 use crate::supervisor::live::LifeTerms;
+use crate::supervisor::refused_calls::RefusedCalls;
 use sandfork_jail::control::Exit;
 
 /// All the evidence about a run except its output.
@@ -38,6 +39,8 @@ pub struct Seen {
     pub phases: Phases,
     /// What it did on the network.
     pub traffic: Traffic,
+    /// Which calls its filter refused.
+    pub refused_calls: RefusedCalls,
     /// What happened to the worker.
     pub fate: Fate,
 }
@@ -101,6 +104,7 @@ pub fn report(
         counts: &seen.counts,
         without_memory,
         connections: &connections,
+        calls: &seen.refused_calls,
         claims,
         own: terms.own,
         exists: &|path| match terms.ask_host {

@@ -14,6 +14,8 @@ pub fn tests() -> Vec<Test> {
         only_the_caller_learns_what_the_host_has,
         what_the_plan_grants_is_no_refusal,
         a_forged_report_is_bounded,
+        a_call_is_told_of_though_the_guest_hides_it,
+        a_flood_of_refused_calls_is_answered_at_a_bounded_rate,
     ]
 }
 
@@ -115,5 +117,78 @@ claims[2] = {'operation': 'access', 'target': '/srv/\\x1b[2J', 'errno': 2}";
             assert_eq!(denial.reported_by, sandfork::Reporter::Guest);
         }
         assert_eq!(outcome.denied()[0].set, None);
+    });
+}
+
+/// Neither the guest's code nor a process that it starts has to say anything.
+fn a_call_is_told_of_though_the_guest_hides_it(world: &World) {
+    let code = "import ctypes, os, socket
+libc = ctypes.CDLL(None, use_errno=True)
+def refused(call, *arguments):
+    assert call(*arguments) == -1 and ctypes.get_errno() == 1
+refused(libc.unshare, 0x10000000)
+refused(libc.unshare, 0x20000000)
+child = os.fork()
+if not child:
+    refused(libc.splice, 0, 0, 0, 0, 0, 0)
+    os._exit(0)
+os.waitpid(child, 0)
+for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
+    try: socket.socket(family)
+    except OSError: pass";
+    world.with_shared(standard().set("syscalls.deny=getpgid"), |sandbox| {
+        let quiet = run(sandbox, "import socket, subprocess, threading");
+        assert_eq!(quiet.denied(), [], "{}", shown(&quiet));
+        let outcome = run(
+            sandbox,
+            format!("{code}\nrefused(libc.getpgid, 0)").as_str(),
+        );
+        fine(&outcome);
+        let named = |denial: &Denial| denial.target.clone().unwrap_or(denial.operation.clone());
+        let seen: Vec<(String, u64, Option<String>)> = outcome
+            .denied()
+            .iter()
+            .inspect(|denial| {
+                assert_eq!(denial.reported_by, sandfork::Reporter::Supervisor);
+                assert_eq!(
+                    (denial.layer, denial.errno),
+                    (Some(Layer::Seccomp), Some(1))
+                );
+            })
+            .map(|denial| (named(denial), denial.count, denial.key.clone()))
+            .collect();
+        let allowed = sandbox.plan().level > Level::Landlock;
+        let of =
+            |name: &str, count, key: Option<&str>| (name.to_owned(), count, key.map(str::to_owned));
+        let expected = [
+            of("socket", 2, allowed.then_some("network.mode")),
+            of("getpgid", 1, Some("syscalls.deny")),
+            of("splice", 1, Some("syscalls.allow")),
+            of("unshare", 2, None),
+        ];
+        assert_eq!(seen, expected, "{}", shown(&outcome));
+    });
+}
+
+/// The supervisor answers so many at once, and then so many a second. A guest with several threads gets no more.
+fn a_flood_of_refused_calls_is_answered_at_a_bounded_rate(world: &World) {
+    let code = "import ctypes, threading
+libc = ctypes.CDLL(None)
+def flood():
+    for _ in range(2000): libc.unshare(0x10000000)
+threads = [threading.Thread(target=flood) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()";
+    world.with_shared(standard(), |sandbox| {
+        let outcome = run(sandbox, code);
+        fine(&outcome);
+        let denial = only(&outcome);
+        assert_eq!(denial.count, 6000, "{}", shown(&outcome));
+        // 4,096 at once, then some 1,024 a second.
+        assert!(
+            outcome.usage().wall.as_secs_f64() > 1.5,
+            "{}",
+            shown(&outcome)
+        );
     });
 }

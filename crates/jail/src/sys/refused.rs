@@ -5,36 +5,26 @@
 //! arguments before it checks any right.
 
 use nix::errno::Errno;
-use nix::sys::socket::{AddressFamily, SockFlag, SockProtocol, SockType, socket};
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 
 use super::check;
 
-/// Creates and closes an internet socket (socket(2)).
-pub fn internet_socket() -> Result<(), Errno> {
+/// Creates and closes a pair of internet sockets, which the kernel does not have: `EOPNOTSUPP` (socketpair(2)).
+pub fn internet_pair() -> Result<(), Errno> {
     let flags = SockFlag::SOCK_CLOEXEC;
-    socket(AddressFamily::Inet, SockType::Stream, flags, None).map(drop)
+    socketpair(AddressFamily::Inet, SockType::Stream, None, flags).map(drop)
 }
 
-/// Creates and closes a socket by which network interfaces are configured (rtnetlink(7)).
-pub fn netlink_socket() -> Result<(), Errno> {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    let route = SockProtocol::NetlinkRoute;
-    socket(AddressFamily::Netlink, SockType::Raw, flags, route).map(drop)
-}
-
-/// Calls mount(2) without a source or target: `EFAULT`.
-pub fn mount() -> Result<(), Errno> {
-    // SAFETY: null pointers, which the kernel reads as an absent device, type and data, and refuses
-    // as a path.
-    check(unsafe { libc::syscall(libc::SYS_mount, 0_usize, 0_usize, 0_usize, 0_usize, 0_usize) })
-        .map(drop)
-}
-
-/// Attaches to process 0, which does not exist: `ESRCH` (ptrace(2)).
-pub fn trace() -> Result<(), Errno> {
+/// Compares process 0, which does not exist, with itself: `ESRCH` (kcmp(2)). The call needs the right to trace both.
+pub fn compare() -> Result<(), Errno> {
     // SAFETY: integers only.
-    check(unsafe { libc::syscall(libc::SYS_ptrace, libc::PTRACE_ATTACH, 0, 0_usize, 0_usize) })
-        .map(drop)
+    check(unsafe { libc::syscall(libc::SYS_kcmp, 0, 0, 0, 0_usize, 0_usize) }).map(drop)
+}
+
+/// Opens a mount with flags that do not exist: `EINVAL` (open_tree(2)).
+pub fn open_mount() -> Result<(), Errno> {
+    // SAFETY: the kernel refuses the flags before it reads the path, a null pointer.
+    check(unsafe { libc::syscall(libc::SYS_open_tree, -1, 0_usize, u32::MAX) }).map(drop)
 }
 
 /// Sets capabilities without data: `EFAULT` (capset(2)).

@@ -103,7 +103,7 @@ pub(super) const RULES: &[Rule] = &[
     ),
     allow("descriptors (subprocess)", "dup dup2 dup3 pipe pipe2"),
     // A lock on a shown file blocks the host's programs and is visible to other tenants. See
-    // `supervisor::objects` for what locks cost the kernel and other tenants.
+    // `supervisor::forwarded_calls` for what locks cost the kernel and other tenants.
     ask_if(
         "locks on whole files, of the guest's own",
         "flock",

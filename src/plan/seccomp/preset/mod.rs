@@ -20,7 +20,7 @@ pub use files::HOST_WRITES;
 use std::collections::BTreeMap;
 
 use super::Surroundings;
-use super::rule::Rule;
+use super::rule::{Errno, Rule, Verdict};
 
 /// The Landlock ABI that handles truncation (Linux 6.2).
 const ABI_TRUNCATE: u32 = 3;
@@ -52,6 +52,31 @@ impl Preset {
             }),
         }
     }
+}
+
+/// Whether the supervisor hears that the preset refuses this call.
+pub fn is_reported(name: &str, verdict: Verdict) -> bool {
+    let mut reported = refused::REPORTED
+        .iter()
+        .flat_map(|names| names.split_whitespace());
+    let is_refusal = matches!(
+        verdict,
+        Verdict::Refuse {
+            errno: Errno::Perm,
+            ..
+        } | Verdict::AllowIf {
+            otherwise: Errno::Perm,
+            ..
+        }
+    );
+    is_refusal && reported.any(|other| other == name)
+}
+
+/// Whether the supervisor hears that a policy denies this call, which the preset allows. It does not of a call that it
+/// may allow, because it could not distinguish the two. Nor of one that the zygote's filter answers with some
+/// arguments, because the kernel takes that answer before a question.
+pub fn is_denial_reported(name: &str, verdict: Verdict) -> bool {
+    verdict == Verdict::Allow && !refused::WITNESSES.contains(&name)
 }
 
 /// Later tables replace the rules of earlier ones.

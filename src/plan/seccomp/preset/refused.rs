@@ -2,6 +2,28 @@
 
 use super::super::rule::{Rule, never, refuse};
 
+/// Calls of whose refusals with EPERM the supervisor hears: those that programs fail without. A worker's filter has each
+/// of them once more, and is loaded at each start.
+pub(super) const REPORTED: &[&str] = &[
+    // The network.
+    "socket",
+    // Debuggers and profilers.
+    "ptrace process_vm_readv process_vm_writev",
+    // Sandboxes and containers.
+    "clone unshare setns chroot mount umount2 mount_setattr move_mount fsopen fsconfig fsmount",
+    // Faster ways into the kernel.
+    "bpf userfaultfd io_uring_setup splice tee",
+    // Programs in memory.
+    "memfd_create execveat",
+    // Watchers of files.
+    "inotify_init1",
+    // Shared memory that no process holds.
+    "shmget",
+];
+
+/// Calls that a worker makes to see that they are refused, before its supervisor listens (`jail::self_check`).
+pub(super) const WITNESSES: &[&str] = &["socketpair", "kcmp", "open_tree", "capset"];
+
 pub(super) const RULES: &[Rule] = &[
     never(
         "reads, writes or steers another process",

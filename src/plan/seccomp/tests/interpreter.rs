@@ -17,7 +17,19 @@ pub(super) enum Answer {
     Allow,
     Errno(u16),
     Ask,
+    /// The supervisor refuses the call with `EPERM`, or the kernel with `ENOSYS` if none listens.
+    Reported,
     KillProcess,
+}
+
+impl Answer {
+    /// What the guest gets.
+    pub(super) fn to_guest(self) -> Self {
+        match self {
+            Self::Reported => Self::Errno(1),
+            other => other,
+        }
+    }
 }
 
 impl Call {
@@ -64,6 +76,7 @@ pub(super) fn answer<'a>(
 fn decode(value: u32) -> Answer {
     match value & 0xffff_0000 {
         0x7fff_0000 => Answer::Allow,
+        0x7fc0_0000 if value == 0x7fc0_0002 => Answer::Reported,
         0x7fc0_0000 => Answer::Ask,
         0x0005_0000 => Answer::Errno((value & 0xffff) as u16),
         0x8000_0000 => Answer::KillProcess,

@@ -1,6 +1,9 @@
 //! Every rule, allowed and denied.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+
+use sandfork_jail::filter::unheard;
+use sandfork_jail::program::BpfProgram;
 
 use super::super::preset::of_egress;
 use super::super::{
@@ -36,11 +39,62 @@ fn both_filters_together_answer_as_the_guests_table_says() {
             let verdict = guest.get(name).map_or(unknown, |rule| rule.verdict);
             for arguments in samples(&verdict) {
                 assert_eq!(
-                    answer(loaded.iter().copied(), &Call::new(arch, number, arguments)),
+                    answer(loaded.iter().copied(), &Call::new(arch, number, arguments)).to_guest(),
                     meaning(&verdict, &arguments),
                     "{name} {arguments:x?} on {arch:?} in {surroundings:?}"
                 );
             }
+        }
+    });
+}
+
+#[test]
+fn the_supervisor_hears_of_refusals() {
+    everywhere(|arch, surroundings| {
+        let filters = preset_filters(arch, surroundings);
+        let mut heard = BTreeSet::new();
+        for (name, rule) in Preset::of(surroundings).guest {
+            let Some(number) = syscall_number(arch, name) else {
+                continue;
+            };
+            for arguments in samples(&rule.verdict) {
+                let call = Call::new(arch, number, arguments);
+                let with =
+                    |worker: &[BpfProgram]| answer(filters.zygote.iter().chain(worker), &call);
+                if with(&filters.worker) == Answer::Reported {
+                    assert_eq!(
+                        meaning(&rule.verdict, &arguments),
+                        Answer::Errno(1),
+                        "{name}"
+                    );
+                    heard.insert(name);
+                }
+                // A worker that no supervisor can listen to.
+                let unheard: Vec<_> = filters.worker.iter().map(unheard).collect();
+                let expected = match meaning(&rule.verdict, &arguments) {
+                    Answer::Ask => with(&unheard),
+                    other => other,
+                };
+                assert_eq!(with(&unheard), expected, "{name} {arguments:x?}");
+            }
+        }
+        for (name, is_heard) in [
+            ("socket", surroundings != Surroundings::Loopback),
+            ("ptrace", true),
+            ("unshare", true),
+            ("splice", true),
+            ("clone", true),
+            // The worker sees the refusal of these itself, before there is a supervisor to ask.
+            ("socketpair", false),
+            ("kcmp", false),
+            ("open_tree", false),
+            ("capset", false),
+            // Libraries ask at each start, and take the refusal as a host without NUMA.
+            ("get_mempolicy", false),
+            // The supervisor allows some of these.
+            ("fcntl", false),
+        ] {
+            assert_eq!(heard.contains(name), is_heard, "{name} in {surroundings:?}");
         }
     });
 }
@@ -107,7 +161,7 @@ fn the_worker_takes_away_each_right_that_only_the_jail_had() {
                 _ => Errno::Perm,
             };
             assert_eq!(meaning(&rule.verdict, &arguments), Answer::Allow, "{name}");
-            let answered = answer(&filters.worker, &call);
+            let answered = answer(&filters.worker, &call).to_guest();
             assert_eq!(answered, Answer::Errno(refused as u16), "{name}");
         }
     });
@@ -180,7 +234,7 @@ fn cases_written_by_hand_hold() {
                     Answer::Errno(u16::try_from(errno).unwrap())
                 });
                 let call = Call::new(arch, number, case.arguments);
-                let answered = match answer(loaded, &call) {
+                let answered = match answer(loaded, &call).to_guest() {
                     // The kernel's answer if no supervisor listens.
                     Answer::Ask => Answer::Errno(Errno::NoSys as u16),
                     other => other,

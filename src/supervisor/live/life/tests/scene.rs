@@ -16,6 +16,7 @@ use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
 use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
+use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{AskHost, Files, Measured};
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
 use sandfork_jail::restore::Step;
@@ -165,6 +166,10 @@ impl WorkerIo for FakeWorker {
 
     fn traffic(&mut self) -> Traffic {
         Traffic::default()
+    }
+
+    fn refused_calls(&mut self) -> RefusedCalls {
+        RefusedCalls::default()
     }
 
     fn decide(&mut self, _: u64, _: Option<bool>) {}

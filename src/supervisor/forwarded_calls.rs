@@ -1,6 +1,6 @@
-//! Kernel objects whose cost is not charged to the guest. The worker's filter forwards each of the
-//! guest's calls that creates one, and the supervisor answers it here. It forwards the calls of
-//! [`machine_calls`] too.
+//! The calls that a worker's filter forwards to the supervisor: those that create kernel objects whose
+//! cost is not charged to the guest, those of [`machine_calls`], and those that are refused, to tell of
+//! them.
 //!
 //! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
 //! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock
@@ -15,6 +15,9 @@
 //! The supervisor checks the file behind a descriptor's number, and another thread of the guest may
 //! put another file there before the kernel continues (seccomp_unotify(2)). That gains the guest
 //! only a lock that is counted too.
+//!
+//! **Refused calls** get `EPERM`, whatever is known of them. A guest that makes many is answered at a
+//! bounded rate, and waits.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -28,6 +31,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::stat::{fstat, major, minor};
 use nix::unistd::Pid;
 
+use super::allowance::Allowance;
+use super::refused_calls::RefusedCalls;
 use super::run::Watch;
 use super::spawn::Worker;
 use super::{machine_calls, proc_dir};
@@ -45,6 +50,12 @@ const ADDED: u32 = 2;
 const WATCHES: u32 = 32_768;
 const WATCHES_A_SECOND: f64 = 256.0;
 
+/// How many refused calls of a worker are answered at once, and how many more each second. A guest that
+/// is over it waits until so many more can be.
+const REFUSALS: u32 = 4096;
+const REFUSALS_A_SECOND: f64 = 1024.0;
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// How many calls are answered before the loop checks everything else again.
 const AT_ONCE: usize = 16;
 
@@ -57,7 +68,7 @@ enum Answered {
 
 /// Answers the forwarded calls of one worker.
 #[derive(Debug)]
-pub struct Objects<'a> {
+pub struct ForwardedCalls<'a> {
     /// `None` once no process is left that could call.
     listener: Option<BorrowedFd<'a>>,
     /// The roots of the guest's own file systems.
@@ -72,41 +83,18 @@ pub struct Objects<'a> {
     /// the owner of such a lock.
     locks_descriptions: bool,
     watches: Allowance,
+    refusals: Allowance,
+    refused: RefusedCalls,
+    /// Until when no call is answered.
+    paused_until: Option<Instant>,
 }
 
-/// A bounded allowance of a resource whose release is never seen.
-#[derive(Debug)]
-struct Allowance {
-    left: f64,
-    since: Instant,
-}
-
-impl Allowance {
-    fn new(now: Instant) -> Self {
-        Self {
-            left: f64::from(WATCHES),
-            since: now,
-        }
-    }
-
-    /// Takes one unit. Returns whether there was one.
-    fn take(&mut self, now: Instant) -> bool {
-        let more = now.saturating_duration_since(self.since).as_secs_f64() * WATCHES_A_SECOND;
-        self.left = (self.left + more).min(f64::from(WATCHES));
-        self.since = now;
-        let has_one = self.left >= 1.0;
-        if has_one {
-            self.left -= 1.0;
-        }
-        has_one
-    }
-}
-
-impl<'a> Objects<'a> {
+impl<'a> ForwardedCalls<'a> {
     /// Starts before any guest code runs. `directory` holds the guest's own files, if it has no
     /// file system of its own.
     pub fn new(worker: &'a Worker, directory: Option<&'a Path>) -> Self {
         let roots = directory.map_or(worker.directories.as_slice(), |_| &[]);
+        let now = Instant::now();
         Self {
             listener: worker.listener.as_ref().map(AsFd::as_fd),
             roots,
@@ -114,7 +102,10 @@ impl<'a> Objects<'a> {
             directory,
             held_at_most: 0,
             locks_descriptions: false,
-            watches: Allowance::new(Instant::now()),
+            watches: Allowance::new(WATCHES, WATCHES_A_SECOND, now),
+            refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, now),
+            refused: RefusedCalls::default(),
+            paused_until: None,
         }
     }
 
@@ -129,15 +120,28 @@ impl<'a> Objects<'a> {
     }
 
     /// The descriptor and events to wait for.
-    pub fn source(&self) -> Option<(BorrowedFd<'a>, PollFlags)> {
-        self.listener.map(|listener| (listener, PollFlags::POLLIN))
+    pub fn source(&self, now: Instant) -> Option<(BorrowedFd<'a>, PollFlags)> {
+        let listener = self.listener.filter(|_| self.paused_until(now).is_none());
+        listener.map(|listener| (listener, PollFlags::POLLIN))
+    }
+
+    /// Until when there is nothing to wait for, because the guest has made too many calls that are refused.
+    pub fn paused_until(&self, now: Instant) -> Option<Instant> {
+        self.paused_until.filter(|until| *until > now)
+    }
+
+    /// The refused calls since this was asked last.
+    pub fn take_refused(&mut self) -> RefusedCalls {
+        self.refused.take()
     }
 
     /// Answers the pending calls. Returns how long that took.
     pub fn answer(&mut self, watch: &Watch) -> Duration {
         let began = Instant::now();
         for _ in 0..AT_ONCE {
-            let Some(listener) = self.listener else { break };
+            let Some((listener, _)) = self.source(began) else {
+                break;
+            };
             match self.answer_one(listener, watch) {
                 Ok(Answered::One) => {}
                 Ok(Answered::None) => break,
@@ -162,13 +166,25 @@ impl<'a> Objects<'a> {
         if let Some(reply) = machine_calls::reply(listener, call, watch.limits()) {
             return reply;
         }
-        if libc::c_long::from(call.call) == libc::SYS_epoll_ctl {
-            return if self.watches.take(Instant::now()) {
-                Reply::Continue
-            } else {
-                Reply::Error(Errno::ENOSPC)
-            };
+        match libc::c_long::from(call.call) {
+            libc::SYS_epoll_ctl if self.watches.take(Instant::now()) => Reply::Continue,
+            libc::SYS_epoll_ctl => Reply::Error(Errno::ENOSPC),
+            libc::SYS_flock | libc::SYS_fcntl => self.reply_to_lock(listener, call, watch),
+            _ => self.refuse(call),
         }
+    }
+
+    /// Refuses a call that the filter would refuse without a supervisor too.
+    fn refuse(&mut self, call: Asked) -> Reply {
+        self.refused.count(call);
+        let now = Instant::now();
+        if !self.refusals.take(now) {
+            self.paused_until = Some(now + PAUSE);
+        }
+        Reply::Error(Errno::EPERM)
+    }
+
+    fn reply_to_lock(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
         self.locks_descriptions |= is_of_description(call);
         let allowed = self.may_lock(call);
         // The thread's number may already belong to another thread.
@@ -301,8 +317,8 @@ mod tests {
 6: LEASE  ACTIVE    READ  42 fd:01:12 0 EOF
 ";
 
-    fn locks(devices: &[&str]) -> Objects<'static> {
-        Objects {
+    fn locks(devices: &[&str]) -> ForwardedCalls<'static> {
+        ForwardedCalls {
             listener: None,
             roots: &[],
             devices: devices
@@ -313,21 +329,11 @@ mod tests {
             directory: None,
             held_at_most: 0,
             locks_descriptions: false,
-            watches: Allowance::new(Instant::now()),
+            watches: Allowance::new(WATCHES, WATCHES_A_SECOND, Instant::now()),
+            refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, Instant::now()),
+            refused: RefusedCalls::default(),
+            paused_until: None,
         }
-    }
-
-    #[test]
-    fn watches_come_at_a_bounded_rate() {
-        let began = Instant::now();
-        let mut watches = Allowance::new(began);
-        let taken = |watches: &mut Allowance, at| (0..100_000).filter(|_| watches.take(at)).count();
-        assert_eq!(taken(&mut watches, began), 32_768);
-        assert_eq!(taken(&mut watches, began + Duration::from_secs(2)), 512);
-        assert_eq!(
-            taken(&mut watches, began + Duration::from_secs(3600)),
-            32_768
-        );
     }
 
     #[test]
