@@ -222,8 +222,8 @@ pub struct TargetChoice {
 pub struct LearnArguments {
     #[command(flatten)]
     pub policy: PolicyChoice,
-    /// Allow what is refused of these kinds, without asking: read, write, import, net, host, program, proc and limit, each
-    /// alone or with a value, as in `read:/srv,limit:memory`
+    /// Allow what is refused of these kinds, without asking: read, write, import, net, host, program, proc, syscall and
+    /// limit, each alone or with a value, as in `read:/srv,limit:memory`
     #[arg(long, value_name = "KIND[:VALUE]", value_delimiter = ',')]
     pub accept: Vec<Accept>,
     /// Write the policy to this file instead of stdout

@@ -151,10 +151,11 @@ impl fmt::Display for Enforced {
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What was tried: `fork`, `memory`, `limit` and `connect` to a host, or what an exception of the guest tells of:
-    /// `import`, `access` to a path, `run` a program, `socket`, or `system call` if it names no file.
+    /// What was tried: `fork`, `memory`, `limit`, `connect` to a host, `socket`, `system call`, or what an exception of the
+    /// guest tells of: `import`, `access` to a path, `run` a program.
     pub operation: String,
-    /// The target of the operation: a path, a module, the limit that was reached.
+    /// The target of the operation: a path, a module, the limit that was reached, the name of a system call. None for a
+    /// call that only an exception of the guest tells of, without its name.
     pub target: Option<String>,
     /// The error that the guest got; none if it was killed.
     pub errno: Option<i32>,

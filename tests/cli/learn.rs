@@ -14,6 +14,7 @@ trials! {
     a_learnt_policy_lets_the_script_pass_and_says_why,
     a_person_is_asked_and_may_decline,
     what_the_script_does_not_need_is_left_out,
+    a_call_is_learnt_that_the_script_does_not_name,
     nothing_is_written_for_a_script_that_does_not_pass,
     bad_input_is_refused_before_anything_runs,
     two_policies_are_compared,
@@ -109,6 +110,23 @@ fn what_the_script_does_not_need_is_left_out() -> Result<(), Failed> {
     assert!(policy.contains("mode = \"loopback\""), "{policy}");
     assert!(!policy.contains("wave"), "{policy}");
     assert!(said.contains("not needed: imports.allow=wave"), "{said}");
+    Ok(())
+}
+
+/// The call's error is in no exception. The script tells only that it failed.
+fn a_call_is_learnt_that_the_script_does_not_name() -> Result<(), Failed> {
+    let code = "import ctypes, os
+(r, w), (_, out) = os.pipe(), os.pipe()
+os.write(w, b'x')
+raise SystemExit(ctypes.CDLL(None).splice(r, None, out, None, ctypes.c_size_t(1), 0) != 1)";
+    let learnt = sandfork(&["learn", "--accept", "syscall:splice", "-c", code]).output()?;
+    assert!(learnt.status.success(), "{learnt:?}");
+    let policy = String::from_utf8(learnt.stdout)?;
+    assert!(policy.contains("[syscalls]"), "{policy}");
+    assert!(
+        policy.contains("# system call splice by seccomp"),
+        "{policy}"
+    );
     Ok(())
 }
 

@@ -9,7 +9,7 @@ use thiserror::Error;
 use crate::policy::{ImportPattern, Override};
 
 /// The kinds, and the keys that each stands for. A key that ends with a dot stands for its section.
-const KINDS: [(&str, &[&str]); 8] = [
+const KINDS: [(&str, &[&str]); 9] = [
     ("read", &["filesystem.read"]),
     ("write", &["filesystem.write"]),
     ("import", &["imports.allow"]),
@@ -17,6 +17,7 @@ const KINDS: [(&str, &[&str]); 8] = [
     ("host", &["network.allow"]),
     ("program", &["filesystem.system", "filesystem.work_exec"]),
     ("proc", &["filesystem.proc"]),
+    ("syscall", &["syscalls.allow"]),
     (
         "limit",
         &[
@@ -86,7 +87,7 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
             let (package, value) = (pattern(&format!("{only}.*")), pattern(value));
             package.is_ok_and(|package| value.is_ok_and(|value| package.covers(&value)))
         }
-        "network.mode" => value == only,
+        "network.mode" | "syscalls.allow" => value == only,
         // What is learnt of a host with other ports is a table.
         "network.allow" => {
             let table = format!("{{ host = \"{only}\", ");
@@ -126,6 +127,7 @@ mod tests {
             ("limit", "filesystem.work_size=1GiB"),
             ("program", "filesystem.work_exec=true"),
             ("proc", "filesystem.proc=true"),
+            ("syscall:splice", "syscalls.allow=splice"),
         ] {
             assert!(covers(accept, set), "{accept} {set}");
         }
@@ -137,6 +139,7 @@ mod tests {
             ("host:a.b", "network.allow=c.a.b"),
             ("net", "network.allow=a.b"),
             ("net", "syscalls.allow=splice"),
+            ("syscall:tee", "syscalls.allow=splice"),
             ("limit:wall", "limits.memory=1GiB"),
             ("limit", "filesystem.work_exec=true"),
         ] {

@@ -28,6 +28,9 @@ const ESSENTIAL: &[&str] = &[
     "exit_group",
     "prlimit64",
     "sendmsg",
+    "recvfrom",
+    "newfstatat",
+    "sched_yield",
 ];
 
 /// [`compile_with`] without stricter rules.
