@@ -57,13 +57,14 @@ pub fn compile_with(
     deny: &[impl AsRef<str>],
     stricter: &[Rule],
 ) -> Result<Filters, SeccompError> {
-    let Preset { guest, jail } = Preset::of(surroundings);
+    let preset = Preset::of(surroundings);
+    let Preset { guest, jail } = &preset;
     let mut verdicts: BTreeMap<&str, Verdict> = guest
         .iter()
         .map(|(&name, rule)| (name, rule.verdict))
         .collect();
     for name in allow {
-        check_allowed(&guest, name.as_ref())?;
+        check_allowed(guest, name.as_ref())?;
         verdicts.insert(name.as_ref(), Verdict::Allow);
     }
     for rule in stricter {
@@ -102,7 +103,7 @@ pub fn compile_with(
         };
         if !matches!(verdict, Verdict::Refuse { errno, .. } if *errno != Errno::Nothing) {
             worker.insert(name, DENIED);
-            reported.extend(preset::is_denial_reported(name, *verdict).then_some(name));
+            reported.extend(preset.reports_denial(name, *verdict).then_some(name));
         }
     }
     Ok(Filters {

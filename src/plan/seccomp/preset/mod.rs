@@ -37,6 +37,16 @@ pub struct Preset {
 }
 
 impl Preset {
+    /// Whether the supervisor hears that a policy denies this call, which would get the verdict otherwise. It does not of
+    /// a call that the preset asks it about, even if the policy has that allowed without asking: it would take a denied
+    /// call for one that it may allow. Nor of a call that the zygote's filter answers with some arguments, because the
+    /// kernel takes that answer before a question.
+    pub fn reports_denial(&self, name: &str, verdict: Verdict) -> bool {
+        let rule = self.guest.get(name);
+        let is_asked = rule.is_some_and(|rule| matches!(rule.verdict, Verdict::AskIf { .. }));
+        verdict == Verdict::Allow && !is_asked && !refused::WITNESSES.contains(&name)
+    }
+
     /// The rules for guests in these surroundings.
     pub fn of(surroundings: Surroundings) -> Self {
         let tables = guest_tables(surroundings);
@@ -70,13 +80,6 @@ pub fn is_reported(name: &str, verdict: Verdict) -> bool {
         }
     );
     is_refusal && reported.any(|other| other == name)
-}
-
-/// Whether the supervisor hears that a policy denies this call, which the preset allows. It does not of a call that it
-/// may allow, because it could not distinguish the two. Nor of one that the zygote's filter answers with some
-/// arguments, because the kernel takes that answer before a question.
-pub fn is_denial_reported(name: &str, verdict: Verdict) -> bool {
-    verdict == Verdict::Allow && !refused::WITNESSES.contains(&name)
 }
 
 /// Later tables replace the rules of earlier ones.
