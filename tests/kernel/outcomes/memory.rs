@@ -138,21 +138,22 @@ fn numpy_array(world: &World) {
     }
 }
 
-/// What torch, mimalloc and thread stacks do: they map far more than they touch.
+/// What torch, mimalloc and thread stacks do: they map far more than they touch. A single mapping is no larger than the
+/// memory of a small machine, beyond which the kernel refuses it (`vm.overcommit_memory=0`).
 fn memory_that_is_only_mapped(world: &World) {
     let code = "import mmap, threading\n\
                 private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS\n\
                 both = mmap.PROT_READ | mmap.PROT_WRITE\n\
-                mapped = mmap.mmap(-1, 10 << 30, flags=private, prot=both)\n\
-                mapped[5 << 30] = 1\n\
+                mapped = mmap.mmap(-1, 2 << 30, flags=private, prot=both)\n\
+                mapped[1 << 30] = 1\n\
                 import ctypes\n\
                 libc = ctypes.CDLL(None, use_errno=True)\n\
                 libc.mmap.restype = ctypes.c_void_p\n\
-                size = ctypes.c_size_t(10 << 30)\n\
+                size = ctypes.c_size_t(2 << 30)\n\
                 reserved = libc.mmap(None, size, 0, private, -1, ctypes.c_long(0))\n\
                 assert reserved != ctypes.c_void_p(-1).value\n\
                 assert libc.mprotect(ctypes.c_void_p(reserved), size, both) == 0, ctypes.get_errno()\n\
-                ctypes.memset(reserved + (5 << 30), 1, 1)\n\
+                ctypes.memset(reserved + (1 << 30), 1, 1)\n\
                 threading.stack_size(256 << 20)\n\
                 barrier = threading.Barrier(17)\n\
                 for _ in range(16): threading.Thread(target=barrier.wait).start()\n\
@@ -177,7 +178,7 @@ assert min(sizes) > 80 << 20, sizes
 grown = []
 while len(grown) < 16 << 17: grown.append(None)
 ";
-    fine(&world.run(small(), code));
+    fine(&world.run(small().patient(), code));
 }
 
 /// A shell exits as usual when its child is killed or fails, so only the kernel, or the child's words, name the

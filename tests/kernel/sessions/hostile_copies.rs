@@ -96,7 +96,7 @@ fn a_session_with_too_many_descriptors_is_refused(world: &World) {
 
 /// Of so many files with the longest names as there may be.
 fn a_full_tree_of_files_is_copied(world: &World) {
-    let mut session = open(world, standard());
+    let mut session = open(world, standard().patient());
     ok(
         &mut session,
         "import os\n\

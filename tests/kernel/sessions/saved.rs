@@ -105,10 +105,10 @@ fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
 }
 
 fn what_a_resumed_session_does_not_share_works(world: &World) {
-    let mut first = open(world, standard());
+    let mut first = open(world, standard().patient());
     ok(&mut first, "x = 1");
     let (path, _directory) = saved(&mut first);
-    let other = sandbox(world, standard());
+    let other = sandbox(world, standard().patient());
     let mut resumed = resume(&other, &path);
     // Threads and programs, whose C library has its own data where this memory says so; memory that is given back; and
     // the depth of the stack.

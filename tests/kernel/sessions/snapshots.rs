@@ -240,7 +240,8 @@ const MADE: &str = "import ctypes, mmap, gc\n\
     anonymous = mmap.mmap(-1, 1 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)";
 
 fn memory_that_forks_share_behaves_like_their_own(world: &World) {
-    let mut session = open(world, standard().set("limits.memory=2GiB"));
+    let recipe = standard().patient().set("limits.memory=2GiB");
+    let mut session = open(world, recipe);
     ok(&mut session, MADE);
     let snapshot = copy(&mut session);
     let mut first = fork(&snapshot);

@@ -18,8 +18,8 @@ const PROGRAMS: &[&str] = &[
     "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env", "false", "find", "getent",
     "grep", "head", "hostname", "id", "install", "kill", "ln", "ls", "mkdir", "mount", "mv",
     "nice", "nproc", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "sh",
-    "sleep", "sort", "stat", "su", "tail", "taskset", "tee", "test", "touch", "tr", "true",
-    "umount", "uname", "unshare", "wc", "whoami",
+    "sleep", "sort", "stat", "stty", "su", "tail", "taskset", "tee", "test", "touch", "tr", "true",
+    "umount", "uname", "unshare", "wc", "whoami", "yes",
 ];
 
 /// The interpreter that every user can run, and that the tests request by name.
