@@ -18,34 +18,39 @@ const CONTROLLERS: [&str; 3] = ["cpu", "memory", "pids"];
 /// The hierarchies of version 1.
 const HIERARCHIES: [&str; 3] = ["memory", "pids", "cpu,cpuacct"];
 
-/// Mounts and makes the cgroups. Returns the one in which the programs run, if any.
-pub fn arrange(cgroups: Cgroups, user: User) -> Result<Option<PathBuf>> {
+/// Mounts the hierarchies.
+pub fn mount(cgroups: Cgroups) -> Result<()> {
     match cgroups {
-        Cgroups::V2 => {
-            mount_at("cgroup2", TOP, "nsdelegate,memory_recursiveprot")?;
-            arrange_v2(user).map(Some)
-        }
+        Cgroups::V2 => mount_at("cgroup2", TOP, "nsdelegate,memory_recursiveprot"),
         // All processes are at the top of each hierarchy.
         Cgroups::V1 => {
             mount_at("tmpfs", TOP, "mode=0755")?;
             for controllers in HIERARCHIES {
                 mount_at("cgroup", &format!("{TOP}/{controllers}"), controllers)?;
             }
-            Ok(None)
+            Ok(())
         }
-        Cgroups::Absent => Ok(None),
+        Cgroups::Absent => Ok(()),
     }
 }
 
-fn arrange_v2(user: User) -> Result<PathBuf> {
+/// Makes the cgroup in which the program of this number runs, if it runs in one. As under `systemd-run`, each
+/// program has a scope of its own: what was delegated to an earlier one has been divided into children.
+pub fn arrange(cgroups: Cgroups, user: User, number: usize) -> Result<Option<PathBuf>> {
+    match cgroups {
+        Cgroups::V2 => arrange_v2(user, number).map(Some),
+        Cgroups::V1 | Cgroups::Absent => Ok(None),
+    }
+}
+
+fn arrange_v2(user: User, number: usize) -> Result<PathBuf> {
     enable(Path::new(TOP))?;
+    let scope =
+        format!("user.slice/user-1000.slice/user@1000.service/app.slice/run-{number}.scope");
     let (path, delegated) = match user {
         User::Root => ("user.slice/user-0.slice/session-1.scope", None),
         User::Plain => ("user.slice/user-1000.slice/session-1.scope", None),
-        User::Delegated => (
-            "user.slice/user-1000.slice/user@1000.service/app.slice/run-1.scope",
-            Some("user@1000.service"),
-        ),
+        User::Delegated => (scope.as_str(), Some("user@1000.service")),
         User::Service => ("system.slice/app.service", Some("app.service")),
         User::Subgroup => ("system.slice/app.service/main", Some("app.service")),
     };

@@ -62,8 +62,8 @@ fn work() -> Result<()> {
         User::Root => "/root",
         _ => "/home/ordinary",
     };
-    let place = cgroups::arrange(job.cgroups, job.user)?;
-    programs::run(&job, place.as_deref(), Path::new(home), &tell)
+    cgroups::mount(job.cgroups)?;
+    programs::run(&job, Path::new(home), &tell)
 }
 
 /// Reports an event. If that fails, the host misses the event and reports so.

@@ -12,6 +12,7 @@ use anyhow::{Result, bail};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::Pid;
 
+use super::cgroups;
 use super::guest::say;
 use super::job::{Event, Job, Program, User};
 
@@ -29,16 +30,17 @@ const STAY: &str = "\"$@\"; exit $?";
 /// How long a program's descendants may hold its output open after its end.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
-/// Runs the programs. `place` is their cgroup, if they run in one.
-pub fn run(job: &Job, place: Option<&Path>, home: &Path, tell: &dyn Fn(&Event)) -> Result<()> {
+/// Runs the programs.
+pub fn run(job: &Job, home: &Path, tell: &dyn Fn(&Event)) -> Result<()> {
     fs::create_dir_all(home)?;
     if job.user != User::Root {
         chown(home, Some(ORDINARY), Some(ORDINARY))?;
     }
-    for program in &job.programs {
+    for (number, program) in (1..).zip(&job.programs) {
+        let place = cgroups::arrange(job.cgroups, job.user, number)?;
         let until = Instant::now() + job.deadline;
         tell(&Event::Began(program.name.clone()));
-        let mut command = command(job, program, place, home);
+        let mut command = command(job, program, place.as_deref(), home);
         let Some(status) = run_one(&mut command, until)? else {
             let seconds = job.deadline.as_secs();
             bail!("{} runs after {seconds} s", program.name);
