@@ -86,6 +86,12 @@ def test_errors_are_os_errors_with_the_guests_path(fake: FakeSupervisor) -> None
         assert sbx.run("1").value == 1
 
 
+def test_an_error_names_its_path_once() -> None:
+    said = "`a` cannot be read: it does not exist"
+    assert str(sandfork.FileNotFound(2, said, "a")) == said
+    assert str(sandfork.FileError(28, "No space left on device", "a")) == "a: No space left on device"
+
+
 def test_a_file_that_is_too_large_is_not_read(fake: FakeSupervisor, tmp_path: pathlib.Path) -> None:
     with Sandbox() as sbx:
         sbx.files.write("file", b"12345")

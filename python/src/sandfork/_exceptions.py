@@ -112,7 +112,9 @@ class FileError(SandforkError, OSError):
         super().__init__(number, message, path)
 
     def __str__(self) -> str:
-        return f"{self.filename}: {self.strerror}"
+        said = str(self.strerror)
+        # The supervisor names the path itself, in a sentence.
+        return said if f"`{self.filename}`" in said else f"{self.filename}: {said}"
 
 
 class FileNotFound(FileError, FileNotFoundError):
