@@ -125,7 +125,7 @@ def test_a_policy_is_made_of_its_tables() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean `limits.wall`?"),
         ({"assurance": {"x": 1}}, "assurance.x: unknown key: assurance has require"),
         ({"limits": {"wall": 2}}, 'limits.wall: 2 is of type int: give a text with a unit, such as "2s"'),
         ({"limits": {"memory": 2.5}}, 'such as "256MiB"'),
@@ -229,9 +229,9 @@ def test_policies_are_sent_as_they_were_given(
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
-        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean 'limits'?"),
+        ({"limit": {"wall": "2s"}}, "limit: unknown key: did you mean `limits`?"),
         ({3: {}}, "3: unknown key: a policy has assurance, description, env, environments, extends, "),
-        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean 'wall'?"),
+        ({"limits": {"wal": "2s"}}, "limits.wal: unknown key: did you mean `limits.wall`?"),
         ({"limits": "2s"}, "limits is of type str: give a dict of its keys"),
     ],
 )

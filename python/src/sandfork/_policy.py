@@ -287,7 +287,7 @@ def policy_of(tables: Mapping[str, Any]) -> Policy:
     for name in tables:
         if name not in _NAMES:
             near = difflib.get_close_matches(str(name), _NAMES, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"a policy has {', '.join(sorted(_NAMES))}"
+            remedy = f"did you mean `{near[0]}`?" if near else f"a policy has {', '.join(sorted(_NAMES))}"
             raise PolicyError(f"{name}: unknown key: {remedy}")
     return Policy(**tables)
 
@@ -300,7 +300,7 @@ def _checked_table(name: str, table: object) -> dict[str, Any]:
     for key, value in table.items():
         if key not in keys:
             near = difflib.get_close_matches(str(key), keys, n=1)
-            remedy = f"did you mean {near[0]!r}?" if near else f"{name} has {', '.join(sorted(keys))}"
+            remedy = f"did you mean `{name}.{near[0]}`?" if near else f"{name} has {', '.join(sorted(keys))}"
             raise PolicyError(f"{name}.{key}: unknown key: {remedy}")
         checked[key] = _checked(f"{name}.{key}", keys[key], value)
     return checked
