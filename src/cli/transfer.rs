@@ -81,10 +81,8 @@ pub enum TransferError {
         cause: String,
     },
     /// The guest left no such file.
-    #[error("--out: the guest left no file `{name}` in its work directory: {cause}")]
+    #[error("--out: the guest left no file to copy: {cause}")]
     Missing {
-        /// The name in the work directory.
-        name: String,
         /// Why it cannot be read.
         cause: String,
     },
@@ -209,10 +207,7 @@ impl Outputs {
     }
 
     fn copy(&self, work: &WorkDir, name: &GuestPath, path: &Path) -> Result<(), TransferError> {
-        let missing = |cause: String| TransferError::Missing {
-            name: name.to_string(),
-            cause,
-        };
+        let missing = |cause: String| TransferError::Missing { cause };
         let opened = work.open_read(name);
         let (file, _) = opened.map_err(|error| missing(error.to_string()))?;
         check_destination(path)?;

@@ -88,7 +88,7 @@ fn what_is_no_file_is_not_copied_out() -> Result<(), Failed> {
         let output = run_in(directory.path(), &["run", "--out", "result", "-c", act])?;
         assert_eq!(output.status.code(), Some(1), "{act}");
         assert!(
-            said(&output).contains("the guest left no file `result`"),
+            said(&output).contains("the guest left no file to copy: `result` cannot be read"),
             "{}",
             said(&output)
         );
