@@ -240,8 +240,8 @@ class Session(Conversation):
             try:
                 return (yield from conversation())
             except SessionEnded as error:
-                # The session ended between two requests, by its idle time or its age.
-                self.ended = str(error)
+                # The session ended between two requests, by its idle time or its age. The remedy is Python's.
+                self.ended = str(error).partition("; restart it")[0]
         if not self._revive:
             raise SessionEnded(f"{self.ended}; {_REMEDY}")
         yield from self.restart()
