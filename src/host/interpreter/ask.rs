@@ -24,6 +24,9 @@ const DEADLINE: Duration = Duration::from_secs(20);
 /// More than any interpreter prints.
 const MAX_ANSWER: usize = 64 * 1024;
 
+/// The most characters of the last words that an error has.
+const MOST_WORDS: usize = 300;
+
 /// Runs the program at `path`, with only the variables of `environment`.
 pub fn probe(
     path: &Path,
@@ -69,9 +72,17 @@ impl Answer {
             .rev()
             .find(|line| !line.trim().is_empty())
         {
-            Some(words) => format!("{end}: {}", words.trim()),
+            Some(words) => format!("{end}: {}", shortened(words.trim())),
             None => end,
         }
+    }
+}
+
+/// A program that is no Python may repeat the whole script that it was given.
+fn shortened(words: &str) -> String {
+    match words.char_indices().nth(MOST_WORDS) {
+        Some((end, _)) => format!("{}...", &words[..end]),
+        None => words.to_owned(),
     }
 }
 

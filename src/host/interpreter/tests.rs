@@ -176,6 +176,16 @@ fn what_does_not_work_is_said_with_its_last_words() {
     let killed = script(dir.path(), "killed", "kill -SEGV $$");
     assert!(ask(&killed).contains("does not work (killed by signal 11)"));
 
+    let repeating = script(
+        dir.path(),
+        "repeating",
+        "echo \"no such file: $*\" | tr '\\n' ' ' >&2; exit 2",
+    );
+    let said = ask(&repeating);
+    assert!(said.contains("(exit status 2: no such file: "), "{said}");
+    assert!(said.contains("...): check that"), "{said}");
+    assert!(said.len() < 600, "{said}");
+
     let silent = script(dir.path(), "silent", "exit 0");
     assert!(ask(&silent).contains("its answer cannot be read"));
 
