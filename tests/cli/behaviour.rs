@@ -2,12 +2,13 @@
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use nix::pty::openpty;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use serde_json::{Value, json};
 
@@ -15,6 +16,7 @@ use super::trials;
 
 trials! {
     ctrl_c_ends_the_run_and_reports_it,
+    a_signal_to_the_process_group_is_reported_as_one_to_the_command,
     ctrl_c_leaves_an_outcome_in_json,
     json_is_one_object_and_nothing_else,
     json_has_no_control_characters,
@@ -65,6 +67,18 @@ fn ctrl_c_ends_the_run_and_reports_it() -> Result<(), Failed> {
         assert_eq!(output.status.code(), Some(130), "{sent}");
         assert_eq!(output.stderr, b"sandfork: the run was interrupted\n");
     }
+    Ok(())
+}
+
+/// timeout(1) and shells signal the whole process group.
+fn a_signal_to_the_process_group_is_reported_as_one_to_the_command() -> Result<(), Failed> {
+    let mut child = sandfork(&["run", "-c", FOREVER]).process_group(0).spawn()?;
+    let (line, _stdout) = first_line(&mut child);
+    assert_eq!(line, "up\n");
+    killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM)?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.stderr, b"sandfork: the run was interrupted\n");
+    assert_eq!(output.status.code(), Some(130));
     Ok(())
 }
 

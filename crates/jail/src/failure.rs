@@ -200,7 +200,7 @@ impl Step {
             Self::OpenHandles => "open the worker's directories for the supervisor",
             Self::Rlimits => "set a resource limit (setrlimit)",
             Self::SignalMask => "unblock signals (sigprocmask)",
-            Self::Session => "start a session of its own (setsid)",
+            Self::Session => "leave the process group (setsid, setpgid)",
             Self::Stdio => "put the standard streams in place (dup2)",
             Self::WorkDirectory => "change to the work directory (chdir)",
             Self::UserNamespace => "make the worker's user namespace",

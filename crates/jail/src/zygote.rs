@@ -8,7 +8,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
 use nix::sys::signalfd::SignalFd;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
-use nix::unistd::{Pid, getpid, pipe2, sethostname};
+use nix::unistd::{Pid, getpid, pipe2, sethostname, setpgid};
 
 use super::control::PreloadModule;
 use super::failure::{Failure, InStep, Step};
@@ -49,6 +49,8 @@ pub fn enter(
     let Some(own) = jail.namespaces else {
         return shared_host::enter(jail, &lifeline);
     };
+    // Leaves the caller's process group. A signal to that is for the supervisor, which ends its guests first.
+    setpgid(Pid::from_raw(0), Pid::from_raw(0)).in_step(Step::Session)?;
     let early_proc = open_proc().in_step(Step::Prepare)?;
     let single = SingleThreaded::count(early_proc.as_fd()).in_step(Step::Prepare)?;
     // Before the process stops being root: only root may traverse the paths of some trees.
