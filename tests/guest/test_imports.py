@@ -132,6 +132,7 @@ class Imports(unittest.TestCase):
 
         error = failed("import no_such_package")
         self.assertIn("No module named 'no_such_package' (this sandbox has the packages of ", error["message"])
+        self.assertIn(": name others as `packages` under [python] in the policy; nothing is ", error["message"])
         self.assertTrue(error["traceback"].endswith("nothing is installed while code runs)\n"))
         worker.value("import sys\nsys.modules['IPython'] = None")
         message = failed("import IPython")["message"]

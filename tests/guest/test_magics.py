@@ -49,8 +49,8 @@ class Magics(unittest.TestCase):
     def test_packages_that_cannot_be_installed_are_named_with_the_remedy(self):
         for line in ("!pip install -q unittest-of-nowhere", "%pip install unittest-of-nowhere"):
             said = self.said(line)
-            self.assertIn("unittest-of-nowhere cannot be installed here: the sandbox has no network", said)
-            self.assertIn("install them there, outside of the sandbox", said)
+            self.assertIn("unittest-of-nowhere cannot be installed here: code cannot change the packages", said)
+            self.assertIn("Name others as `packages` under [python] in the policy", said)
         self.assertIn("does not run in a sandbox", self.said("!pip list"))
 
     def test_programs_run_where_there_are_any(self):

@@ -57,8 +57,8 @@ def missing_package(error):
             "[python] in the policy)" % (sys.prefix, hidden)
         )
     return (
-        " (this sandbox has the packages of %s: install it there, or name another environment as "
-        "`interpreter` under [python] in the policy; nothing is installed while code runs)"
+        " (this sandbox has the packages of %s: name others as `packages` under [python] in the policy; nothing is "
+        "installed while code runs)"
         % sys.prefix
     )
 

@@ -216,7 +216,7 @@ def install(command):
     found = INSTALL.fullmatch(command.strip())
     words = found[2].split() if found else []
     if words[:1] != ["install"]:
-        say("`%s` does not run in a sandbox: it has no network and cannot change its packages" % command.strip())
+        say("`%s` does not run in a sandbox: code cannot change its packages" % command.strip())
         return
     from importlib.metadata import PackageNotFoundError, version
 
@@ -231,8 +231,8 @@ def install(command):
             missing.append(name)
     if missing:
         say(
-            "%s cannot be installed here: the sandbox has no network. Its packages are those of %s: install "
-            "them there, outside of the sandbox" % (", ".join(missing), sys.prefix)
+            "%s cannot be installed here: code cannot change the packages of its sandbox, which has those of %s. "
+            "Name others as `packages` under [python] in the policy" % (", ".join(missing), sys.prefix)
         )
 
 
