@@ -1,5 +1,6 @@
 """Cells of a session: one namespace, values, tracebacks, `await`, input, ends."""
 
+import re
 import subprocess
 import sys
 import unittest
@@ -307,7 +308,10 @@ class Hostile(unittest.TestCase):
         with Worker() as worker:
             self.assertEqual(worker.cell("def f(): f()\nf()").error["name"], "RecursionError")
             worker.cell("x = []\nfor _ in range(100000): x = [x]\nx")
-            worker.cell("import sys\nsys.setrecursionlimit(60)")
+            worker.cell("import sys\nsys.setrecursionlimit(10_000)\ndef f(n): return f(n - 1) if n else 1 / 0")
+            shown = worker.cell("f(3000)").error["traceback"]
+            self.assertLess(int(re.search(r"repeated (\d+) more times", shown)[1]), 1000)
+            worker.cell("sys.setrecursionlimit(60)")
             self.assertEqual(worker.value("[[1]]"), [[1]])
 
     def test_traces_that_raise(self):

@@ -8,6 +8,9 @@ import sys
 from .cell import MAX_TEXT, SOURCES, class_name, cut, show_lines
 from .claims import MAX_CAUSES, attribute
 
+# The frames of a traceback that are shown, as many as Python itself prints.
+MAX_FRAMES = 1000
+
 INTERRUPTED = "<interrupted while reading the message>"
 
 
@@ -128,11 +131,23 @@ def format_traceback(error):
         import traceback
 
         show_lines(*[name for name in SOURCES if name not in linecache.cache])
-        trace = traceback.TracebackException(type(error), error, error.__traceback__)
+        trace = traceback.TracebackException(type(error), error, last_frames(error.__traceback__))
         keep_guest_frames(traceback, trace, set())
         return "".join(trace.format())
     except BaseException:
         return last_line(error, safe_str(error))
+
+
+def last_frames(trace):
+    """The end of a traceback: a guest that raises its recursion limit has a million frames, which take seconds."""
+    ahead = trace
+    for _ in range(MAX_FRAMES):
+        if ahead is None:
+            return trace
+        ahead = ahead.tb_next
+    while ahead is not None:
+        trace, ahead = trace.tb_next, ahead.tb_next
+    return trace
 
 
 def last_line(error, message):
