@@ -64,6 +64,7 @@ pub struct Host<'a> {
 
 pub(super) struct Live {
     pub(super) process: Process,
+    directory: Option<String>,
     stage: Stage,
     timeout: Option<Duration>,
     /// Why the supervisor has killed it.
@@ -218,6 +219,7 @@ impl<'a> Host<'a> {
             let message = wanted.message(number, &self.terms.work);
             let live = Live {
                 process,
+                directory: wanted.cwd,
                 stage: Stage::Asked(now + PATIENCE),
                 timeout: wanted.timeout,
                 cause: None,
@@ -313,10 +315,12 @@ impl<'a> Host<'a> {
                 live.process.has_started(pid);
             }
             (Report::Failed { errno, .. }, Stage::Asked(_)) => {
-                let name = live.process.argv()[0].clone();
-                let errno = Errno::from_raw(errno);
-                live.process
-                    .is_refused(ProgramRefusal::NotStarted { name, errno });
+                let refusal = ProgramRefusal::NotStarted {
+                    name: live.process.argv()[0].clone(),
+                    place: live.directory.as_ref().map(|it| format!(" in `{it}`")),
+                    errno: Errno::from_raw(errno),
+                };
+                live.process.is_refused(refusal);
                 self.live.remove(&id);
             }
             (Report::Ended { code, signal, .. }, Stage::Running(_) | Stage::Killed(_)) => {

@@ -91,7 +91,7 @@ impl Program {
 #[derive(Debug)]
 pub struct Checked {
     pub argv: Vec<String>,
-    cwd: Option<String>,
+    pub cwd: Option<String>,
     env: BTreeMap<String, String>,
     pub has_input: bool,
     pub timeout: Option<Duration>,

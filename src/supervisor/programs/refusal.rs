@@ -43,10 +43,12 @@ pub enum ProgramRefusal {
     #[error("the session has ended because {0}: restart it, or open another")]
     Ended(String),
     /// It could not be started.
-    #[error("`{name}` could not be started: {}", .errno.desc())]
+    #[error("`{name}` could not be started{}: {}", .place.as_deref().unwrap_or_default(), .errno.desc())]
     NotStarted {
         /// What was to be started.
         name: String,
+        /// The directory that was asked for, which may be what is missing.
+        place: Option<String>,
         /// Why it was not.
         errno: Errno,
     },
