@@ -40,8 +40,8 @@ pub fn cause(said: &str, passed_over: &str) -> String {
     // Behind it stands the file that asks for it.
     let missing = missing.split(" (from ").next().unwrap_or(missing);
     let why = if passed_over.starts_with("No sources permitted") {
-        "it has no wheel for this interpreter, and building a source distribution runs its code; `--allow-build` does so in \
-         a sandbox"
+        "the index has no wheel of it for this interpreter; if it has a source distribution, building that runs its code; \
+         `--allow-build` does so in a sandbox"
             .to_owned()
     } else if passed_over.starts_with("none of the wheel")
         || passed_over.ends_with("not compatible")

@@ -289,7 +289,7 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
         ),
         (
             "source",
-            "`source` is not found: it has no wheel for this interpreter, and building a source distribution runs its code; `--allow-build` does so in a sandbox",
+            "`source` is not found: the index has no wheel of it for this interpreter; if it has a source distribution, building that runs its code; `--allow-build` does so in a sandbox",
         ),
         (
             "absent",
