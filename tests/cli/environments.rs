@@ -347,6 +347,9 @@ fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
         fs::read_to_string(&lock)?.trim_end()
     );
     scene.printed(&["env", "create", "two", "--lock", &file])?;
+    let shown = scene.printed(&["env", "list"])? + &scene.printed(&["env", "show", "two"])?;
+    assert!(shown.contains("shapes==1.0"), "{shown}");
+    assert!(!shown.contains("--hash"), "{shown}");
     let run = |name: &str| {
         scene.printed(&[
             "run",

@@ -240,7 +240,7 @@ fn list(store: &EnvironmentStore, json: bool) -> Result<u8, Failure> {
                 "CPython {:8} {:>9}  {}",
                 it.version,
                 bytes(it.bytes),
-                named.requirements.join(", ")
+                without_hashes(&named.requirements)
             ),
             Err(error) => error.to_string(),
         };
@@ -293,6 +293,14 @@ fn one(
     Ok((named, description))
 }
 
+/// The requirements in a line for a person. Those of a lock have hashes, which `--json` and `env export` show.
+fn without_hashes(requirements: &[String]) -> String {
+    let shown = requirements
+        .iter()
+        .map(|one| one.split(" --hash=").next().unwrap_or(one));
+    shown.collect::<Vec<_>>().join(", ")
+}
+
 fn show(store: &EnvironmentStore, name: &EnvironmentName, json: bool) -> Result<u8, Failure> {
     let (named, description) = one(store, name)?;
     if json {
@@ -304,7 +312,7 @@ fn show(store: &EnvironmentStore, name: &EnvironmentName, json: bool) -> Result<
         description.interpreter.display(),
         description.version,
         bytes(description.bytes),
-        named.requirements.join(", "),
+        without_hashes(&named.requirements),
     );
     for wheel in description.lock.wheels() {
         // Writing to a string does not fail.
