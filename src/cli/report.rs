@@ -1,7 +1,8 @@
 //! The command's message about an outcome whose status alone is not clear to a person.
 
 use crate::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
-use crate::policy::Policy;
+use crate::policy::{Policy, SystemFiles};
+use crate::supervisor::ProgramRefusal;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 
@@ -15,6 +16,9 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
         Ending::Ok | Ending::Exit(0) => None,
         Ending::Exception | Ending::Exit(_) => no_memory(outcome, policy.limits()),
         Ending::Limit(hit) => Some(limit(hit.name, policy.limits())),
+        Ending::NotStarted(_) if policy.filesystem().system == SystemFiles::Libraries => Some(
+            format!("`{guest}` could not be started: {}", ProgramRefusal::Policy),
+        ),
         Ending::NotStarted(errno) => Some(format!(
             "`{guest}` could not be started: {}; the guest has the host's system programs, and \
              what `--set filesystem.read=PATH` shows it",
