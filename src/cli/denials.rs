@@ -83,7 +83,7 @@ pub fn what(denial: &Denial) -> String {
 }
 
 /// A guest's text, in which no character acts on the terminal or makes it look like another one.
-fn harmless(text: &str) -> String {
+pub fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         if is_deceptive(character) {

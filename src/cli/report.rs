@@ -5,9 +5,13 @@ use crate::policy::{Policy, SystemFiles};
 use crate::supervisor::ProgramRefusal;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
+use sandfork_egress::refusal::Failure;
 
 use super::denials::{self, Shown};
 use super::failure::say;
+
+/// How many failed connections are named.
+const MOST_CONNECTIONS: usize = 3;
 
 /// One sentence, or `None` if the guest's output explains its end. `guest` is the name of the
 /// script or program.
@@ -56,10 +60,25 @@ pub fn explain(
     let mut refused = Vec::new();
     if let Some(shown) = denials {
         refused = denials::lines(outcome, shown, &is_reported);
+        if shown == Shown::All || !outcome.is_ok() {
+            refused.extend(failed_connections(outcome));
+        }
     }
     for said in sentence.into_iter().chain(hint).chain(&refused) {
         say(said);
     }
+}
+
+/// Why connections that the policy allows did not come about: a guest may tell of a status of HTTP only.
+fn failed_connections(outcome: &Outcome) -> impl Iterator<Item = String> {
+    let failed = outcome.network().iter().filter_map(|connection| {
+        let why = Failure::named(connection.reason?)?.as_words();
+        let host = denials::harmless(&connection.host);
+        let port = connection.port.map(|port| format!(":{port}"));
+        let port = port.unwrap_or_default();
+        Some(format!("the connection to {host}{port} failed: {why}"))
+    });
+    failed.take(MOST_CONNECTIONS)
 }
 
 fn limit(name: LimitName, limits: &Limits) -> String {
@@ -96,7 +115,7 @@ fn signal(number: i32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use crate::outcome::{Enforced, LimitHit, Mechanism, PolicyIdentity};
+    use crate::outcome::{Connection, Enforced, LimitHit, Mechanism, PolicyIdentity};
 
     use crate::plan::Layer;
     use crate::policy::Level;
@@ -162,6 +181,28 @@ mod tests {
         ]
         .map(|ending| said(ending).unwrap_or_default());
         insta::assert_snapshot!("ends", sentences.join("\n"));
+    }
+
+    #[test]
+    fn a_connection_that_failed_is_named_with_the_reason() {
+        let connection = |reason| Connection {
+            host: "api.example.org".to_owned(),
+            port: Some(443),
+            address: None,
+            request: None,
+            sent: 0,
+            received: 0,
+            verdict: "failed",
+            reason,
+            open: false,
+            count: 1,
+        };
+        let connections = [Some("unresolved"), Some("host"), None].map(connection);
+        let outcome = outcome(Ending::Exception).with_network(connections.into());
+        assert_eq!(
+            failed_connections(&outcome).collect::<Vec<_>>(),
+            ["the connection to api.example.org:443 failed: the name does not exist"]
+        );
     }
 
     #[test]
