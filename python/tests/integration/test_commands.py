@@ -112,7 +112,7 @@ def test_a_terminal(sbx: Sandbox) -> None:
 def test_what_cannot_be_started_says_why(sbx: Sandbox) -> None:
     with pytest.raises(sandfork.RequestError, match="`no-such-program` could not be started"):
         sbx.commands.run(["no-such-program"])
-    with pytest.raises(sandfork.RequestError, match="`/bin/sh` could not be started in `no/such`: No such file"):
+    with pytest.raises(sandfork.RequestError, match="`/bin/sh` could not be started in `no/such`"):
         sbx.commands.run("true", cwd="no/such")
     with pytest.raises(sandfork.RequestError, match="at least one argument"):
         sbx.commands.run([])
