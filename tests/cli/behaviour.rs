@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::Failed;
 use nix::pty::openpty;
 use nix::sys::signal::{Signal, kill, killpg};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpgid};
 use serde_json::{Value, json};
 
 use super::trials;
@@ -70,12 +70,23 @@ fn ctrl_c_ends_the_run_and_reports_it() -> Result<(), Failed> {
     Ok(())
 }
 
+fn members(group: Pid) -> Vec<Pid> {
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let processes = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let mut members: Vec<Pid> = processes.map(Pid::from_raw).collect();
+    members.retain(|process| getpgid(Some(*process)) == Ok(group));
+    members
+}
+
 /// timeout(1) and shells signal the whole process group.
 fn a_signal_to_the_process_group_is_reported_as_one_to_the_command() -> Result<(), Failed> {
     let mut child = sandfork(&["run", "-c", FOREVER]).process_group(0).spawn()?;
     let (line, _stdout) = first_line(&mut child);
     assert_eq!(line, "up\n");
-    killpg(Pid::from_raw(child.id().cast_signed()), Signal::SIGTERM)?;
+    let group = Pid::from_raw(child.id().cast_signed());
+    // The zygote would end by the signal, and its guest with it, often before the command interrupts the guest.
+    assert_eq!(members(group), [group]);
+    killpg(group, Signal::SIGTERM)?;
     let output = child.wait_with_output()?;
     assert_eq!(output.stderr, b"sandfork: the run was interrupted\n");
     assert_eq!(output.status.code(), Some(130));
