@@ -56,6 +56,8 @@ impl FromIterator<(RefusedCall, u64)> for RefusedCalls {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
 
     #[test]
