@@ -466,4 +466,7 @@ def test_a_denial_says_what_allows_it() -> None:
     assert str(denial) == f"{said} (`filesystem.read` of the policy allows it)"
     [denial] = ended(denied=[{**told, "target": "/srv/x", "set": "filesystem.read=/srv/x"}]).denied
     assert str(denial) == "access /srv/x by mounts (`filesystem.read=/srv/x` in the policy allows it)"
+    call = {"operation": "system call", "target": "execve", "layer": "seccomp", "key": "syscalls.deny"}
+    [denial] = ended(denied=[call]).denied
+    assert str(denial) == "system call execve by seccomp (`syscalls.deny` of the policy lists it)"
     assert str(sandfork.Denial("fork", None, None, "kernel")) == "fork"

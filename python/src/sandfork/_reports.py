@@ -62,10 +62,10 @@ class Denial:
     with a count."""
 
     operation: str = ""
-    """What was tried: `fork`, `memory` and `limit`, or what an exception of the guest tells of: `import`,
-    `access` to a path, `run` a program, `socket`, or `system call` if it names no file."""
+    """What was tried: `fork`, `memory`, `limit`, `connect` to a host, `socket`, `system call`, or what an
+    exception of the guest tells of: `import`, `access` to a path, `run` a program."""
     target: str | None = None
-    """The path, module or amount of a limit, or `None`."""
+    """The path, module, amount of a limit or name of a system call, or `None`."""
     errno: int | None = None
     """The errno that the guest received, or `None`."""
     reported_by: str = "guest"
@@ -99,7 +99,8 @@ class Denial:
         if self.set is not None:
             return f"{what} (`{self.set}` in the policy allows it)"
         if self.key is not None:
-            return f"{what} (`{self.key}` of the policy allows it)"
+            verb = "lists" if self.key == "syscalls.deny" else "allows"
+            return f"{what} (`{self.key}` of the policy {verb} it)"
         return what
 
 
