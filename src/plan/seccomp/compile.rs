@@ -82,7 +82,7 @@ pub fn compile_with(
 
     let mut reported: BTreeSet<&str> = verdicts
         .iter()
-        .filter(|(name, verdict)| preset::is_reported(name, **verdict))
+        .filter(|(name, verdict)| Preset::reports(name, **verdict))
         .map(|(&name, _)| name)
         .collect();
     let asked = verdicts

@@ -10,7 +10,7 @@ use sandfork::internals::plan::seccomp::{
 use super::interpreter::{Answer, Call};
 
 /// Calls that a policy may not deny, because an interpreter cannot run a cell without them.
-const ESSENTIAL: [&str; 13] = [
+const ESSENTIAL: [&str; 17] = [
     "read",
     "write",
     "close",
@@ -24,6 +24,10 @@ const ESSENTIAL: [&str; 13] = [
     "exit",
     "exit_group",
     "prlimit64",
+    "sendmsg",
+    "recvfrom",
+    "newfstatat",
+    "sched_yield",
 ];
 
 /// Every name of a system call, and some invalid names.
@@ -91,10 +95,15 @@ impl Oracle {
                 ) => false,
                 Some(Verdict::Refuse { .. }) | None => !allow.contains(&name),
             };
-            if deny.contains(&name) && !refused_anyway {
-                Answer::Errno(1)
-            } else {
+            if !deny.contains(&name) || refused_anyway {
                 usual
+            } else if self
+                .guests_verdict(allow, name)
+                .is_some_and(|verdict| self.preset.reports_denial(name, verdict))
+            {
+                Answer::Reported
+            } else {
+                Answer::Errno(1)
             }
         })
     }
@@ -112,13 +121,20 @@ impl Oracle {
     }
 
     fn guests_rule(&self, allow: &[&str], name: &str, call: &Call) -> Answer {
+        let Some(verdict) = self.guests_verdict(allow, name) else {
+            return Answer::Errno(38);
+        };
+        match meaning(&verdict, call) {
+            Answer::Errno(1) if Preset::reports(name, verdict) => Answer::Reported,
+            answer => answer,
+        }
+    }
+
+    fn guests_verdict(&self, allow: &[&str], name: &str) -> Option<Verdict> {
         if allow.contains(&name) {
-            return Answer::Allow;
+            return Some(Verdict::Allow);
         }
-        match self.preset.guest.get(name) {
-            Some(rule) => meaning(&rule.verdict, call),
-            None => Answer::Errno(38),
-        }
+        Some(self.preset.guest.get(name)?.verdict)
     }
 
     fn answer(&self, call: &Call, of_name: impl Fn(&str) -> Answer) -> Answer {

@@ -37,6 +37,24 @@ pub struct Preset {
 }
 
 impl Preset {
+    /// Whether the supervisor hears of a refusal of this call, which gets the verdict.
+    pub fn reports(name: &str, verdict: Verdict) -> bool {
+        let mut reported = refused::REPORTED
+            .iter()
+            .flat_map(|names| names.split_whitespace());
+        let is_refusal = matches!(
+            verdict,
+            Verdict::Refuse {
+                errno: Errno::Perm,
+                ..
+            } | Verdict::AllowIf {
+                otherwise: Errno::Perm,
+                ..
+            }
+        );
+        is_refusal && reported.any(|other| other == name)
+    }
+
     /// Whether the supervisor hears that a policy denies this call, which would get the verdict otherwise. It does not of
     /// a call that the preset asks it about, even if the policy has that allowed without asking: it would take a denied
     /// call for one that it may allow. Nor of a call that the zygote's filter answers with some arguments, because the
@@ -62,24 +80,6 @@ impl Preset {
             }),
         }
     }
-}
-
-/// Whether the supervisor hears that the preset refuses this call.
-pub fn is_reported(name: &str, verdict: Verdict) -> bool {
-    let mut reported = refused::REPORTED
-        .iter()
-        .flat_map(|names| names.split_whitespace());
-    let is_refusal = matches!(
-        verdict,
-        Verdict::Refuse {
-            errno: Errno::Perm,
-            ..
-        } | Verdict::AllowIf {
-            otherwise: Errno::Perm,
-            ..
-        }
-    );
-    is_refusal && reported.any(|other| other == name)
 }
 
 /// Later tables replace the rules of earlier ones.

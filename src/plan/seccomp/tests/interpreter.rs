@@ -17,7 +17,7 @@ pub(super) enum Answer {
     Allow,
     Errno(u16),
     Ask,
-    /// The supervisor refuses the call with `EPERM`, or the kernel with `ENOSYS` if none listens.
+    /// The supervisor refuses the call with `EPERM`.
     Reported,
     KillProcess,
 }
@@ -69,8 +69,17 @@ pub(super) fn answer<'a>(
         .map(|program| run(program, call))
         .collect();
     values.reverse();
-    let action = |value: &u32| (value & 0xffff_0000).cast_signed();
-    decode(values.into_iter().min_by_key(action).unwrap_or(0x7fff_0000))
+    let action = |(_, value): &(usize, u32)| (value & 0xffff_0000).cast_signed();
+    let (place, value) = values
+        .into_iter()
+        .enumerate()
+        .min_by_key(action)
+        .unwrap_or((0, 0x7fff_0000));
+    match decode(value) {
+        // A supervisor listens to the most recent program only.
+        Answer::Reported if place > 0 => Answer::Errno(38),
+        answer => answer,
+    }
 }
 
 fn decode(value: u32) -> Answer {
