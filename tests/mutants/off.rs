@@ -170,7 +170,7 @@ fn seccomp() -> Vec<Edit> {
         let act = Act::Filter(vec![(0x06, 0, 0, LET_ALL)]);
         Edit::new(Site::every(role, "seccomp"), act)
     });
-    let looks = ["socket", "ptrace", "mount", "capset"].map(|name| {
+    let looks = ["socketpair", "kcmp", "open_tree", "capset"].map(|name| {
         let site = Site::every(Role::Worker, name).after("seccomp");
         refuse(site, Errno::EPERM)
     });
