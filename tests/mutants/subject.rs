@@ -106,7 +106,7 @@ pub fn play(value: &str) -> ExitCode {
 /// after a question: `SECCOMP_RET_TRACE`, which is `ENOSYS` without a tracer that wants to know.
 fn telling() -> BpfProgram {
     const MARK: u32 = 0x5a5a_f000;
-    const TOLD: u32 = 0x0005_0000 | 4000;
+    const TOLD: u32 = 0x0005_0fa0; // SECCOMP_RET_ERRNO with 4000
     const TRACE: u32 = 0x7ff0_0000;
     const ALLOW: u32 = 0x7fff_0000;
     let sixth_argument = 16 + 5 * 8;
