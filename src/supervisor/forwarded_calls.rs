@@ -16,8 +16,8 @@
 //! put another file there before the kernel continues (seccomp_unotify(2)). That gains the guest
 //! only a lock that is counted too.
 //!
-//! **Refused calls** get `EPERM`, whatever is known of them. A guest that makes many is answered at a
-//! bounded rate, and waits.
+//! **Refused calls** always get `EPERM`. The supervisor answers many of them at a bounded rate, and the
+//! guest waits.
 
 use std::cell::OnceCell;
 use std::fs;

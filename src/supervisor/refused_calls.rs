@@ -1,4 +1,4 @@
-//! The calls that a worker's filter refused, as the filter told the supervisor.
+//! The calls that a worker's filter forwarded to be refused.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -7,7 +7,7 @@ use crate::host::Arch;
 use crate::plan::seccomp::syscall_name;
 use sandfork_jail::sys::seccomp::Asked;
 
-/// A refused call, as far as its refusals are told apart.
+/// A kind of call. An outcome has one denial for each.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum RefusedCall {
     /// socket(2) with a family of the Internet.
@@ -16,24 +16,27 @@ pub enum RefusedCall {
     Named(&'static str),
 }
 
-/// How often each call was refused. The filter decides which calls are told of, so there are few.
+/// How often each kind of call was refused. The filter forwards few of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
-pub struct RefusedCalls(BTreeMap<RefusedCall, u64>);
+pub struct RefusedCalls {
+    internet_sockets: u64,
+    /// By the number of the system call.
+    others: BTreeMap<u32, u64>,
+}
 
 impl RefusedCalls {
-    /// Counts a refusal. A socket by which programs ask for the interfaces is none: each lookup of a host's name makes
-    /// one, and goes on without (getaddrinfo(3)).
+    /// Counts a refusal. A socket of netlink(7) does not count: each lookup of a host's name makes one to ask for the
+    /// interfaces, and goes on without (getaddrinfo(3)).
     pub fn count(&mut self, call: Asked) {
         // The kernel reads 32 bits of the family.
         let family = i32::try_from(call.arguments[0] & u64::from(u32::MAX)).ok();
-        let number = u32::try_from(call.call).ok();
-        let name = number.and_then(|number| syscall_name(Arch::current()?, number));
-        let refused = match (name, family) {
-            (None, _) | (Some("socket"), Some(libc::AF_NETLINK)) => return,
-            (Some("socket"), Some(libc::AF_INET | libc::AF_INET6)) => RefusedCall::InternetSocket,
-            (Some(name), _) => RefusedCall::Named(name),
-        };
-        *self.0.entry(refused).or_default() += 1;
+        let is_socket = libc::c_long::from(call.call) == libc::SYS_socket;
+        match (family, u32::try_from(call.call)) {
+            (Some(libc::AF_NETLINK), _) if is_socket => {}
+            (Some(libc::AF_INET | libc::AF_INET6), _) if is_socket => self.internet_sockets += 1,
+            (_, Ok(number)) => *self.others.entry(number).or_default() += 1,
+            (_, Err(_)) => {}
+        }
     }
 
     /// Takes what was counted. Counts later refusals from zero.
@@ -41,16 +44,35 @@ impl RefusedCalls {
         mem::take(self)
     }
 
-    /// Each call, and how often it was refused.
-    pub fn each(&self) -> impl ExactSizeIterator<Item = (RefusedCall, u64)> {
-        self.0.iter().map(|(call, count)| (*call, *count))
+    /// Each kind of call that has a name here, and how often it was refused. Sorted by name, sockets first.
+    pub fn each(&self) -> Vec<(RefusedCall, u64)> {
+        let internet = (self.internet_sockets > 0)
+            .then_some((RefusedCall::InternetSocket, self.internet_sockets));
+        let named = self.others.iter().filter_map(|(number, count)| {
+            let name = syscall_name(Arch::current()?, *number)?;
+            Some((RefusedCall::Named(name), *count))
+        });
+        let mut all: Vec<_> = internet.into_iter().chain(named).collect();
+        all.sort_unstable();
+        all
     }
 }
 
 #[cfg(test)]
 impl FromIterator<(RefusedCall, u64)> for RefusedCalls {
     fn from_iter<I: IntoIterator<Item = (RefusedCall, u64)>>(calls: I) -> Self {
-        Self(calls.into_iter().collect())
+        let mut all = Self::default();
+        for (call, count) in calls {
+            match call {
+                RefusedCall::InternetSocket => all.internet_sockets += count,
+                RefusedCall::Named(name) => {
+                    let arch = Arch::current().expect("tests run where guests do");
+                    let number = crate::plan::seccomp::syscall_number(arch, name);
+                    *all.others.entry(number.expect(name)).or_default() += count;
+                }
+            }
+        }
+        all
     }
 }
 
@@ -83,7 +105,7 @@ mod tests {
             (RefusedCall::Named("ptrace"), 1),
             (RefusedCall::Named("socket"), 1),
         ];
-        assert_eq!(calls.take(), expected.into_iter().collect());
+        assert_eq!(calls.take().each(), expected);
         assert_eq!(calls, RefusedCalls::default());
     }
 }

@@ -84,8 +84,9 @@ impl Refused<'_> {
                 all.add(denial);
             }
         }
-        for (call, count) in self.calls.each() {
-            all.add_call(self.call(call, count), self.calls.each().len());
+        let calls = self.calls.each();
+        for (call, count) in &calls {
+            all.add_call(self.call(*call, *count), calls.len());
         }
         all
     }
