@@ -1,5 +1,6 @@
 //! The remedy for each layer: the exact command, if there is one.
 
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::host::{CgroupAbsence, CgroupSupport, ChainStep, HostUser, Refusal, RefusalCause};
@@ -58,14 +59,15 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
         ),
         CgroupAbsence::NotWritable { dir } if user.is_root() => read_only(dir),
         CgroupAbsence::NotWritableV1 { dir } if user.is_root() => read_only(dir),
-        CgroupAbsence::NotWritable { dir } => (not_permitted(user, dir), DELEGATE.to_owned()),
+        CgroupAbsence::NotWritable { dir } => (not_permitted(user, dir), delegate(dir, "`Delegate=yes`")),
         CgroupAbsence::NotWritableV1 { dir } => (
             format!(
                 "{}, and version 1 cannot be delegated",
                 not_permitted(user, dir)
             ),
             format!(
-                "run as root, or boot with `systemd.unified_cgroup_hierarchy=1` and {DELEGATE}"
+                "run as root, or boot with `systemd.unified_cgroup_hierarchy=1` and {}",
+                delegate(dir, "`Delegate=yes`")
             ),
         ),
         CgroupAbsence::Occupied { dir } => (
@@ -88,14 +90,29 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
     }
 }
 
-const DELEGATE: &str =
-    "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`";
+/// How systemd hands this cgroup to the user: by settings in the unit of a service.
+fn delegate(dir: &Path, settings: &str) -> String {
+    let name = dir.file_name().unwrap_or_default().to_string_lossy();
+    if !name.ends_with(".service") {
+        return "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`"
+            .to_owned();
+    }
+    let of_a_user = dir.iter().any(|part| part.as_bytes().starts_with(b"user@"));
+    let systemctl = match of_a_user {
+        true => "systemctl --user",
+        false => "sudo systemctl",
+    };
+    format!("add {settings} to its unit: `{systemctl} edit {name}`")
+}
 
 /// Root's program in a container may have no launcher to restart it, so its processes move instead.
 /// A service is started by systemd.
 fn make_room(user: HostUser, dir: &Path) -> String {
     if !user.is_root() {
-        return format!("{DELEGATE}, or add `DelegateSubgroup=main` to its unit (systemd 254)");
+        return delegate(
+            dir,
+            "`Delegate=yes` and `DelegateSubgroup=main` (systemd 254)",
+        );
     }
     let dir = dir.display();
     format!(

@@ -98,6 +98,10 @@ fn the_units_start_the_server() {
     assert_eq!(value("Type="), "notify");
     assert!(value("ExecReload=").contains("-HUP"));
     assert_eq!(value("Delegate="), "yes");
+    // Its processes live in cgroups below the unit's. They must not get the SIGTERM that lets runs end.
+    assert_eq!(value("KillMode="), "mixed");
+    // The exit code of a wrong configuration.
+    assert_eq!(value("RestartPreventExitStatus="), "2");
     let socket = text("packaging/sandfork-server.socket");
     let address: std::net::SocketAddr = after(&socket, "ListenStream=")[0].parse().expect("one");
     let arguments = crate::args::ServeArguments {

@@ -42,6 +42,13 @@ fn a_level_that_the_host_cannot_give() {
         cgroup: no_cgroup(),
         ..machine()
     };
+    let unit = "/sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/app.slice/app.service";
+    let reason = CgroupAbsence::NotWritable { dir: unit.into() };
+    let service = Machine {
+        cgroup: CgroupSupport::Nowhere { reason },
+        ..user.clone()
+    };
+    insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(service)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/app.slice/app.service; add `Delegate=yes` to its unit: `systemctl --user edit app.service`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
     insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(user)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/session-2.scope; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
 }
 
@@ -57,7 +64,8 @@ fn a_cgroup_with_others_in_it() {
         };
         refusal("assurance.require = \"full\"", &host(machine))
     };
-    insta::assert_snapshot!(occupied(USER, "/sys/fs/cgroup/system.slice/app.service"), @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: other processes are in /sys/fs/cgroup/system.slice/app.service too, from which the kernel hands no controllers down; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`, or add `DelegateSubgroup=main` to its unit (systemd 254); or accept the weaker level `standard` (`--set assurance.require=standard`)");
+    insta::assert_snapshot!(occupied(USER, "/sys/fs/cgroup/system.slice/app.service"), @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: other processes are in /sys/fs/cgroup/system.slice/app.service too, from which the kernel hands no controllers down; add `Delegate=yes` and `DelegateSubgroup=main` (systemd 254) to its unit: `sudo systemctl edit app.service`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
+    insta::assert_snapshot!(occupied(USER, "/sys/fs/cgroup/user.slice/session-2.scope"), @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: other processes are in /sys/fs/cgroup/user.slice/session-2.scope too, from which the kernel hands no controllers down; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
     insta::assert_snapshot!(occupied(ROOT, "/sys/fs/cgroup"), @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: other processes are in /sys/fs/cgroup too, from which the kernel hands no controllers down; move them into one of their own: `mkdir /sys/fs/cgroup/main && for pid in $(cat /sys/fs/cgroup/cgroup.procs); do echo $pid >/sys/fs/cgroup/main/cgroup.procs; done`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
 }
 
