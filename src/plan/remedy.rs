@@ -59,7 +59,9 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
         ),
         CgroupAbsence::NotWritable { dir } if user.is_root() => read_only(dir),
         CgroupAbsence::NotWritableV1 { dir } if user.is_root() => read_only(dir),
-        CgroupAbsence::NotWritable { dir } => (not_permitted(user, dir), delegate(dir, "`Delegate=yes`")),
+        CgroupAbsence::NotWritable { dir } => {
+            (not_permitted(user, dir), delegate(dir, "`Delegate=yes`"))
+        }
         CgroupAbsence::NotWritableV1 { dir } => (
             format!(
                 "{}, and version 1 cannot be delegated",
@@ -98,9 +100,10 @@ fn delegate(dir: &Path, settings: &str) -> String {
             .to_owned();
     }
     let of_a_user = dir.iter().any(|part| part.as_bytes().starts_with(b"user@"));
-    let systemctl = match of_a_user {
-        true => "systemctl --user",
-        false => "sudo systemctl",
+    let systemctl = if of_a_user {
+        "systemctl --user"
+    } else {
+        "sudo systemctl"
     };
     format!("add {settings} to its unit: `{systemctl} edit {name}`")
 }

@@ -33,7 +33,9 @@ use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::http::{Bodies, Draining, Held, Serving, TenantName, Tls, log, refuse_other_sites};
+use crate::http::{
+    Bodies, Draining, Held, Serving, TenantName, Tls, log, refuse_other_sites, until_cut_off,
+};
 use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
@@ -49,7 +51,7 @@ const MOST_IN_SESSIONS: usize = 4096;
 #[derive(Debug)]
 pub struct App {
     authenticator: Authenticator,
-    draining: Draining,
+    draining: Arc<Draining>,
     /// Which runs and cells start, wait or are refused.
     pub admission: Admission,
     /// How many run at once.
@@ -144,7 +146,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let metrics = Arc::new(Metrics::new());
     let app = Arc::new(App {
         authenticator,
-        draining: Draining::default(),
+        draining: Arc::default(),
         admission: Admission::new(jobs, config.queue),
         jobs: jobs.get(),
         sessions: Sessions::new(&metrics),
@@ -232,10 +234,8 @@ async fn listen(
     app: Arc<App>,
 ) -> Result<(), StartError> {
     let (listener, address) = listener(config).await?;
-    let (mut interrupt, mut terminate) = (
-        signal(SignalKind::interrupt())?,
-        signal(SignalKind::terminate())?,
-    );
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
     tokio::spawn(read_tokens_again(
         signal(SignalKind::hangup())?,
         Arc::clone(&app),
@@ -243,7 +243,6 @@ async fn listen(
     let scheme = if tls.is_some() { "https" } else { "http" };
     println!("sandfork server: serving on {scheme}://{address}");
     tell_systemd(NotifyState::Ready);
-    let ending = Arc::clone(&app);
     let ended = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -251,7 +250,6 @@ async fn listen(
         }
         tracing::info!("no connection is accepted any more, and what runs has time to end");
         tell_systemd(NotifyState::Stopping);
-        ending.draining.begin();
     };
     let mut bounds = config.http;
     // Runs and sessions have the other half.
@@ -261,6 +259,7 @@ async fn listen(
         tls,
         metrics: Arc::clone(&app.metrics),
         drain: config.drain,
+        draining: Arc::clone(&app.draining),
         router: router(app, config),
     };
     serving.serve(listener, ended).await;
@@ -320,6 +319,7 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .merge(e2b::routes(&app))
         .fallback(async || Failure::NotFound("there is no such path".to_owned()))
         .layer(from_fn_with_state(Arc::clone(&app), refuse_other_sites))
+        .layer(from_fn_with_state(Arc::clone(&app.draining), until_cut_off))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), log))
         .with_state(app)
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import http.client
 import json
 import pathlib
@@ -212,6 +213,21 @@ def test_a_server_that_ends_lets_runs_end(start: Any) -> None:
         server.process.send_signal(signal.SIGTERM)
         result = response.read().decode().rpartition("data: ")[2]
         assert json.loads(result)["value"] == 42
+    assert server.process.wait(60) == 0
+
+
+def test_what_outlasts_the_drain_is_answered(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, 'drain = "100ms"'))
+    session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        cell = pool.submit(
+            server.ask, "POST", f"{session}/cells", {"code": "import time; time.sleep(60)"}
+        )
+        while not server.ask("GET", session).json["busy"]:
+            time.sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        answer = cell.result()
+    assert (answer.status, answer.json["error"]["kind"]) == (503, "draining")
     assert server.process.wait(60) == 0
 
 

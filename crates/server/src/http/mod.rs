@@ -2,6 +2,7 @@
 
 mod body;
 mod budget;
+mod draining;
 mod live;
 mod log;
 mod place;
@@ -11,7 +12,6 @@ mod write_timeout;
 
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -30,6 +30,7 @@ use tower::ServiceExt;
 
 pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
 pub use self::budget::{Budget, Held};
+pub use self::draining::{Draining, until_cut_off};
 pub use self::live::{Live, LiveSender, TextDecoder};
 pub use self::log::{TenantName, log};
 pub use self::place::Places;
@@ -39,21 +40,8 @@ use self::write_timeout::WriteTimeout;
 use crate::config::HttpBounds;
 use crate::metrics::Metrics;
 
-/// Whether the server ends.
-#[derive(Debug, Default)]
-pub struct Draining(AtomicBool);
-
-impl Draining {
-    /// From now on it does.
-    pub fn begin(&self) {
-        self.0.store(true, Ordering::Release);
-    }
-
-    /// Whether it does.
-    pub fn has_begun(&self) -> bool {
-        self.0.load(Ordering::Acquire)
-    }
-}
+/// How long the last answers may take to be sent.
+const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
 /// How connections are served.
 #[derive(Debug)]
@@ -66,7 +54,9 @@ pub struct Serving {
     pub tls: Option<Tls>,
     /// Counts connections.
     pub metrics: Arc<Metrics>,
-    /// How long those that are open may go on at the end.
+    /// How far the end has come.
+    pub draining: Arc<Draining>,
+    /// How long requests that are being answered may go on at the end.
     pub drain: Duration,
 }
 
@@ -75,7 +65,7 @@ impl Serving {
     pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = ()>) {
         let places = Arc::new(Semaphore::new(self.bounds.connections));
         let open = GracefulShutdown::new();
-        let drain = self.drain;
+        let (drain, draining) = (self.drain, Arc::clone(&self.draining));
         let serving = Arc::new(self);
         let mut ended = pin!(ended);
         loop {
@@ -105,9 +95,13 @@ impl Serving {
                 drop(place);
             });
         }
+        draining.begin();
         drop(listener);
-        if timeout(drain, open.shutdown()).await.is_err() {
+        let mut all_closed = pin!(open.shutdown());
+        if timeout(drain, &mut all_closed).await.is_err() {
             tracing::warn!("what still ran after {} s is cancelled", drain.as_secs());
+            draining.cut_off();
+            _ = timeout(LAST_ANSWERS, all_closed).await;
         }
     }
 
