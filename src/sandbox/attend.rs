@@ -303,6 +303,7 @@ impl Sandbox {
             cells: None,
             enforced: enforced.clone(),
             policy: self.policy().clone(),
+            can_install: self.to_add_packages().is_some(),
             python: self.python(),
             limits: self.limits_by_key(),
         }

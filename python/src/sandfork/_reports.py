@@ -167,6 +167,8 @@ class SessionInfo:
     """Whether it is paused (`session.pause_after`, `pause`). The next use brings it back."""
     forked_from: int | None = None
     """The number of the session whose state it began with, if it is a fork."""
+    can_install: bool = False
+    """Whether its policy lets `install` add packages."""
 
 
 def _known(kind: Any, report: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,4 +225,5 @@ def session_info(report: Mapping[str, Any]) -> SessionInfo:
         policy=identity(report.get("policy", {})),
         python=PythonInfo(*(str(python.get(k, "")) for k in ("executable", "version", "environment"))),
         limits=dict(report.get("limits", {})),
+        can_install=report.get("can_install") is True,
     )

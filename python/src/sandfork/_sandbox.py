@@ -118,18 +118,19 @@ class BaseSandbox:
         if not listed:
             raise RequestError("no package is named")
         yield from self._driver.conduct(self._session.opened())
+        if not self.info.can_install:
+            raise RequestError(
+                "no packages can be added to this sandbox: open it with `can_install=True`, or with "
+                "`environments.add` in its policy"
+            )
         executable = self.info.python.executable
         code = yield from self._driver.in_thread(lambda: cell_that_adds(executable, listed))
         cell = Cell(source_of(code), wall=_ADDING)
         execution = yield from self._driver.conduct(self._session.run(cell))
-        if execution.value is False:
-            raise RequestError(
-                "this sandbox was opened without `can_install=True` (`environments.add` of its policy), so "
-                "it does not have what was installed"
-            )
         if execution.value is not True:
             error = execution.error
-            raise RequestError(f"the session cannot use the packages: {error and error.value}")
+            why = "it does not see them" if error is None else error.value
+            raise RequestError(f"the session cannot use the packages: {why}")
 
     def interrupt(self) -> None:
         """Raises `KeyboardInterrupt` in the running cell, if there is one. May be called from any thread."""

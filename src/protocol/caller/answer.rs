@@ -158,6 +158,8 @@ pub struct Opened {
     pub enforced: Enforced,
     /// The session's policy.
     pub policy: PolicyIdentity,
+    /// Whether packages can be added to the session.
+    pub can_install: bool,
     /// The session's interpreter.
     pub python: Python,
     /// Limits by their keys in the policy: seconds, bytes, counts.
