@@ -30,7 +30,7 @@ const PASS_STDIN: &str = "stdio.stdin=pass";
 /// Runs a script, a module or code.
 pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
     let target = Target::load(&arguments.target)?;
-    arguments.target.misplaced().as_deref().map(say);
+    arguments.target.misplaced(|_, _| false).as_deref().map(say);
     let mut options = arguments.options;
     if arguments.terminal || options.transfer.passes_stdin {
         options.policy.overrides.push(PASS_STDIN.to_owned());

@@ -44,9 +44,9 @@ impl TargetChoice {
         module.chain(rest).collect()
     }
 
-    /// A policy or a key of one that stands behind the script, where it is the script's own argument. Most likely
-    /// it was not meant so.
-    pub fn misplaced(&self) -> Option<String> {
+    /// A policy, a key of one, or an option that `is_of_command` knows with its value, if it stands behind the script,
+    /// where it is the script's own argument. Most likely it was not meant so.
+    pub fn misplaced(&self, is_of_command: impl Fn(&str, &str) -> bool) -> Option<String> {
         if self.code.is_some() {
             return None;
         }
@@ -63,7 +63,8 @@ impl TargetChoice {
                     builtin_names().any(|it| it == name) || is_policy_file(Path::new(name))
                 }
                 ("--set", Some(set)) => set.parse().is_ok_and(|set: Override| set.is_valid()),
-                _ => false,
+                (option, Some(value)) => is_of_command(option, value),
+                (_, None) => false,
             };
             if let (true, Some(value)) = (is_meant, value) {
                 return Some(format!(

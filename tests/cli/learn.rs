@@ -17,6 +17,7 @@ trials! {
     a_call_is_learnt_that_the_script_does_not_name,
     nothing_is_written_for_a_script_that_does_not_pass,
     bad_input_is_refused_before_anything_runs,
+    an_option_behind_the_script_is_noticed,
     two_policies_are_compared,
 }
 
@@ -177,6 +178,52 @@ fn bad_input_is_refused_before_anything_runs() -> Result<(), Failed> {
         assert!(stderr.contains(said), "{stderr}");
     }
     assert_eq!(fs::read_to_string(scene.path().join("there.toml"))?, "mine");
+    Ok(())
+}
+
+fn an_option_behind_the_script_is_noticed() -> Result<(), Failed> {
+    let scene = scene()?;
+    fs::write(scene.path().join("passes.py"), "pass\n")?;
+    let note = "stands behind the script, which gets it as an argument";
+    for (arguments, option) in [
+        (
+            &["learn", "--accept", "read", "passes.py", "-o", "x"][..],
+            Some("-o x"),
+        ),
+        (
+            &["learn", "--accept", "read", "passes.py", "--output=x"],
+            Some("--output x"),
+        ),
+        (
+            &["learn", "passes.py", "--accept", "read:/srv,import"],
+            Some("--accept read:/srv,import"),
+        ),
+        // The command has one of its own.
+        (
+            &[
+                "learn",
+                "--accept",
+                "read",
+                "-o",
+                "own",
+                "passes.py",
+                "-o",
+                "x",
+            ],
+            None,
+        ),
+        (
+            &["learn", "--accept", "read", "passes.py", "--", "-o", "x"],
+            None,
+        ),
+        (&["run", "passes.py", "-o", "x"], None),
+    ] {
+        let said = String::from_utf8(in_scene(scene.path(), arguments)?.stderr)?;
+        match option {
+            Some(option) => assert!(said.contains(&format!("`{option}` {note}")), "{said}"),
+            None => assert!(!said.contains(note), "{arguments:?}: {said}"),
+        }
+    }
     Ok(())
 }
 

@@ -64,6 +64,14 @@ impl LearnError {
 
 /// Learns a policy.
 pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
+    let is_own = |option: &str, value: &str| match option {
+        // With the command's own before it, the script's is meant for the script.
+        "-o" | "--output" => arguments.output.is_none(),
+        "--accept" => value.split(',').all(|kind| kind.parse::<Accept>().is_ok()),
+        _ => false,
+    };
+    let misplaced = arguments.target.misplaced(is_own);
+    misplaced.as_deref().map(say);
     let asks = arguments.accept.is_empty();
     if asks && !io::stdin().is_terminal() {
         return Err(LearnError::NoAnswers.into());
@@ -77,7 +85,6 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
         return Err(LearnError::Exists(path.clone()).into());
     }
     let target = Target::load(&arguments.target)?;
-    arguments.target.misplaced().as_deref().map(say);
     let mut given: Vec<Override> = Vec::new();
     for set in &arguments.policy.overrides {
         given.push(set.parse()?);
