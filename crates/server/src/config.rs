@@ -166,10 +166,11 @@ impl Config {
     /// # Errors
     /// If the file cannot be read or is no configuration, or the result would let everyone run code.
     pub fn of(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+        let sandboxes = &arguments.sandboxes;
         let mut file = ConfigFile::default();
         let mut directory = Path::new("");
         let mut path = Path::new("the command line");
-        if let Some(named) = &arguments.config {
+        if let Some(named) = &sandboxes.config {
             let text = fs::read_to_string(named).map_err(|cause| ConfigError::Unreadable {
                 path: named.clone(),
                 cause,
@@ -190,10 +191,10 @@ impl Config {
         others
             .change(file.default, directory)
             .map_err(|problem| invalid(path, problem))?;
-        if let Some(policy) = &arguments.policy {
+        if let Some(policy) = &sandboxes.policy {
             others.policy.clone_from(policy);
         }
-        others.set.extend(arguments.set.iter().cloned());
+        others.set.extend(sandboxes.set.iter().cloned());
         let mut tenants = BTreeMap::new();
         for (name, table) in file.tenants {
             if !is_tenant(&name) {
@@ -213,8 +214,8 @@ impl Config {
                 .or(file.listen)
                 .unwrap_or((Ipv4Addr::LOCALHOST, 8080).into()),
             token_file: token_file.or(file.token_file.map(|file| directory.join(file))),
-            jobs: arguments.jobs.or(file.jobs),
-            queue: arguments.queue.or(file.queue).unwrap_or(256),
+            jobs: sandboxes.jobs.or(file.jobs),
+            queue: sandboxes.queue.or(file.queue).unwrap_or(256),
             drain: file.drain.unwrap_or(Duration::from_secs(30)),
             session_idle: file.session_idle.unwrap_or(Duration::from_secs(15 * 60)),
             http: file.http,
@@ -222,7 +223,7 @@ impl Config {
                 certificate: directory.join(tls.certificate),
                 key: directory.join(tls.key),
             }),
-            otlp: arguments
+            otlp: sandboxes
                 .otlp
                 .clone()
                 .or(file.otlp)
@@ -310,14 +311,12 @@ fn invalid(path: &Path, problem: impl Into<String>) -> ConfigError {
 mod tests {
     use super::*;
 
-    fn of(text: &str, arguments: ServeArguments) -> Result<Config, ConfigError> {
+    fn of(text: &str, mut arguments: ServeArguments) -> Result<Config, ConfigError> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("server.toml");
         fs::write(&path, text).expect("it is written");
-        Config::of(&ServeArguments {
-            config: Some(path),
-            ..arguments
-        })
+        arguments.sandboxes.config = Some(path);
+        Config::of(&arguments)
     }
 
     #[test]
@@ -344,12 +343,12 @@ mod tests {
 
     #[test]
     fn the_command_line_comes_first() {
-        let arguments = ServeArguments {
+        let mut arguments = ServeArguments {
             listen: Some(([127, 0, 0, 1], 9).into()),
-            policy: Some("data-science".to_owned()),
-            queue: Some(7),
             ..ServeArguments::default()
         };
+        arguments.sandboxes.policy = Some("data-science".to_owned());
+        arguments.sandboxes.queue = Some(7);
         let config = of(
             "listen = '127.0.0.1:1'\nqueue = 1\n[default]\npolicy = 'strict'",
             arguments,

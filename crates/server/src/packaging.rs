@@ -46,6 +46,7 @@ fn the_image_starts_what_it_has() {
     command.extend(list(one("CMD ")));
     let config = served(&command)
         .serve
+        .sandboxes
         .config
         .expect("it names its configuration");
 
@@ -75,7 +76,10 @@ fn the_image_starts_what_it_has() {
     assert!(recipe.contains(&format!("rust:{oldest}-")), "{oldest}");
 
     let arguments = crate::args::ServeArguments {
-        config: Some(root().join("packaging/server.toml")),
+        sandboxes: crate::args::SandboxArguments {
+            config: Some(root().join("packaging/server.toml")),
+            ..<_>::default()
+        },
         ..<_>::default()
     };
     let read = Config::of(&arguments).expect("the server takes it");
@@ -91,7 +95,7 @@ fn the_units_start_the_server() {
     let words = value("ExecStart=").split(' ').map(str::to_owned);
     let served = served(&words.collect::<Vec<_>>());
     assert_eq!(
-        served.serve.config,
+        served.serve.sandboxes.config,
         Some(PathBuf::from("/etc/sandfork/server.toml"))
     );
     // It says when it is ready, reads its tokens again at SIGHUP, and makes cgroups.

@@ -81,7 +81,13 @@ pub fn command() -> ExitCode {
     let arguments = Arguments::parse();
     let done = match arguments.command {
         Some(Command::Token { tenant }) => token(&tenant),
-        Some(Command::Mcp(arguments)) => start(&arguments, Over::Streams),
+        Some(Command::Mcp(sandboxes)) => {
+            let arguments = ServeArguments {
+                sandboxes: *sandboxes,
+                ..ServeArguments::default()
+            };
+            start(&arguments, Over::Streams)
+        }
         None => start(&arguments.serve, Over::Http),
     };
     match done {
@@ -132,7 +138,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         })?;
         most = most.min(Capacity::of(&sandbox).runs.get());
     }
-    if arguments.check {
+    if arguments.sandboxes.check {
         let count = tenants.len();
         println!(
             "ok: {count} tenant{} can run code",
