@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use sandfork::ErrorKind;
 use serde_json::json;
@@ -24,6 +24,9 @@ pub enum Failure {
     /// There is no such thing, or it is another tenant's.
     #[error("{0}")]
     NotFound(String),
+    /// The path has other methods.
+    #[error("this path has no method {0}: the header `allow` names those that it has")]
+    Method(Method),
     /// There is such a thing already.
     #[error("{0}")]
     Exists(String),
@@ -75,6 +78,7 @@ impl Failure {
             Self::OtherSite(_) => StatusCode::FORBIDDEN,
             Self::Request(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Self::NotFound(_) => StatusCode::NOT_FOUND,
+            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
             Self::Exists(_) => StatusCode::CONFLICT,
             Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
             Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
@@ -92,6 +96,7 @@ impl Failure {
             Self::OtherSite(_) => "other-site",
             Self::Request(_) => "request",
             Self::NotFound(_) => "not-found",
+            Self::Method(_) => "method",
             Self::Exists(_) => "exists",
             Self::Unsupported(_) => "unsupported",
             Self::TooLong(_) => "too-long",

@@ -1,6 +1,5 @@
 //! From the command line to a server, and to its end.
 
-use std::io::IsTerminal;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -10,8 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -24,17 +23,14 @@ use sd_notify::NotifyState;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tracing::Level;
-use tracing_subscriber::filter::Targets;
-use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::{
-    Bodies, Draining, Held, Serving, TenantName, Tls, log, refuse_other_sites, until_cut_off,
+    Bodies, Draining, Held, Serving, TenantName, Tls, begin_log, log, refuse_other_sites,
+    until_cut_off,
 };
 use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
@@ -213,26 +209,6 @@ fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
     Ok(sandbox)
 }
 
-/// Lines for people on a terminal, and JSON for programs. `SANDFORK_LOG=off` is silent.
-fn begin_log() {
-    if std::env::var("SANDFORK_LOG").is_ok_and(|level| level == "off") {
-        return;
-    }
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr);
-    // The library of MCP tells of each call what the line of its answer does.
-    let levels = Targets::new()
-        .with_default(Level::INFO)
-        .with_target("rmcp", Level::WARN);
-    // It fails only if there is one already.
-    _ = if std::io::stderr().is_terminal() {
-        let lines = builder.compact().with_target(false).finish();
-        lines.with(levels).try_init()
-    } else {
-        let lines = builder.json().flatten_event(true).finish();
-        lines.with(levels).try_init()
-    };
-}
-
 async fn listen(
     config: &Config,
     tls: Option<Tls>,
@@ -315,11 +291,13 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .route("/readyz", get(ready))
         .route("/metrics", get(metrics))
         .route("/v1/openapi.json", get(v1::openapi))
-        .merge(page::routes());
+        .merge(page::routes())
+        .method_not_allowed_fallback(other_method);
     let known = Router::new()
         .merge(fusion::routes())
         .merge(v1::routes())
         .merge(mcp::routes(&app, longest))
+        .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(Arc::clone(&app), identify));
     open.merge(known)
         .merge(e2b::routes(&app))
@@ -328,6 +306,10 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .layer(from_fn_with_state(Arc::clone(&app.draining), until_cut_off))
         .layer(from_fn_with_state(Arc::clone(&app.metrics), log))
         .with_state(app)
+}
+
+async fn other_method(method: Method) -> Failure {
+    Failure::Method(method)
 }
 
 /// Finds the tenant of a request by its token. A request without one goes no further.

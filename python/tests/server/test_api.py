@@ -224,7 +224,12 @@ def test_a_mistake_is_one_sentence(server: Server, body: object, word: str) -> N
 
 def test_unknown_paths_and_methods(server: Server) -> None:
     assert server.ask("GET", "/nothing").json["error"]["kind"] == "not-found"
-    assert server.ask("GET", "/v1/runs").status == 405
+    for path in ("/v1/runs", "/run_code", "/sandboxes/0/timeout", "/healthz"):
+        answer = server.ask("PATCH", path)
+        assert answer.status == 405, path
+        said = answer.json.get("message") or answer.json["error"]["message"]
+        assert said.startswith("this path has no method PATCH"), path
+        assert answer.headers["allow"] == ("GET,HEAD" if path == "/healthz" else "POST")
 
 
 def test_what_is_served_is_what_is_described(server: Server) -> None:

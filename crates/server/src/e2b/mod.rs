@@ -21,7 +21,7 @@ mod watch;
 use std::sync::Arc;
 
 use axum::extract::rejection::QueryRejection;
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post, put};
@@ -39,8 +39,13 @@ const ENVD_VERSION: &str = "0.5.2";
 
 /// The routes, with what finds the tenant or the sandbox of a request.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let control = control_routes().layer(from_fn_with_state(Arc::clone(app), access::identify));
-    let data = data_routes().layer(from_fn_with_state(Arc::clone(app), access::reach));
+    let other_method = async |method: Method| E2bFailure(Failure::Method(method));
+    let control = control_routes()
+        .method_not_allowed_fallback(other_method)
+        .layer(from_fn_with_state(Arc::clone(app), access::identify));
+    let data = data_routes()
+        .method_not_allowed_fallback(other_method)
+        .layer(from_fn_with_state(Arc::clone(app), access::reach));
     control.merge(data)
 }
 

@@ -1,5 +1,6 @@
 //! A line in the log, a count and a span for each answer.
 
+use std::io::IsTerminal;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,6 +8,10 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use opentelemetry::trace::FutureExt;
+use tracing::Level;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 use crate::failure::FailureKind;
 use crate::metrics::Metrics;
@@ -49,4 +54,24 @@ pub async fn log(
     let ms = time.as_secs_f64() * 1000.0;
     tracing::info!(target: "access", %method, route = &*route, code, tenant = &*tenant, failure = kind, ms);
     response
+}
+
+/// Lines for people on a terminal, and JSON for programs. `SANDFORK_LOG=off` is silent.
+pub fn begin_log() {
+    if std::env::var("SANDFORK_LOG").is_ok_and(|level| level == "off") {
+        return;
+    }
+    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    // The library of MCP tells of each call what the line of its answer does.
+    let levels = Targets::new()
+        .with_default(Level::INFO)
+        .with_target("rmcp", Level::WARN);
+    // It fails only if there is one already.
+    _ = if std::io::stderr().is_terminal() {
+        let lines = builder.compact().with_target(false).finish();
+        lines.with(levels).try_init()
+    } else {
+        let lines = builder.json().flatten_event(true).finish();
+        lines.with(levels).try_init()
+    };
 }

@@ -32,7 +32,7 @@ pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
 pub use self::budget::{Budget, Held};
 pub use self::draining::{Draining, until_cut_off};
 pub use self::live::{Live, LiveSender, TextDecoder};
-pub use self::log::{TenantName, log};
+pub use self::log::{TenantName, begin_log, log};
 pub use self::place::Places;
 pub use self::sites::refuse_other_sites;
 pub use self::tls::{Tls, TlsError};
