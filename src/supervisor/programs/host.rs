@@ -317,7 +317,7 @@ impl<'a> Host<'a> {
             (Report::Failed { errno, .. }, Stage::Asked(_)) => {
                 let refusal = ProgramRefusal::NotStarted {
                     name: live.process.argv()[0].clone(),
-                    place: live.directory.as_ref().map(|it| format!(" in `{it}`")),
+                    directory: live.directory.take(),
                     errno: Errno::from_raw(errno),
                 };
                 live.process.is_refused(refusal);

@@ -43,12 +43,12 @@ pub enum ProgramRefusal {
     #[error("the session has ended because {0}: restart it, or open another")]
     Ended(String),
     /// It could not be started.
-    #[error("`{name}` could not be started{}: {}", .place.as_deref().unwrap_or_default(), .errno.desc())]
+    #[error("`{name}` could not be started{}: {}", within(.directory.as_deref()), .errno.desc())]
     NotStarted {
         /// What was to be started.
         name: String,
         /// The directory that was asked for, which may be what is missing.
-        place: Option<String>,
+        directory: Option<String>,
         /// Why it was not.
         errno: Errno,
     },
@@ -77,6 +77,11 @@ pub enum ProgramRefusal {
     System(#[from] Errno),
 }
 
+/// Where a program was to be started, as part of a sentence.
+fn within(directory: Option<&str>) -> String {
+    directory.map_or_else(String::new, |directory| format!(" in `{directory}`"))
+}
+
 impl Cause for ProgramRefusal {
     fn kind(&self) -> ErrorKind {
         match self {
@@ -92,5 +97,28 @@ impl Cause for ProgramRefusal {
             Self::NotStarted { errno, .. } => Some(*errno as i32),
             _ => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_not_started_is_named_with_its_directory() {
+        let refusal = |directory: Option<&str>| ProgramRefusal::NotStarted {
+            name: "make".to_owned(),
+            directory: directory.map(str::to_owned),
+            errno: Errno::ENOENT,
+        };
+        let why = "No such file or directory";
+        assert_eq!(
+            refusal(None).to_string(),
+            format!("`make` could not be started: {why}")
+        );
+        assert_eq!(
+            refusal(Some("src")).to_string(),
+            format!("`make` could not be started in `src`: {why}")
+        );
     }
 }
