@@ -79,13 +79,7 @@ pub fn names_of(
 /// # Errors
 /// If there is none, or a sandbox uses it.
 pub fn remove(store: &EnvironmentStore, name: &EnvironmentName) -> Result<(), EnvironmentError> {
-    // Says that there is none.
-    let Some(named) = store.read_name(name)? else {
-        return Err(store
-            .find(name)
-            .err()
-            .map_or(EnvironmentError::Nothing, EnvironmentError::from));
-    };
+    let named = store.existing(name)?;
     let key = &named.environment;
     let others = names_of(store)?
         .into_iter()

@@ -796,12 +796,15 @@ fn bad_input_is_told() -> Result<(), Failed> {
         ),
         (
             &["env", "show", "x"],
-            "there is no environment `x`: make it with `sandfork env create x PACKAGE...`",
+            "there is no environment `x`: no environment has a name\n",
         ),
-        (&["env", "remove", "x"], "there is no environment `x`"),
+        (
+            &["env", "remove", "x"],
+            "there is no environment `x`: no environment has a name\n",
+        ),
         (
             &["run", "--set", "python.environment=x", "-c", ""],
-            "there is no environment `x`",
+            "there is no environment `x`: make it with `sandfork env create x PACKAGE...`",
         ),
         (
             &["run", "--set", "python.environment=X", "-c", ""],
@@ -836,6 +839,11 @@ fn bad_input_is_told() -> Result<(), Failed> {
     assert_eq!(codes, BTreeSet::from([Some(2), Some(125)]));
     // A file in place of a name is an error, and no other environment.
     scene.printed(&["env", "create", "kept", "colours"])?;
+    for command in ["show", "export", "remove"] {
+        let said = scene.refused(&["env", command, "x"])?;
+        let told = "there is no environment `x`: there is kept; `sandfork env list` describes them";
+        assert_eq!(said, told, "{command}");
+    }
     let name = scene.store().join("names/kept");
     for (text, told) in [
         ("nonsense", "is not what Sandfork wrote there"),

@@ -278,17 +278,8 @@ fn one(
     store: &EnvironmentStore,
     name: &EnvironmentName,
 ) -> Result<(NamedEnvironment, Description), Failure> {
-    // Says what there is if it is not there.
+    let named = store.existing(name).map_err(Error::from)?;
     let (_, _held) = store.find(name).map_err(Error::from)?;
-    let named = store.read_name(name).map_err(Error::from)?;
-    let named = named.ok_or_else(|| {
-        store
-            .find(name)
-            .err()
-            .map_or(Failure::Usage(String::new()), |error| {
-                Error::from(error).into()
-            })
-    })?;
     let description = description(store, &named.environment).map_err(Error::from)?;
     Ok((named, description))
 }

@@ -17,13 +17,22 @@ pub enum StoreError {
     NoHome,
     /// Nothing has that name.
     #[error(
-        "there is no environment `{name}`{near}: make it with `sandfork env create {name} PACKAGE...`"
+        "there is no environment `{name}`{}: make it with `sandfork env create {name} PACKAGE...`",
+        if .others.is_empty() { String::new() } else { format!(" (there is {others})") }
     )]
     Unknown {
         /// The name.
         name: EnvironmentName,
         /// The others, for a sentence.
-        near: String,
+        others: String,
+    },
+    /// Nothing has that name, where making it is of no use.
+    #[error("there is no environment `{name}`: {}", there_is(.others))]
+    Absent {
+        /// The name.
+        name: EnvironmentName,
+        /// The others, for a sentence.
+        others: String,
     },
     /// No environment has these packages yet.
     #[error("the packages {list} are not installed for {interpreter}: `{command}` installs them, or let a first use do it \
@@ -77,6 +86,14 @@ pub enum StoreError {
     },
 }
 
+/// What there is in place of what was asked for.
+fn there_is(others: &str) -> String {
+    if others.is_empty() {
+        return "no environment has a name".to_owned();
+    }
+    format!("there is {others}; `sandfork env list` describes them")
+}
+
 impl StoreError {
     /// An error of the kernel about a path.
     pub fn io(path: &Path, cause: io::Error) -> Self {
@@ -101,6 +118,7 @@ impl Cause for StoreError {
             Self::Unknown { .. } | Self::NotInstalled { .. } | Self::Gone { .. } => {
                 ErrorKind::Policy
             }
+            Self::Absent { .. } => ErrorKind::Request,
             _ => ErrorKind::Host,
         }
     }

@@ -234,7 +234,8 @@ impl EnvironmentStore {
     /// If there is none.
     pub fn find(&self, name: &EnvironmentName) -> Result<(PathBuf, File), StoreError> {
         let Some(named) = self.read_name(name)? else {
-            return Err(self.unknown(name));
+            let (name, others) = (name.clone(), self.some_names());
+            return Err(StoreError::Unknown { name, others });
         };
         let lock = self.lock(&named.environment, Sharing::Shared, Patience::Waits)?;
         let path = self.path_of(&named.environment);
@@ -246,16 +247,23 @@ impl EnvironmentStore {
         Ok((path, lock.unwrap_or_else(|| unreachable!("waited for"))))
     }
 
-    fn unknown(&self, name: &EnvironmentName) -> StoreError {
-        let others = self.all_names().unwrap_or_default();
-        let others = others.iter().filter(|it| !it.is_of_packages());
-        let others: Vec<&str> = others.map(EnvironmentName::as_str).take(8).collect();
-        let near = match &others[..] {
-            [] => String::new(),
-            some => format!(" (there is {})", some.join(", ")),
-        };
-        let name = name.clone();
-        StoreError::Unknown { name, near }
+    /// What a name stands for.
+    ///
+    /// # Errors
+    /// If it stands for nothing. The error names others.
+    pub fn existing(&self, name: &EnvironmentName) -> Result<NamedEnvironment, StoreError> {
+        self.read_name(name)?.ok_or_else(|| {
+            let (name, others) = (name.clone(), self.some_names());
+            StoreError::Absent { name, others }
+        })
+    }
+
+    /// Some of the names that people gave, for a sentence.
+    fn some_names(&self) -> String {
+        let names = self.all_names().unwrap_or_default();
+        let names = names.iter().filter(|it| !it.is_of_packages());
+        let names: Vec<&str> = names.map(EnvironmentName::as_str).take(8).collect();
+        names.join(", ")
     }
 
     /// The environment with these packages for the interpreter at this path, which nothing removes while the lock is held.
