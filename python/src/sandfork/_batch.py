@@ -187,7 +187,6 @@ class Batch(Conversation):
         self._check(header)
         output, self._output = self._output, Output()
         assert self.info is not None
-        # A task's own limits are text, as in a policy.
         limits: Any = {**self.info.limits, **sent.limits}
         held = _reports.enforced(header.get("enforced", {}))
         info = replace(self.info, enforced=held, limits=limits)

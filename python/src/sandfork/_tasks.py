@@ -33,8 +33,9 @@ class Task:
     """The initial files of the work directory, by path; text is encoded as UTF-8."""
     stdin: str | bytes | None = None
     """The task's standard input."""
-    limits: Mapping[str, str] = field(default_factory=dict)
-    """`wall`, `cpu` and `output` in a policy's notation (`"2s"`, `"64KiB"`), at most the policy's limits."""
+    limits: Mapping[str, str | float] = field(default_factory=dict)
+    """`wall`, `cpu` and `output`, at most the policy's: in its notation (`"2s"`, `"64KiB"`), or as a number
+    of seconds or of bytes."""
     expect: str | Mapping[str, Any] | None = None
     """The expected standard output, or a dict of `stdout`, `value`, `whitespace` and `tolerance`. The
     supervisor compares; the guest never gets it. `TaskResult.verdict` has the result."""
@@ -52,7 +53,7 @@ class Sent(NamedTuple):
     """The task's `id`, or its number."""
     frame: bytes
     """The encoded task, which is sent again if the supervisor dies."""
-    limits: Mapping[str, str]
+    limits: Mapping[str, str | float]
     """The task's own limits."""
 
 
@@ -125,7 +126,7 @@ def _sent(fields: dict[str, Any], name: Any, index: int) -> Sent:
             f"it takes {len(line)} bytes, more than the {MAX_PAYLOAD} of a message: keep data out of it, in "
             "a directory that the policy shows (filesystem.read)"
         )
-    return Sent(name, encode(header, line), {f"limits.{key}": str(text) for key, text in limits.items()})
+    return Sent(name, encode(header, line), {f"limits.{key}": limit for key, limit in limits.items()})
 
 
 def _script(path: Any) -> tuple[str, str]:

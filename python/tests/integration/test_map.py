@@ -119,6 +119,10 @@ def test_a_timeout_is_in_place_of_the_policys() -> None:
     tasks = [Task(code.format(25), id="long", limits={"wall": "1s"}), Task(code.format(0), id="short")]
     results = {r.id: r for r in sandfork.map(tasks, timeout=60)}
     assert (results["long"].status, results["short"].status) == ("timeout", "ok")
+    (number,) = sandfork.map([Task(code.format(25), limits={"wall": 0.5})])
+    assert number.execution is not None
+    assert number.execution.error is not None
+    assert "its limit of 0.5 s on the clock" in number.execution.error.value
     # Also a limit above the policy's.
     policy = sandfork.Policy(limits={"wall": "100ms"})
     (result,) = sandfork.map([Task(code.format(0.3), limits={"wall": "50s"})], policy=policy, timeout=60)

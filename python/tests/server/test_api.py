@@ -30,6 +30,20 @@ def test_a_run_answers_with_its_outcome(server: Server) -> None:
     assert "seccomp" in outcome["enforced"]["layers"]
 
 
+def test_limits_are_written_alike_in_all_requests(server: Server) -> None:
+    session = server.ask("POST", "/v1/sessions", {}).json["id"]
+    for wall in (0.2, "200ms"):
+        # More processor time than there can be in that time.
+        for cpu, memory in ((5, 256 << 20), ("5s", "256MiB")):
+            limits = {"wall": wall, "cpu": cpu, "output": "1KiB", "memory": memory}
+            answer = server.run("while True: pass", limits=limits)
+            assert answer.json["status"] == "timeout", answer
+        task = {"code": "while True: pass", "limits": {"wall": wall, "cpu": "1s", "output": 1000}}
+        assert server.ask("POST", "/v1/batches", {"tasks": [task]}).json["status"] == "timeout"
+        cell = {"code": "while True: pass", "wall": wall}
+        assert server.ask("POST", f"/v1/sessions/{session}/cells", cell).json["status"] == "timeout"
+
+
 def test_modules_and_programs_run_too(server: Server) -> None:
     module = server.ask("POST", "/v1/runs", {"module": "base64", "args": ["-h"]}).json
     assert "usage" in module["stdout"] + module["stderr"]
@@ -209,6 +223,9 @@ def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
         ({"codes": "1"}, "codes"),
         ({"code": "1", "limits": {"walls": 1}}, "walls"),
         ({"code": "1", "limits": {"output": 1 << 50}}, "limits.output"),
+        ({"code": "1", "limits": {"output": 1.5}}, "limits.output: 1.5 is no number of bytes"),
+        ({"code": "1", "limits": {"wall": "1"}}, 'limits.wall: "1" has no unit'),
+        ({"code": "1", "limits": {"wall": []}}, "a text with a unit"),
         ({"code": "x" * (17 << 20)}, "too large"),
         (b'{"code": "\xff"}', "unicode"),
         (b'{"args": ' + b"[" * 100_000, "type"),

@@ -94,16 +94,20 @@ impl Fields {
     }
 
     pub fn limits(&mut self) -> Result<LimitOverrides, Error> {
+        const WANTED: &str =
+            "a text with a unit, such as \"2s\" or \"64KiB\", or a number of seconds or of bytes";
         let mut limits = LimitOverrides::default();
         for (key, value) in members("limits", self.take("limits"))?.unwrap_or_default() {
             let name = limit(&key)?;
-            let Value::String(text) = value else {
-                return Err(of_type(
-                    name.key(),
-                    "a text with a unit, such as \"2s\" or \"64KiB\"",
-                ));
+            let amount = match &value {
+                Value::String(text) => name.amount(text),
+                Value::Number(number) => {
+                    let amount = name.spec().unit.of_number(number);
+                    amount.ok_or_else(|| format!("{number} is no amount of seconds or of bytes"))
+                }
+                _ => return Err(of_type(name.key(), WANTED)),
             };
-            match name.spec().unit.parse(&text) {
+            match amount {
                 Ok(0) => return Err(Error::Zero(name)),
                 Ok(amount) => limits.set(name, amount),
                 Err(why) => return Err(Error::Quantity { name, why }),

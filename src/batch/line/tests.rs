@@ -58,6 +58,9 @@ fn a_task_has_all_that_its_line_says() {
         }),
     };
     assert_eq!(parse(&line.to_string()), task);
+    let mut numbers = line;
+    numbers["limits"] = json!({"wall": 2, "cpu": 0.4991, "output": 65536});
+    assert_eq!(parse(&numbers.to_string()), task);
 }
 
 #[test]
@@ -177,8 +180,16 @@ fn values_have_their_types() {
         ),
         (r#""limits": 1"#, "`limits` must be a JSON object"),
         (
-            r#""limits": {"wall": 2}"#,
+            r#""limits": {"wall": [2]}"#,
             "`limits.wall` must be a text with a unit",
+        ),
+        (
+            r#""limits": {"wall": -2}"#,
+            "`limits.wall`: -2 is no amount of seconds or of bytes",
+        ),
+        (
+            r#""limits": {"output": 1.5}"#,
+            "`limits.output`: 1.5 is no amount of seconds or of bytes",
         ),
         (
             r#""limits": {"wall": "2"}"#,

@@ -3,13 +3,15 @@
 //! The grammar is strict on purpose. `256` alone, `256M` and `5` each have two readings, and a
 //! limit that is misread leaves a hole that no one notices.
 
+use std::time::Duration;
+
 use serde::Serializer;
-use serde_json::{Value as Json, json};
+use serde_json::{Number, Value as Json, json};
 use toml::de::DeValue;
 
 use super::read::wrong_type;
 use super::suggest::closest;
-use crate::outcome::Unit;
+use crate::outcome::{LimitName, Unit};
 
 /// Units of sizes, in bytes: powers of 1024 (IEC 80000-13), then powers of 1000 (SI).
 const SIZES: &[(&str, u64)] = &[
@@ -148,7 +150,29 @@ fn part_of(fraction: &str, factor: u64) -> Option<u64> {
     product.is_multiple_of(divisor).then_some(part)
 }
 
+impl LimitName {
+    /// The amount that a text names as a policy writes it, such as `2s` or `64KiB`: milliseconds, bytes, or a number of
+    /// things.
+    ///
+    /// # Errors
+    ///
+    /// If it names none. The sentence says why.
+    pub fn amount(self, text: &str) -> Result<u64, String> {
+        self.spec().unit.parse(text)
+    }
+}
+
 impl Unit {
+    /// The amount of a number of seconds or of bytes. `None` if there is no such amount.
+    pub(crate) fn of_number(self, number: &Number) -> Option<u64> {
+        if self != Self::Duration {
+            return number.as_u64();
+        }
+        let time = Duration::try_from_secs_f64(number.as_f64()?).ok()?;
+        // What is less than the smallest amount is still not without limit.
+        u64::try_from(time.as_nanos().div_ceil(1_000_000)).ok()
+    }
+
     /// The amount that a text names, or why it names none.
     pub(crate) fn parse(self, text: &str) -> Result<u64, String> {
         match self {

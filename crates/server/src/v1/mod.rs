@@ -1,5 +1,6 @@
 //! Sandfork's own API, which `openapi.json` describes.
 
+mod amount;
 mod batches;
 mod events;
 mod files;

@@ -6,10 +6,11 @@ use axum::Extension;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
-use sandfork::{Outcome, Request};
+use sandfork::{LimitName, Outcome, Request};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::amount::Amount;
 use super::events;
 use crate::failure::Failure;
 use crate::files::{Encoded, Fetched, decoded};
@@ -34,13 +35,13 @@ pub struct Run {
 }
 
 /// Limits below the policy's.
-#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct RunLimits {
-    wall: Option<f64>,
-    cpu: Option<f64>,
-    output: Option<u64>,
-    memory: Option<u64>,
+    wall: Option<Amount>,
+    cpu: Option<Amount>,
+    output: Option<Amount>,
+    memory: Option<Amount>,
 }
 
 /// Runs it, and answers with its outcome: `docs/cli.md` describes it.
@@ -51,8 +52,10 @@ pub async fn run(
     posted: JsonBody<Run>,
 ) -> Result<Response, Failure> {
     let JsonBody { value: asked, held } = posted;
+    let memory = asked.limits.memory.as_ref();
+    let memory = memory.map(|memory| memory.bytes(LimitName::Memory));
     let variant = Variant {
-        memory: asked.limits.memory,
+        memory: memory.transpose()?,
         ..Variant::default()
     };
     let fetched = Fetched::new(&asked.fetch, app.longest_answer)?;
@@ -98,13 +101,13 @@ impl Run {
             request = request.stdin_bytes(stdin);
         }
         if let Some(wall) = self.limits.wall {
-            request = request.wall(of.time(wall)?);
+            request = request.wall(wall.time(LimitName::Wall, of)?);
         }
         if let Some(cpu) = self.limits.cpu {
-            request = request.cpu(of.time(cpu)?);
+            request = request.cpu(cpu.time(LimitName::Cpu, of)?);
         }
         if let Some(output) = self.limits.output {
-            request = request.output(output);
+            request = request.output(output.bytes(LimitName::Output)?);
         }
         Ok(request)
     }

@@ -8,10 +8,12 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
+use sandfork::LimitName;
 use sandfork::session::{Cell, CellReport, SessionState};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::amount::Amount;
 use super::events;
 use crate::display::representations;
 use crate::failure::Failure;
@@ -49,7 +51,7 @@ pub struct NewSession {
 pub struct NewCell {
     code: String,
     filename: Option<String>,
-    wall: Option<f64>,
+    wall: Option<Amount>,
 }
 
 /// Opens a session.
@@ -131,7 +133,7 @@ pub async fn cell(
     let Named(open) = named?;
     let wall = asked
         .wall
-        .map(|wall| tenant.sandboxes.time(wall))
+        .map(|wall| wall.time(LimitName::Wall, &tenant.sandboxes))
         .transpose()?;
     let mut cell = Cell::new(asked.code);
     if let Some(filename) = asked.filename {
