@@ -189,7 +189,6 @@ impl InstallJail {
                 "file": wheel.file,
                 "url": wheel.url,
                 "sha256": wheel.sha256,
-                "requested": wheel.requested,
                 "unchecked": self.access.unchecked.iter().any(|host| is_of_host(&wheel.url, host)),
             });
             let described = literal(&described);

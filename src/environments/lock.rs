@@ -30,8 +30,6 @@ pub struct LockedWheel {
     pub url: String,
     /// Its SHA-256, in hexadecimal digits.
     pub sha256: String,
-    /// Whether it was asked for, and not only needed by another one.
-    pub requested: bool,
     /// What it was built from, if the index has no wheel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
@@ -104,11 +102,7 @@ impl Lock {
         );
         for wheel in &self.0 {
             // Writing to a string does not fail.
-            let _ = writeln!(
-                text,
-                "{} {} {} {}",
-                wheel.name, wheel.file, wheel.sha256, wheel.requested
-            );
+            let _ = writeln!(text, "{} {} {}", wheel.name, wheel.file, wheel.sha256);
         }
         hexadecimal(&Sha256::digest(text)[..16])
     }
@@ -273,7 +267,6 @@ mod tests {
             file: String::new(),
             url: url.to_owned(),
             sha256: "0".repeat(64),
-            requested: true,
             source: None,
         }
     }

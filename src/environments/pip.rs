@@ -30,7 +30,6 @@ struct Found {
     version: String,
     url: String,
     sha256: String,
-    requested: bool,
 }
 
 impl InstallJail {
@@ -68,7 +67,6 @@ impl InstallJail {
             file: String::new(),
             url: found.url,
             sha256: found.sha256,
-            requested: found.requested,
             source: None,
         });
         Ok(found.collect())

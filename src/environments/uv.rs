@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::EnvironmentError;
 use super::explain::{plain, refused_hosts};
 use super::jail::{InstallJail, literal};
-use super::lock::{LockError, LockedWheel, MOST_PACKAGES, canonical};
+use super::lock::{LockError, LockedWheel, MOST_PACKAGES};
 use super::requirements::Wanted;
 use super::resolver::Uv;
 
@@ -73,7 +73,7 @@ impl InstallJail {
         let request = self.request(RESOLVE, &call, wanted)?;
         let (answer, outcome): (Answer, _) = self.ask(request, "resolved")?;
         match answer.lock {
-            Some(lock) => Ok(locked_wheels(&lock, wanted)?),
+            Some(lock) => Ok(locked_wheels(&lock)?),
             None => Err(EnvironmentError::Unresolved {
                 said: cause(&answer.said.unwrap_or_default()),
                 hosts: refused_hosts(outcome.network()),
@@ -104,18 +104,12 @@ fn options(of_pip: &[String]) -> Vec<String> {
 }
 
 /// The wheels of a lock that uv has written, or that code which took its place has.
-fn locked_wheels(text: &str, wanted: &Wanted) -> Result<Vec<LockedWheel>, LockError> {
+fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, LockError> {
     if text.len() > LONGEST_LOCK {
         return Err(LockError::TooMany);
     }
     let lock: Pylock =
         toml::from_str(text).map_err(|error| LockError::Unreadable(plain(error.message())))?;
-    let is_of_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
-    let asked_for: Vec<String> = wanted
-        .lines
-        .iter()
-        .map(|line| canonical(line.split(|c| !is_of_name(c)).next().unwrap_or_default()))
-        .collect();
     let wheels = lock.packages.into_iter().map(|package| {
         let wrong = |what: &str| LockError::Wheel {
             name: plain(&package.name),
@@ -129,7 +123,6 @@ fn locked_wheels(text: &str, wanted: &Wanted) -> Result<Vec<LockedWheel>, LockEr
             .clone()
             .ok_or_else(|| wrong("a wheel without a URL"))?;
         Ok(LockedWheel {
-            requested: asked_for.contains(&canonical(&package.name)),
             name: package.name,
             version: package.version,
             file: String::new(),
@@ -167,12 +160,7 @@ mod tests {
         let text = "lock-version = \"1.0\"\ncreated-by = \"uv\"\n[[packages]]\nname = \"shapes\"\nversion = \"2.0\"\n\
             wheels = [{ url = \"https://i.example/shapes-2.0-py3-none-any.whl\", upload-time = 2026-05-18T23:33:29Z, size = 7, \
             hashes = { sha256 = \"00\" } }]\n";
-        let wanted = |line: &str| Wanted {
-            lines: vec![line.to_owned()],
-            ..Wanted::default()
-        };
-        let found =
-            locked_wheels(text, &wanted("Shapes[all]>=1;python_version>'3'")).expect("a lock");
+        let found = locked_wheels(text).expect("a lock");
         assert_eq!(
             found,
             [LockedWheel {
@@ -181,14 +169,11 @@ mod tests {
                 file: String::new(),
                 url: "https://i.example/shapes-2.0-py3-none-any.whl".to_owned(),
                 sha256: "00".to_owned(),
-                requested: true,
                 source: None,
             }]
         );
-        let needed = locked_wheels(text, &wanted("shapes-more")).expect("a lock");
-        assert!(!needed[0].requested);
         let refused = |text: &str| {
-            let wheels = locked_wheels(text, &Wanted::default());
+            let wheels = locked_wheels(text);
             wheels
                 .and_then(super::super::lock::Lock::new)
                 .expect_err("refused")

@@ -227,15 +227,20 @@ fn the_same_wheels_are_one_environment() -> Result<(), Failed> {
         &["one", "shapes"],
         &["two", "shapes==2.0", "colours"],
         &["three", "colours", "shapes==2.0"],
+        &["four", "colours"],
     ] {
         scene.printed(&[&["env", "create"], arguments].concat())?;
     }
-    // What was asked for is on record, so that there are two.
-    assert_eq!(scene.kept(), [2, 3, 0]);
+    // The first three have the same wheels, of which they ask for one or both.
+    assert_eq!(scene.kept(), [2, 4, 0]);
+    scene.printed(&["env", "remove", "four"])?;
+    assert_eq!(scene.kept(), [1, 3, 0]);
     scene.printed(&["env", "remove", "two"])?;
-    assert_eq!(scene.kept(), [2, 2, 0]);
-    scene.printed(&["env", "remove", "three"])?;
+    scene.printed(&["env", "remove", "one"])?;
     assert_eq!(scene.kept(), [1, 1, 0]);
+    scene.printed(&["env", "remove", "three"])?;
+    assert_eq!(scene.kept(), [0, 0, 0]);
+    scene.printed(&["env", "create", "one", "shapes"])?;
     let said = scene.refused(&["env", "create", "one", "colours"])?;
     assert!(
         said.starts_with("the environment `one` has other packages (shapes for /"),
@@ -347,6 +352,8 @@ fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
         fs::read_to_string(&lock)?.trim_end()
     );
     scene.printed(&["env", "create", "two", "--lock", &file])?;
+    // The same wheels are one environment, although only one of them was asked for by its name.
+    assert_eq!(scene.kept(), [1, 2, 0]);
     let shown = scene.printed(&["env", "list"])? + &scene.printed(&["env", "show", "two"])?;
     assert!(shown.contains("shapes==1.0"), "{shown}");
     assert!(!shown.contains("--hash"), "{shown}");

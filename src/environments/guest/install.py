@@ -186,8 +186,6 @@ def _install(prefix, version, wheels, limit, put):
             for name, entry in entry_points(archive, info).items():
                 out.add(f"bin/{name}", script(entry), executable=True)
         out.add(f"{SITE}/{info}/INSTALLER", b"sandfork\n")
-        if wheel["requested"]:
-            out.add(f"{SITE}/{info}/REQUESTED", b"")
         record = io.StringIO()
         writer = csv.writer(record, lineterminator="\n")
         for path, digest, size in [*out.record, (f"{SITE}/{info}/RECORD", "", "")]:

@@ -117,7 +117,6 @@ def _resolve(options, is_added):
                 "version": item["metadata"]["version"],
                 "url": item["download_info"]["url"],
                 "sha256": hashes.get("sha256", ""),
-                "requested": bool(item.get("requested")),
             }
         )
     return {"pip": version, "packages": packages}
