@@ -127,8 +127,11 @@ impl FileError {
 /// What an errno means for a guest's file, and the remedy.
 fn cause(act: Act, errno: Errno) -> &'static str {
     match (errno, act) {
-        (Errno::ENOENT, Act::Write | Act::MakeDirectory) => {
-            "the directory that it would be in does not exist; make that first"
+        (Errno::ENOENT, Act::Write) => {
+            "the directory that it would be in does not exist; make that first (`make_dir`)"
+        }
+        (Errno::ENOENT, Act::MakeDirectory) => {
+            "the directory that it would be in does not exist; make that first, or all above it with `parents`"
         }
         (Errno::ENOENT, _) => "it does not exist",
         (Errno::EEXIST, _) => "it exists already",

@@ -54,11 +54,11 @@ fn what_is_not_there_is_said_with_what_helps() {
     );
     assert_eq!(
         said(dir.open_write(&at("b/a"), Contents::Kept).map(drop)),
-        "`b/a` cannot be written: the directory that it would be in does not exist; make that first"
+        "`b/a` cannot be written: the directory that it would be in does not exist; make that first (`make_dir`)"
     );
     assert_eq!(
         said(dir.make_dir(&at("b/a"), Parents::Required)),
-        "`b/a` cannot be made: the directory that it would be in does not exist; make that first"
+        "`b/a` cannot be made: the directory that it would be in does not exist; make that first, or all above it with `parents`"
     );
     assert_eq!(
         said(dir.open_read(&at(".")).map(drop)),
