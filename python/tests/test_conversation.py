@@ -303,8 +303,13 @@ def test_a_session_that_ended_between_two_cells_is_replaced_if_asked() -> None:
 def test_the_end_of_a_session_between_two_cells_has_one_remedy() -> None:
     script = run(opened())
     said = "the session has ended because it waited: its files are lost; restart it, or open another"
-    with pytest.raises(sandfork.SessionEnded, match=r"files are lost; call restart\(\), or open sessions"):
-        script.receive({"kind": "error", "error": "session-ended", "message": said, "id": 1})
+    ended = {"kind": "error", "error": "session-ended", "message": said, "why": "it waited", "id": 1}
+    with pytest.raises(sandfork.SessionEnded) as raised:
+        script.receive(ended)
+    assert str(raised.value) == (
+        "the session has ended because it waited: variables, imports and files are lost; call restart(), or "
+        'open sessions with on_death="restart"'
+    )
 
 
 def test_a_run_is_one_message() -> None:

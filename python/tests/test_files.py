@@ -5,11 +5,13 @@ from __future__ import annotations
 import io
 import os
 import pathlib
+import pickle
 
 import pytest
 
 import sandfork
 from sandfork import AsyncSandbox, Sandbox
+from sandfork._exceptions import refused
 
 from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor
@@ -77,7 +79,7 @@ def test_errors_are_os_errors_with_the_guests_path(fake: FakeSupervisor) -> None
             sbx.files.read("missing")
         assert isinstance(caught.value, FileNotFoundError)
         assert (caught.value.errno, caught.value.filename) == (2, "missing")
-        assert str(caught.value) == "missing: No such file or directory"
+        assert str(caught.value) == "`missing` cannot be used: No such file or directory"
         sbx.files.make_dir("d")
         with pytest.raises(sandfork.FileError) as refused:
             sbx.files.make_dir("d")
@@ -88,7 +90,12 @@ def test_errors_are_os_errors_with_the_guests_path(fake: FakeSupervisor) -> None
 
 def test_an_error_names_its_path_once() -> None:
     said = "`a` cannot be read: it does not exist"
-    assert str(sandfork.FileNotFound(2, said, "a")) == said
+    error = refused({"kind": "error", "error": "file", "message": said, "errno": 2}, "a")
+    assert (str(error), type(error)) == (said, sandfork.FileNotFound)
+    assert str(pickle.loads(pickle.dumps(error))) == said
+    # By its place in the message, and not by what the guest has called the file.
+    local = sandfork.FileError(28, "No space left beside `a`", "a")
+    assert str(local) == "a: No space left beside `a`"
     assert str(sandfork.FileError(28, "No space left on device", "a")) == "a: No space left on device"
 
 

@@ -235,6 +235,7 @@ impl<'a> Writer<'a> {
             error: wrong.code,
             message: wrong.message,
             errno: None,
+            why: None,
         };
         self.say(&answer, &[])
     }

@@ -9,8 +9,8 @@ from typing import Any, Callable
 
 from . import _events, _reports
 from ._blobs import unpack
-from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, refused, unexpected
-from ._exceptions import ProtocolError, RequestError, SupervisorDied, from_code
+from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, unexpected
+from ._exceptions import ProtocolError, RequestError, SupervisorDied, refused
 from ._execution import Execution
 from ._frames import Frame, encode
 from ._tasks import Progress, Sent, TaskResult, described, prepared
@@ -166,7 +166,7 @@ class Batch(Conversation):
             yield from self._output.add(frame, self._incoming)
             return None
         if kind == "lost":
-            failure = from_code(str(header.get("error")), str(header.get("message")))
+            failure = refused(header)
             _events.refused(self, failure)
             execution = None
         else:

@@ -13,15 +13,7 @@ from typing import Any, Callable, NamedTuple, TypeVar, Union
 
 from . import _events, _reports, _result
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
-from ._exceptions import (
-    ProtocolError,
-    RequestError,
-    SandforkError,
-    SupervisorDied,
-    SupervisorError,
-    from_code,
-    from_errno,
-)
+from ._exceptions import ProtocolError, SandforkError, SupervisorDied, SupervisorError, refused
 from ._execution import Logs
 from ._frames import Decoder, Frame, encode
 from ._reports import SessionInfo
@@ -378,17 +370,6 @@ def discarding(why: str) -> Handle:
             yield message({"kind": "return", "call": frame.header.get("call"), "error": error})
 
     return handle
-
-
-def refused(header: Mapping[str, Any], path: str = "") -> Exception:
-    """The exception for an `error` message that answers a request. `path` is that of a file request."""
-    code, said = str(header.get("error")), str(header.get("message"))
-    if code == "file":
-        return from_errno(int(header.get("errno") or 0), said, path)
-    error = from_code(code, said)
-    if isinstance(error, RequestError) and header.get("errno"):
-        error.errno = int(header["errno"])
-    return error
 
 
 def unexpected(header: Mapping[str, Any]) -> Exception:

@@ -31,6 +31,8 @@ from __future__ import annotations
 
 import errno as _errno
 import os
+from collections.abc import Mapping
+from typing import Any
 
 
 class SandforkError(Exception):
@@ -96,6 +98,9 @@ class SessionEnded(SessionError):
     `restart()` starts a new worker. With `on_death="restart"` the next call does so automatically.
     """
 
+    # Why, as part of a sentence, if the supervisor reported it.
+    _why: str | None = None
+
 
 class SessionClosed(SessionError):
     """`close()` or the end of the `with` block closed the session."""
@@ -111,10 +116,11 @@ class FileError(SandforkError, OSError):
     def __init__(self, number: int, message: str, path: str) -> None:
         super().__init__(number, message, path)
 
+    # Whether the message is a sentence that names the path, as the supervisor's are.
+    _is_sentence = False
+
     def __str__(self) -> str:
-        said = str(self.strerror)
-        # The supervisor names the path itself, in a sentence.
-        return said if f"`{self.filename}`" in said else f"{self.filename}: {said}"
+        return str(self.strerror) if self._is_sentence else f"{self.filename}: {self.strerror}"
 
 
 class FileNotFound(FileError, FileNotFoundError):
@@ -152,9 +158,20 @@ _BY_CODE: dict[str, type[SandforkError]] = {
 }
 
 
-def from_code(code: str, message: str) -> SandforkError:
-    """The exception for a supervisor's `error` message that is not about a file."""
-    return _BY_CODE.get(code, SandforkError)(message)
+def refused(header: Mapping[str, Any], path: str = "") -> SandforkError:
+    """The exception for a supervisor's `error` message. `path` is that of a file request."""
+    code, said = str(header.get("error")), str(header.get("message"))
+    number, why = int(header.get("errno") or 0), header.get("why")
+    if code == "file":
+        failed = from_errno(number, said, path)
+        failed._is_sentence = True
+        return failed
+    error = _BY_CODE.get(code, SandforkError)(said)
+    if isinstance(error, RequestError) and number:
+        error.errno = number
+    if isinstance(error, SessionEnded) and why is not None:
+        error._why = str(why)
+    return error
 
 
 def from_errno(number: int, message: str, path: str) -> FileError:

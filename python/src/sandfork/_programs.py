@@ -14,9 +14,9 @@ from ._conversation import (
     Receive,
     discarding,
     message,
-    refused,
     unexpected,
 )
+from ._exceptions import refused
 from ._terminal import harmless
 
 CHUNK = 1 << 16

@@ -18,9 +18,15 @@ from ._conversation import (
     StandBy,
     discarding,
     message,
+)
+from ._exceptions import (
+    ProtocolError,
+    RequestError,
+    SessionEnded,
+    SupervisorDied,
+    UndefinedVariable,
     refused,
 )
-from ._exceptions import ProtocolError, RequestError, SessionEnded, SupervisorDied, UndefinedVariable
 from ._execution import Execution
 from ._frames import Decoder, Frame
 from ._terminal import harmless
@@ -240,8 +246,11 @@ class Session(Conversation):
             try:
                 return (yield from conversation())
             except SessionEnded as error:
-                # The session ended between two requests, by its idle time or its age. The remedy is Python's.
-                self.ended = str(error).partition("; restart it")[0]
+                # The session may have ended between two requests, by its idle time or its age. The remedy is
+                # Python's.
+                self.ended = str(error)
+                if error._why is not None:
+                    self.ended = f"the session has ended because {error._why}: {self.lost}"
         if not self._revive:
             raise SessionEnded(f"{self.ended}; {_REMEDY}")
         yield from self.restart()

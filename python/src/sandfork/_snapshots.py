@@ -10,9 +10,9 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from . import _supervisor
-from ._conversation import refused, unexpected
+from ._conversation import unexpected
 from ._driver import Work
-from ._exceptions import RequestError, SupervisorDied
+from ._exceptions import RequestError, SupervisorDied, refused
 from ._files import Path
 from ._frames import Decoder, encode
 from ._tools import Tools, collect

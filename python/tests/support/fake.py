@@ -213,7 +213,8 @@ class FakeSession:
             fields, descriptors = getattr(self, f"_file_{header['op']}")(path, header)
         except OSError as error:
             number = error.errno or 0
-            self.error("file", os.strerror(number), header["id"], errno=number)
+            said = f"`{header['path']}` cannot be used: {os.strerror(number)}"
+            self.error("file", said, header["id"], errno=number)
             return
         self.wire.send({"kind": "file", "id": header["id"], **fields}, b"", descriptors)
         for descriptor in descriptors:

@@ -112,6 +112,9 @@ pub enum ClientEvent {
         /// errno(3) of a failed file request, or of a program that could not be started.
         #[serde(skip_serializing_if = "Option::is_none")]
         errno: Option<i32>,
+        /// Why the session has ended, as part of a sentence: the message has this library's remedy too.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        why: Option<String>,
     },
 }
 
@@ -323,6 +326,7 @@ impl ClientEvent {
             error: ErrorCode::Protocol,
             message: format!("an answer could not be written: {error}"),
             errno: None,
+            why: None,
         }
     }
 

@@ -201,6 +201,7 @@ impl Caller for FrameCaller {
             error: refusal.code(),
             message: refusal.to_string(),
             errno: refusal.errno(),
+            why: refusal.why().map(str::to_owned),
         };
         self.answer(event, Payload::default());
     }

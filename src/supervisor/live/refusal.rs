@@ -70,6 +70,18 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// Why the session has ended, if that is why the request was not carried out.
+    pub fn why(&self) -> Option<&str> {
+        match self {
+            Self::Ended(why)
+            | Self::Program(ProgramRefusal::Ended(why))
+            | Self::Watch(WatchRefusal::Ended(why)) => Some(why),
+            _ => None,
+        }
+    }
+}
+
 impl From<SupervisorError> for Refusal {
     fn from(error: SupervisorError) -> Self {
         Self::NotProvided(error.into())
@@ -138,5 +150,22 @@ mod tests {
             assert_eq!((error.kind(), error.errno()), (kind, errno));
             assert_eq!(error.to_string(), message);
         }
+    }
+
+    #[test]
+    fn the_reason_of_an_end_has_no_remedy() {
+        let why = "it waited";
+        let ended = [
+            Refusal::Ended(why.into()),
+            ProgramRefusal::Ended(why.into()).into(),
+            WatchRefusal::Ended(why.into()).into(),
+        ];
+        for refusal in ended {
+            assert_eq!(
+                (refusal.code(), refusal.why()),
+                (ErrorCode::SessionEnded, Some(why))
+            );
+        }
+        assert_eq!(Refusal::Busy.why(), None);
     }
 }
