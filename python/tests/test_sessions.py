@@ -268,6 +268,9 @@ def test_a_run_is_a_session_of_one_cell(fake: FakeSupervisor) -> None:
         ({"tool_time": 0}, "tool_time is 0"),
         ({"tool_time": 5, "count_tool_time": True}, "tool_time is 5.0 and count_tool_time is set"),
         ({"policy": 3}, "policy is of type int"),
+        ({"approve": "yes"}, "approve is of type str: give a function"),
+        ({"on_connect": True}, "on_connect is of type bool"),
+        ({"on_result": 1}, "on_result is of type int"),
     ],
 )
 def test_bad_arguments_are_refused(fake: FakeSupervisor, arguments, said: str) -> None:
@@ -275,6 +278,13 @@ def test_bad_arguments_are_refused(fake: FakeSupervisor, arguments, said: str) -
         Sandbox(**arguments)
     assert said in str(caught.value)
     assert isinstance(caught.value, ValueError)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"state", "a\0b"])
+def test_a_state_is_resumed_from_a_path(fake: FakeSupervisor, path: object) -> None:
+    # None in particular is no path of a fresh sandbox.
+    with pytest.raises(sandfork.RequestError, match="cannot be a path"):
+        Sandbox.resume(path)
 
 
 @pytest.mark.parametrize(
@@ -292,6 +302,19 @@ def test_bad_arguments_are_refused(fake: FakeSupervisor, arguments, said: str) -
         (lambda sbx: sbx.set_variables({"x": bytes(65 << 20)}), "raise limits.memory"),
         (lambda sbx: sbx.files.read("a\0b"), "cannot be a path"),
         (lambda sbx: sbx.files.read(b"a"), "cannot be a path"),
+        (lambda sbx: sbx.files.read(5), "5 cannot be a path"),
+        (lambda sbx: sbx.run_file(None), "None cannot be a path"),
+        (lambda sbx: sbx.run("1", filename=5), "filename is of type int"),
+        (lambda sbx: sbx.run("1", on_stdout="x"), "on_stdout is of type str: give a function"),
+        (lambda sbx: sbx.rollback("x"), "snapshot is of type str: give what `snapshot()` returned"),
+        (lambda sbx: sbx.rollback(None), "snapshot is of type NoneType"),
+        (lambda sbx: sbx.commands.run("true", cwd=5), "5 cannot be a path"),
+        (lambda sbx: sbx.commands.run("true", env=5), "env is not a dict of texts"),
+        (lambda sbx: sbx.commands.run("true", env={"A": 1}), "env is not a dict of texts"),
+        (lambda sbx: sbx.commands.run("true", on_stderr=1), "on_stderr is of type int"),
+        (lambda sbx: sbx.commands.run("true", output="1KiB"), "output is of type str"),
+        (lambda sbx: sbx.commands.kill("x"), "pid is of type str"),
+        (lambda sbx: sbx.files.watch(on_event=1), "on_event is of type int"),
     ],
 )
 def test_bad_requests_leave_the_session_as_it_was(fake: FakeSupervisor, call, said: str) -> None:

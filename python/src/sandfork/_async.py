@@ -18,19 +18,19 @@ from ._async_source import AsyncSource
 from ._async_watches import AsyncFileWatch as AsyncFileWatch
 from ._batch import Batch, OnProgress
 from ._commands import Argv, BaseCommand, BaseCommands, Command, CommandOptions, Commands
-from ._conversation import Actions, Callbacks, Invoke, Notify, OnText
+from ._conversation import Actions, Invoke, Notify, OnText
 from ._driver import C, Driver, Work
 from ._environment import Environment
 from ._execution import Execution
 from ._files import BaseFiles, Files, Path
 from ._link import Link
 from ._map import BaseMapped, batch_of
-from ._options import PolicyLike, Stdin, package_overrides
+from ._options import PolicyLike, Stdin, callbacks, package_overrides
 from ._programs import CommandResult
 from ._run import one_run
 from ._sandbox import BaseSandbox, Sandbox
 from ._session import Session
-from ._snapshots import BaseSnapshot, Snapshot, checked_count
+from ._snapshots import BaseSnapshot, Snapshot, checked_number, checked_snapshot
 from ._tasks import TaskLike, TaskResult
 from ._tools import Tools, is_async
 from ._watches import OnEvent
@@ -214,7 +214,7 @@ class AsyncSnapshot(BaseSnapshot["AsyncSandbox"]):
         self, n: int | None = None, *, tools: Tools | None = None
     ) -> AsyncSandbox | list[AsyncSandbox]:
         """The async version of `Snapshot.fork`. A list's sandboxes are opened at the same time."""
-        forks = [self._forked(tools) for _ in range(1 if n is None else checked_count(n))]
+        forks = [self._forked(tools) for _ in range(1 if n is None else checked_number(n))]
         for fork in forks:
             fork._begin()
         opening = (fork._driver.perform(fork._session.opened()) for fork in forks)
@@ -282,9 +282,7 @@ class AsyncSandbox(BaseSandbox):
 
     async def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """The async version of `Sandbox.rollback`."""
-        snapshot._require_open()
-        added = snapshot.missing_tools(self._session)
-        await self._driver.perform(self._session.rollback(snapshot.number, snapshot.cells, added))
+        await self._driver.perform(checked_snapshot(snapshot).given_to(self._session))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSnapshot]:
@@ -328,9 +326,9 @@ async def async_run(
     on_stderr: OnText | None = None,
 ) -> Execution:
     """The asyncio version of `run`."""
-    callbacks = Callbacks(on_stdout, on_stderr)
+    output = callbacks(on_stdout, on_stderr)
     sets = package_overrides(packages, environment)
-    work = one_run(AsyncDriver, code, policy, sets, timeout, argv, stdin, callbacks)
+    work = one_run(AsyncDriver, code, policy, sets, timeout, argv, stdin, output)
     return await AsyncDriver.complete(work)
 
 

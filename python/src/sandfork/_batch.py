@@ -13,6 +13,7 @@ from ._conversation import Actions, Conversation, Notify, Output, Receive, Send,
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, refused
 from ._execution import Execution
 from ._frames import Frame, encode
+from ._options import checked_function
 from ._tasks import Progress, Sent, TaskResult, described, prepared
 
 OnProgress = Callable[[Progress], Any]
@@ -56,7 +57,7 @@ class Batch(Conversation):
     ) -> None:
         super().__init__(opening)
         self.source = source
-        self._on_progress = on_progress
+        self._on_progress = checked_function(on_progress, "on_progress")
         self._total = total
         self._in_flight: dict[int, Sent] = {}
         self._window, self._jobs = 0, 0

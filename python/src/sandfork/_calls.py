@@ -9,6 +9,7 @@ from . import _blobs, _tools, _values
 from ._conversation import Actions, Invoke, message
 from ._exceptions import ProtocolError, RequestError
 from ._frames import Decoder, Frame
+from ._options import checked_function
 from ._tools import Tool
 
 # Decides on a call: `True` or `None` allows it, `False` or a reason refuses it.
@@ -43,8 +44,8 @@ class Calls:
         if budget is not None and (type(budget) is not int or budget < 0):
             raise RequestError(f"tool_budget is {budget!r}: give a number of calls, or None")
         self._budget = budget
-        self._approve = approve
-        self._on_connect = on_connect
+        self._approve = checked_function(approve, "approve")
+        self._on_connect = checked_function(on_connect, "on_connect")
         # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
 

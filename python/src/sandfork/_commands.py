@@ -12,10 +12,10 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypedDict, Union, overload
 
-from ._conversation import Actions, Callbacks, Conversation, OnText
+from ._conversation import Actions, Conversation, OnText
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import ProtocolError, RequestError
-from ._options import checked_argv
+from ._options import callbacks, checked_argv, checked_count, checked_path
 from ._programs import CHUNK, Act, Beside, CommandResult, Program
 from ._session import Session
 from ._tools import check_seconds
@@ -178,6 +178,8 @@ class BaseCommands:
     ) -> Work[Any]:
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else checked_argv(command)
         seconds = check_seconds(timeout, "timeout")
+        called, variables = callbacks(on_stdout, on_stderr), _checked_env(env)
+        cwd, output = None if cwd is None else checked_path(cwd), checked_count(output, "output")
         takes_input = stdin is not None and stdin is not False
         data = _bytes_of(stdin) if takes_input and not isinstance(stdin, bool) else None
         of_session = yield from session_number(self._driver)
@@ -188,7 +190,7 @@ class BaseCommands:
             "kind": "program",
             "session": of_session,
             "argv": argv,
-            "env": dict(env or {}),
+            "env": variables,
             "stdin": takes_input,
         }
         optional = {"cwd": cwd, "timeout": seconds, "output": output}
@@ -197,7 +199,7 @@ class BaseCommands:
             rows, columns = _STANDARD if isinstance(pty, bool) else pty
             opening["terminal"] = {"rows": rows, "columns": columns}
         kind: Any = type(self._driver)
-        driver: Driver[Program] = kind(Program(opening, Callbacks(on_stdout, on_stderr), data))
+        driver: Driver[Program] = kind(Program(opening, called, data))
         started = self._kind(driver, of_session, argv)
         try:
             yield from driver.conduct(driver.session.start())
@@ -220,6 +222,7 @@ class BaseCommands:
         return listed
 
     def _killed(self, pid: int, signal: int) -> Work[None]:
+        checked_count(pid, "pid")
         of_session = yield from session_number(self._driver)
         requests = (({"kind": "signal", "signal": int(signal)}, b""),)
         return (yield from _acted(type(self._driver), of_session, pid, requests))
@@ -271,6 +274,14 @@ class Commands(BaseCommands):
     def kill(self, pid: int, signal: int = signals.SIGKILL) -> None:
         """Sends a signal to the process group of a program. Raises `RequestError` if there is none."""
         return self._driver.complete(self._killed(pid, signal))
+
+
+def _checked_env(env: Mapping[str, str] | None) -> dict[str, str]:
+    if env is None:
+        return {}
+    if not isinstance(env, Mapping) or not all(isinstance(x, str) for pair in env.items() for x in pair):
+        raise RequestError("env is not a dict of texts: give one")
+    return dict(env)
 
 
 def session_number(driver: Driver[Session]) -> Work[int]:

@@ -15,6 +15,7 @@ from typing import IO, Any, Callable, NamedTuple, TypeVar, Union
 
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import FileTooLarge, RequestError, from_errno
+from ._options import checked_path
 from ._session import Session
 from ._watches import FileWatch, OnEvent, watched
 
@@ -50,7 +51,7 @@ class BaseFiles:
         self._driver = driver
 
     def _requested(self, operation: str, path: Path, convert: Callable[[Any], T], **options: Any) -> Work[T]:
-        request = self._driver.session.file(operation, _name(path), **options)
+        request = self._driver.session.file(operation, checked_path(path), **options)
         return convert((yield from self._driver.conduct(request)))
 
     def _copied(self, operation: str, path: Path, copy: Callable[[_Opened], T], **options: Any) -> Work[T]:
@@ -59,12 +60,12 @@ class BaseFiles:
 
         def copied() -> T:
             with io.FileIO(opened["descriptor"], "r" if operation == "open_read" else "w") as file:
-                return copy(_Opened(file, int(opened.get("size") or 0), _name(path)))
+                return copy(_Opened(file, int(opened.get("size") or 0), checked_path(path)))
 
         return (yield from self._driver.in_thread(copied))
 
     def _watched(self, path: Path, recursive: bool, on_event: OnEvent | None) -> Work[Any]:
-        return watched(self._driver, self._watch_kind, _name(path), recursive, on_event)
+        return watched(self._driver, self._watch_kind, checked_path(path), recursive, on_event)
 
     def _written(self, path: Path, data: Data, *, append: bool = False) -> Work[None]:
         if not isinstance(data, (bytes, bytearray, memoryview, str)) and not hasattr(data, "read"):
@@ -231,13 +232,6 @@ def _save(chunks: Iterable[bytes], local: Path) -> None:
         except BaseException:
             os.unlink(part)
             raise
-
-
-def _name(path: Path) -> str:
-    name = os.fspath(path)
-    if not isinstance(name, str) or "\0" in name:
-        raise RequestError(f"{name!r} cannot be a path: give a str without NUL")
-    return name
 
 
 def _entry(answer: Any) -> FileEntry:

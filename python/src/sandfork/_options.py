@@ -6,9 +6,10 @@ import json
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import IO, Any, Union
+from typing import IO, Any, TypeVar, Union
 
 from ._blobs import sealed_file
+from ._conversation import Callbacks, OnResult, OnText
 from ._environment import Environment
 from ._exceptions import RequestError, ValueTooLarge
 from ._frames import MAX_PAYLOAD
@@ -16,6 +17,7 @@ from ._policy import Policy, policy_of
 from ._tools import check_name
 from ._values import is_unicode
 
+F = TypeVar("F")
 PolicyLike = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy]
 Stdin = Union[str, bytes, IO[Any]]
 
@@ -90,6 +92,46 @@ def source_of(code: object) -> bytes:
             "to a file of the session and import it"
         )
     return source
+
+
+def checked_path(path: object) -> str:
+    """A path as text. A path of bytes could not be sent."""
+    name = os.fspath(path) if isinstance(path, os.PathLike) else path
+    if not isinstance(name, str) or "\0" in name:
+        raise RequestError(f"{path!r} cannot be a path: give a str without NUL")
+    return name
+
+
+def checked_text(text: str | None, name: str) -> str | None:
+    """A text that may be missing. Error messages call it `name`."""
+    if text is not None and not isinstance(text, str):
+        raise RequestError(f"{name} is of type {type(text).__name__}: give a str")
+    return text
+
+
+def checked_count(number: int | None, name: str) -> int | None:
+    """A whole number that may be missing. Error messages call it `name`."""
+    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+        raise RequestError(f"{name} is of type {type(number).__name__}: give a whole number")
+    return number
+
+
+def checked_function(function: F, name: str) -> F:
+    """A function that may be missing. Error messages call it `name`."""
+    if function is not None and not callable(function):
+        raise RequestError(f"{name} is of type {type(function).__name__}: give a function")
+    return function
+
+
+def callbacks(
+    on_stdout: OnText | None = None, on_stderr: OnText | None = None, on_result: OnResult | None = None
+) -> Callbacks:
+    """The functions that get a cell's output."""
+    return Callbacks(
+        checked_function(on_stdout, "on_stdout"),
+        checked_function(on_stderr, "on_stderr"),
+        checked_function(on_result, "on_result"),
+    )
 
 
 def checked_argv(argv: Iterable[str], name: str = "argv") -> tuple[str, ...]:

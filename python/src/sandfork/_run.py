@@ -13,6 +13,7 @@ from ._execution import Execution
 from ._options import (
     PolicyLike,
     Stdin,
+    callbacks,
     checked_argv,
     package_overrides,
     policy_choice,
@@ -41,9 +42,9 @@ def run(
     - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
     - `stdin`: the program's standard input: text, bytes or an open file.
     """
-    callbacks = Callbacks(on_stdout, on_stderr)
+    output = callbacks(on_stdout, on_stderr)
     sets = package_overrides(packages, environment)
-    return SyncDriver.complete(one_run(SyncDriver, code, policy, sets, timeout, argv, stdin, callbacks))
+    return SyncDriver.complete(one_run(SyncDriver, code, policy, sets, timeout, argv, stdin, output))
 
 
 def one_run(

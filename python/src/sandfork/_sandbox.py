@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
-from ._conversation import Callbacks, OnResult, OnText
+from ._conversation import OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
 from ._environment import Environment, cell_that_adds
 from ._exceptions import RequestError
@@ -18,7 +18,10 @@ from ._execution import Execution
 from ._files import Files, Path
 from ._options import (
     PolicyLike,
+    callbacks,
     checked_argv,
+    checked_path,
+    checked_text,
     checked_variables,
     package_overrides,
     policy_choice,
@@ -27,7 +30,7 @@ from ._options import (
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
-from ._snapshots import BaseSnapshot, Snapshot, absolute, rolled_back_on_failure
+from ._snapshots import BaseSnapshot, Snapshot, absolute, checked_snapshot, rolled_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
 # Seconds that a session may take to add packages.
@@ -68,7 +71,7 @@ class BaseSandbox:
         if on_death not in ("raise", "restart"):
             raise RequestError(f'on_death is {on_death!r}: give "raise" or "restart"')
         self._timeout = check_seconds(timeout, "timeout")
-        self._callbacks = Callbacks(on_stdout, on_stderr, on_result)
+        self._callbacks = callbacks(on_stdout, on_stderr, on_result)
         calls = Calls(
             collect(tools), timeout=tool_timeout, budget=tool_budget, approve=approve, on_connect=on_connect
         )
@@ -102,7 +105,7 @@ class BaseSandbox:
         sandbox that is resumed from it is another one, with random numbers of its own. Raises `RequestError`
         if the file is of no use here.
         """
-        return cls(policy, saved=path, **options)
+        return cls(policy, saved=checked_path(path), **options)
 
     def _begin(self) -> None:
         """Makes the driver of the session."""
@@ -246,10 +249,10 @@ class Sandbox(BaseSandbox):
             raise RequestError(f'last is {last!r}: give "expression" or "statement"')
         cell = Cell(
             source_of(code),
-            filename=filename,
+            filename=checked_text(filename, "filename"),
             last=last,
             wall=self._wall(timeout),
-            callbacks=Callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
+            callbacks=callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
             variables=checked_variables(variables),
         )
         return self._driver.perform(self._session.run(cell))
@@ -266,11 +269,11 @@ class Sandbox(BaseSandbox):
     ) -> Execution:
         """Runs a whole file of the host as one cell. `argv` is its `sys.argv[1:]`."""
         cell = Cell(
-            source_of(read_source(path)),
-            filename=os.fspath(path),
+            source_of(read_source(checked_path(path))),
+            filename=checked_path(path),
             argv=checked_argv(argv),
             wall=self._wall(timeout),
-            callbacks=Callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
+            callbacks=callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
         )
         return self._driver.perform(self._session.run(cell))
 
@@ -330,9 +333,7 @@ class Sandbox(BaseSandbox):
     def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
         """Gives the sandbox the state of a snapshot of this sandbox, or of another with the same policy.
         Works after the session has ended too, and keeps the tools. If it fails, the sandbox is unchanged."""
-        snapshot._require_open()
-        added = snapshot.missing_tools(self._session)
-        return self._driver.perform(self._session.rollback(snapshot.number, snapshot.cells, added))
+        return self._driver.perform(checked_snapshot(snapshot).given_to(self._session))
 
     def transaction(self) -> AbstractContextManager[Snapshot]:
         """A block whose cells all count, or none: if one does not end with `ok`, or the block raises, the

@@ -10,11 +10,12 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from . import _supervisor
-from ._conversation import unexpected
+from ._conversation import Actions, unexpected
 from ._driver import Work
 from ._exceptions import RequestError, SupervisorDied, refused
 from ._files import Path
 from ._frames import Decoder, encode
+from ._options import checked_path
 from ._tools import Tools, collect
 
 if TYPE_CHECKING:
@@ -76,9 +77,11 @@ class BaseSnapshot(Generic[S]):
         if self.closed:
             raise RequestError("the snapshot is closed: take another")
 
-    def missing_tools(self, session: Session) -> dict[str, Any]:
-        """The tools that were added to a session since."""
-        return {name: tool for name, tool in session.tools.items() if name not in self._tools}
+    def given_to(self, session: Session) -> Actions[None]:
+        """Gives a session this state, and the tools that were added to it since."""
+        self._require_open()
+        added = {name: tool for name, tool in session.tools.items() if name not in self._tools}
+        return session.rollback(self.number, self.cells, added)
 
     def __repr__(self) -> str:
         state = " closed" if self.closed else ""
@@ -111,7 +114,7 @@ class Snapshot(BaseSnapshot["Sandbox"]):
         forks: list[Sandbox] = []
         try:
             # One after the other: those that were opened are closed if another fails.
-            forks.extend(self._fork(tools) for _ in range(checked_count(n)))
+            forks.extend(self._fork(tools) for _ in range(checked_number(n)))
         except BaseException:
             for fork in forks:
                 fork.close()
@@ -139,10 +142,16 @@ class Snapshot(BaseSnapshot["Sandbox"]):
         self.close()
 
 
-def checked_count(n: object) -> int:
+def checked_number(n: object) -> int:
     if type(n) is not int or n < 1:
         raise RequestError(f"n is {n!r}: give the number of forks, or None for a single sandbox")
     return n
+
+
+def checked_snapshot(snapshot: object) -> BaseSnapshot[Any]:
+    if not isinstance(snapshot, BaseSnapshot):
+        raise RequestError(f"snapshot is of type {type(snapshot).__name__}: give what `snapshot()` returned")
+    return snapshot
 
 
 @contextmanager
@@ -161,7 +170,7 @@ def rolled_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
 
 def absolute(path: Path) -> str:
     """The path as the supervisor needs it, whose directory is another."""
-    return os.path.abspath(os.fspath(path))
+    return os.path.abspath(checked_path(path))
 
 
 def _saved(request: dict[str, Any], process: object) -> int:

@@ -15,6 +15,7 @@ from ._commands import session_number
 from ._conversation import Actions, Receive, unexpected
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import ProtocolError, SessionClosed, SupervisorDied
+from ._options import checked_function
 from ._programs import Beside
 from ._session import Session
 from ._terminal import harmless
@@ -65,6 +66,7 @@ def watched(
     driver: Driver[Session], kind: Callable[..., Any], path: str, recursive: bool, on_event: OnEvent | None
 ) -> Work[Any]:
     """Begins to watch a directory."""
+    checked_function(on_event, "on_event")
     of_session = yield from session_number(driver)
     opening = {"kind": "watch", "session": of_session, "path": path, "recursive": recursive}
     beside: Any = type(driver)(Watching(opening))  # type: ignore[arg-type]
