@@ -25,7 +25,7 @@ pub enum PlanError {
         available: Option<Level>,
     },
     /// A limit is above what the host has.
-    #[error("{origin}: `{key}` is {wanted}, more than this host's {available}: {remedy}")]
+    #[error("{}`{key}` is {wanted}, more than this host's {available}: {remedy}", .origin.lead())]
     QuotaAboveHost {
         /// Where the limit was written.
         origin: Origin,
@@ -40,7 +40,8 @@ pub enum PlanError {
     },
     /// A path of the policy does not exist.
     #[error(
-        "{origin}: {key}: {path} cannot be found ({cause}): create it, or remove it from the policy",
+        "{}{key}: {path} cannot be found ({cause}): create it, or remove it from the policy",
+        .origin.lead(),
         path = path.display()
     )]
     PathMissing {
@@ -54,7 +55,7 @@ pub enum PlanError {
         cause: String,
     },
     /// A path of the policy is of the wrong kind for its use.
-    #[error("{origin}: {key}: {path} is {found}, and {needed} is needed here", path = path.display())]
+    #[error("{}{key}: {path} is {found}, and {needed} is needed here", .origin.lead(), path = path.display())]
     PathKind {
         /// Where the path was written.
         origin: Origin,
@@ -93,15 +94,16 @@ pub enum PlanError {
     },
     /// Programs in the work directory need a mount of the worker's own.
     #[error(
-        "{origin}: `filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of \
-         the host's: set it to false, or run where level `standard` can be had"
+        "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of \
+         the host's: set it to false, or run where level `standard` can be had",
+        .origin.lead()
     )]
     WorkExecWithoutMounts {
         /// Where the policy asks for it.
         origin: Origin,
     },
     /// A policy may not allow or deny this system call.
-    #[error("{origin}: {source}")]
+    #[error("{}{source}", .origin.lead())]
     Syscall {
         /// Where its name was written.
         origin: Origin,
@@ -110,9 +112,10 @@ pub enum PlanError {
     },
     /// A network is asked for, and the only one is the host's.
     #[error(
-        "{origin}: `network.mode` is \"{mode}\", and at level `landlock`, the best of this host, the only \
+        "{}`network.mode` is \"{mode}\", and at level `landlock`, the best of this host, the only \
          loopback interface is the host's own: allow user namespaces (`sandfork doctor` tells how), or do \
-         without a network (`--set network.mode=none`)"
+         without a network (`--set network.mode=none`)",
+        .origin.lead()
     )]
     NetworkOfTheHost {
         /// The mode.
@@ -122,7 +125,8 @@ pub enum PlanError {
     },
     /// A secret of the policy is not there.
     #[error(
-        "{origin}: ${{{name}}} is not set in your environment: export {name}, or remove the reference from the policy"
+        "{}${{{name}}} is not set in your environment: export {name}, or remove the reference from the policy",
+        .origin.lead()
     )]
     SecretUnset {
         /// Where the reference was written.
@@ -132,8 +136,9 @@ pub enum PlanError {
     },
     /// More ports than a worker has sockets for.
     #[error(
-        "{origin}: `network.allow` has more than 36 different ports, or hosts with ports from 1024 on: remove some, or \
-         reach them through a proxy of your own (`network.proxy`)"
+        "{}`network.allow` has more than 36 different ports, or hosts with ports from 1024 on: remove some, or \
+         reach them through a proxy of your own (`network.proxy`)",
+        .origin.lead()
     )]
     TooManyPorts {
         /// Where the mode was written.

@@ -143,7 +143,11 @@ fn read(
             let text = source
                 .read(path)
                 .map_err(|cause| vec![mention.error(unreadable(path, &cause, &mention.text))])?;
-            let file = Source::file(path.display().to_string(), &text);
+            let file = if source.is_file(path) {
+                Source::file(path.display().to_string(), &text)
+            } else {
+                Source::words()
+            };
             Layer::parse(&file, &text, directory(path, current_dir))
         }
     }

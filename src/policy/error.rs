@@ -9,7 +9,7 @@ use super::origin::Origin;
 
 /// A policy that cannot be used. Its text is one sentence: place, key, problem, remedy.
 #[derive(Debug, Error)]
-#[error("{origin}: {}{problem}", .key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
+#[error("{}{}{problem}", .origin.lead(), .key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
 pub struct PolicyError {
     origin: Origin,
     key: Option<String>,

@@ -39,7 +39,7 @@ pub(super) enum Author {
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     name: String,
-    /// The offset at which each line starts. An argument has no lines.
+    /// The offset at which each line starts, if there are lines.
     line_starts: Option<Vec<usize>>,
 }
 
@@ -50,6 +50,14 @@ impl Source {
         Self {
             name: name.into(),
             line_starts: Some(std::iter::once(0).chain(newlines).collect()),
+        }
+    }
+
+    /// A text that is no file, whose lines its author has not seen.
+    pub(super) fn words() -> Self {
+        Self {
+            name: String::new(),
+            line_starts: None,
         }
     }
 

@@ -10,6 +10,11 @@ pub trait PolicySource {
 
     /// The absolute directory for relative paths of the command line.
     fn current_dir(&self) -> io::Result<PathBuf>;
+
+    /// Whether what was read from a path is a file, whose lines an error can name.
+    fn is_file(&self, _: &Path) -> bool {
+        true
+    }
 }
 
 /// A source without files, for built-in policies only.

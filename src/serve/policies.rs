@@ -116,6 +116,10 @@ impl PolicySource for Beneath {
         FileSystem.read(&self.current_dir()?.join(path))
     }
 
+    fn is_file(&self, path: &Path) -> bool {
+        self.text.as_ref().is_none_or(|(it, _)| it != path)
+    }
+
     fn current_dir(&self) -> io::Result<PathBuf> {
         if let Some(directory) = &self.directory {
             return Ok(directory.clone());
@@ -230,6 +234,25 @@ mod tests {
         let after = get(&policies, text(extends, dir.path()), &[]);
         assert_ne!(before.unwrap().sha256(), after.unwrap().sha256());
         assert_eq!(policies.lock().len(), 3);
+    }
+
+    #[test]
+    fn a_mistake_in_words_is_named_by_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        let policies = Policies::default();
+        let said = |toml: &str, set: &[&str]| {
+            let refused = get(&policies, text(toml, dir.path()), set);
+            refused.expect_err("refused").to_string()
+        };
+        let wall = "[limits]\nwall = \"2x\"\n";
+        assert!(said(wall, &[]).starts_with("limits.wall: \"2x\" has an unknown unit"));
+        let extends = "extends = \"standrad\"\n";
+        assert!(said(extends, &[]).starts_with("extends: no built-in policy and no file"));
+        // What is a file has a line.
+        fs::write(dir.path().join("own.toml"), wall).unwrap();
+        let extends = "extends = \"./own.toml\"\n";
+        assert!(said(extends, &[]).starts_with("./own.toml:2: limits.wall: "));
+        assert!(said("", &["limits.wall=2x"]).starts_with("--set: limits.wall: "));
     }
 
     #[test]

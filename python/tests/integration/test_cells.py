@@ -219,7 +219,6 @@ def test_relative_paths_start_from_the_current_directory(
     [
         ("no-such-policy", "no built-in policy and no file"),
         ("standrad", "did you mean `standard`"),
-        (sandfork.Policy(limits={"wall": "2x"}), '<Policy>:2: limits.wall: "2x" has an unknown unit `x`'),
         (sandfork.Policy(python={"interpreter": "/no/such/python"}), "/no/such/python"),
     ],
 )
@@ -229,6 +228,21 @@ def test_a_policy_that_cannot_be_kept_is_refused(policy: Any, said: str) -> None
     assert said in str(caught.value)
     with pytest.raises(type(caught.value)):
         sandfork.run("1", policy=policy)
+
+
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        ({"limits": {"wall": "2x"}}, 'limits.wall: "2x" has an unknown unit `x`'),
+        ({"filesystem": {"read": ["/nowhere"]}}, "filesystem.read: /nowhere cannot be found"),
+        ({"extends": "standrad"}, "extends: no built-in policy and no file"),
+    ],
+)
+def test_a_mistake_in_a_policy_of_python_is_named_by_its_key(tables: Any, said: str) -> None:
+    for policy in (tables, sandfork.Policy(**tables)):
+        with pytest.raises(sandfork.SandboxUnavailable) as caught:
+            Sandbox(policy)
+        assert str(caught.value).startswith(said)
 
 
 def test_variables_of_the_environment_are_those_of_now(monkeypatch: pytest.MonkeyPatch) -> None:
