@@ -10,7 +10,8 @@ from typing import Any
 @dataclass(frozen=True)
 class Usage:
     """The resources that a cell used, as measured by the kernel and the supervisor. A field is `None` if this
-    host cannot measure it. In a session, memory and processes are counted for the whole session."""
+    host cannot measure it, or if a cell without a cgroup was too short for it. In a session, memory and
+    processes are counted for the whole session."""
 
     wall_ms: float = 0.0
     """Wall-clock time in milliseconds."""

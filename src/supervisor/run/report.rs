@@ -135,10 +135,12 @@ fn usage(seen: &Seen, output_bytes: u64) -> Usage {
         .or(seen.exit.map(|exit| exit.cpu_us))
         .unwrap_or(0);
     let largest = |exit: Exit| (exit.max_rss_kib * 1024).max(watched.memory);
+    // A session's short cell may end before the watchdog looks, and its process goes on.
+    let largest = seen.exit.map(largest).filter(|memory| *memory > 0);
     Usage {
         wall: seen.wall,
         cpu: Duration::from_micros(cpu_us.max(watched.cpu_us)),
-        peak_memory_bytes: counts.peak_memory.or(seen.exit.map(largest)),
+        peak_memory_bytes: counts.peak_memory.or(largest),
         peak_pids: counts.peak_pids.or(Some(watched.pids.max(1))),
         written_bytes: seen.files.bytes,
         output_bytes,

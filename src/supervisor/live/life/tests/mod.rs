@@ -21,6 +21,8 @@ fn cell_after_cell_is_reported_live() {
         }
         let live = ("ok", SessionState::Live);
         assert_eq!(scene.caller.outcomes(), [live, live]);
+        // Nothing was measured, which is not the same as nothing used.
+        assert_eq!(scene.caller.peaks(), [None, None]);
         // The greeting, and a message for each cell.
         assert_eq!(scene.life.io.sent, 3);
     });

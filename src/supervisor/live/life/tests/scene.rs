@@ -7,7 +7,7 @@ use super::super::*;
 use crate::outcome::{CpuRule, Level, LimitName, Traffic};
 use crate::protocol::Frame;
 use crate::protocol::caller::{
-    Cell, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
+    Cell, CellOutcome, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
 };
 use crate::protocol::message::ResultMode;
 use crate::supervisor::drain::OutputSink;
@@ -226,13 +226,23 @@ impl FakeCaller {
 
     /// The status and the session's state of each outcome so far.
     pub fn outcomes(&self) -> Vec<(&'static str, SessionState)> {
-        let outcomes = self.events.iter().filter_map(|event| match event {
-            ClientEvent::Outcome(outcome) => Some(outcome),
-            _ => None,
-        });
-        outcomes
+        self.all_outcomes()
             .map(|outcome| (outcome.outcome.0.status().as_str(), outcome.session))
             .collect()
+    }
+
+    /// The peak memory of each outcome so far.
+    pub fn peaks(&self) -> Vec<Option<u64>> {
+        self.all_outcomes()
+            .map(|outcome| outcome.outcome.0.usage().peak_memory_bytes)
+            .collect()
+    }
+
+    fn all_outcomes(&self) -> impl Iterator<Item = &CellOutcome> {
+        self.events.iter().filter_map(|event| match event {
+            ClientEvent::Outcome(outcome) => Some(&**outcome),
+            _ => None,
+        })
     }
 }
 
