@@ -166,7 +166,10 @@ impl Place {
             format!("/work/{path}")
         };
         // A name below it, so that the work directory itself is a place too.
-        let inside = GuestPath::of_file(&format!("{text}/x"))?.to_string();
+        let inside = GuestPath::of_file(&format!("{text}/x"));
+        // The error names the path that the client has sent.
+        let inside = inside.map_err(|error| GuestPath::of_file(&text).err().unwrap_or(error))?;
+        let inside = inside.to_string();
         let below = inside.strip_suffix('x').unwrap_or_default();
         Ok(Self {
             below: below.trim_end_matches('/').to_owned(),
@@ -231,7 +234,8 @@ mod tests {
             "/work/../etc",
             "a\0b",
         ] {
-            assert!(Place::new(path).is_err(), "{path}");
+            let said = Place::new(path).expect_err(path).to_string();
+            assert!(!said.contains("/x"), "{said}");
         }
         let root = Place::new("").expect("it is one");
         assert_eq!(
