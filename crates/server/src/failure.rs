@@ -1,6 +1,8 @@
 //! Why a request has no result, and the status that says so.
 
 use axum::Json;
+use axum::extract::Path;
+use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -69,6 +71,21 @@ impl From<sandfork::Error> for Failure {
         }
     }
 }
+
+impl From<PathRejection> for Failure {
+    fn from(rejection: PathRejection) -> Self {
+        Self::Request(rejection.body_text())
+    }
+}
+
+impl From<QueryRejection> for Failure {
+    fn from(rejection: QueryRejection) -> Self {
+        Self::Request(rejection.body_text())
+    }
+}
+
+/// What a path has. As a `Result`, so that its failure is answered in the form of the protocol.
+pub type InPath<T> = Result<Path<T>, PathRejection>;
 
 impl Failure {
     /// The status of the answer.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use opentelemetry::Context;
 use sandfork::session::{Cell, CellReport, Session};
-use sandfork::{Cancel, Outcome, OutputSink, Request};
+use sandfork::{Cancel, ErrorKind, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
 use crate::failure::Failure;
@@ -42,7 +42,14 @@ pub async fn run(
     let running = tenant.begin_run(variant)?;
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
-        let sandbox = tenant.sandboxes.sandbox(variant)?;
+        let sandbox = tenant.sandboxes.sandbox(variant).map_err(|error| {
+            // The tenant's own policy has been used before.
+            if error.kind() == ErrorKind::Policy && variant.memory.is_some() {
+                Failure::Request(error.to_string())
+            } else {
+                error.into()
+            }
+        })?;
         let request = request.cancel(&turn.cancel);
         let outcome = sandbox.run_streaming(request, &mut sink)?;
         turn.ended(&outcome);

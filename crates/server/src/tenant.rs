@@ -34,7 +34,7 @@ pub async fn tenant_and_id(parts: &mut Parts) -> Result<(Arc<Tenant>, String), F
     let tenant = parts.extensions.get::<Arc<Tenant>>().cloned();
     let tenant = tenant.ok_or(Failure::Mistake)?;
     let path = Path::<WithId>::from_request_parts(parts, &()).await;
-    let Path(WithId { id }) = path.map_err(|error| Failure::Request(error.body_text()))?;
+    let Path(WithId { id }) = path?;
     Ok((tenant, id))
 }
 

@@ -226,6 +226,7 @@ def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
         ({"code": "1", "limits": {"output": 1.5}}, "limits.output: 1.5 is no number of bytes"),
         ({"code": "1", "limits": {"wall": "1"}}, 'limits.wall: "1" has no unit'),
         ({"code": "1", "limits": {"wall": []}}, "a text with a unit"),
+        ({"code": "1", "limits": {"memory": 1}}, "limits.memory: 1B is out of range"),
         ({"code": "x" * (17 << 20)}, "too large"),
         (b'{"code": "\xff"}', "unicode"),
         (b'{"args": ' + b"[" * 100_000, "type"),
@@ -247,6 +248,23 @@ def test_unknown_paths_and_methods(server: Server) -> None:
         said = answer.json.get("message") or answer.json["error"]["message"]
         assert said.startswith("this path has no method PATCH"), path
         assert answer.headers["allow"] == ("GET,HEAD" if path == "/healthz" else "POST")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/v1/sessions/{session}/files/%FF"),
+        ("GET", "/v1/sessions/{session}/files/%FF"),
+        ("DELETE", "/v1/sessions/%FF"),
+        ("DELETE", "/templates/%FF"),
+    ],
+)
+def test_a_path_that_is_no_text_is_a_mistake_as_others(server: Server, method: str, path: str) -> None:
+    session = server.ask("POST", "/v1/sessions", {}).json["id"]
+    answer = server.ask(method, path.format(session=session))
+    assert answer.status in (400, 422)
+    said = answer.json.get("message") or answer.json["error"]["message"]
+    assert "Invalid UTF-8" in said
 
 
 def test_what_is_served_is_what_is_described(server: Server) -> None:

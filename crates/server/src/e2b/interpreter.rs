@@ -22,7 +22,7 @@ use tokio_stream::StreamExt;
 use super::registry::{Context, Sandbox, Texts, set_up};
 use super::{E2bFailure, Place};
 use crate::display::{displays, error};
-use crate::failure::Failure;
+use crate::failure::{Failure, InPath};
 use crate::http::{JsonBody, Live, LiveSender, TextDecoder};
 use crate::running::in_session;
 use crate::server::App;
@@ -258,8 +258,9 @@ pub async fn list(Extension(sandbox): OfSandbox) -> Result<Json<Value>, E2bFailu
 /// Ends a context, and what it runs.
 pub async fn remove(
     Extension(sandbox): OfSandbox,
-    Path(id): Path<String>,
+    id: InPath<String>,
 ) -> Result<StatusCode, E2bFailure> {
+    let Path(id) = id?;
     let context = sandbox.take(&id)?;
     context.open.interrupt();
     closed(context).await;
@@ -270,8 +271,9 @@ pub async fn remove(
 pub async fn restart(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
-    Path(id): Path<String>,
+    id: InPath<String>,
 ) -> Result<StatusCode, E2bFailure> {
+    let Path(id) = id?;
     let context = sandbox.context(Some(&id))?;
     context.open.interrupt();
     context.open.with(|session| Ok(session.restart()?)).await?;

@@ -20,7 +20,6 @@ mod watch;
 
 use std::sync::Arc;
 
-use axum::extract::rejection::QueryRejection;
 use axum::http::{Method, StatusCode};
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
@@ -112,12 +111,6 @@ pub struct E2bFailure(Failure);
 impl<F: Into<Failure>> From<F> for E2bFailure {
     fn from(failure: F) -> Self {
         Self(failure.into())
-    }
-}
-
-impl From<QueryRejection> for Failure {
-    fn from(rejection: QueryRejection) -> Self {
-        Self::Request(rejection.body_text())
     }
 }
 

@@ -20,7 +20,7 @@ use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::failure::{Failure, FailureKind};
+use crate::failure::{Failure, FailureKind, InPath};
 use crate::http::{RawBody, memory_of_values};
 
 /// The type of a stream of messages.
@@ -141,12 +141,14 @@ impl IntoResponse for StreamFailure {
 
 /// A call that this server does not serve. Its body is read all the same: a connection on which some is left is closed.
 pub async fn unsupported(
-    Path(call): Path<String>,
+    call: InPath<String>,
     headers: HeaderMap,
     _read: Result<RawBody, Failure>,
 ) -> Response {
-    let call: String = call.chars().take(64).collect();
-    let failure = Failure::Unsupported(format!("`{call}` is not served"));
+    let failure = call.map_or_else(Failure::from, |Path(call)| {
+        let call: String = call.chars().take(64).collect();
+        Failure::Unsupported(format!("`{call}` is not served"))
+    });
     if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
         return StreamFailure::from(failure).into_response();
     }

@@ -17,7 +17,7 @@ use super::E2bFailure;
 use super::access::Named;
 use super::control::{OfTenant, access, lifetime};
 use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
-use crate::failure::Failure;
+use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::server::App;
 use crate::sessions::new_id;
@@ -200,8 +200,9 @@ pub async fn list(
 pub async fn remove(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    id: InPath<String>,
 ) -> Result<StatusCode, E2bFailure> {
+    let Path(id) = id?;
     let found = app.e2b.snapshot(&tenant, &id);
     let found = found.ok_or_else(|| Failure::NotFound("there is no such snapshot".to_owned()))?;
     let mut all = app

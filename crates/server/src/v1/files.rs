@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::sessions::Named;
-use crate::failure::Failure;
+use crate::failure::{Failure, InPath};
 use crate::files::{self, failed, put};
 use crate::http::RawBody;
 use crate::server::App;
@@ -39,10 +39,10 @@ pub async fn read(
 /// Writes a file, with the directories above it.
 pub async fn write(
     named: Result<Named, Failure>,
-    Path(InSession { path }): Path<InSession>,
+    path: InPath<InSession>,
     RawBody { bytes, held }: RawBody,
 ) -> Result<StatusCode, Failure> {
-    let Named(open) = named?;
+    let (Named(open), Path(InSession { path })) = (named?, path?);
     open.with(move |session| {
         let written = put(session, &path, &bytes);
         drop(held);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::amount::Amount;
 use super::events;
 use crate::display::representations;
-use crate::failure::Failure;
+use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::running::{blocking, run_cell};
 use crate::server::App;
@@ -96,8 +96,9 @@ fn described(open: &Open) -> Value {
 pub async fn close(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    Path(id): Path<String>,
+    id: InPath<String>,
 ) -> Result<StatusCode, Failure> {
+    let Path(id) = id?;
     app.sessions.close(&tenant, &id).await?;
     Ok(StatusCode::NO_CONTENT)
 }
