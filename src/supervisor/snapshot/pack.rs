@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -12,6 +13,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};
 use nix::sys::stat::{FileStat, SFlag, fstat};
+use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Whence, lseek};
 
 use super::refusal::{Doing, SnapshotRefusal};
@@ -52,13 +54,30 @@ pub fn pack(
             lent,
             nodes: BTreeMap::new(),
             names: Vec::new(),
+            inodes: used(directory)?.inodes,
         };
         tree.find()?;
-        tree.write(&mut writer)?;
+        // Now, as what a caller has open may have grown since.
+        tree.write(&mut writer, used(directory)?.bytes)?;
     }
     writer.flush().doing("write an image")?;
     drop(writer);
     Ok(file.metadata().doing("measure an image")?.len())
+}
+
+/// What the file system of a tree has. A guest that does not stand could change its files as they are copied, so that
+/// they have more bytes and names one after another than its quotas allow at once.
+struct Used {
+    bytes: u64,
+    inodes: u64,
+}
+
+fn used(directory: &OwnedFd) -> Result<Used, SnapshotRefusal> {
+    let stat = fstatvfs(directory).doing("measure its files")?;
+    Ok(Used {
+        bytes: (stat.blocks() - stat.blocks_free()) * stat.fragment_size(),
+        inodes: stat.files() - stat.files_free(),
+    })
 }
 
 /// A file, and the first of its names.
@@ -77,6 +96,8 @@ struct Tree<'a> {
     nodes: BTreeMap<u64, Node>,
     /// Paths in the tree, with the number of their inode. A directory comes before what is in it.
     names: Vec<(CString, u64)>,
+    /// The inodes that it had at first. Each name takes one, also one of several of a file.
+    inodes: u64,
 }
 
 impl Tree<'_> {
@@ -110,6 +131,9 @@ impl Tree<'_> {
             let path = CString::new(path).unwrap_or_default();
             if self.names.len() == MOST_ENTRIES {
                 return Err(SnapshotRefusal::Fragmented { most: MOST_ENTRIES });
+            }
+            if self.names.len() as u64 >= self.inodes {
+                return Err(SnapshotRefusal::Changed);
             }
             self.add(path)?;
         }
@@ -182,7 +206,8 @@ impl Tree<'_> {
         }
     }
 
-    fn write(&self, writer: &mut impl Write) -> Result<(), SnapshotRefusal> {
+    /// Writes files with at most so many bytes that are not in a hole, and their names.
+    fn write(&self, writer: &mut impl Write, mut left: u64) -> Result<(), SnapshotRefusal> {
         for node in self.nodes.values() {
             let handle = open_beneath(self.directory, &node.path, OFlag::O_PATH);
             let handle = self.opened(&node.path, handle)?;
@@ -199,7 +224,7 @@ impl Tree<'_> {
                     let file = self.opened(&node.path, file)?;
                     self.require_unwritten(node, &file)?;
                     entry(writer, node.kind, c"", &node.stat, size)?;
-                    pieces(writer, &file.into(), size).doing("copy its file")?;
+                    pieces(writer, &file.into(), size, &mut left)?;
                 }
                 _ => entry(writer, node.kind, c"", &node.stat, 0)?,
             }
@@ -214,34 +239,43 @@ impl Tree<'_> {
     }
 }
 
-/// Writes the parts of a file that are not a hole.
-fn pieces(writer: &mut impl Write, file: &File, size: u64) -> io::Result<()> {
-    let seek = |from: u64, whence| -> io::Result<Option<u64>> {
-        match lseek(
-            file.as_fd(),
-            i64::try_from(from).unwrap_or(i64::MAX),
-            whence,
-        ) {
+/// Writes the parts of a file that are not a hole, as long as `left` lasts.
+fn pieces(
+    writer: &mut impl Write,
+    file: &File,
+    size: u64,
+    left: &mut u64,
+) -> Result<(), SnapshotRefusal> {
+    let seek = |from: u64, whence| {
+        let from = i64::try_from(from).unwrap_or(i64::MAX);
+        match lseek(file.as_fd(), from, whence) {
             Err(Errno::ENXIO) => Ok(None),
-            other => Ok(u64::try_from(other?).ok()),
+            other => Ok(u64::try_from(other.doing("copy its file")?).ok()),
         }
     };
     let mut at = 0;
     while let Some(start) = seek(at, Whence::SeekData)?.filter(|start| *start < size) {
         let end = seek(start, Whence::SeekHole)?.unwrap_or(size).min(size);
-        writer.write_all(&piece(start, end - start))?;
-        at = start;
-        with_buffer(|buffer| -> io::Result<()> {
-            while at < end {
-                let now = usize::try_from(end - at).unwrap_or(CHUNK).min(CHUNK);
-                file.read_exact_at(&mut buffer[..now], at)?;
-                writer.write_all(&buffer[..now])?;
-                at += now as u64;
-            }
-            Ok(())
-        })?;
+        let length = end.saturating_sub(start);
+        *left = left.checked_sub(length).ok_or(SnapshotRefusal::Changed)?;
+        copy(writer, file, start..start + length).doing("copy its file")?;
+        at = end;
     }
-    writer.write_all(&piece(0, 0))
+    writer.write_all(&piece(0, 0)).doing("write an image")
+}
+
+fn copy(writer: &mut impl Write, file: &File, range: Range<u64>) -> io::Result<()> {
+    writer.write_all(&piece(range.start, range.end - range.start))?;
+    let mut at = range.start;
+    with_buffer(|buffer| {
+        while at < range.end {
+            let now = usize::try_from(range.end - at).unwrap_or(CHUNK).min(CHUNK);
+            file.read_exact_at(&mut buffer[..now], at)?;
+            writer.write_all(&buffer[..now])?;
+            at += now as u64;
+        }
+        Ok(())
+    })
 }
 
 fn entry(
@@ -267,4 +301,35 @@ fn entry(
     written
         .and_then(|()| writer.write_all(name))
         .doing("write an image")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The result for a directory with three files of two pages, if the kernel had counted so many inodes and bytes.
+    fn packed(inodes: u64, bytes: u64) -> Result<(), SnapshotRefusal> {
+        let directory = tempfile::tempdir().expect("a directory");
+        for name in ["a", "b", "c"] {
+            fs::write(directory.path().join(name), [1; 8192]).expect("it is written");
+        }
+        let opened = File::open(directory.path()).expect("it is there").into();
+        let mut tree = Tree {
+            root: Path::new("/work"),
+            directory: &opened,
+            lent: None,
+            nodes: BTreeMap::new(),
+            names: Vec::new(),
+            inodes,
+        };
+        tree.find()?;
+        tree.write(&mut io::sink(), bytes)
+    }
+
+    #[test]
+    fn no_more_is_packed_than_the_kernel_counts() {
+        assert_eq!(packed(4, 3 * 8192), Ok(()));
+        assert_eq!(packed(2, 3 * 8192), Err(SnapshotRefusal::Changed));
+        assert_eq!(packed(4, 3 * 8192 - 1), Err(SnapshotRefusal::Changed));
+    }
 }

@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         a_session_with_too_many_descriptors_is_refused,
         a_full_tree_of_files_is_copied,
         names_with_line_feeds_are_names,
+        a_guest_that_moves_its_bytes_while_they_are_copied_gains_none,
         a_place_that_a_guest_forges_ends_its_forks_alone,
         ranges_that_a_guest_forges_harm_its_forks_alone,
         a_guest_that_stands_unasked_is_ended,
@@ -142,6 +143,44 @@ fn names_with_line_feeds_are_names(world: &World) {
         "{refused}"
     );
     assert_eq!(value(&mut session, "m[:4] == b'kept'"), "True");
+}
+
+/// It fills each file just before that is copied, with the room of one that was. The time of the last access says which.
+fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) {
+    const MIB: u64 = 1 << 20;
+    let mut session = open(world, standard().patient());
+    let stands = FORGES
+        .replace("PLACE", "1")
+        .replace("\x20       head =", "\x20       move()\n\x20       head =");
+    ok(
+        &mut session,
+        &format!(
+            "import ctypes, time\n\
+             libc = ctypes.CDLL(None); data = b'x' * (16 << 20)\n\
+             libc.fallocate.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_long, ctypes.c_long]\n\
+             {stands}\n\
+             files = [os.open(str(n), os.O_RDWR | os.O_CREAT) for n in range(20)]\n\
+             for file in files: os.ftruncate(file, len(data))\n\
+             files.sort(key=lambda file: os.fstat(file).st_ino)\n\
+             os.pwrite(files[0], data, 0); os.pwrite(files[1], data, 0)\n\
+             def move():\n\
+             \x20   read = lambda file: os.fstat(file).st_atime_ns\n\
+             \x20   before = read(files[1]); end = time.monotonic() + 5\n\
+             \x20   for copied, next, file in zip(files, files[1:], files[2:]):\n\
+             \x20       while read(next) == before and time.monotonic() < end: time.sleep(0.0001)\n\
+             \x20       libc.fallocate(copied, 3, 0, len(data))\n\
+             \x20       before = read(file); os.pwrite(file, data, 0)"
+        ),
+    );
+    match session.snapshot() {
+        // It was too slow.
+        Ok(snapshot) => assert!(snapshot.size() < 128 * MIB, "{}", snapshot.size()),
+        Err(refused) => assert_eq!(
+            refused.to_string(),
+            "cannot snapshot: the session changed while it was copied; try again"
+        ),
+    }
+    assert_eq!(value(&mut session, "6 * 7"), "42");
 }
 
 fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
