@@ -28,6 +28,9 @@ const PORTS: [&str; 2] = ["49983", "49999"];
 /// Bytes of what is signed: the longest path (`PATH_MAX` of limits.h).
 const MOST_SIGNED: usize = 4096;
 
+/// Bytes of a signature: its version, and a digest in base64.
+const SIGNATURE: usize = "v1_".len() + 43;
+
 /// What a client hears of a sandbox that is paused, and one without the token of a sandbox, whether there is such a sandbox
 /// or not.
 const GONE: &str = "the sandbox was not found";
@@ -101,16 +104,16 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
         .unwrap_or_default()
         .0;
     if request.uri().path() == "/files" && !signed.signature.is_empty() {
-        // Each sandbox may have to be asked, for a client that has no token.
-        if signed.path.len() + signed.username.len() > MOST_SIGNED {
+        // For a client that has no token.
+        let Some(signed) = signed.for_request(request.method()) else {
             return Err(GONE);
-        }
+        };
         // The URL of a file names no sandbox: its signature is of one only.
         let mut named = match id {
             Some(id) => app.e2b.get(id).into_iter().collect(),
             None => app.e2b.all(),
         };
-        named.retain(|sandbox| is_open(app, sandbox) && signed.is_of(sandbox, request.method()));
+        named.retain(|sandbox| is_open(app, sandbox) && signed.is_of(&sandbox.token));
         return named.pop().ok_or(GONE);
     }
     let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));
@@ -142,26 +145,91 @@ fn unavailable(message: &str) -> Response {
 }
 
 impl Signed {
-    /// Whether the signature is one of this sandbox, for this request, and has not expired.
-    fn is_of(&self, sandbox: &Sandbox, method: &Method) -> bool {
+    /// What each sandbox is compared with. `None` if the signature cannot be of any, or has expired.
+    fn for_request(&self, method: &Method) -> Option<SignedRequest> {
         let operation = if method == Method::GET {
             "read"
         } else {
             "write"
         };
         let Self { path, username, .. } = self;
+        if path.len() + username.len() > MOST_SIGNED || self.signature.len() != SIGNATURE {
+            return None;
+        }
         let until = match self.signature_expiration {
             Some(until) => {
                 let now = SystemTime::now().duration_since(UNIX_EPOCH);
                 if until < now.unwrap_or_default().as_secs() {
-                    return false;
+                    return None;
                 }
                 format!(":{until}")
             }
             None => String::new(),
         };
-        let signed = format!("{path}:{operation}:{username}:{}{until}", sandbox.token);
-        let signature = STANDARD_NO_PAD.encode(Sha256::digest(signed));
-        is_equal(&format!("v1_{signature}"), &self.signature)
+        Some(SignedRequest {
+            before: Sha256::new_with_prefix(format!("{path}:{operation}:{username}:")),
+            until,
+            signature: Sha256::digest(&self.signature).into(),
+        })
+    }
+}
+
+/// A request with a signature, as far as it is the same for each sandbox: there may be many to ask.
+struct SignedRequest {
+    /// The digest of what stands before the token.
+    before: Sha256,
+    /// What stands after it.
+    until: String,
+    /// The digest of the signature.
+    signature: [u8; 32],
+}
+
+impl SignedRequest {
+    /// Whether the signature is that of a sandbox with this token. The time of it says nothing of the token.
+    fn is_of(&self, token: &str) -> bool {
+        let signed = self.before.clone().chain_update(token);
+        let signed = signed.chain_update(&self.until).finalize();
+        let signature = format!("v1_{}", STANDARD_NO_PAD.encode(signed));
+        self.signature == <[u8; 32]>::from(Sha256::digest(signature))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signed(signature: &str) -> Signed {
+        Signed {
+            path: "/work/a".to_owned(),
+            username: "user".to_owned(),
+            signature: signature.to_owned(),
+            signature_expiration: None,
+        }
+    }
+
+    #[test]
+    fn a_signature_is_of_one_token_and_one_operation() {
+        let digest = Sha256::digest("/work/a:read:user:token");
+        let signature = format!("v1_{}", STANDARD_NO_PAD.encode(digest));
+        let is_of = |method: &Method, token: &str| {
+            let request = signed(&signature).for_request(method);
+            request.is_some_and(|request| request.is_of(token))
+        };
+        assert!(is_of(&Method::GET, "token"));
+        assert!(!is_of(&Method::POST, "token"));
+        assert!(!is_of(&Method::GET, "tokens"));
+    }
+
+    #[test]
+    fn what_is_no_signature_is_compared_with_no_sandbox() {
+        for length in [0, SIGNATURE - 1, SIGNATURE + 1, 60_000] {
+            let signature = "v1_".to_owned() + &"a".repeat(length.max(3) - 3);
+            assert!(signed(&signature).for_request(&Method::GET).is_none());
+        }
+        let expired = Signed {
+            signature_expiration: Some(1),
+            ..signed(&"a".repeat(SIGNATURE))
+        };
+        assert!(expired.for_request(&Method::GET).is_none());
     }
 }
