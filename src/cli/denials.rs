@@ -6,7 +6,7 @@ use sandfork_egress::refusal::Refusal;
 
 use super::shell_word::quoted;
 use crate::outcome::{Denial, Layer, Outcome, Reporter};
-use crate::plan::{DENIED_CALLS, is_deceptive};
+use crate::plan::{DENIED_CALLS, harmless};
 
 /// How many denials a run that did not end well shows on a terminal.
 const FIRST: usize = 3;
@@ -80,19 +80,6 @@ pub fn what(denial: &Denial) -> String {
         _ = write!(text, ", {} times", denial.count);
     }
     text
-}
-
-/// A guest's text, in which no character acts on the terminal or makes it look like another one.
-pub fn harmless(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for character in text.chars() {
-        if is_deceptive(character) {
-            shown.extend(character.escape_default());
-        } else {
-            shown.push(character);
-        }
-    }
-    shown
 }
 
 fn by(layer: Layer) -> String {

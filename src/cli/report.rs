@@ -1,6 +1,7 @@
 //! The command's message about an outcome whose status alone is not clear to a person.
 
 use crate::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
+use crate::plan::harmless;
 use crate::policy::{Policy, SystemFiles};
 use crate::supervisor::ProgramRefusal;
 use nix::errno::Errno;
@@ -73,7 +74,7 @@ pub fn explain(
 fn failed_connections(outcome: &Outcome) -> impl Iterator<Item = String> {
     let failed = outcome.network().iter().filter_map(|connection| {
         let why = Failure::named(connection.reason?)?.as_words();
-        let host = denials::harmless(&connection.host);
+        let host = harmless(&connection.host);
         let port = connection.port.map(|port| format!(":{port}"));
         let port = port.unwrap_or_default();
         Some(format!("the connection to {host}{port} failed: {why}"))

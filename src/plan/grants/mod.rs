@@ -333,6 +333,19 @@ pub(crate) fn is_deceptive(c: char) -> bool {
     c.is_control() || is_invisible
 }
 
+/// A guest's text, in which no character acts on the terminal or makes it look like another one.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_deceptive(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 /// Whether a path of the system looks like that of a program.
 fn is_program(path: &Path) -> bool {
     let of_system = ["/usr", "/bin", "/sbin"]

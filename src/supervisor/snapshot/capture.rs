@@ -58,7 +58,7 @@ pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusa
         let name = std::fs::read(format!("/proc/{other}/comm")).unwrap_or_default();
         return Err(SnapshotRefusal::Process {
             pid: other.as_raw(),
-            name: printable(&name),
+            name: name_of(&name),
         });
     }
     let mut looks = THREAD_LOOKS;
@@ -72,7 +72,7 @@ pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusa
         if looks == 0 {
             return Err(SnapshotRefusal::Threads {
                 count: tasks.len(),
-                name: printable(&std::fs::read(other.path().join("comm")).unwrap_or_default()),
+                name: name_of(&std::fs::read(other.path().join("comm")).unwrap_or_default()),
             });
         }
         looks -= 1;
@@ -96,12 +96,8 @@ pub fn require_room(
 }
 
 /// The name of a process or a thread, which the guest chooses.
-fn printable(name: &[u8]) -> String {
-    let name = String::from_utf8_lossy(name.trim_ascii_end());
-    name.chars()
-        .filter(|letter| !letter.is_control())
-        .take(32)
-        .collect()
+fn name_of(name: &[u8]) -> String {
+    String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
 }
 
 impl Source<'_> {

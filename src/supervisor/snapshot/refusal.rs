@@ -2,7 +2,10 @@
 
 use nix::errno::Errno;
 
-/// Why there is no snapshot, as the rest of a sentence. The session lives on.
+use crate::plan::harmless;
+
+/// Why there is no snapshot, as the rest of a sentence. The session lives on. A guest chooses names and paths in it, and
+/// callers show it as it is.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum SnapshotRefusal {
     /// The level has no namespaces, so that addresses, numbers and files are not a worker's own.
@@ -19,8 +22,9 @@ pub enum SnapshotRefusal {
     Kernel,
     /// The session has threads.
     #[error(
-        "the session has {count} threads, among them `{name}`; end them first (for OpenBLAS and OpenMP, set \
-         OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 under `env.set` in the policy)"
+        "the session has {count} threads, among them `{}`; end them first (for OpenBLAS and OpenMP, set \
+         OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 under `env.set` in the policy)",
+        harmless(.name)
     )]
     Threads {
         /// How many threads it has.
@@ -29,7 +33,7 @@ pub enum SnapshotRefusal {
         name: String,
     },
     /// The session has other processes.
-    #[error("process {pid} (`{name}`) of the session still runs; end it first")]
+    #[error("process {pid} (`{}`) of the session still runs; end it first", harmless(.name))]
     Process {
         /// Its number on the host.
         pid: i32,
@@ -40,7 +44,7 @@ pub enum SnapshotRefusal {
     #[error("the program `{0}` still runs; end it first")]
     Program(String),
     /// A descriptor cannot be made again.
-    #[error("descriptor {number} is {what}; close it first")]
+    #[error("descriptor {number} is {}; close it first", harmless(.what))]
     Descriptor {
         /// Its number.
         number: i32,
@@ -48,7 +52,7 @@ pub enum SnapshotRefusal {
         what: String,
     },
     /// A file of the session cannot be copied.
-    #[error("`{path}` is {what}; remove it first")]
+    #[error("`{}` is {what}; remove it first", harmless(.path))]
     File {
         /// Its path.
         path: String,
@@ -56,13 +60,13 @@ pub enum SnapshotRefusal {
         what: &'static str,
     },
     /// The session's caller has one of its files open.
-    #[error("`{path}` is open for the session's caller to write to")]
+    #[error("`{}` is open for the session's caller to write to", harmless(.path))]
     Lent {
         /// Its path.
         path: String,
     },
     /// A file of the session is not readable.
-    #[error("`{path}` cannot be read by its owner; give it another mode first (chmod)")]
+    #[error("`{}` cannot be read by its owner; give it another mode first (chmod)", harmless(.path))]
     Unreadable {
         /// Its path.
         path: String,
@@ -84,13 +88,13 @@ pub enum SnapshotRefusal {
         why: String,
     },
     /// A mapping cannot be made again.
-    #[error("{what}; remove the mapping first")]
+    #[error("{}; remove the mapping first", harmless(.what))]
     Mapping {
         /// What is mapped.
         what: String,
     },
     /// A file that is mapped has changed.
-    #[error("`{path}` was replaced since the snapshot was taken; take another")]
+    #[error("`{}` was replaced since the snapshot was taken; take another", harmless(.path))]
     Replaced {
         /// Its path.
         path: String,
@@ -153,7 +157,7 @@ pub enum SnapshotRefusal {
         key: &'static str,
     },
     /// The guest's side has refused it.
-    #[error("the session did not stand still: {0}")]
+    #[error("the session did not stand still: {}", harmless(.0))]
     Guest(String),
     /// The worker changed while it was copied.
     #[error("the session changed while it was copied; try again")]

@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         a_session_with_too_many_descriptors_is_refused,
         a_full_tree_of_files_is_copied,
         names_with_line_feeds_are_names,
+        names_act_on_no_terminal,
         a_guest_that_moves_its_bytes_while_they_are_copied_gains_none,
         a_place_that_a_guest_forges_ends_its_forks_alone,
         ranges_that_a_guest_forges_harm_its_forks_alone,
@@ -181,6 +182,22 @@ fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) 
         ),
     }
     assert_eq!(value(&mut session, "6 * 7"), "42");
+}
+
+/// A caller shows the error as it is.
+fn names_act_on_no_terminal(world: &World) {
+    for code in [
+        "import os; f = open(name, 'w'); os.unlink(name)",
+        "import socket; s = socket.socket(socket.AF_UNIX); s.bind(name); s.close()",
+        "import mmap; f = open(name, 'w+b'); f.truncate(4096); m = mmap.mmap(f.fileno(), 4096)",
+    ] {
+        let mut session = open(world, standard());
+        let named = format!("name = 'a\\x1b]0;b\\x07\\u202e'\n{code}");
+        ok(&mut session, &named);
+        let refused = session.snapshot().expect_err(code).to_string();
+        let shown = r"`/work/a\u{1b}]0;b\u{7}\u{202e}";
+        assert!(refused.contains(shown), "{refused}");
+    }
 }
 
 fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
