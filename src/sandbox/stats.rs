@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use crate::error::{Cause as _, Error, ErrorKind};
 use crate::outcome::Outcome;
@@ -138,6 +139,10 @@ impl Caller for CountedCaller<'_> {
             self.counts.end_with(outcome);
         }
         self.caller.answer(answer, payload);
+    }
+
+    fn note_between_cells(&mut self, used: Duration) {
+        self.caller.note_between_cells(used);
     }
 
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {

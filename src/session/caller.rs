@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
@@ -46,6 +47,8 @@ struct Queue {
     requests: VecDeque<(ClientRequest, Payload)>,
     is_disconnected: bool,
     is_paused: bool,
+    /// The processor time between cells.
+    between_cells: Duration,
 }
 
 /// The session's end of the queue.
@@ -67,6 +70,12 @@ impl RequestSender {
     pub fn is_paused(&self) -> bool {
         let queue = self.0.queue.lock();
         queue.unwrap_or_else(PoisonError::into_inner).is_paused
+    }
+
+    /// The processor time that was used between cells, as far as it was counted.
+    pub fn between_cells(&self) -> Duration {
+        let queue = self.0.queue.lock();
+        queue.unwrap_or_else(PoisonError::into_inner).between_cells
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
@@ -119,6 +128,11 @@ impl Caller for ThreadCaller {
         }
         // Fails if the session was dropped. It then disconnected, which is received next.
         _ = self.events.send(Ok((event, payload)));
+    }
+
+    fn note_between_cells(&mut self, used: Duration) {
+        let queue = self.requests.queue.lock();
+        queue.unwrap_or_else(PoisonError::into_inner).between_cells += used;
     }
 
     fn refuse(&mut self, _: Option<u64>, refusal: Refusal) {

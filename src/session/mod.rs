@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 pub use self::cell::{Cell, CellReport, DisplayOutput, OutgoingValue};
 pub use self::snapshot::Snapshot;
@@ -73,6 +74,18 @@ impl Interrupter {
     /// is `interrupted`. A cell that does not end within a second takes its worker with it.
     pub fn interrupt(&self) {
         self.0.send(ClientRequest::Interrupt, Payload::default());
+    }
+}
+
+/// Measures what a session uses of which no outcome tells. It outlives the session.
+#[derive(Clone, Debug)]
+pub struct Meter(RequestSender);
+
+impl Meter {
+    /// The processor time that was used between cells: by code that a cell left running, and by programs. It is
+    /// counted when a cell or a program begins, when the last program ends, and when the worker does.
+    pub fn between_cells(&self) -> Duration {
+        self.0.between_cells()
     }
 }
 
@@ -251,6 +264,11 @@ impl Session {
     /// A handle that interrupts the cell that runs.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.requests.clone())
+    }
+
+    /// A handle that measures what the session uses between cells.
+    pub fn meter(&self) -> Meter {
+        Meter(self.requests.clone())
     }
 
     /// The programs that run in the session, beside its cells. The handle outlives the session's restarts.

@@ -139,8 +139,13 @@ impl Account {
     pub fn end_run(&mut self, memory: u64, used: Duration) {
         self.runs -= 1;
         self.memory -= memory;
+        self.used(used);
+    }
+
+    /// Counts processor time.
+    pub fn used(&mut self, time: Duration) {
         if let Some(cpu) = &mut self.cpu {
-            cpu.level -= used.as_secs_f64();
+            cpu.level -= time.as_secs_f64();
         }
     }
 

@@ -127,14 +127,19 @@ impl Metrics {
                 status,
             })
             .inc();
-        self.cpu
-            .get_or_create(&TenantLabels { tenant })
-            .inc_by(usage.cpu.as_secs_f64());
+        self.used(&tenant, usage.cpu);
         for (phase, time) in usage.phases.each() {
             self.phases
                 .get_or_create(&PhaseLabels { phase })
                 .observe(time.as_secs_f64());
         }
+    }
+
+    /// Counts processor time of a tenant's guests.
+    pub fn used(&self, tenant: &Arc<str>, time: Duration) {
+        let tenant = Arc::clone(tenant);
+        let cpu = self.cpu.get_or_create(&TenantLabels { tenant });
+        cpu.inc_by(time.as_secs_f64());
     }
 
     /// Counts an answer.

@@ -86,11 +86,13 @@ pub async fn in_session<T: Send + 'static>(
     open: Arc<Open>,
     act: impl FnOnce(&mut Session, &mut Turn) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
+    open.charge();
     let running = tenant.begin_cell()?;
     let mut session = open.turn().await?;
     in_turn(app, tenant, running, move |turn| {
         // A session whose worker is gone says so to later requests too, until it is restarted or closed.
         let done = act(&mut session, turn);
+        open.charge();
         open.is_used();
         done
     })

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use sandfork::session::{Interrupter, Programs, Session, Watcher};
+use sandfork::session::{Interrupter, Meter, Programs, Session, Watcher};
 use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
 use crate::failure::Failure;
@@ -31,6 +31,9 @@ pub struct Open {
     /// Requests for it take turns, in their order. Without it, the session has ended.
     session: Arc<Turns<Option<Session>>>,
     interrupter: Interrupter,
+    meter: Meter,
+    /// What of the time between its cells its tenant was charged with.
+    charged: Mutex<Duration>,
     /// Its programs, which run beside its cells.
     pub programs: Programs,
     /// Watches its directories.
@@ -100,6 +103,8 @@ impl Sessions {
             idle,
             tenant,
             interrupter: session.interrupter(),
+            meter: session.meter(),
+            charged: Mutex::default(),
             programs: session.programs(),
             watcher: session.watcher(),
             session: Arc::new(Turns::new(Some(session))),
@@ -169,6 +174,11 @@ pub async fn closed<T: Send + 'static>(owner: T) {
 
 impl Drop for Open {
     fn drop(&mut self) {
+        // What it has used is counted at its end. Another one has it if it is paused, and it uses nothing.
+        if let Ok(mut session) = self.session.try_lock() {
+            drop(session.take());
+        }
+        self.charge();
         self.metrics.sessions.dec();
     }
 }
@@ -198,6 +208,16 @@ impl Open {
     ) -> Result<T, Failure> {
         let mut session = self.turn().await?;
         blocking(move || act(&mut session)).await
+    }
+
+    /// Charges the tenant with what the session has used between its cells.
+    pub fn charge(&self) {
+        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        let counted = self.meter.between_cells();
+        let used = counted.saturating_sub(*charged);
+        *charged = counted;
+        self.tenant.used(used);
+        self.metrics.used(&self.tenant.name, used);
     }
 
     /// Interrupts the cell that runs.

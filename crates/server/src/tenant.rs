@@ -104,6 +104,11 @@ impl Tenant {
         })
     }
 
+    /// Counts processor time that no run has used.
+    pub fn used(&self, time: Duration) {
+        self.account().used(time);
+    }
+
     /// Counts a session until the result is dropped.
     ///
     /// # Errors

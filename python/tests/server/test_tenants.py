@@ -194,6 +194,20 @@ def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path
     assert "processor time" in refused.json["error"]["message"]
 
 
+def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
+    cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
+    burn = (
+        "import threading, time\ndef burn():\n    while True: pass\nthreading.Thread(target=burn, daemon=True).start()"
+    )
+    assert server.ask("POST", cells, {"code": burn}).json["status"] == "ok"
+    while (answer := server.ask("POST", cells, {"code": "time.process_time()"})).status == 200:
+        assert answer.json["value"] < 5
+        time.sleep(0.1)
+    assert answer.status == 429
+    assert "processor time" in answer.json["error"]["message"]
+
+
 def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
     server: Server = start("--jobs", "1", "--queue", "0")
     with server.running("import time; time.sleep(60)"):

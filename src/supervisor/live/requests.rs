@@ -161,10 +161,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let before = match now.duration_since(self.waiting_since) {
             short if self.cells > 1 && short < AT_ONCE => self.counted,
             _ => {
-                self.counted = self.io.counts();
+                self.count_between_cells();
                 self.counted
             }
         };
+        self.tell_of_time_between_cells(caller);
         if self.io.has_lost_cgroup(&before) {
             let why = "its cgroup was removed from outside, and nothing held it to its limits";
             caller.refuse(Some(id), Refusal::Ended(why.to_owned()));
@@ -187,7 +188,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub(super) fn on_programs(&mut self, now: Instant) {
         self.note_use(now);
         if self.cell.is_none() && self.reap_until.is_none() {
-            self.counted = self.io.counts();
+            self.count_between_cells();
             self.watch_between_cells(now);
         }
     }

@@ -111,8 +111,14 @@ impl<'a> WorkerLoop<'a> {
         if let Some(exit) = first.and_then(handle) {
             return Ok(exit);
         }
-        let left = self.until_gone(caller, later)?;
-        let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
+        let left = match self.until_gone(caller, later)? {
+            Some(left) => {
+                self.state.on_leaving();
+                left
+            }
+            None => self.state.on_end(clock::now(), caller),
+        };
+        self.state.tell_of_time_between_cells(caller);
         if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
             programs.note_end(why);
         }
@@ -179,7 +185,7 @@ impl<'a> WorkerLoop<'a> {
             self.attend_network(caller);
         }
         if ready.bell || ready.programs {
-            self.attend_programs(ready);
+            self.attend_programs(ready, caller);
         }
         if !ready.monitor.is_empty() {
             self.read_monitor(ready.monitor, caller)?;
@@ -283,7 +289,7 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// A caller wants something of programs, or something is reported of them.
-    fn attend_programs(&mut self, ready: Ready) {
+    fn attend_programs(&mut self, ready: Ready, caller: &mut dyn Caller) {
         let now = clock::now();
         let is_copied = self.state.is_standing();
         let io = &mut self.state.io;
@@ -297,6 +303,7 @@ impl<'a> WorkerLoop<'a> {
         }
         if has_more || (was_busy && !io.runs_programs()) {
             self.state.on_programs(now);
+            self.state.tell_of_time_between_cells(caller);
         }
     }
 

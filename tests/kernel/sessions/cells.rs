@@ -1,5 +1,8 @@
 //! Cell after cell in one interpreter.
 
+use std::thread;
+use std::time::Duration;
+
 use sandfork::Status;
 use sandfork::session::{Cell, ResultMode, SessionState};
 
@@ -15,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         an_exception_leaves_the_session_as_it_is,
         an_exit_leaves_the_session_as_it_is,
         usage_is_of_one_cell,
+        what_a_cell_leaves_running_is_measured,
         the_last_statement_has_a_value_if_asked_for,
         awaits_at_top_level,
         a_session_has_no_input,
@@ -89,6 +93,35 @@ fn usage_is_of_one_cell(world: &World) {
     assert!(cpu(&busy) >= 200, "{}", cpu(&busy));
     assert!(cpu(&idle) < 150, "{}", cpu(&idle));
     assert!(idle.outcome().usage().wall < busy.outcome().usage().wall);
+}
+
+/// By the next cell, and at the end of the session.
+fn what_a_cell_leaves_running_is_measured(world: &World) {
+    const USED: Duration = Duration::from_millis(500);
+    let code = "import threading, time\n\
+                def burn():\n\
+                \x20   while time.thread_time() < 1: pass\n\
+                \x20   open('done', 'w').close()\n\
+                threading.Thread(target=burn).start()";
+    let mut session = open(world, standard().patient());
+    let meter = session.meter();
+    for turn in 1..=2 {
+        let report = run(&mut session, code);
+        assert!(
+            report.outcome().usage().cpu < USED,
+            "the cell only starts it"
+        );
+        while session.stat("done").is_err() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        if turn == 1 {
+            let report = run(&mut session, "import os; os.remove('done')");
+            let (cell, before) = (report.outcome().usage().cpu, meter.between_cells());
+            assert!(before >= USED, "{before:?}, {cell:?}");
+        }
+    }
+    drop(session);
+    assert!(meter.between_cells() >= 2 * USED, "{meter:?}");
 }
 
 fn the_last_statement_has_a_value_if_asked_for(world: &World) {

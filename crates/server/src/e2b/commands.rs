@@ -5,12 +5,10 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Instant;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use sandfork::LimitName;
 use sandfork::session::{Process, ProcessEvent, Program, ProgramEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -101,6 +99,7 @@ impl Command {
         program: Program,
         what: (Config, Option<String>, Output),
     ) -> Result<Receiver<Bytes>, Failure> {
+        sandbox.context(None)?.open.charge();
         let running = sandbox.tenant.begin_cell()?;
         let (answer, started) = oneshot::channel();
         // Not one of the threads that others run on: guest code may not answer for a while.
@@ -142,11 +141,10 @@ impl Command {
         let process = self.process.clone();
         on_a_thread(move || write(&process, inputs))?;
         let (command, of) = (Arc::clone(self), Arc::downgrade(sandbox));
-        let cores = sandbox.tenant.sandboxes.limit(LimitName::Cores);
-        let cores = u32::try_from(cores).unwrap_or(u32::MAX);
         let mut all = locked(&sandbox.commands.0);
         on_a_thread(move || {
-            command.attend(running, cores);
+            command.attend();
+            drop(running);
             if let Some(sandbox) = of.upgrade() {
                 locked(&sandbox.commands.0).retain(|other| !Arc::ptr_eq(other, &command));
             }
@@ -186,8 +184,7 @@ impl Command {
     }
 
     /// Sends its output to those who listen, until it ends.
-    fn attend(&self, mut running: Running, cores: u32) {
-        let begun = Instant::now();
+    fn attend(&self) {
         loop {
             let event = match self.process.next_event(None) {
                 Some(ProcessEvent::Stdout(bytes)) if self.output == Output::Terminal => {
@@ -211,8 +208,6 @@ impl Command {
             };
             self.send(&frame(0, &json!({ "event": { "data": event } })));
         }
-        // Nothing measures a program of a session alone: it is counted as if it had used all it may.
-        running.used(begun.elapsed().saturating_mul(cores) / 1000);
     }
 
     fn send(&self, event: &Bytes) {

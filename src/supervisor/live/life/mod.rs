@@ -4,6 +4,7 @@
 //! events; each comes with its time. What the machine does to the worker goes through [`WorkerIo`], so
 //! that its tests need no kernel.
 
+use std::mem;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -67,6 +68,8 @@ pub struct WorkerLife<'a, W> {
     pub(super) cell: Option<CellUnderWay>,
     /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
+    /// The processor time that was used between cells, and of which the caller was not told.
+    pub(super) between_cells: Duration,
     /// The number of cells so far.
     pub(super) cells: u64,
     pub(super) born: Instant,
@@ -107,6 +110,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             greeted: false,
             cell: None,
             counted: Counts::default(),
+            between_cells: Duration::ZERO,
             cells: 0,
             born: now,
             waiting_since: now,
@@ -250,6 +254,27 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
+    /// Counts what was used since the last cell ended, of which no outcome tells.
+    pub(super) fn count_between_cells(&mut self) {
+        let counts = self.io.counts();
+        let counted = counts.since(&self.counted).cpu_us;
+        let used = counted.unwrap_or_else(|| self.io.measured().cpu_us);
+        self.between_cells += Duration::from_micros(used);
+        self.counted = counts;
+    }
+
+    /// Tells the caller of the time that was counted between cells.
+    pub fn tell_of_time_between_cells(&mut self, caller: &mut dyn Caller) {
+        caller.note_between_cells(mem::take(&mut self.between_cells));
+    }
+
+    /// The worker is ended without its caller.
+    pub fn on_leaving(&mut self) {
+        if self.cell.is_none() {
+            self.count_between_cells();
+        }
+    }
+
     /// Nothing is left of the worker: reports the end of its last cell, then that of the session.
     pub fn on_end(&mut self, now: Instant, caller: &mut dyn Caller) -> SessionExit {
         let lost = self.is_lost().then_some(SupervisorError::RunLost);
@@ -270,7 +295,11 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
                 let why = self.finish(cell, None, Fate::Ended, now, caller);
                 format!("its last cell ended with `{why}`")
             }
-            None => self.reason(),
+            None => {
+                let why = self.reason();
+                self.count_between_cells();
+                why
+            }
         };
         SessionExit::Ended(why)
     }
