@@ -17,7 +17,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::http::Places;
+use crate::http::{Budget, Places};
 use crate::tenant::Tenant;
 use crate::tokens::{DEFAULT_TENANT, Rejected, TokenError, Tokens, has_plain_tokens};
 
@@ -52,6 +52,8 @@ pub enum TokenFileError {
 #[derive(Debug)]
 pub struct Authenticator {
     config: Arc<Config>,
+    /// The memory of all bodies.
+    bodies: Budget,
     tokens: RwLock<Option<Tokens>>,
     tenants: Mutex<HashMap<Arc<str>, Arc<Tenant>>>,
 }
@@ -61,10 +63,11 @@ impl Authenticator {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn new(config: &Arc<Config>) -> Result<Self, TokenFileError> {
+    pub fn new(config: &Arc<Config>, bodies: &Budget) -> Result<Self, TokenFileError> {
         let tokens = config.token_file.as_deref().map(read).transpose()?;
         Ok(Self {
             config: Arc::clone(config),
+            bodies: bodies.clone(),
             tokens: RwLock::new(tokens),
             tenants: Mutex::default(),
         })
@@ -145,7 +148,9 @@ impl Authenticator {
         }
         let profile = self.config.profile(&name);
         let places = Places::new(self.config.places());
-        let tenant = Arc::new(Tenant::new(Arc::clone(&name), profile, places)?);
+        let budget = self.bodies.share(self.config.share_of_bodies());
+        let tenant = Tenant::new(Arc::clone(&name), profile, places, budget)?;
+        let tenant = Arc::new(tenant);
         tenants.insert(name, Arc::clone(&tenant));
         Ok(tenant)
     }

@@ -11,7 +11,7 @@ use sandfork::session::{Contents, Parents, Session};
 use sandfork::{GuestPath, Request};
 
 use crate::failure::Failure;
-use crate::http::Held;
+use crate::http::{Budget, Held};
 use crate::server::App;
 
 /// The files of a request.
@@ -51,7 +51,12 @@ pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Fai
 ///
 /// # Errors
 /// If there is none, or it is too long for an answer.
-pub fn read(app: &App, session: &mut Session, path: &str) -> Result<(Vec<u8>, Held), Failure> {
+pub fn read(
+    app: &App,
+    budget: &Budget,
+    session: &mut Session,
+    path: &str,
+) -> Result<(Vec<u8>, Held), Failure> {
     let (file, size) = session.open_read(path).map_err(failed)?;
     let most = app.longest_answer;
     if size > most {
@@ -59,7 +64,7 @@ pub fn read(app: &App, session: &mut Session, path: &str) -> Result<(Vec<u8>, He
             "`{path}` has {size} bytes, more than the {most} of an answer"
         )));
     }
-    let held = app.bodies.budget.hold(size)?;
+    let held = budget.hold(size)?;
     let mut bytes = Vec::new();
     // The guest may go on writing.
     let read = file.take(size).read_to_end(&mut bytes);

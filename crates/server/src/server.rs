@@ -118,7 +118,8 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let config = Arc::new(Config::of(arguments)?);
     let descriptors = descriptors()?;
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
-    let authenticator = Authenticator::new(&config)?;
+    let bodies = Bodies::new(&config.http);
+    let authenticator = Authenticator::new(&config, &bodies.budget)?;
     let tenants = authenticator
         .all()
         .map_err(|(tenant, cause)| StartError::Tenant {
@@ -154,7 +155,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         sessions: Sessions::new(&metrics),
         e2b: e2b::Registry::default(),
         metrics,
-        bodies: Bodies::new(&config.http),
+        bodies,
         session_idle: config.session_idle,
         longest_answer: config.http.body.as_u64(),
     });
@@ -330,6 +331,7 @@ pub async fn identify(
     match placed {
         Ok((place, tenant)) => {
             let name = Arc::clone(&tenant.name);
+            request.extensions_mut().insert(tenant.budget.clone());
             request.extensions_mut().insert(tenant);
             let mut response = place.until_sent(next.run(request).await);
             response.extensions_mut().insert(TenantName(name));
@@ -379,8 +381,9 @@ impl App {
             tracing::error!("an answer cannot be written: {error}");
             Failure::Mistake
         })?;
+        let budget = held.budget();
         drop(held);
-        let held = self.bodies.budget.hold(text.len() as u64)?;
+        let held = budget.hold(text.len() as u64)?;
         let headers = [(CONTENT_TYPE, "application/json")];
         Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
     }

@@ -8,6 +8,7 @@ use sandfork::session::{Interrupter, Meter, Programs, Session, Watcher};
 use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
 use crate::failure::Failure;
+use crate::http::Budget;
 use crate::metrics::Metrics;
 use crate::running::blocking;
 use crate::tenant::{Opened, Tenant};
@@ -218,6 +219,11 @@ impl Open {
         *charged = counted;
         self.tenant.used(used);
         self.metrics.used(&self.tenant.name, used);
+    }
+
+    /// The memory of its tenant's bodies and answers.
+    pub fn budget(&self) -> Budget {
+        self.tenant.budget.clone()
     }
 
     /// Interrupts the cell that runs.

@@ -13,7 +13,7 @@ use crate::account::{Account, Refusal};
 use crate::activity::Activity;
 use crate::config::Profile;
 use crate::failure::Failure;
-use crate::http::Places;
+use crate::http::{Budget, Places};
 use crate::sandboxes::{Sandboxes, Variant};
 
 /// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
@@ -49,6 +49,8 @@ pub struct Tenant {
     pub watches: Arc<Semaphore>,
     /// Its requests in progress.
     pub places: Places,
+    /// The memory of its bodies and answers.
+    pub budget: Budget,
     account: Mutex<Account>,
     activity: Mutex<Activity>,
 }
@@ -58,13 +60,19 @@ impl Tenant {
     ///
     /// # Errors
     /// If its policy cannot be read.
-    pub fn new(name: Arc<str>, profile: &Profile, places: Places) -> Result<Self, Error> {
+    pub fn new(
+        name: Arc<str>,
+        profile: &Profile,
+        places: Places,
+        budget: Budget,
+    ) -> Result<Self, Error> {
         let account = Account::new(profile.quota.clone(), Instant::now());
         Ok(Self {
             name,
             sandboxes: Sandboxes::new(profile.clone())?,
             watches: Arc::new(Semaphore::new(MOST_WATCHES)),
             places,
+            budget,
             account: Mutex::new(account),
             activity: Mutex::default(),
         })

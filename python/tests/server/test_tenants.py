@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import http.client
 import json
 import pathlib
 import signal
+import socket
 import subprocess
 import time
 from typing import Any
@@ -206,6 +208,24 @@ def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path:
         time.sleep(0.1)
     assert answer.status == 429
     assert "processor time" in answer.json["error"]["message"]
+
+
+def test_a_tenant_leaves_memory_of_bodies_to_others(
+    start: Any, tokens: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    text = f"token_file = {str(tokens)!r}\n[http]\nbody = '1MiB'\nbodies = '4MiB'\n"
+    server: Server = start("--config", _config(tmp_path, text))
+    long = {"code": f"print('x' * 100_000) # {'x' * 100_000}"}
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {ALPHA}\r\nContent-Length: {1 << 20}\r\n\r\n"
+    with contextlib.ExitStack() as stack:
+        # They announce bodies, and send none.
+        for _ in range(8):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            connection.sendall(head.encode())
+        while server.ask("POST", "/v1/runs", long, **_as(ALPHA)).status != 429:
+            time.sleep(0.05)
+        answer = server.ask("POST", "/v1/runs", long, **_as(BETA))
+        assert (answer.status, len(answer.json["stdout"])) == (200, 100_001)
 
 
 def test_more_than_the_server_can_do_is_refused(start: Any) -> None:

@@ -79,7 +79,9 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
         Ok(sandbox) => match sandbox.tenant.places.take() {
             Ok(place) => {
                 let name = Arc::clone(&sandbox.tenant.name);
-                request.extensions_mut().insert(sandbox);
+                let extensions = request.extensions_mut();
+                extensions.insert(sandbox.tenant.budget.clone());
+                extensions.insert(sandbox);
                 let mut response = place.until_sent(next.run(request).await);
                 response.extensions_mut().insert(TenantName(name));
                 return response;

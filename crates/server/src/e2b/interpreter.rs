@@ -89,7 +89,7 @@ pub async fn execute(
     }
     check_language(asked.language.as_deref())?;
     let context = sandbox.context(asked.context_id.as_deref())?;
-    let budget = app.bodies.budget.clone();
+    let budget = held.budget();
     let live = Live::begin(held, broken, move |sender| async move {
         let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
         let environment = asked.env_vars.unwrap_or_default();

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::{Extension, Json};
@@ -21,7 +20,6 @@ use super::registry::Sandbox;
 use super::rpc::{RpcFailure, StreamFailure, check_header, message, stream};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
-use crate::server::App;
 
 type OfSandbox = Extension<Arc<Sandbox>>;
 type Answer = Result<Json<Value>, RpcFailure>;
@@ -150,7 +148,6 @@ pub async fn list(Extension(sandbox): OfSandbox) -> Json<Value> {
 
 /// Writes to the standard input of a program, or types on its terminal.
 pub async fn send_input(
-    State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     posted: Result<JsonBody<OfProcess>, Failure>,
 ) -> Answer {
@@ -159,7 +156,7 @@ pub async fn send_input(
     let text = stdin.or(pty).unwrap_or_default();
     let bytes = STANDARD.decode(text);
     let bytes = bytes.map_err(|_| Failure::Request("the input is not base64".to_owned()))?;
-    let _held = app.bodies.budget.hold(bytes.len() as u64)?;
+    let _held = sandbox.tenant.budget.hold(bytes.len() as u64)?;
     let command = asked.process.find(&sandbox)?;
     command.write(&bytes).await?;
     Ok(Json(json!({})))

@@ -39,7 +39,8 @@ pub async fn download(
     check_user(&asked.username)?;
     let place = Place::new(&asked.path.unwrap_or_default())?;
     let open = sandbox.context(None)?.open;
-    let read = open.with(move |session| read(&app, session, place.as_str()));
+    let budget = open.budget();
+    let read = open.with(move |session| read(&app, &budget, session, place.as_str()));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, held.with(Bytes::from(bytes))).into_response())
@@ -47,7 +48,6 @@ pub async fn download(
 
 /// Writes files, with the directories above them: the parts of a form, of which each has its path as its name.
 pub async fn upload(
-    State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     asked: Result<Query<Asked>, QueryRejection>,
     headers: HeaderMap,
@@ -61,7 +61,7 @@ pub async fn upload(
         return Err(Failure::Unsupported(reason.to_owned()).into());
     }
     // The parts are copies.
-    let copies = app.bodies.budget.hold(bytes.len() as u64)?;
+    let copies = sandbox.tenant.budget.hold(bytes.len() as u64)?;
     let files = parts(headers.get(CONTENT_TYPE), bytes, asked.path).await?;
     let open = sandbox.context(None)?.open;
     let written = open.with(move |session| {

@@ -18,7 +18,7 @@ use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
 use crate::display::{displays, error};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
-use crate::http::JsonBody;
+use crate::http::{Budget, JsonBody};
 use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -94,6 +94,7 @@ pub async fn run_jupyter(
         total: Duration::try_from_secs_f64(asked.total_timeout)
             .map_err(|_| Failure::Request("total_timeout is no time".to_owned()))?,
         app: Arc::clone(&app),
+        budget: held.budget(),
         cells: asked.cells,
     };
     let running = tenant.begin_run(variant)?;
@@ -113,6 +114,7 @@ struct Job {
     each: Option<Duration>,
     total: Duration,
     app: Arc<App>,
+    budget: Budget,
 }
 
 impl Job {
@@ -160,7 +162,7 @@ impl Job {
         driver.execution_time = begun.elapsed().as_secs_f64();
         // A file that is not there, or is too long, is missing in the answer.
         let files = self.fetch.iter().filter_map(|(name, path)| {
-            let (bytes, _held) = read(&self.app, session, &path.to_string()).ok()?;
+            let (bytes, _held) = read(&self.app, &self.budget, session, &path.to_string()).ok()?;
             Some((name.clone(), STANDARD.encode(bytes)))
         });
         Ok(JupyterResult {

@@ -19,7 +19,7 @@ use crate::failure::Failure;
 pub struct Bodies {
     longest: u64,
     pause: Duration,
-    /// The memory of all.
+    /// The memory of all. A request with a tenant has the tenant's share in its extensions.
     pub budget: Budget,
 }
 
@@ -40,7 +40,11 @@ impl Bodies {
             return Err(Failure::TooLong(self.longest));
         }
         // What is announced has its memory before it is sent, and what is not as it comes.
-        let mut held = match self.budget.hold(announced.unwrap_or_default()) {
+        let share = request.extensions().get::<Budget>();
+        let mut held = match share
+            .unwrap_or(&self.budget)
+            .hold(announced.unwrap_or_default())
+        {
             Ok(held) => held,
             Err(failure) => {
                 self.discard(request.into_body()).await;

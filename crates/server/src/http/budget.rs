@@ -15,22 +15,34 @@ use crate::failure::Failure;
 /// The unit in which memory is counted.
 const KIB: u64 = 1 << 10;
 
-/// Memory for bodies and answers.
+/// Memory for bodies and answers: that of all tenants, or the share of one in it.
 #[derive(Clone, Debug)]
-pub struct Budget(Arc<Semaphore>);
+pub struct Budget(Vec<Arc<Semaphore>>);
 
 /// A part of it, until it is dropped.
 #[derive(Debug)]
 pub struct Held {
     budget: Budget,
-    part: Option<OwnedSemaphorePermit>,
+    /// Of each that it counts in.
+    parts: Vec<OwnedSemaphorePermit>,
+}
+
+fn places(bytes: u64) -> Arc<Semaphore> {
+    let places = usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
+    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
 }
 
 impl Budget {
     /// So many bytes.
     pub fn new(bytes: u64) -> Self {
-        let places = usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
-        Self(Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))))
+        Self(vec![places(bytes)])
+    }
+
+    /// So many bytes of these, for a tenant. A client decides how long it takes to send and to read.
+    #[must_use]
+    pub fn share(&self, bytes: u64) -> Self {
+        let own = [places(bytes)];
+        Self(own.into_iter().chain(self.0.iter().cloned()).collect())
     }
 
     /// Takes a part.
@@ -40,7 +52,7 @@ impl Budget {
     pub fn hold(&self, bytes: u64) -> Result<Held, Failure> {
         let mut held = Held {
             budget: self.clone(),
-            part: None,
+            parts: Vec::new(),
         };
         held.grow(bytes)?;
         Ok(held)
@@ -48,30 +60,37 @@ impl Budget {
 }
 
 impl Held {
+    /// What it is a part of.
+    pub fn budget(&self) -> Budget {
+        self.budget.clone()
+    }
+
     /// Takes more, until it is so many bytes. Few are free: the number of connections bounds them.
     ///
     /// # Errors
     /// If so much is not left. It stays as it was.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Failure> {
         const FREE: u64 = 16 * KIB;
-        let has = self
-            .part
-            .as_ref()
-            .map_or(0, OwnedSemaphorePermit::num_permits) as u64;
+        let has = self.parts.first();
+        let has = has.map_or(0, OwnedSemaphorePermit::num_permits) as u64;
         let more = bytes.div_ceil(KIB).saturating_sub(has);
         if bytes <= FREE || more == 0 {
             return Ok(());
         }
         let more = u32::try_from(more).unwrap_or(u32::MAX);
-        let part = Arc::clone(&self.budget.0).try_acquire_many_owned(more);
-        let part = part.map_err(|_| {
+        let all = self.budget.0.iter();
+        let parts = all.map(|places| Arc::clone(places).try_acquire_many_owned(more));
+        let parts: Vec<_> = parts.collect::<Result<_, _>>().map_err(|_| {
             Failure::Busy(
-                "the server holds as much of bodies as it may: try again later".to_owned(),
+                "the server holds as much of bodies as it may, or as this tenant may: try again later"
+                    .to_owned(),
             )
         })?;
-        match &mut self.part {
-            Some(held) => held.merge(part),
-            None => self.part = Some(part),
+        if self.parts.is_empty() {
+            self.parts = parts;
+        } else {
+            let held = self.parts.iter_mut().zip(parts);
+            held.for_each(|(held, part)| held.merge(part));
         }
         Ok(())
     }
@@ -128,5 +147,19 @@ mod tests {
         assert!(budget.hold(20 * KIB).is_err() && held.grow(101 * KIB).is_err());
         drop(held);
         assert!(budget.hold(100 * KIB).is_ok());
+    }
+
+    #[test]
+    fn a_share_leaves_the_rest_to_others() {
+        let all = Budget::new(100 * KIB);
+        let (one, other) = (all.share(50 * KIB), all.share(50 * KIB));
+        let held = one.hold(40 * KIB).expect("it is there");
+        assert!(one.hold(20 * KIB).is_err());
+        let mut others = other.hold(30 * KIB).expect("it is there");
+        others.grow(50 * KIB).expect("it is there");
+        assert!(others.grow(60 * KIB).is_err());
+        assert!(all.hold(20 * KIB).is_err());
+        drop((held, others));
+        assert!(all.hold(100 * KIB).is_ok());
     }
 }

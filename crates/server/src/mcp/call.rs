@@ -160,7 +160,8 @@ impl Call<'_> {
         let OfPath { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
         let app = Arc::clone(self.app);
-        let read = open.with(move |session| files::read(&app, session, &path));
+        let budget = open.budget();
+        let read = open.with(move |session| files::read(&app, &budget, session, &path));
         let (bytes, _held) = read.await?;
         Ok(text(shortened(&String::from_utf8_lossy(&bytes))))
     }

@@ -77,6 +77,7 @@ async fn in_budget(
     let (parts, body) = request.into_parts();
     let mut whole = Request::new(body);
     whole.headers_mut().clone_from(&parts.headers);
+    whole.extensions_mut().clone_from(&parts.extensions);
     let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
     held.grow(memory_of_values(&bytes))?;
     let response = next.run(Request::from_parts(parts, bytes.into())).await;

@@ -79,7 +79,7 @@ async fn line(
     let id = task.get("id").cloned().unwrap_or_else(|| number.into());
     let result = result(app, tenant, number, task).await;
     let held = result.and_then(|line| {
-        let held = app.bodies.budget.hold(line.len() as u64)?;
+        let held = tenant.budget.hold(line.len() as u64)?;
         Ok((line, Some(held)))
     });
     held.unwrap_or_else(|failure| {

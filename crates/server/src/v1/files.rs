@@ -30,7 +30,8 @@ pub async fn read(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<Response, Failure> {
-    let read = open.with(move |session| files::read(&app, session, &path));
+    let budget = open.budget();
+    let read = open.with(move |session| files::read(&app, &budget, session, &path));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, held.with(Bytes::from(bytes))).into_response())

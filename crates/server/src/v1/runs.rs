@@ -64,7 +64,7 @@ pub async fn run(
         let outcome = run_request(&app, &tenant, variant, request, ()).await?;
         return app.answer(&answer(&outcome, &fetched), held);
     }
-    let budget = app.bodies.budget.clone();
+    let budget = held.budget();
     let begin = move |sink| async move {
         let outcome = run_request(&app, &tenant, variant, request, sink).await?;
         Ok(answer(&outcome, &fetched))

@@ -147,7 +147,7 @@ pub async fn cell(
         let report = run_cell(&app, &tenant, open, cell, ()).await?;
         return app.answer(&answer(&report), held);
     }
-    let budget = app.bodies.budget.clone();
+    let budget = held.budget();
     let begin = move |sink| async move {
         let report = run_cell(&app, &tenant, open, cell, sink).await?;
         Ok(answer(&report))
