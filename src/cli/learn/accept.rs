@@ -1,6 +1,7 @@
 //! What `--accept` lets a policy be widened by.
 
 use std::fmt;
+use std::fs;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -81,7 +82,9 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
     let set = set.to_string();
     let value = set.split_once('=').map_or("", |(_, value)| value);
     match key {
-        "filesystem.read" | "filesystem.write" => Path::new(value).starts_with(only),
+        "filesystem.read" | "filesystem.write" => {
+            Path::new(value).starts_with(only) && leads_within(value, only)
+        }
         "imports.allow" => {
             let pattern = |text: &str| text.parse::<ImportPattern>();
             let (package, value) = (pattern(&format!("{only}.*")), pattern(value));
@@ -97,9 +100,20 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
     }
 }
 
+/// Whether a path leads nowhere else by links: a policy shows what it leads to, and a guest may have made the link in a
+/// directory that it could write to. One that does not exist leads nowhere.
+fn leads_within(path: &str, directory: &str) -> bool {
+    match (fs::canonicalize(path), fs::canonicalize(directory)) {
+        (Ok(path), Ok(directory)) => path.starts_with(directory),
+        _ => true,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::symlink;
 
     use super::*;
 
@@ -144,6 +158,21 @@ mod tests {
             ("limit", "filesystem.work_exec=true"),
         ] {
             assert!(!covers(accept, set), "{accept} {set}");
+        }
+    }
+
+    #[test]
+    fn a_link_that_leads_out_of_a_directory_is_not_in_it() {
+        let (accepted, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (inside, outside) = (accepted.path().join("a"), other.path().join("b"));
+        fs::write(&inside, "").unwrap();
+        fs::write(&outside, "").unwrap();
+        for (name, target, is_within) in [("in", &inside, true), ("out", &outside, false)] {
+            let link = accepted.path().join(name);
+            symlink(target, &link).unwrap();
+            let accept = format!("read:{}", accepted.path().display());
+            let set = format!("filesystem.read={}", link.display());
+            assert_eq!(covers(&accept, &set), is_within, "{name}");
         }
     }
 
