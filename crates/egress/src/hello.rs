@@ -5,6 +5,9 @@ use crate::host::Host;
 /// The most bytes that a client may send before its first message is whole.
 pub const MOST_BYTES: usize = 32 * 1024;
 
+/// The most records that the message may be split into. All are read again with each byte that comes.
+const MOST_RECORDS: usize = 16;
+
 /// The first byte of a connection that speaks TLS: a record of the handshake.
 pub const FIRST_BYTE: u8 = 22;
 
@@ -30,7 +33,7 @@ pub fn read(bytes: &[u8]) -> Hello {
     let mut message = Vec::new();
     let mut rest = bytes;
     // One message may be split into several records.
-    loop {
+    for _ in 0..=MOST_RECORDS {
         if let Some(length) = message_length(&message)
             && message.len() >= length
         {
@@ -63,6 +66,7 @@ pub fn read(bytes: &[u8]) -> Hello {
             return Hello::Malformed;
         }
     }
+    Hello::Malformed
 }
 
 /// The length of a message of the handshake with its header, once that is there.
@@ -189,6 +193,19 @@ mod tests {
         assert_eq!(read(&in_two), named);
         assert_eq!(read(&[whole, vec![1, 2, 3]].concat()), named);
         assert_eq!(read(&record(&hello(&[]))), Hello::Names(None));
+    }
+
+    #[test]
+    fn a_message_in_many_records_is_not_read_again_and_again() {
+        let message = hello(&name("a.example"));
+        let split = |records: usize| {
+            let (ends, rest) = message.split_at(records - 1);
+            let ends = ends.iter().map(|byte| record(&[*byte]));
+            ends.chain([record(rest)]).collect::<Vec<_>>().concat()
+        };
+        let named = Hello::Names(Some("a.example".parse().expect("a name")));
+        assert_eq!(read(&split(MOST_RECORDS)), named);
+        assert_eq!(read(&split(MOST_RECORDS + 2)), Hello::Malformed);
     }
 
     #[test]
