@@ -199,9 +199,8 @@ def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path
 def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
-    burn = (
-        "import threading, time\ndef burn():\n    while True: pass\nthreading.Thread(target=burn, daemon=True).start()"
-    )
+    burn = "def burn():\n    while True: pass"
+    burn = f"import threading, time\n{burn}\nthreading.Thread(target=burn, daemon=True).start()"
     assert server.ask("POST", cells, {"code": burn}).json["status"] == "ok"
     while (answer := server.ask("POST", cells, {"code": "time.process_time()"})).status == 200:
         assert answer.json["value"] < 5
@@ -216,11 +215,14 @@ def test_a_tenant_leaves_memory_of_bodies_to_others(
     text = f"token_file = {str(tokens)!r}\n[http]\nbody = '1MiB'\nbodies = '4MiB'\n"
     server: Server = start("--config", _config(tmp_path, text))
     long = {"code": f"print('x' * 100_000) # {'x' * 100_000}"}
-    head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {ALPHA}\r\nContent-Length: {1 << 20}\r\n\r\n"
+    head = (
+        f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nX-API-Key: {ALPHA}\r\nContent-Length: 1048576\r\n\r\n"
+    )
     with contextlib.ExitStack() as stack:
         # They announce bodies, and send none.
         for _ in range(8):
-            connection = stack.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+            address = ("127.0.0.1", server.port)
+            connection = stack.enter_context(socket.create_connection(address, timeout=60))
             connection.sendall(head.encode())
         while server.ask("POST", "/v1/runs", long, **_as(ALPHA)).status != 429:
             time.sleep(0.05)

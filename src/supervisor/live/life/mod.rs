@@ -290,16 +290,13 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             }
             return SessionExit::Ended(why);
         }
-        let why = match self.cell.take() {
-            Some(cell) => {
-                let why = self.finish(cell, None, Fate::Ended, now, caller);
-                format!("its last cell ended with `{why}`")
-            }
-            None => {
-                let why = self.reason();
-                self.count_between_cells();
-                why
-            }
+        let why = if let Some(cell) = self.cell.take() {
+            let why = self.finish(cell, None, Fate::Ended, now, caller);
+            format!("its last cell ended with `{why}`")
+        } else {
+            let why = self.reason();
+            self.count_between_cells();
+            why
         };
         SessionExit::Ended(why)
     }
