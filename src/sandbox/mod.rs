@@ -224,7 +224,8 @@ impl Sandbox {
     pub(crate) fn saved(&self, path: &Path) -> Result<Arc<Image>, Error> {
         let zygote = self.inner.zygote()?;
         let made_by = self.made_by().map_err(SupervisorError::from)?;
-        let image = Image::load(path, &made_by, &zygote);
+        let limits = &self.inner.plan.supervision.limits;
+        let image = Image::load(path, &made_by, limits, &zygote);
         Ok(Arc::new(image.map_err(SupervisorError::from)?))
     }
 

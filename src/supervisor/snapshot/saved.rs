@@ -153,6 +153,7 @@ impl Image {
     pub fn load(
         path: &Path,
         made_by: &MadeBy,
+        limits: &Limits,
         zygote: &Arc<Zygote>,
     ) -> Result<Self, SnapshotRefusal> {
         let refused = |why: String| SnapshotRefusal::Saved {
@@ -165,6 +166,12 @@ impl Image {
         let Some(sections) = sections else {
             return Err(refused("is no saved snapshot, or is not whole".into()));
         };
+        if sections.memory.saturating_add(sections.trees) > limits.memory_allowance() {
+            // Before so much is copied to the disk, as none was saved under this policy.
+            return Err(refused(
+                "is larger than `limits.memory` of this policy allows".into(),
+            ));
+        }
         let key = snapshot_key()
             .map_err(|error| refused(format!("cannot be read: {}", no_key(&error))))?;
         let mut reader = Coded::new(&file, &key);

@@ -1,6 +1,7 @@
 //! Snapshots that are saved as files, and the sessions that begin with them under another interpreter.
 
 use std::fs;
+use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -213,6 +214,22 @@ fn a_file_that_is_of_no_use_is_refused(world: &World) {
         fs::write(&path, part).expect("it can be written");
         assert!(refused(&other, &path).ends_with("is no saved snapshot, or is not whole"));
     }
+    // Of another user, who would have it fill the disk before its code is known.
+    let length = 1_u64 << 40;
+    let mut forged = fs::File::create(&path).expect("it can be written");
+    let parts: [&[u8]; 5] = [
+        &whole[..16],
+        &2_u64.to_le_bytes(),
+        &length.to_le_bytes(),
+        &[0; 8],
+        b"{}",
+    ];
+    let written = forged.write_all(&parts.concat());
+    written.expect("it can be written");
+    let grown = forged.set_len(42 + length + 32);
+    grown.expect("it is sparse");
+    let text = refused(&other, &path);
+    assert!(text.contains("is larger than `limits.memory`"), "{text}");
     fs::write(&path, &whole).expect("it can be written");
     let another = sandbox(world, standard().set("limits.wall=7s"));
     assert!(refused(&another, &path).contains("was saved under another policy"));
