@@ -14,13 +14,11 @@ use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use bytes::Bytes;
 use clap::Parser;
 use listenfd::ListenFd;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::{Admission, Capacity};
 use sd_notify::NotifyState;
-use serde::Serialize;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -29,8 +27,7 @@ use crate::auth::Authenticator;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::{
-    Bodies, Draining, Held, Serving, TenantName, Tls, begin_log, log, refuse_other_sites,
-    until_cut_off,
+    Bodies, Draining, Serving, TenantName, Tls, begin_log, log, refuse_other_sites, until_cut_off,
 };
 use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
@@ -370,21 +367,5 @@ impl App {
     /// Whether clients need a token.
     pub fn has_tokens(&self) -> bool {
         self.authenticator.has_tokens()
-    }
-
-    /// An answer in JSON. The memory of the request, and its own, counts until it is sent.
-    ///
-    /// # Errors
-    /// If so much memory is not left.
-    pub fn answer(&self, value: &impl Serialize, held: Held) -> Result<Response, Failure> {
-        let text = serde_json::to_vec(value).map_err(|error| {
-            tracing::error!("an answer cannot be written: {error}");
-            Failure::Mistake
-        })?;
-        let budget = held.budget();
-        drop(held);
-        let held = budget.hold(text.len() as u64)?;
-        let headers = [(CONTENT_TYPE, "application/json")];
-        Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
     }
 }

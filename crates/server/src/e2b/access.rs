@@ -115,7 +115,7 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
             Some(id) => app.e2b.get(id).into_iter().collect(),
             None => app.e2b.all(),
         };
-        named.retain(|sandbox| is_open(app, sandbox) && signed.is_of(&sandbox.token));
+        named.retain(|sandbox| signed.is_of(&sandbox.token) && is_open(app, sandbox));
         return named.pop().ok_or(GONE);
     }
     let token = text(headers, "x-access-token").or(text(headers, "e2b-traffic-access-token"));

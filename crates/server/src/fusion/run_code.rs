@@ -102,7 +102,7 @@ pub async fn run_code(
             let result = ProgramResult::of(&outcome);
             let program = made.take(COMPILED).filter(|_| result.is_success());
             let Some(program) = program else {
-                return Ok(app.answer(&CodeResult::of(Some(result), None, &fetched), held)?);
+                return Ok(held.answer(&CodeResult::of(Some(result), None, &fetched))?);
             };
             compilation = Some(result);
             request.add(COMPILED, program)?;
@@ -120,7 +120,7 @@ pub async fn run_code(
         check_started(&outcome, argv[0])?;
     }
     let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
-    Ok(app.answer(&result, held)?)
+    Ok(held.answer(&result)?)
 }
 
 /// Runs of one request.

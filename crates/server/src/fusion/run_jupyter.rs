@@ -104,7 +104,7 @@ pub async fn run_jupyter(
         job.run(&mut session, turn)
     });
     let result = result.await?;
-    Ok(app.answer(&result, held)?)
+    Ok(held.answer(&result)?)
 }
 
 struct Job {

@@ -6,8 +6,12 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use axum::body::{Body, HttpBody};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
+use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::failure::Failure;
@@ -93,6 +97,22 @@ impl Held {
             held.for_each(|(held, part)| held.merge(part));
         }
         Ok(())
+    }
+
+    /// An answer in JSON. The memory of the request counts until it is made, and its own until it is sent.
+    ///
+    /// # Errors
+    /// If so much memory is not left.
+    pub fn answer(self, value: &impl Serialize) -> Result<Response, Failure> {
+        let text = serde_json::to_vec(value).map_err(|error| {
+            tracing::error!("an answer cannot be written: {error}");
+            Failure::Mistake
+        })?;
+        let budget = self.budget();
+        drop(self);
+        let held = budget.hold(text.len() as u64)?;
+        let headers = [(CONTENT_TYPE, "application/json")];
+        Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
     }
 
     /// A body that holds it until it is sent.

@@ -62,7 +62,7 @@ pub async fn run(
     let request = fetched.from(asked.request(&tenant.sandboxes)?);
     if !events::is_asked(&headers) {
         let outcome = run_request(&app, &tenant, variant, request, ()).await?;
-        return app.answer(&answer(&outcome, &fetched), held);
+        return held.answer(&answer(&outcome, &fetched));
     }
     let budget = held.budget();
     let begin = move |sink| async move {

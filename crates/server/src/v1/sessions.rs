@@ -145,7 +145,7 @@ pub async fn cell(
     }
     if !events::is_asked(&headers) {
         let report = run_cell(&app, &tenant, open, cell, ()).await?;
-        return app.answer(&answer(&report), held);
+        return held.answer(&answer(&report));
     }
     let budget = held.budget();
     let begin = move |sink| async move {
