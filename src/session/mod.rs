@@ -65,7 +65,7 @@ pub struct Session {
     programs: Programs,
 }
 
-/// Interrupts the cell that a session runs, from any thread.
+/// Interrupts the cell that a session runs, from any thread, and tells what it uses between cells. It outlives the session.
 #[derive(Clone, Debug)]
 pub struct Interrupter(RequestSender);
 
@@ -75,16 +75,10 @@ impl Interrupter {
     pub fn interrupt(&self) {
         self.0.send(ClientRequest::Interrupt, Payload::default());
     }
-}
 
-/// Measures what a session uses of which no outcome tells. It outlives the session.
-#[derive(Clone, Debug)]
-pub struct Meter(RequestSender);
-
-impl Meter {
-    /// The processor time that was used between cells: by code that a cell left running, and by programs. It is
-    /// counted when a cell or a program begins, when the last program ends, and when the worker does.
-    pub fn between_cells(&self) -> Duration {
+    /// The processor time that was used between cells, of which no outcome tells: by code that a cell left running, and
+    /// by programs. It is counted when a cell or a program begins, when the last program ends, and when the worker does.
+    pub fn cpu_between_cells(&self) -> Duration {
         self.0.between_cells()
     }
 }
@@ -264,11 +258,6 @@ impl Session {
     /// A handle that interrupts the cell that runs.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(self.requests.clone())
-    }
-
-    /// A handle that measures what the session uses between cells.
-    pub fn meter(&self) -> Meter {
-        Meter(self.requests.clone())
     }
 
     /// The programs that run in the session, beside its cells. The handle outlives the session's restarts.

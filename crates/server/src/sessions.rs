@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
-use sandfork::session::{Interrupter, Meter, Programs, Session, Watcher};
+use sandfork::session::{Interrupter, Programs, Session, Watcher};
 use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
 use crate::failure::Failure;
@@ -32,7 +32,6 @@ pub struct Open {
     /// Requests for it take turns, in their order. Without it, the session has ended.
     session: Arc<Turns<Option<Session>>>,
     interrupter: Interrupter,
-    meter: Meter,
     /// What of the time between its cells its tenant was charged with.
     charged: Mutex<Duration>,
     /// Its programs, which run beside its cells.
@@ -104,7 +103,6 @@ impl Sessions {
             idle,
             tenant,
             interrupter: session.interrupter(),
-            meter: session.meter(),
             charged: Mutex::default(),
             programs: session.programs(),
             watcher: session.watcher(),
@@ -214,7 +212,7 @@ impl Open {
     /// Charges the tenant with what the session has used between its cells.
     pub fn charge(&self) {
         let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
-        let counted = self.meter.between_cells();
+        let counted = self.interrupter.cpu_between_cells();
         let used = counted.saturating_sub(*charged);
         *charged = counted;
         self.tenant.used(used);

@@ -111,13 +111,9 @@ impl<'a> WorkerLoop<'a> {
         if let Some(exit) = first.and_then(handle) {
             return Ok(exit);
         }
-        let left = match self.until_gone(caller, later)? {
-            Some(left) => {
-                self.state.on_leaving();
-                left
-            }
-            None => self.state.on_end(clock::now(), caller),
-        };
+        let left = self.until_gone(caller, later)?;
+        let left = left.inspect(|_| self.state.on_leaving());
+        let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
         self.state.tell_of_time_between_cells(caller);
         if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
             programs.note_end(why);

@@ -104,7 +104,7 @@ fn what_a_cell_leaves_running_is_measured(world: &World) {
                 \x20   open('done', 'w').close()\n\
                 threading.Thread(target=burn).start()";
     let mut session = open(world, standard().patient());
-    let meter = session.meter();
+    let meter = session.interrupter();
     for turn in 1..=2 {
         let report = run(&mut session, code);
         assert!(
@@ -116,12 +116,12 @@ fn what_a_cell_leaves_running_is_measured(world: &World) {
         }
         if turn == 1 {
             let report = run(&mut session, "import os; os.remove('done')");
-            let (cell, before) = (report.outcome().usage().cpu, meter.between_cells());
+            let (cell, before) = (report.outcome().usage().cpu, meter.cpu_between_cells());
             assert!(before >= USED, "{before:?}, {cell:?}");
         }
     }
     drop(session);
-    assert!(meter.between_cells() >= 2 * USED, "{meter:?}");
+    assert!(meter.cpu_between_cells() >= 2 * USED, "{meter:?}");
 }
 
 fn the_last_statement_has_a_value_if_asked_for(world: &World) {
