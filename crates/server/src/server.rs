@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
 use axum::http::header::CONTENT_TYPE;
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
