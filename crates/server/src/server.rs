@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{FromRef, Request, State};
-use axum::http::header::CONTENT_TYPE;
 use axum::http::Method;
+use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
