@@ -147,8 +147,12 @@ impl Authenticator {
             return Ok(Arc::clone(tenant));
         }
         let profile = self.config.profile(&name);
-        let places = Places::new(self.config.places());
-        let budget = self.bodies.share(self.config.share_of_bodies());
+        let http = &self.config.http;
+        let places = self.config.share(http.connections as u64);
+        let places = Places::new(usize::try_from(places).unwrap_or(usize::MAX));
+        // One body finds room in any case.
+        let bodies = self.config.share(http.bodies.as_u64());
+        let budget = self.bodies.share(bodies.max(http.body.as_u64()));
         let tenant = Tenant::new(Arc::clone(&name), profile, places, budget)?;
         let tenant = Arc::new(tenant);
         tenants.insert(name, Arc::clone(&tenant));

@@ -251,24 +251,11 @@ impl Config {
         Ok(())
     }
 
-    /// The memory of a tenant's bodies and answers. Where there are several tenants, one leaves memory to the others.
-    pub fn share_of_bodies(&self) -> u64 {
-        let bodies = self.http.bodies.as_u64();
+    /// How much of something one tenant may have. Where there are several, it leaves the rest to the others.
+    pub fn share(&self, of: u64) -> u64 {
         match self.token_file {
-            None => bodies,
-            // One body must find room.
-            Some(_) => (bodies / 2).max(self.http.body.as_u64().min(bodies)),
-        }
-    }
-
-    /// How many requests a tenant may have in progress. Where there are several tenants, one leaves connections to the
-    /// others.
-    pub fn places(&self) -> usize {
-        let connections = self.http.connections;
-        if self.token_file.is_none() {
-            connections
-        } else {
-            (connections / 2).max(1)
+            None => of,
+            Some(_) => (of / 2).max(1),
         }
     }
 
