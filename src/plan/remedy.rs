@@ -1,6 +1,5 @@
 //! The remedy for each layer: the exact command, if there is one.
 
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use crate::host::{CgroupAbsence, CgroupSupport, ChainStep, HostUser, Refusal, RefusalCause};
@@ -99,7 +98,9 @@ fn delegate(dir: &Path, settings: &str) -> String {
         return "start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`"
             .to_owned();
     }
-    let of_a_user = dir.iter().any(|part| part.as_bytes().starts_with(b"user@"));
+    let of_a_user = dir
+        .iter()
+        .any(|part| part.to_string_lossy().starts_with("user@"));
     let systemctl = if of_a_user {
         "systemctl --user"
     } else {
