@@ -256,9 +256,7 @@ def test_what_outlasts_the_drain_is_answered(start: Any, tmp_path: pathlib.Path)
     server: Server = start("--config", _config(tmp_path, 'drain = "100ms"'))
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
     with concurrent.futures.ThreadPoolExecutor() as pool:
-        cell = pool.submit(
-            server.ask, "POST", f"{session}/cells", {"code": "import time; time.sleep(60)"}
-        )
+        cell = pool.submit(server.ask, "POST", f"{session}/cells", {"code": "import time; time.sleep(60)"})
         while not server.ask("GET", session).json["busy"]:
             time.sleep(0.01)
         server.process.send_signal(signal.SIGTERM)
