@@ -1,4 +1,4 @@
-//! The end of the server: it takes no more requests, and those that it has may end within a time.
+//! The end of the server: it takes no more requests, and gives those that it has a time to end.
 
 use std::sync::Arc;
 
@@ -30,21 +30,22 @@ impl Default for Draining {
 }
 
 impl Draining {
-    /// From now on it does.
+    /// Refuses new requests from now on.
     pub fn begin(&self) {
         self.0.send_replace(Phase::Draining);
     }
 
-    /// Whether it does.
+    /// Whether new requests are refused.
     pub fn has_begun(&self) -> bool {
         *self.0.borrow() >= Phase::Draining
     }
 
-    /// From now on nothing has time any more.
+    /// Ends the time of requests that are being answered.
     pub fn cut_off(&self) {
         self.0.send_replace(Phase::Over);
     }
 
+    /// Waits until that time is over.
     async fn is_over(&self) {
         let mut phase = self.0.subscribe();
         // The sender is `self`, so there is no error.
