@@ -268,9 +268,10 @@ class Sandbox(BaseSandbox):
         on_result: OnResult | None = None,
     ) -> Execution:
         """Runs a whole file of the host as one cell. `argv` is its `sys.argv[1:]`."""
+        name = checked_path(path)
         cell = Cell(
-            source_of(read_source(checked_path(path))),
-            filename=checked_path(path),
+            source_of(read_source(name)),
+            filename=name,
             argv=checked_argv(argv),
             wall=self._wall(timeout),
             callbacks=callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),

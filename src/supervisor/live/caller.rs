@@ -71,7 +71,7 @@ pub trait Caller {
     fn answer(&mut self, answer: ClientEvent, payload: Payload);
     /// Reports that a request was not carried out; `id` is its number, if it had one.
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal);
-    /// Is told of processor time that was used between two cells.
+    /// Counts processor time that was used between two cells.
     fn note_between_cells(&mut self, _: Duration) {}
     /// Sends output of a cell.
     fn output(&mut self, id: u64, stream: Stream, bytes: &[u8]) {
