@@ -40,6 +40,13 @@ class Sources:
     def import_module(self, name, globals=None, locals=None, fromlist=(), level=0):
         if self.shown or not (level or name.startswith(PACKAGE)):
             return self.original(name, globals, locals, fromlist, level)
+        if level and fromlist:
+            # Showing the modules and hiding them again touches the name of every module of the interpreter: in a
+            # worker that is a copy of 50 pages.
+            package = globals["__package__"].rsplit(".", level - 1)[0]
+            module = self.loaded.get(f"{package}.{name}" if name else package)
+            if module is not None and all(map(vars(module).__contains__, fromlist)):
+                return module
         self.shown = True
         sys.modules.update(self.loaded)
         sys.meta_path.insert(0, self)
