@@ -67,7 +67,7 @@ impl Census {
         let depth = Process::new(own).map_or(0, |own| namespace_pids(&own).len());
         let (mut resident, mut charged, mut shared) = (Vec::new(), Vec::new(), None);
         let mut processes = 0;
-        for process in descendants(own) {
+        for process in descendants(own).into_iter().filter_map(open) {
             match Role::of(&namespace_pids(&process), depth) {
                 Role::Zygote => shared = self::resident(&process),
                 Role::WorkersInit => processes += 1,
@@ -93,19 +93,25 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
     values.get(values.len() / 2).copied()
 }
 
-/// Every descendant of the process `ancestor`.
-fn descendants(ancestor: i32) -> Vec<Process> {
-    let mut children: HashMap<i32, Vec<Process>> = HashMap::new();
+/// The process of a number, unless it has ended meanwhile.
+fn open(pid: i32) -> Option<Process> {
+    Process::new(pid).ok()
+}
+
+/// Every descendant of the process `ancestor`, as numbers: each open `Process` holds a descriptor, and the
+/// sessions leave none for two thousand.
+fn descendants(ancestor: i32) -> Vec<i32> {
+    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for process in all_processes().into_iter().flatten().flatten() {
         // A process that has ended meanwhile has no parent.
         if let Ok(stat) = process.stat() {
-            children.entry(stat.ppid).or_default().push(process);
+            children.entry(stat.ppid).or_default().push(process.pid());
         }
     }
     let (mut found, mut next) = (Vec::new(), vec![ancestor]);
     while let Some(parent) = next.pop() {
         let born = children.remove(&parent).unwrap_or_default();
-        next.extend(born.iter().map(Process::pid));
+        next.extend(&born);
         found.extend(born);
     }
     found
