@@ -321,9 +321,11 @@ fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
             Layer::Namespaces
         }
         "tasks" | "cgroup.procs" => Layer::Cgroup,
-        _ if ["memory.", "pids.", "cpu.", "cgroup."]
-            .iter()
-            .any(|kind| file.starts_with(kind)) =>
+        // The init writes files of these names too, from which a guest learns its limits. They limit nothing.
+        _ if step.call.role == Role::Supervisor
+            && ["memory.", "pids.", "cpu.", "cgroup."]
+                .iter()
+                .any(|kind| file.starts_with(kind)) =>
         {
             Layer::Cgroup
         }
