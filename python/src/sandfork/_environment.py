@@ -116,6 +116,9 @@ def cell_that_adds(executable: str, packages: Sequence[str]) -> str:
 
 def _command(*arguments: str) -> str:
     """What `sandfork env` prints."""
+    for argument in arguments:
+        if not isinstance(argument, str):
+            raise RequestError(f"{argument!r} is no text: names, packages and hosts of environments are texts")
     done = subprocess.run(
         [_binary.find(), "env", *arguments],
         stdin=subprocess.DEVNULL,

@@ -84,6 +84,8 @@ def test_what_cannot_be_installed_is_said(index: int) -> None:
         Sandbox(packages="shapes")
     with pytest.raises(RequestError, match="not the name of an environment"):
         Environment.create("a b", ["shapes"])
+    with pytest.raises(RequestError, match="5 is no text"):
+        Environment.create(5)  # type: ignore[arg-type]
     assert Environment.list() == []
 
 

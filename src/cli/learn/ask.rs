@@ -1,9 +1,11 @@
 //! Asks a person what to allow.
 
+use std::fs;
 use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use crate::cli::denials::what;
+use crate::cli::terminal::harmless_line;
 use crate::outcome::Denial;
 
 /// What a person says.
@@ -31,6 +33,9 @@ pub fn ask(
     let directory = directory_of(set);
     loop {
         writeln!(to, "{}", what(denial))?;
+        if let Some(place) = leads_to(set) {
+            writeln!(to, "  by links it leads to {place}, which the guest would see")?;
+        }
         let or_all = match &directory {
             Some(directory) => format!(", [d] all of {directory}"),
             None => String::new(),
@@ -57,11 +62,22 @@ pub fn ask(
     }
 }
 
+/// The path of the host that a setting would show.
+fn path_of(set: &str) -> Option<&Path> {
+    let (key, path) = set.split_once('=')?;
+    matches!(key, "filesystem.read" | "filesystem.write").then(|| Path::new(path))
+}
+
+/// Where a path that a setting would show leads by links. A guest may have made one in a directory that it writes to.
+fn leads_to(set: &str) -> Option<String> {
+    let path = path_of(set)?;
+    let place = fs::canonicalize(path).ok().filter(|place| place != path)?;
+    Some(harmless_line(&place.display().to_string()))
+}
+
 /// The directory of a file that a setting would show. Nothing at the top of the host is offered whole.
 fn directory_of(set: &str) -> Option<String> {
-    let (key, path) = set.split_once('=')?;
-    let shows_path = matches!(key, "filesystem.read" | "filesystem.write");
-    let parent = Path::new(path).parent().filter(|_| shows_path)?;
+    let parent = path_of(set)?.parent()?;
     let is_deep = parent.components().count() > 2;
     is_deep.then(|| parent.display().to_string())
 }
@@ -109,6 +125,20 @@ mod tests {
             assert_eq!(answered(set, "d\nn\n").0, Answer::No);
             assert!(!answered(set, "n\n").1.contains("[d]"), "{set}");
         }
+    }
+
+    #[test]
+    fn the_question_says_where_a_link_leads() {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path().canonicalize().unwrap();
+        let (secret, link) = (place.join("secret\u{1b}"), place.join("link"));
+        fs::write(&secret, "").unwrap();
+        std::os::unix::fs::symlink(&secret, &link).unwrap();
+        let set = |path: &Path| format!("filesystem.read={}", path.display());
+        let (_, asked) = answered(&set(&link), "n\n");
+        let place = format!(r"leads to {}/secret\x1b, ", place.display());
+        assert!(asked.contains(&place), "{asked}");
+        assert!(!answered(&set(&secret), "n\n").1.contains("leads to"));
     }
 
     #[test]
