@@ -332,14 +332,14 @@ fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
         _ => return Vec::new(),
     };
     let call = &step.call;
-    let at = match layer {
-        Layer::Cgroup if file != "tasks" && file != "cgroup.procs" => {
-            Site::every(call.role, "write").which(Which::On(file.to_owned()))
-        }
-        _ => Site::of(call),
+    let at = match file {
+        // There is one in each hierarchy, and a worker joins them in an order.
+        "tasks" | "cgroup.procs" => Site::of(call),
+        // How often the supervisor's threads have written before depends on their pace.
+        _ => Site::every(call.role, "write").which(Which::On(file.to_owned())),
     };
     let act = Act::Swallow;
-    let value = value.trim();
+    let value = value.trim().replace('\n', ", ");
     let name = match file {
         "tasks" | "cgroup.procs" => format!("{layer}: {who} does not join"),
         // The host's clocks are in it.

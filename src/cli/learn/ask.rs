@@ -34,7 +34,10 @@ pub fn ask(
     loop {
         writeln!(to, "{}", what(denial))?;
         if let Some(place) = leads_to(set) {
-            writeln!(to, "  by links it leads to {place}, which the guest would see")?;
+            writeln!(
+                to,
+                "  by links it leads to {place}, which the guest would see"
+            )?;
         }
         let or_all = match &directory {
             Some(directory) => format!(", [d] all of {directory}"),
