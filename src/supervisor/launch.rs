@@ -63,7 +63,6 @@ impl Started {
         Self(child)
     }
 
-    #[cfg(feature = "internals")]
     pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }

@@ -3,6 +3,7 @@
 //!
 //! The process serves one sandbox, so that no credential of one policy is in a process that serves guests of another.
 
+mod confinement;
 mod process;
 mod resolution;
 mod restarts;
@@ -142,9 +143,9 @@ impl Egress {
             resolution: state.resolution.clone(),
             ..self.start.clone()
         };
-        // It reads what it is to serve once it is ready. Nothing waits for that here: the callers have deadlines to keep.
         state.process = Process::start(&start)?;
-        Ok(())
+        // It takes milliseconds. No guest's socket is given to a process that was not verified.
+        state.process.await_ready().map(drop)
     }
 
     fn send(&self, state: &mut State, sockets: &[OwnedFd]) -> Result<OwnedFd, SupervisorError> {

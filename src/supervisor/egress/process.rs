@@ -12,7 +12,9 @@ use nix::sys::socket::{SockType, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use sandfork_egress::control::{Authority, FromEgress, Start, ToEgress};
 use sandfork_jail::control::send_message;
+use sandfork_jail::program::HostIds;
 
+use super::confinement::Confinement;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::{recv_report, socket_pair};
 use crate::supervisor::embedded::EGRESS;
@@ -31,6 +33,9 @@ const READ_TIMEOUT: i64 = 10;
 pub(super) struct Process {
     control: OwnedFd,
     log: File,
+    confinement: Confinement,
+    /// The user that it must have become.
+    identity: Option<HostIds>,
     // Dropped last: the process ends when its socket closes.
     child: Started,
 }
@@ -58,10 +63,13 @@ impl Process {
             .process_group(0)
             .spawn()
             .when("start the egress process")?;
+        let child = Started::new(child);
         let process = Self {
             control,
             log,
-            child: Started::new(child),
+            confinement: Confinement::of(child.pid()).when("look at the egress process")?,
+            identity: start.identity,
+            child,
         };
         process.send(&ToEgress::Start(Box::new(start.clone())), &[])?;
         Ok(process)
@@ -93,7 +101,7 @@ impl Process {
         }
     }
 
-    /// Waits until the process serves.
+    /// Waits until the process serves, and verifies that it is confined.
     pub(super) fn await_ready(&mut self) -> Result<Authority, SupervisorError> {
         let answers = wait_readable(self.control.as_fd(), clock::now() + READY_TIMEOUT);
         if !answers.when("wait for the egress process")? {
@@ -102,7 +110,10 @@ impl Process {
             });
         }
         match recv_report(self.control.as_fd()) {
-            Ok(Some((FromEgress::Ready(authority), _))) => Ok(authority),
+            Ok(Some((FromEgress::Ready(authority), _))) => {
+                self.confinement.verify(self.identity)?;
+                Ok(authority)
+            }
             Ok(Some((FromEgress::Failed { what }, _))) => Err(SupervisorError::Egress { what }),
             Ok(None) | Err(Errno::ECONNRESET) => Err(self.ended()),
             Err(errno) => Err(errno).when("read from the egress process"),

@@ -16,7 +16,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use nix::sys::stat::fstat;
 
-use self::proc_status::ProcStatus;
+pub(super) use self::proc_status::ProcStatus;
+
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
@@ -68,12 +69,12 @@ impl OtherNamespaces {
 
     /// The owner of this namespace, if it is not the worker. `place` is the kind's index in
     /// [`NAMESPACES`].
-    fn owner(&self, place: usize, namespace: &OsString) -> Option<&'static str> {
-        // The zygote opens no socket, and lends its network namespace like the others.
-        let is_network = NAMESPACES[place] == NETWORK;
+    fn owner(&self, place: usize, namespace: &OsString, network: Network) -> Option<&'static str> {
+        // The zygote opens no socket, and lends its network namespace like the others to workers without a network.
+        let is_lent = NAMESPACES[place] == NETWORK && network == Network::None;
         if self.host.get(place) == Some(namespace) {
             Some("the host's")
-        } else if !is_network && self.zygote.get(place) == Some(namespace) {
+        } else if !is_lent && self.zygote.get(place) == Some(namespace) {
             Some("its zygote's")
         } else {
             None
@@ -165,7 +166,7 @@ fn namespaces(worker: &Worker, jail: &ZygoteJail, others: &OtherNamespaces) -> C
     let process = &worker.proc;
     for (place, name) in NAMESPACES.into_iter().enumerate() {
         let own = process.link(name).when("read the worker's namespaces")?;
-        let mut owner = others.owner(place, &own);
+        let mut owner = others.owner(place, &own, jail.network());
         if owner.is_none() && name == NETWORK && others.claim(own, &worker.above).is_err() {
             owner = Some("another worker's");
         }

@@ -1,5 +1,8 @@
 //! What the process gives up before it serves: rights over files, ports, other processes and most system calls.
 
+use std::fs::File;
+use std::io::ErrorKind;
+
 use landlock::{
     ABI, Access, AccessFs, AccessNet, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope,
 };
@@ -33,6 +36,11 @@ pub fn confine(
     prctl::set_dumpable(false).map_err(step("forbid tracing"))?;
     prctl::set_no_new_privs().map_err(step("give up new rights"))?;
     landlock(landlock_abi).map_err(|error| format!("enforce Landlock: {error}"))?;
+    // The supervisor cannot see this layer from outside. Every user may open the root otherwise.
+    match File::open("/") {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {}
+        _ => return Err("see that Landlock closes files".to_owned()),
+    }
     seccomp::load(filter).map_err(step("load the filter"))
 }
 
