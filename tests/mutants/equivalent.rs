@@ -62,6 +62,43 @@ const EQUIVALENT: &[(&str, &str)] = &[
         "it is what the kernel begins with",
     ),
     (
+        "cgroup: supervisor does not write 0 to memory.force_empty",
+        "it gives back what guests left in a cgroup, and limits none",
+    ),
+    // The process that connects to hosts.
+    (
+        "capabilities: launcher without close_range",
+        "the supervisor opens no file that stays open in another program",
+    ),
+    (
+        "capabilities: launcher without ambient set",
+        "nothing was in it, and with `no_new_privs` nothing comes of it",
+    ),
+    (
+        "capabilities: launcher without capset",
+        "its sets are empty since it has changed its user",
+    ),
+    (
+        "rlimits: launcher without nofile",
+        "it raises the process's own limit",
+    ),
+    (
+        "seccomp: lets epoll_ctl",
+        "the supervisor lets every watch of a worker with a uid of its own",
+    ),
+    (
+        "seccomp: lets fdatasync",
+        "the test's policy lets the guest write to the host, and so this call",
+    ),
+    (
+        "seccomp: lets fsync",
+        "the test's policy lets the guest write to the host, and so this call",
+    ),
+    (
+        "seccomp: lets sync_file_range",
+        "the test's policy lets the guest write to the host, and so this call",
+    ),
+    (
         "seccomp: lets uretprobe",
         "the kernel asks no filter about it",
     ),

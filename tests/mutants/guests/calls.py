@@ -71,7 +71,8 @@ def bits(*more):
 ARGUMENTS = [
     ("mmap", 9, 3, bits(0x22, 0x40022)),
     ("madvise", 28, 2, range(0, 120)),
-    ("ioctl", 16, 1, [*range(0x5400, 0x5480), 0x40049409, 0x4020940D, 0x802C542A, 0x402C542B, 0x541C, 0x5412, 0x4B3A]),
+    ("ioctl", 16, 1, [*range(0x5400, 0x5480), 0x40049409, 0x4020940D, 0x802C542A, *range(0x402C542B, 0x402C542E),
+                      0x80045439, 0x4B3A]),
     ("socket", 41, 0, range(0, 64)),
     ("socketpair", 53, 0, range(0, 64)),
     ("sendto", 44, 3, bits()),
@@ -84,6 +85,7 @@ ARGUMENTS = [
     ("futex", 202, 1, [*range(0, 32), *range(128, 160), *range(256, 288), *range(384, 416), 512]),
     ("memfd_create", 319, 1, range(0, 64)),
     ("fcntl", 72, 1, [*range(0, 40), *range(1024, 1060)]),
+    ("fadvise64", 221, 3, range(0, 8)),
     ("preadv2", 327, 5, [0, *(1 << bit for bit in range(12))]),
     ("prlimit64", 302, 0, [0, 1, 2, 3, 1000, 0xFFFFFFFF]),
     ("sched_setscheduler", 144, 1, [*range(0, 8), 0x40000000, 0xFFFFFFFF]),

@@ -2,6 +2,7 @@
 
 import ctypes
 import errno
+import fcntl
 import mmap
 import os
 import resource
@@ -75,6 +76,10 @@ print("signal the parent", attempt(os.kill, os.getppid(), 0) if os.getppid() els
 print("descriptors", sorted(map(int, os.listdir("/proc/self/fd"))))
 print("cgroups", *sorted({line.strip().rpartition(":")[2] for line in open("/proc/self/cgroup")}))
 print("another architecture", in_child(as_32_bits))
+with open("/etc/passwd") as shown:
+    print("lock what is shown", attempt(fcntl.flock, shown, fcntl.LOCK_SH | fcntl.LOCK_NB))
+# MFD_NOEXEC_SEAL, which not every Python names.
+print("memory that is no program", attempt(os.memfd_create, "memory", 0x8))
 print("bind to a port", attempt(internet, "bind"))
 print("connect to a port", attempt(internet, "connect"))
 print("meet another worker", attempt(meet))
