@@ -116,7 +116,7 @@ impl Source<'_> {
         name_heap(&mut regions, &stat, standing.program_break);
         regions::require_mappable(&regions)?;
         let pages = self.pages(&regions)?;
-        let bytes: u64 = pages.iter().map(|range| range.end - range.start).sum();
+        let bytes: u64 = pages.own.iter().map(|range| range.end - range.start).sum();
         require_room(self.limits, bytes, self.limits.memory(), LimitName::Memory)?;
         let files = Files::measure(&self.worker.directories).bytes.unwrap_or(0);
         // The base may have all of the memory.
@@ -129,7 +129,7 @@ impl Source<'_> {
         }
         let (memory, reserved) = medium.reserve(bytes.min(room.bytes), files)?;
         let mut making = LayersInMaking::new(&memory, self.base);
-        self.copy(&pages, &mut making, room)?;
+        self.copy(&pages.own, &mut making, room)?;
         let descriptors = self.descriptors()?;
         let mapped = self.mapped_files(&regions)?;
         let directories: Vec<_> = self.jail.writable_directories().collect();
@@ -156,6 +156,7 @@ impl Source<'_> {
             trees: medium.finish(&trees)?,
             lists: Lists {
                 regions,
+                guards: pages.guards,
                 standing,
                 descriptors,
                 files: mapped,

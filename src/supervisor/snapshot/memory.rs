@@ -15,8 +15,9 @@ use super::layers::LayersInMaking;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
 use super::shelf::Room;
+use super::steps::split;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
-use sandfork_jail::sys;
+use sandfork_jail::sys::pagemap::{Pages, scan};
 
 /// The most pieces of memory.
 const MOST_PIECES: usize = 1 << 18;
@@ -26,25 +27,37 @@ const MOST_PIECES: usize = 1 << 18;
 const AT_ONCE: u64 = CHUNK as u64;
 
 impl Source<'_> {
-    /// The pages of its own.
-    pub fn pages(&self, regions: &[Region]) -> Result<Vec<Range<u64>>, SnapshotRefusal> {
+    /// The pages of its own, and its guards.
+    pub fn pages(&self, regions: &[Region]) -> Result<Pages, SnapshotRefusal> {
         let proc = &self.worker.proc;
         let pagemap = proc.open("pagemap").doing("open its page map")?;
-        let mut pages = Vec::new();
+        let mut pages = Pages::default();
         let copied = |region: &&Region| !region.is_kernel() && !region.is_shared;
         for region in regions.iter().filter(copied) {
             if region.advice.is_wiped {
                 continue;
             }
             let within = region.start..region.end;
-            if region.is_image {
-                add(&mut pages, within);
-                continue;
-            }
-            match sys::pagemap::scan(pagemap.as_fd(), within, &mut pages, MOST_PIECES) {
+            let mut of_image = Pages::default();
+            let found = if region.is_image {
+                &mut of_image
+            } else {
+                &mut pages
+            };
+            match scan(pagemap.as_fd(), within.clone(), found, MOST_PIECES) {
                 Err(Errno::ENOTTY) => return Err(SnapshotRefusal::Kernel),
                 Err(Errno::E2BIG) => return Err(SnapshotRefusal::Fragmented { most: MOST_PIECES }),
                 other => other.doing("list its pages")?,
+            }
+            if region.is_image {
+                for (range, is_guard) in split(&within, &of_image.guards) {
+                    let ranges = if is_guard {
+                        &mut pages.guards
+                    } else {
+                        &mut pages.own
+                    };
+                    add(ranges, range);
+                }
             }
         }
         Ok(pages)

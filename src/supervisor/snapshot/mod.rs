@@ -32,7 +32,7 @@ pub mod readers {
     pub use super::descriptors::{Found, Kind, Outputs, keep};
     pub use super::layers::{Piece, Places};
     pub use super::regions::{Backing, MOST_REGIONS, Region, parse};
-    pub use super::steps::{Memory, Origin, hole, in_order, steps};
+    pub use super::steps::{Memory, Origin, hole, in_order, split, steps};
 }
 
 pub use self::capture::{Source, require_alone};
@@ -101,6 +101,8 @@ enum ImageKind {
 #[derive(Debug, Serialize, Deserialize)]
 struct Lists {
     regions: Vec<Region>,
+    /// The pages that it may not touch, in order.
+    guards: Vec<Range<u64>>,
     standing: Standing,
     descriptors: Vec<Descriptor>,
     /// The files that are mapped, by path, as they were.

@@ -61,13 +61,15 @@ impl Image {
         let source = Memory {
             regions: &self.lists.regions,
             pages: &its,
+            guards: &self.lists.guards,
             shareable: (self.kind == ImageKind::Copy).then_some(&self.lists.standing.shareable),
             thread: self.lists.standing.thread,
             origin: self.origin(),
         };
         let target_memory = Memory {
             regions: &regions,
-            pages: &pages,
+            pages: &pages.own,
+            guards: &pages.guards,
             shareable: None,
             thread: own.thread,
             origin: Origin::Worker,

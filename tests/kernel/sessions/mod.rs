@@ -4,6 +4,7 @@ mod cells;
 mod clocks;
 mod ends;
 mod files;
+mod guards;
 mod hostile_copies;
 mod memory;
 mod pauses;
@@ -41,6 +42,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(clocks::tests());
     tests.extend(ends::tests());
     tests.extend(files::tests());
+    tests.extend(guards::tests());
     tests.extend(hostile_copies::tests());
     tests.extend(memory::tests());
     tests.extend(pauses::tests());

@@ -31,18 +31,18 @@ pub fn tests() -> Vec<Test> {
 }
 
 /// A sandbox with an interpreter of its own.
-fn sandbox(world: &World, recipe: Recipe) -> Arc<Sandbox> {
+pub fn sandbox(world: &World, recipe: Recipe) -> Arc<Sandbox> {
     Arc::new(world.build(recipe))
 }
 
 #[track_caller]
-fn resume(sandbox: &Arc<Sandbox>, path: &Path) -> Session {
+pub fn resume(sandbox: &Arc<Sandbox>, path: &Path) -> Session {
     let resumed = sandbox.resume(path);
     resumed.unwrap_or_else(|error| panic!("it is not resumed: {error}"))
 }
 
 /// Saves the state of a session, and returns the path with the directory that keeps it.
-fn saved(session: &mut Session) -> (PathBuf, tempfile::TempDir) {
+pub fn saved(session: &mut Session) -> (PathBuf, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("there is a directory");
     let path = directory.path().join("state");
     let length = copy(session).save(&path).expect("it is saved");

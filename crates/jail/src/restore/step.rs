@@ -4,6 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::sys::pagemap::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
+
 /// One step: what the restoring code does next. 64 bytes, as the code reads them.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Step {
@@ -197,6 +199,16 @@ impl Step {
     pub const fn advise(start: u64, length: u64, advice: i32) -> Self {
         let advice = advice.unsigned_abs() as u64;
         Self::call(libc::SYS_madvise, 0, [start, length, advice, 0, 0, 0], 0)
+    }
+
+    /// Makes a range one that the process may not touch, or makes it ordinary again.
+    pub const fn guard(start: u64, length: u64, is_guarded: bool) -> Self {
+        let advice = if is_guarded {
+            MADV_GUARD_INSTALL
+        } else {
+            MADV_GUARD_REMOVE
+        };
+        Self::advise(start, length, advice)
     }
 
     /// Closes a file of an image.

@@ -38,6 +38,15 @@ const IS_FILE: u64 = 1 << 2;
 const IS_PRESENT: u64 = 1 << 3;
 const IS_SWAPPED: u64 = 1 << 4;
 const IS_ZERO: u64 = 1 << 5;
+/// Since Linux 6.15.
+const IS_GUARD: u64 = 1 << 8;
+
+/// The advice that makes guards (asm-generic/mman-common.h, since Linux 6.13).
+pub const MADV_GUARD_INSTALL: libc::c_int = 102;
+/// The advice that makes ordinary pages of guards.
+pub const MADV_GUARD_REMOVE: libc::c_int = 103;
+
+const IS_OWN: u64 = IS_PRESENT | IS_SWAPPED;
 
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: libc::c_ulong =
@@ -46,15 +55,25 @@ const PAGEMAP_SCAN: libc::c_ulong =
 /// The ranges of pages that a call returns at most.
 const AT_ONCE: usize = 512;
 
-/// Appends the ranges of pages that are the process's own: in memory or swapped out, not those of a file and not the
-/// page of zeros. `E2BIG` if there would be more than `most`.
+/// Pages of a process, as ranges in order.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// Those of its own: in memory or swapped out, not those of a file and not the page of zeros.
+    pub own: Vec<Range<u64>>,
+    /// Those that it may not touch, whatever the protection of their mapping ([`MADV_GUARD_INSTALL`]). The
+    /// C library guards the stacks of threads so.
+    pub guards: Vec<Range<u64>>,
+}
+
+/// Appends the pages within a range. `E2BIG` if there would be more than `most` ranges.
 pub fn scan(
     pagemap: BorrowedFd,
     within: Range<u64>,
-    found: &mut Vec<Range<u64>>,
+    found: &mut Pages,
     most: usize,
 ) -> Result<(), Errno> {
     let mut regions = [Region::default(); AT_ONCE];
+    let mut returned = IS_OWN | IS_GUARD;
     let mut start = within.start;
     while start < within.end {
         let mut scan = Scan {
@@ -65,20 +84,31 @@ pub fn scan(
             vec_len: AT_ONCE as u64,
             category_inverted: IS_ZERO | IS_FILE,
             category_mask: IS_ZERO | IS_FILE,
-            category_anyof_mask: IS_PRESENT | IS_SWAPPED,
-            return_mask: IS_PRESENT | IS_SWAPPED,
+            category_anyof_mask: IS_OWN,
+            return_mask: returned,
             ..Scan::default()
         };
         // SAFETY: the structure is the kernel's, and `vec` has room for as many regions as it says.
         let count =
-            check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) }.into())?;
-        let count = usize::try_from(count).unwrap_or(0).min(AT_ONCE);
+            check(unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN, &raw mut scan) }.into());
+        if count == Err(Errno::EINVAL) && returned & IS_GUARD != 0 {
+            // An older kernel does not know the category.
+            returned = IS_OWN;
+            continue;
+        }
+        let count = usize::try_from(count?).unwrap_or(0).min(AT_ONCE);
         for region in &regions[..count] {
-            match found.last_mut() {
+            let is_guard = region.categories & IS_GUARD != 0;
+            let ranges = if is_guard {
+                &mut found.guards
+            } else {
+                &mut found.own
+            };
+            match ranges.last_mut() {
                 Some(last) if last.end == region.start => last.end = region.end,
-                _ => found.push(region.start..region.end),
+                _ => ranges.push(region.start..region.end),
             }
-            if found.len() > most {
+            if found.own.len() + found.guards.len() > most {
                 return Err(Errno::E2BIG);
             }
         }
@@ -105,25 +135,34 @@ mod tests {
         let start = memory.as_ptr() as u64 + first as u64;
         let pagemap = File::open("/proc/self/pagemap").expect("it is this process's own");
         memory[first + 20 * PAGE] = 1;
-        let mut found = Vec::new();
+        let guard = start + 25 * PAGE as u64;
+        // SAFETY: the page is within the buffer, and nothing touches it before the guard is removed.
+        let advise = |advice| unsafe { libc::madvise(guard as *mut _, PAGE, advice) };
+        let is_guarded = advise(MADV_GUARD_INSTALL) == 0;
+        let mut found = Pages::default();
         let within = start + 10 * PAGE as u64..start + 30 * PAGE as u64;
-        match scan(pagemap.as_fd(), within.clone(), &mut found, 10) {
+        let scanned = scan(pagemap.as_fd(), within.clone(), &mut found, 10);
+        let refused = scan(pagemap.as_fd(), within.clone(), &mut Pages::default(), 0);
+        advise(MADV_GUARD_REMOVE);
+        match scanned {
             // Before Linux 6.7.
             Err(Errno::ENOTTY) => return,
             other => other.expect("it is supported"),
         }
         let written = start + 20 * PAGE as u64;
         assert!(
-            found.iter().any(|range| range.contains(&written)),
+            found.own.iter().any(|range| range.contains(&written)),
             "{found:x?}"
         );
         assert!(
-            found.iter().all(|range| within.contains(&range.start)),
+            found.own.iter().all(|range| within.contains(&range.start)),
             "{found:x?}"
         );
-        assert_eq!(
-            scan(pagemap.as_fd(), within, &mut Vec::new(), 0),
-            Err(Errno::E2BIG)
-        );
+        let guards: Vec<_> = is_guarded
+            .then_some(guard..guard + PAGE as u64)
+            .into_iter()
+            .collect();
+        assert_eq!(found.guards, guards);
+        assert_eq!(refused, Err(Errno::E2BIG));
     }
 }

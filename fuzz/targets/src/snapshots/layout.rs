@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::ops::Range;
 
-use sandfork::internals::snapshot::{Region, parse};
+use sandfork::internals::snapshot::{Region, in_order, parse, split};
 
 use crate::source::Source;
 
@@ -27,6 +27,7 @@ const IMAGE: &str = "/memfd:sandfork-memory (deleted)";
 pub struct Layout {
     text: String,
     pub pages: Vec<Range<u64>>,
+    pub guards: Vec<Range<u64>>,
 }
 
 /// Which kinds of mappings there are.
@@ -123,6 +124,29 @@ impl Layout {
             self.push(start + at * PAGE..start + end * PAGE);
             at = end + u64::from(choices.byte() % 8);
         }
+    }
+
+    /// Makes guards of some pages.
+    pub fn guard(&mut self, choices: &mut Source) {
+        let mut chosen = Vec::new();
+        for _ in 0..choices.byte() % 8 {
+            let bases = [BASE, HEAP, STACK - 20 * PAGE];
+            let base = bases[usize::from(choices.byte()) % bases.len()];
+            let start = base + u64::from(choices.byte()) * PAGE;
+            chosen.push(start..start + (1 + u64::from(choices.byte() % 16)) * PAGE);
+        }
+        let chosen = in_order(chosen);
+        let can_be =
+            |region: &Region| !region.is_shared && !region.is_kernel() && !region.advice.is_wiped;
+        for region in self.regions().iter().filter(|region| can_be(region)) {
+            let of = split(&(region.start..region.end), &chosen).into_iter();
+            self.guards
+                .extend(of.filter_map(|(range, is_guard)| is_guard.then_some(range)));
+        }
+        let pages = self.pages.iter().flat_map(|range| split(range, &chosen));
+        self.pages = pages
+            .filter_map(|(range, is_guard)| (!is_guard).then_some(range))
+            .collect();
     }
 
     fn line(&mut self, start: u64, length: u64, protection: &str, what: &str) {

@@ -100,7 +100,7 @@ fn entry(bytes: &[u8]) -> bool {
 
 /// The steps from one memory to another lead there.
 fn way(choices: &mut Source) -> bool {
-    let (source, target) = (Layout::of_source(choices), Layout::of_target(choices));
+    let (mut source, mut target) = (Layout::of_source(choices), Layout::of_target(choices));
     let page = |choices: &mut Source| layout::BASE + u64::from(choices.byte()) * layout::PAGE;
     let mut shareable = Vec::new();
     for _ in 0..choices.byte() % 8 {
@@ -111,29 +111,39 @@ fn way(choices: &mut Source) -> bool {
     let (its, own) = (source.regions(), target.regions());
     let blob = hole(&its, &own).expect("there is room");
     let mut data = BlobData::new(blob);
-    let of = |regions, pages, shareable| Memory {
-        regions,
-        pages,
-        shareable,
-        thread: 0,
-        origin: Origin::Worker,
-    };
     let is_in_memory = !choices.byte().is_multiple_of(4);
-    let from = of(&its, &source.pages, is_in_memory.then_some(&shareable[..]));
     let origin = if !is_in_memory && choices.byte().is_multiple_of(2) {
         Origin::File
     } else {
         Origin::Worker
     };
-    let from = Memory { origin, ..from };
-    let to = of(&own, &target.pages, None);
+    let program_break = choices.long();
+    source.guard(choices);
+    target.guard(choices);
+    let from = Memory {
+        regions: &its,
+        pages: &source.pages,
+        guards: &source.guards,
+        shareable: is_in_memory.then_some(&shareable[..]),
+        thread: 0,
+        origin,
+    };
+    let to = Memory {
+        regions: &own,
+        pages: &target.pages,
+        guards: &target.guards,
+        shareable: None,
+        origin: Origin::Worker,
+        ..from
+    };
     let pieces = Piece::in_a_row(&source.pages);
     let places = Places::of(&pieces, &[layout::DESCRIPTOR]);
-    let Ok(plan) = steps(from, places, choices.long(), to, &mut data) else {
+    let Ok(plan) = steps(from, places, program_break, to, &mut data) else {
         return false;
     };
-    let most =
-        8 * (its.len() + own.len() + source.pages.len() + target.pages.len() + shareable.len());
+    let guards = source.guards.len() + target.guards.len();
+    let pages = source.pages.len() + target.pages.len();
+    let most = 8 * (its.len() + own.len() + pages + guards + shareable.len());
     assert!(plan.steps.len() <= most + 8, "{} steps", plan.steps.len());
     let mut model = Model::new(&target, blob);
     model.carry_out(&data.finish(0, 0, &plan.steps));

@@ -6,6 +6,7 @@ use std::ops::Range;
 use sandfork::internals::snapshot::{Backing, Region};
 use sandfork_jail::restore::STEP;
 use sandfork_jail::sys::checkpoint::{BUFFER, BUFFER_AT, DATA_AT, header};
+use sandfork_jail::sys::pagemap::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 
 use super::layout::{DESCRIPTOR, Layout, PAGE};
 
@@ -28,6 +29,8 @@ enum Content {
     Own,
     /// What the image has at a place.
     Image(u64),
+    /// Nothing: it may not be touched.
+    Guard,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -86,6 +89,9 @@ impl Model {
         for page in target.pages.iter().cloned().flat_map(pages) {
             model.page(page, 0).content = Content::Own;
         }
+        for page in target.guards.iter().cloned().flat_map(pages) {
+            model.page(page, 0).content = Content::Guard;
+        }
         model
     }
 
@@ -95,6 +101,13 @@ impl Model {
         let page = page.unwrap_or_else(|| panic!("{address:#x} is not mapped"));
         assert_eq!(page.protection & protection, protection, "{address:#x}");
         page
+    }
+
+    /// Gives a page that can be written to a content.
+    fn write(&mut self, address: u64, content: Content) {
+        let page = self.page(address, WRITE);
+        assert_ne!(page.content, Content::Guard, "{address:#x}");
+        page.content = content;
     }
 
     /// Carries out the steps of a blob.
@@ -144,7 +157,8 @@ impl Model {
             (1, _) => {
                 assert!(second <= self.buffer.end - self.buffer.start);
                 for (page, of) in pages(first..first + second).zip(pages(self.buffer.clone())) {
-                    self.page(page, READ | WRITE).content = Content::Image(of);
+                    self.page(page, READ);
+                    self.write(page, Content::Image(of));
                 }
             }
             (2, _) => {
@@ -193,8 +207,13 @@ impl Model {
             (0, libc::SYS_madvise) => {
                 for page in pages(first..first + second) {
                     let page = self.page(page, 0);
-                    if third == libc::MADV_DONTNEED as u64 {
-                        page.content = Content::Fresh;
+                    match (i32::try_from(third), page.content) {
+                        (Ok(MADV_GUARD_INSTALL), _) => page.content = Content::Guard,
+                        (Ok(libc::MADV_DONTNEED), Content::Guard) => {}
+                        (Ok(libc::MADV_DONTNEED), _) | (Ok(MADV_GUARD_REMOVE), Content::Guard) => {
+                            page.content = Content::Fresh;
+                        }
+                        _ => {}
                     }
                 }
             }
@@ -231,7 +250,7 @@ impl Model {
             return;
         }
         for page in pages(range.clone()) {
-            self.page(page, WRITE).content = Content::Image(offset + (page - range.start));
+            self.write(page, Content::Image(offset + (page - range.start)));
         }
     }
 
@@ -250,6 +269,9 @@ impl Model {
         let places = (0..).step_by(4096);
         for (page, place) in source.pages.iter().cloned().flat_map(pages).zip(places) {
             wanted.get_mut(&page).expect("it is mapped").content = Content::Image(place);
+        }
+        for page in source.guards.iter().cloned().flat_map(pages) {
+            wanted.get_mut(&page).expect("it is mapped").content = Content::Guard;
         }
         let mut found = self.pages.clone();
         for page in wiped.into_iter().flat_map(pages) {

@@ -22,6 +22,8 @@ pub struct Memory<'a> {
     pub regions: &'a [Region],
     /// Its own pages, in order.
     pub pages: &'a [Range<u64>],
+    /// The pages that it may not touch, in order.
+    pub guards: &'a [Range<u64>],
     /// Ranges that may be mapped from the image, in order, besides the heap. Without it, nothing is: the image is not
     /// in memory.
     pub shareable: Option<&'a [Range<u64>]>,
@@ -40,15 +42,33 @@ pub enum Origin {
     File,
 }
 
+/// The parts of these ranges that are in a range.
+pub fn within<'a>(
+    ranges: &'a [Range<u64>],
+    range: &Range<u64>,
+) -> impl Iterator<Item = Range<u64>> + use<'a> {
+    let (start, end) = (range.start, range.end);
+    let first = ranges.partition_point(|one| one.end <= start);
+    let ranges = ranges[first..].iter();
+    ranges
+        .take_while(move |one| one.start < end)
+        .map(move |one| one.start.max(start)..one.end.min(end))
+}
+
 impl Memory<'_> {
     /// Its own pages within a range.
     pub fn within(&self, range: &Range<u64>) -> impl Iterator<Item = Range<u64>> {
-        let (start, end) = (range.start, range.end);
-        let first = self.pages.partition_point(|pages| pages.end <= start);
-        let pages = self.pages[first..].iter();
-        pages
-            .take_while(move |pages| pages.start < end)
-            .map(move |pages| pages.start.max(start)..pages.end.min(end))
+        within(self.pages, range)
+    }
+
+    /// Its guards within a range that the other does not have.
+    pub fn guards_apart(
+        &self,
+        other: Memory<'_>,
+        range: &Range<u64>,
+    ) -> impl Iterator<Item = Range<u64>> {
+        let parts = within(self.guards, range).flat_map(move |part| split(&part, other.guards));
+        parts.filter_map(|(part, have_both)| (!have_both).then_some(part))
     }
 
     /// The parts of a mapping's pages, and whether each is mapped from the image.

@@ -16,10 +16,11 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use self::memory::{HOLE, Memory, Origin, hole};
-pub use self::pages::in_order;
+pub use self::pages::{in_order, split};
 
+use self::memory::within;
 use self::moved::{is_elsewhere, moved};
-use self::pages::{Who, compare, parts, split};
+use self::pages::{Who, compare, parts};
 use super::layers::Places;
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
@@ -63,7 +64,7 @@ pub fn steps<'a>(
         places,
         blob,
     };
-    let (regions, pages);
+    let (regions, pages, guards);
     let target = if is_elsewhere {
         let moved = moved(source, target, room)?;
         made.first = moved.steps;
@@ -76,10 +77,11 @@ pub fn steps<'a>(
             });
         made.moved = paths.collect();
         made.after.push(Step::thread_pointer(source.thread));
-        (regions, pages) = (moved.regions, moved.pages);
+        (regions, pages, guards) = (moved.regions, moved.pages, moved.guards);
         Memory {
             regions: &regions,
             pages: &pages,
+            guards: &guards,
             ..target
         }
     } else {
@@ -206,6 +208,12 @@ impl Steps<'_> {
             self.maps
                 .push(Step::protect(range.start, length, protection));
         }
+        // Before a page is read there.
+        for guards in target.guards_apart(source, range) {
+            let length = guards.end - guards.start;
+            self.maps.push(Step::guard(guards.start, length, false));
+        }
+        self.guard(source, range);
         if !wanted.advice.is_wiped {
             // What the target had under a mapping of the image is gone.
             let own = target
@@ -264,6 +272,7 @@ impl Steps<'_> {
         for pages in &pages {
             self.read(pages);
         }
+        self.guard(source, range);
         if protection != wanted.protection {
             self.last
                 .push(Step::protect(start, length, wanted.protection));
@@ -290,6 +299,14 @@ impl Steps<'_> {
                 .push(Step::map_image(pages.start, length, place));
         }
         (shared, ranges(others))
+    }
+
+    /// Makes the other's guards.
+    fn guard(&mut self, source: Memory, range: &Range<u64>) {
+        for guards in within(source.guards, range) {
+            let length = guards.end - guards.start;
+            self.last.push(Step::guard(guards.start, length, true));
+        }
     }
 
     fn open(&mut self, path: &str) -> Result<(), SnapshotRefusal> {

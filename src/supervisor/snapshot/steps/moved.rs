@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::memory::within;
 use super::pages::PAGE;
 use super::{Memory, Origin};
 use crate::supervisor::snapshot::refusal::SnapshotRefusal;
@@ -53,6 +54,7 @@ pub struct Moved {
     pub steps: Vec<Step>,
     pub regions: Vec<Region>,
     pub pages: Vec<Range<u64>>,
+    pub guards: Vec<Range<u64>>,
 }
 
 /// Whether the two processes are, or may be, of different interpreters. A session that was resumed under one goes on with the
@@ -111,21 +113,21 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
             .cloned(),
     );
     regions.sort_unstable_by_key(|region| region.start);
-    let mut pages: Vec<Range<u64>> = Vec::new();
-    for (wanted, own) in &pairs {
-        let to = |address: u64| address - own.start + wanted.start;
-        let all = own.start..own.end;
-        pages.extend(
-            target
-                .within(&all)
-                .map(|range| to(range.start)..to(range.end)),
-        );
-    }
-    pages.sort_unstable_by_key(|range| range.start);
+    let there = |ranges: &[Range<u64>]| {
+        let mut found: Vec<Range<u64>> = Vec::new();
+        for (wanted, own) in &pairs {
+            let to = |address: u64| address - own.start + wanted.start;
+            let parts = within(ranges, &(own.start..own.end));
+            found.extend(parts.map(|range| to(range.start)..to(range.end)));
+        }
+        found.sort_unstable_by_key(|range| range.start);
+        found
+    };
     Ok(Moved {
         steps,
         regions,
-        pages,
+        pages: there(target.pages),
+        guards: there(target.guards),
     })
 }
 

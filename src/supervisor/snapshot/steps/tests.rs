@@ -35,6 +35,7 @@ fn made(
     let source = Memory {
         regions: &its,
         pages: source.1,
+        guards: &[],
         shareable: Some(&SHAREABLE),
         thread: 7,
         origin: Origin::Worker,
@@ -42,6 +43,7 @@ fn made(
     let target = Memory {
         regions: &own,
         pages: target.1,
+        guards: &[],
         shareable: None,
         thread: 7,
         origin: Origin::Worker,
@@ -72,6 +74,45 @@ fn a_mapping_of_both_is_compared() {
         Step::close_image(IMAGE),
     ];
     assert_eq!(steps, wanted);
+}
+
+#[test]
+fn guards_are_made_and_removed() {
+    let text = "10000-20000 rw-p 0 00:00 0 ";
+    let (own, missing) = (regions(text), []);
+    let source = Memory {
+        regions: &own,
+        pages: &[0x1_2000..0x1_3000],
+        guards: &[0x1_1000..0x1_2000],
+        shareable: None,
+        thread: 7,
+        origin: Origin::Worker,
+    };
+    let target = Memory {
+        pages: &[],
+        guards: &[0x1_1000..0x1_4000],
+        ..source
+    };
+    let made = |target: Memory| {
+        let pieces = Piece::in_a_row(source.pages);
+        let places = Places::of(&pieces, &[IMAGE]);
+        let plan = steps(source, places, 0, target, &mut BlobData::new(BLOB));
+        plan.expect("there is a way").steps
+    };
+    let from_source = [
+        Step::read(0x1_2000, 0x1000, from(0)),
+        Step::guard(0x1_1000, 0x1000, true),
+        Step::close_image(IMAGE),
+    ];
+    let removed = Step::guard(0x1_2000, 0x2000, false);
+    assert_eq!(made(target), [&[removed], &from_source[..]].concat());
+    let mapped = Step::map(0x1_0000, 0x1_0000, Protection::READ_WRITE, 0);
+    let without = Memory {
+        regions: &missing,
+        guards: &[],
+        ..target
+    };
+    assert_eq!(made(without), [&[mapped], &from_source[..]].concat());
 }
 
 #[test]
@@ -192,6 +233,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
     let source = Memory {
         regions: &regions,
         pages: &WITH_BLOCKS.1,
+        guards: &[],
         shareable: None,
         thread: 7,
         origin: Origin::Worker,
@@ -232,6 +274,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
     let source = Memory {
         regions: &its,
         pages: &pages,
+        guards: &[],
         shareable: None,
         thread: 7,
         origin: Origin::Worker,
@@ -239,6 +282,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
     let target = Memory {
         regions: &own,
         pages: &[0x6_1000..0x6_2000],
+        guards: &[],
         shareable: None,
         thread: 8,
         origin: Origin::Worker,
