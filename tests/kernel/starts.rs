@@ -202,11 +202,14 @@ fn an_environment_is_planned_for_as_it_is(world: &World) {
         .parent()
         .expect("it is in a directory");
     assert_eq!(prefix_of_guest(), (outside.clone(), false));
-    for _ in 0..2 {
-        assert_eq!(prefix_of_guest(), (outside.clone(), true));
+    // Since Python 3.14 its own answer tells the two apart, and nothing of the other's start is used.
+    let is_same_answer = interpreter.version < (3, 14, 0);
+    for is_second in [false, true] {
+        let is_kept = is_same_answer || !is_second;
+        assert_eq!(prefix_of_guest(), (outside.clone(), is_kept));
         fs::write(&configuration, format!("home = {}\n", home.display())).expect("it is ours");
-        // Its answer is the same: what is beside it is looked at each time.
-        assert_eq!(prefix_of_guest(), (inside.clone(), true));
+        // Where its answer is the same, what is beside it is looked at each time.
+        assert_eq!(prefix_of_guest(), (inside.clone(), is_same_answer));
         fs::remove_file(&configuration).expect("it is ours");
     }
 }

@@ -100,7 +100,7 @@ fn what_the_plan_grants_is_no_refusal(world: &World) {
 fn a_forged_report_is_bounded(world: &World) {
     let forge = "import gc
 gc.unfreeze()
-found = [d for d in gc.get_objects() if type(d) is dict and d.get('CLAIMS') is not None]
+found = [d for d in gc.get_objects() if type(d) is dict and type(d.get('CLAIMS')) is dict]
 claims = found[0]['CLAIMS']
 for n in range(1000):
     claims[n] = {'operation': 'access', 'target': '/srv/%d' % n, 'count': 2 ** 63}
