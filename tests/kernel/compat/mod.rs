@@ -10,14 +10,14 @@ use crate::test::Test;
 use crate::world::{Python, World, run};
 
 /// The versions that Sandfork promises to work with and that are tested where they are installed.
-const MINORS: std::ops::RangeInclusive<u8> = 9..=13;
+const MINORS: std::ops::RangeInclusive<u8> = 9..=14;
 
 macro_rules! guests {
     ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),+] };
 }
 
 /// Programs that succeed or print the reason for a failure.
-const GUESTS: [(&str, &str); 21] = guests![
+const GUESTS: [(&str, &str); 22] = guests![
     "asyncio",
     "concurrent_futures",
     "crypto",
@@ -28,6 +28,7 @@ const GUESTS: [(&str, &str); 21] = guests![
     "multiprocessing_fork",
     "multiprocessing_shared",
     "multiprocessing_spawn",
+    "newer",
     "numbers",
     "numpy",
     "pandas",
