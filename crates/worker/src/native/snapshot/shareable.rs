@@ -27,7 +27,7 @@ const IS_MAPPED: u64 = 2;
 const FLAGS: u64 = 7;
 
 /// The length of the header. Since glibc 2.43 the size leaves it out.
-const HEADER: u64 = 16;
+const HEADER: usize = 16;
 
 /// The arenas that CPython has: each one's address, with its size in [`UNIT`]s in the bits that an address has not.
 static ARENAS: [AtomicU64; 16_384] = [const { AtomicU64::new(0) }; 16_384];
@@ -128,7 +128,7 @@ fn anonymous(line: &[u8]) -> Option<(u64, u64)> {
 
 /// The size of the block at an address, if one is there.
 fn size_of_block(memory: &File, at: u64) -> Option<u64> {
-    let mut header = [0; HEADER as usize];
+    let mut header = [0; HEADER];
     memory.read_exact_at(&mut header, at).ok()?;
     let (before, size) = header.split_at(8);
     let words = [before, size].map(|word| word.try_into().map(u64::from_le_bytes));
@@ -141,7 +141,7 @@ fn size_of_block(memory: &File, at: u64) -> Option<u64> {
 /// The size of a block with these words before it; `None` if they are no header.
 fn size_in_header(before: u64, size: u64) -> Option<u64> {
     let (size, flags) = (size & !FLAGS, size & FLAGS);
-    let sizes = [Some(size), size.checked_add(HEADER)];
+    let sizes = [Some(size), size.checked_add(HEADER as u64)];
     let mut whole = sizes.into_iter().flatten();
     let size = whole.find(|size| size.is_multiple_of(PAGE))?;
     (before == 0 && flags == IS_MAPPED && size >= LEAST_BLOCK).then_some(size)
