@@ -204,21 +204,23 @@ impl Model {
                     self.page(page, 0).protection = third;
                 }
             }
-            (0, libc::SYS_madvise) => {
-                for page in pages(first..first + second) {
-                    let page = self.page(page, 0);
-                    match (i32::try_from(third), page.content) {
-                        (Ok(MADV_GUARD_INSTALL), _) => page.content = Content::Guard,
-                        (Ok(libc::MADV_DONTNEED), Content::Guard) => {}
-                        (Ok(libc::MADV_DONTNEED), _) | (Ok(MADV_GUARD_REMOVE), Content::Guard) => {
-                            page.content = Content::Fresh;
-                        }
-                        _ => {}
-                    }
-                }
-            }
+            (0, libc::SYS_madvise) => self.advise(first..first + second, third),
             (0, libc::SYS_close) => self.file = None,
             other => panic!("no such step: {other:?}"),
+        }
+    }
+
+    fn advise(&mut self, range: Range<u64>, advice: u64) {
+        for page in pages(range) {
+            let page = self.page(page, 0);
+            match (i32::try_from(advice), page.content) {
+                (Ok(MADV_GUARD_INSTALL), _) => page.content = Content::Guard,
+                (Ok(libc::MADV_DONTNEED), Content::Guard) => {}
+                (Ok(libc::MADV_DONTNEED), _) | (Ok(MADV_GUARD_REMOVE), Content::Guard) => {
+                    page.content = Content::Fresh;
+                }
+                _ => {}
+            }
         }
     }
 
