@@ -366,8 +366,9 @@ def test_a_signed_url_is_for_one_file_and_time(sandbox: Sandbox) -> None:
     other = url.replace("path=signed", "path=other")
     write = sandbox.upload_url("signed")
     for wrong in (expired, other, write, url + "0", url.replace("signature=v1_", "signature=v1_A")):
-        with pytest.raises(urllib.error.HTTPError, match="502"):
+        with pytest.raises(urllib.error.HTTPError, match="502") as refused:
             urllib.request.urlopen(wrong, timeout=60)
+        refused.value.close()
 
 
 # Commands.

@@ -15,6 +15,11 @@ if sys.version_info < (3, 10):
 
 import sandbox_fusion as fusion
 
+# Its client asks asyncio what is a coroutine, which Python 3.14 deprecates.
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:'asyncio.iscoroutinefunction' is deprecated:DeprecationWarning"
+)
+
 
 def _run(server: Server, code: str, language: str = "python", **more: object) -> fusion.RunCodeResponse:
     request = fusion.RunCodeRequest(code=code, language=language, **more)
