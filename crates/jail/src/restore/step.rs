@@ -201,14 +201,14 @@ impl Step {
         Self::call(libc::SYS_madvise, 0, [start, length, advice, 0, 0, 0], 0)
     }
 
-    /// Makes a range one that the process may not touch, or makes it ordinary again.
-    pub const fn guard(start: u64, length: u64, is_guarded: bool) -> Self {
-        let advice = if is_guarded {
-            MADV_GUARD_INSTALL
-        } else {
-            MADV_GUARD_REMOVE
-        };
-        Self::advise(start, length, advice)
+    /// Makes a range one that the process may not touch.
+    pub const fn guard(start: u64, length: u64) -> Self {
+        Self::advise(start, length, MADV_GUARD_INSTALL)
+    }
+
+    /// Makes a range with guards an ordinary one again.
+    pub const fn unguard(start: u64, length: u64) -> Self {
+        Self::advise(start, length, MADV_GUARD_REMOVE)
     }
 
     /// Closes a file of an image.

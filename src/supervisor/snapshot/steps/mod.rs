@@ -211,7 +211,7 @@ impl Steps<'_> {
         // Before a page is read there.
         for guards in target.guards_apart(source, range) {
             let length = guards.end - guards.start;
-            self.maps.push(Step::guard(guards.start, length, false));
+            self.maps.push(Step::unguard(guards.start, length));
         }
         self.guard(source, range);
         if !wanted.advice.is_wiped {
@@ -305,7 +305,7 @@ impl Steps<'_> {
     fn guard(&mut self, source: Memory, range: &Range<u64>) {
         for guards in within(source.guards, range) {
             let length = guards.end - guards.start;
-            self.last.push(Step::guard(guards.start, length, true));
+            self.last.push(Step::guard(guards.start, length));
         }
     }
 

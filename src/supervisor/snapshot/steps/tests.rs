@@ -101,10 +101,10 @@ fn guards_are_made_and_removed() {
     };
     let from_source = [
         Step::read(0x1_2000, 0x1000, from(0)),
-        Step::guard(0x1_1000, 0x1000, true),
+        Step::guard(0x1_1000, 0x1000),
         Step::close_image(IMAGE),
     ];
-    let removed = Step::guard(0x1_2000, 0x2000, false);
+    let removed = Step::unguard(0x1_2000, 0x2000);
     assert_eq!(made(target), [&[removed], &from_source[..]].concat());
     let mapped = Step::map(0x1_0000, 0x1_0000, Protection::READ_WRITE, 0);
     let without = Memory {
