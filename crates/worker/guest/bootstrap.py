@@ -43,8 +43,9 @@ native = load_native()
 entered = native.enter(_sandfork_facts())
 file = native.codes("")
 codes = kept_codes(int(file)) if file else {}
-# Its own builtins, as the modules that it imports have: a guest may replace `len` in the shared ones.
-namespace = {"__builtins__": dict(vars(builtins))}
+# Its own builtins, as the modules that it imports have: a guest may replace `len` in the shared ones. Its name, which
+# programs expect in the globals of each frame.
+namespace = {"__name__": "sandfork_guest.sources", "__builtins__": dict(vars(builtins))}
 code = codes.get("sources") or compile(native.source("sources"), "<sandfork sources>", "exec", 0, True, 2)
 exec(code, namespace)
 namespace["start"](native, entered, codes, file)

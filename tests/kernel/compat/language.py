@@ -40,6 +40,12 @@ assert copy.deepcopy({"a": [Point(1)]}) == {"a": [Point(1)]}
 assert __doc__ == "What code does that looks at itself."
 assert len(sys.argv) == 1
 
+# Libraries for warnings and logs look at who called.
+frame = sys._getframe()
+while frame:
+    assert isinstance(frame.f_globals["__name__"], str), frame
+    frame = frame.f_back
+
 point = Point(1)
 gone = []
 weakref.finalize(point, gone.append, 1)
