@@ -45,7 +45,7 @@ class Sources:
             # worker that is a copy of 50 pages.
             package = globals["__package__"].rsplit(".", level - 1)[0]
             module = self.loaded.get(f"{package}.{name}" if name else package)
-            if module is not None and all(map(vars(module).__contains__, fromlist)):
+            if module is not None and not [name for name in fromlist if name not in module.__dict__]:
                 return module
         self.shown = True
         sys.modules.update(self.loaded)
