@@ -80,6 +80,18 @@ def send(client):
 
 sizes = []
 
+# Those that the answers do not tell from refused ones.
+for kind in (
+    (socket.AF_UNIX, socket.SOCK_STREAM, 0),
+    (socket.AF_INET, socket.SOCK_DGRAM, 0),
+    (socket.AF_INET, socket.SOCK_DGRAM, socket.IPPROTO_UDP),
+):
+    try:
+        socket.socket(*kind).close()
+        print("made", *map(int, kind))
+    except OSError as error:
+        print("not made", *map(int, kind), errno.errorcode[error.errno])
+
 with open("/proc/self/net/dev") as table:
     print("interfaces", *sorted(line.split(":")[0].strip() for line in table.readlines()[2:]))
 for family, address in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
