@@ -118,7 +118,7 @@ def _command(*arguments: str) -> str:
     """What `sandfork env` prints."""
     for argument in arguments:
         if not isinstance(argument, str):
-            raise RequestError(f"{argument!r} is no text: names, packages and hosts of environments are texts")
+            raise RequestError(f"{argument!r} is no text: give names, packages and hosts as texts")
     done = subprocess.run(
         [_binary.find(), "env", *arguments],
         stdin=subprocess.DEVNULL,
