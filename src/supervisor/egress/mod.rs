@@ -143,9 +143,12 @@ impl Egress {
             resolution: state.resolution.clone(),
             ..self.start.clone()
         };
-        state.process = Process::start(&start)?;
-        // It takes milliseconds. No guest's socket is given to a process that was not verified.
-        state.process.await_ready().map(drop)
+        let mut process = Process::start(&start)?;
+        // It takes milliseconds. A process that is not confined never takes the place of the one before, whose sockets
+        // it would get.
+        process.await_ready()?;
+        state.process = process;
+        Ok(())
     }
 
     fn send(&self, state: &mut State, sockets: &[OwnedFd]) -> Result<OwnedFd, SupervisorError> {
