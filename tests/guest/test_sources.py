@@ -23,7 +23,7 @@ class Loaded(unittest.TestCase):
         self.wire = self.sources.import_module(PACKAGE + ".wire", None, None, ("loads",))
 
     def test_a_module_is_found_without_the_import_of_python(self):
-        # That one looks into `sys.modules`, where all the modules would have to be shown.
+        # Python's own import looks in `sys.modules`, from which the guest's side hides its modules.
         self.sources.original = None
         self.assertIs(imported(self.sources, "wire", "dumps"), self.wire)
         below = imported(self.sources, "wire", "dumps", PACKAGE + ".session", 2)
@@ -39,7 +39,7 @@ class Loaded(unittest.TestCase):
         package = imported(self.sources, "", "importers")
         self.assertEqual(package.importers.__name__, PACKAGE + ".importers")
 
-    def test_a_module_that_does_not_exist_is_none(self):
+    def test_a_module_that_does_not_exist_is_not_found(self):
         with self.assertRaises(ModuleNotFoundError):
             imported(self.sources, "absent", "name")
 

@@ -41,8 +41,8 @@ class Sources:
         if self.shown or not (level or name.startswith(PACKAGE)):
             return self.original(name, globals, locals, fromlist, level)
         if level and fromlist:
-            # Showing the modules and hiding them again touches the name of every module of the interpreter: in a
-            # worker that is a copy of 50 pages.
+            # Showing the modules and hiding them again touches the name of each module of the interpreter, which
+            # makes a worker copy 43 pages.
             package = globals["__package__"].rsplit(".", level - 1)[0]
             module = self.loaded.get(f"{package}.{name}" if name else package)
             if module is not None and not [name for name in fromlist if name not in module.__dict__]:

@@ -4,10 +4,10 @@
 use std::fs::{self, File};
 use std::io::{self, Read};
 
-use sandfork_jail::program::HostIds;
+use sandfork_jail::program::{HostIds, RlimitResource};
 
 use crate::supervisor::error::{SupervisorError, While};
-use crate::supervisor::verify::ProcStatus;
+use crate::supervisor::verify::{CAPABILITY_SETS, ProcStatus, proc_limit_name};
 
 /// The number of filters in `/proc/PID/status`.
 const FILTERS: &str = "Seccomp_filters";
@@ -63,21 +63,18 @@ fn is_filtered(status: &ProcStatus, inherited: Option<u64>) -> bool {
 
 /// What else the process has not given up, as part of a sentence.
 fn missing(status: &ProcStatus, limits: &str, identity: Option<HostIds>) -> Option<&'static str> {
-    let has = |name, wanted: &str| status.field(name) == Some(wanted);
-    let sets = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
-    let is_empty = |name: &&str| {
-        let set = status.field(name).map(|set| u64::from_str_radix(set, 16));
-        set == Some(Ok(0))
+    let has = |name, wanted| status.field(name) == Some(wanted);
+    let is_empty = |name: &str| status.set(name) == Some(0);
+    let is_user = |ids: HostIds| {
+        let has_ids = status.has_only_id("Uid", ids.uid) && status.has_only_id("Gid", ids.gid);
+        has_ids && has("Groups", "")
     };
-    let is = |name, id: u32| has(name, &[id.to_string().as_str(); 4].join("\t"));
-    let is_user = |ids: HostIds| is("Uid", ids.uid) && is("Gid", ids.gid) && has("Groups", "");
-    let core = limits
-        .lines()
-        .find_map(|row| row.strip_prefix("Max core file size"));
+    let core = proc_limit_name(RlimitResource::Core);
+    let core = limits.lines().find_map(|row| row.strip_prefix(core));
     let has_no_core = core.is_some_and(|row| row.split_ascii_whitespace().take(2).eq(["0", "0"]));
     if !has("NoNewPrivs", "1") {
         Some("give up new rights")
-    } else if !sets.iter().all(is_empty) {
+    } else if !CAPABILITY_SETS.into_iter().all(is_empty) {
         Some("give up its capabilities")
     } else if identity.is_some_and(|ids| !is_user(ids)) {
         Some("change its user")

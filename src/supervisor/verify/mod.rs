@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use nix::sys::stat::fstat;
 
-pub(super) use self::proc_status::ProcStatus;
+pub(super) use self::proc_status::{CAPABILITY_SETS, ProcStatus};
 
 use super::cgroup::WorkerCgroup;
 use super::error::{SupervisorError, While};
@@ -220,13 +220,8 @@ fn capabilities(status: &ProcStatus, jail: &ZygoteJail) -> Checked {
     // the set limits what execve(2) grants, and with `no_new_privs` that is nothing.
     let could_drop = jail.namespaces.is_some() || jail.identity.drop_to.is_some();
     let bounding = could_drop.then_some("CapBnd");
-    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"]
-        .into_iter()
-        .chain(bounding)
-    {
-        let found = status
-            .field(set)
-            .and_then(|mask| u64::from_str_radix(mask, 16).ok());
+    for set in CAPABILITY_SETS.into_iter().chain(bounding) {
+        let found = status.set(set);
         if found != Some(0) {
             return differs(
                 Layer::Capabilities,
@@ -267,9 +262,8 @@ fn identity(status: &ProcStatus, worker: &Worker, jail: &ZygoteJail) -> Checked 
     let wanted = worker.ids.or(without);
     let Some(ids) = wanted else { return Ok(()) };
     for (key, wanted) in [("Uid", ids.uid), ("Gid", ids.gid)] {
-        let found = status.field(key).unwrap_or("");
-        let mut shown = found.split_ascii_whitespace().map(str::parse);
-        if found.is_empty() || !shown.all(|id| id == Ok(wanted)) {
+        if !status.has_only_id(key, wanted) {
+            let found = status.field(key).unwrap_or("");
             return differs(
                 Layer::Capabilities,
                 format!("{key} {found}"),
@@ -340,7 +334,7 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked
 const DATA_LIMIT: &str = "Max data size";
 
 /// The row of a resource in `/proc/PID/limits` (proc(5)).
-fn proc_limit_name(resource: RlimitResource) -> &'static str {
+pub(super) fn proc_limit_name(resource: RlimitResource) -> &'static str {
     match resource {
         RlimitResource::Cpu => "Max cpu time",
         RlimitResource::OpenFiles => "Max open files",

@@ -1,5 +1,8 @@
 //! `/proc/PID/status` (proc(5)).
 
+/// The sets of capabilities that a process without rights has empty. The bounding set only limits what execve(2) grants.
+pub const CAPABILITY_SETS: [&str; 4] = ["CapInh", "CapPrm", "CapEff", "CapAmb"];
+
 /// The fields of the file.
 #[derive(Debug)]
 pub struct ProcStatus<'t>(Vec<(&'t str, &'t str)>);
@@ -25,6 +28,17 @@ impl<'t> ProcStatus<'t> {
             .parse()
             .ok()
     }
+
+    /// Returns the value of a set of capabilities.
+    pub fn set(&self, name: &str) -> Option<u64> {
+        u64::from_str_radix(self.field(name)?, 16).ok()
+    }
+
+    /// Whether the real, effective, saved and file-system ids of a field are all this one.
+    pub fn has_only_id(&self, name: &str, id: u32) -> bool {
+        let ids = self.field(name).unwrap_or("").split_ascii_whitespace();
+        ids.map(str::parse).eq([Ok(id), Ok(id), Ok(id), Ok(id)])
+    }
 }
 
 #[cfg(test)]
@@ -38,5 +52,18 @@ mod tests {
         assert_eq!(status.number("Seccomp_filters"), Some(3));
         assert_eq!(status.number("VmRSS"), Some(120));
         assert_eq!(status.field("Sec"), None);
+    }
+
+    #[test]
+    fn ids_and_sets_are_whole() {
+        let status = ProcStatus::parse("Uid:\t5\t5\t5\t5\nGid:\t5\t5\t5\t6\nCapEff:\t00ff\n");
+        assert!(status.has_only_id("Uid", 5));
+        assert!(!status.has_only_id("Uid", 6));
+        assert!(!status.has_only_id("Gid", 5));
+        assert!(!status.has_only_id("Groups", 5));
+        assert_eq!(
+            (status.set("CapEff"), status.set("CapPrm")),
+            (Some(0xff), None)
+        );
     }
 }

@@ -60,8 +60,8 @@ const AT_ONCE: usize = 512;
 pub struct Pages {
     /// Those of its own: in memory or swapped out, not those of a file and not the page of zeros.
     pub own: Vec<Range<u64>>,
-    /// Those that it may not touch, whatever the protection of their mapping ([`MADV_GUARD_INSTALL`]). The
-    /// C library guards the stacks of threads so.
+    /// Pages that the process may not touch, although the protection of their mapping allows it
+    /// ([`MADV_GUARD_INSTALL`]). The C library has one below the stack of each thread.
     pub guards: Vec<Range<u64>>,
 }
 
