@@ -246,10 +246,19 @@ impl Probe {
             self.header.open_mode,
             OpenMode::Zygote | OpenMode::ZygoteTwins | OpenMode::Inproc | OpenMode::Tools
         );
+        // Nothing is preloaded in a program.
+        let is_preloaded = self
+            .header
+            .set
+            .iter()
+            .any(|set| set.starts_with("python.preload="));
         let is_sample = AS_A_PROGRAM.contains(&self.header.id.as_str());
         // A program has no time of its own, and memory and processors are its session's.
         let is_asked_for = std::env::var_os(AS_PROGRAMS).is_some() && self.class != "resources";
-        is_any_process && (is_asked_for || is_sample) && self.is_one_attempt(policy)
+        is_any_process
+            && !is_preloaded
+            && (is_asked_for || is_sample)
+            && self.is_one_attempt(policy)
     }
 
     fn parse(class: &str, name: &str, source: String) -> Result<Self, String> {
