@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use nix::poll::PollFlags;
 
 use super::pause::Turn;
-use super::pool::Parked;
+use super::pool::{Former, Parked};
 use super::stats::{Activity, CountedCaller};
 use super::{Inner, Sandbox};
 use crate::error::Error;
@@ -131,6 +131,7 @@ impl Sandbox {
             None => self.fresh(stdin)?,
         };
         let mut turn = Turn::of(ready);
+        let mut former = Former::default();
         loop {
             let (parked, beginning, mut refill) = turn.ready;
             let context = RunContext {
@@ -173,13 +174,14 @@ impl Sandbox {
             };
             // The state is another worker's, or lies on a disk. This one ends.
             drop(served);
-            drop(parked);
             turn = match left {
                 Left::RolledBack(ready, id) => {
+                    former.end(parked);
                     *restart = Some(id);
                     Turn::of(*ready)
                 }
                 Left::Paused(paused) => {
+                    drop(parked);
                     let queue = request.programs.as_deref();
                     match self.pause(caller, &paused, terms, queue, restart)? {
                         ControlFlow::Continue(turn) => turn,
