@@ -1,5 +1,5 @@
-//! How fast a guest's connection carries bytes from a host, beside a direct connection of the same two programs:
-//! `cargo bench -p sandfork-egress`.
+//! How fast a guest's connection carries bytes from a host, beside a direct connection of the same two programs, and
+//! beside the least that a process between them can do: `cargo bench -p sandfork-egress`.
 #![allow(
     missing_docs,
     dead_code,
@@ -19,10 +19,13 @@ mod servers;
 mod tls;
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
+use nix::fcntl::{FcntlArg, SpliceFFlags, fcntl, splice};
+use nix::unistd::pipe;
 use rustls::{ServerConnection, StreamOwned};
 
 use crate::scene::{Setup, connect, read_head, rule};
@@ -63,12 +66,49 @@ fn receive(stream: &mut (impl Read + Write), port: u16) -> f64 {
     f64::from(MEBIBYTES) / start.elapsed().as_secs_f64()
 }
 
-fn report(name: &str, aim: f64, mut rates: Vec<[f64; 2]>) {
-    let middle = |which: usize, rates: &mut Vec<[f64; 2]>| {
-        rates.sort_by(|one, other| one[which].total_cmp(&other[which]));
-        rates[rates.len() / 2][which]
-    };
-    let (direct, ours) = (middle(0, &mut rates), middle(1, &mut rates));
+/// The port of a relay that asks nothing: one thread, one pipe, two calls for each piece, and no limit, name or count.
+fn bare_relay(port: u16) -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let own = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        for guest in listener.incoming() {
+            let guest = guest.expect("a connection");
+            let host = connect((Ipv4Addr::LOCALHOST, port));
+            let one_way = |from: TcpStream, to: TcpStream| {
+                let (read, write) = pipe().expect("a pipe");
+                let most = fcntl(&write, FcntlArg::F_SETPIPE_SZ(1 << 18)).expect("room");
+                let most = usize::try_from(most).expect("a size");
+                let flags = SpliceFFlags::SPLICE_F_MOVE;
+                while let Ok(mut held @ 1..) = splice(&from, None, &write, None, most, flags) {
+                    while held > 0 {
+                        match splice(&read, None, &to, None, held, flags) {
+                            Ok(moved) => held -= moved,
+                            Err(_) => return,
+                        }
+                    }
+                }
+                _ = to.shutdown(Shutdown::Write);
+            };
+            let (from, to) = (
+                guest.try_clone().expect("a copy"),
+                host.try_clone().expect("a copy"),
+            );
+            thread::spawn(move || one_way(from, to));
+            one_way(host, guest);
+        }
+    });
+    own
+}
+
+fn median(rates: impl Iterator<Item = f64>) -> f64 {
+    let mut rates: Vec<f64> = rates.collect();
+    rates.sort_by(f64::total_cmp);
+    rates[rates.len() / 2]
+}
+
+fn report(name: &str, aim: f64, rates: &[[f64; 2]]) {
+    let direct = median(rates.iter().map(|rates| rates[0]));
+    let ours = median(rates.iter().map(|rates| rates[1]));
     println!(
         "{name}: {ours:.0} MiB/s, {:.0} % of {direct:.0} directly (aim {aim} %)",
         100.0 * ours / direct
@@ -83,12 +123,25 @@ fn main() {
     let mut setup = Setup::new(&[rule(plain.port, r#","raw":true"#)], &["a.example"]);
     setup.bytes = u64::MAX;
     let scene = setup.start(&[plain.port]);
+    let bare_port = bare_relay(plain.port);
     let rounds = (0..ROUNDS).map(|_| {
-        let direct = receive(&mut connect((Ipv4Addr::LOCALHOST, plain.port)), plain.port);
-        let ours = receive(&mut scene.connect("a.example", plain.port), plain.port);
-        [direct, ours]
+        let through = |mut stream| receive(&mut stream, plain.port);
+        let direct = through(connect((Ipv4Addr::LOCALHOST, plain.port)));
+        let ours = through(scene.connect("a.example", plain.port));
+        let bare = through(connect((Ipv4Addr::LOCALHOST, bare_port)));
+        [direct, ours, bare]
     });
-    report("raw", 80.0, rounds.collect());
+    let rounds: Vec<[f64; 3]> = rounds.collect();
+    let beside_direct: Vec<_> = rounds
+        .iter()
+        .map(|[direct, ours, _]| [*direct, *ours])
+        .collect();
+    report("raw", 80.0, &beside_direct);
+    let of_bare = median(rounds.iter().map(|[_, ours, bare]| 100.0 * ours / bare));
+    let bare = median(rounds.iter().map(|[direct, _, bare]| 100.0 * bare / direct));
+    println!(
+        "a relay that asks nothing: {bare:.0} % of the direct one; raw has {of_bare:.0} % of it"
+    );
     drop(scene);
 
     let hosts = Hosts::new("throughput");
@@ -115,5 +168,9 @@ fn main() {
         let ours = scene.connect("a.example", secure.port);
         [direct, measured(&scene.authority.certificate, ours)]
     });
-    report("TLS that ends in the process", 50.0, rounds.collect());
+    report(
+        "TLS that ends in the process",
+        50.0,
+        &rounds.collect::<Vec<_>>(),
+    );
 }
