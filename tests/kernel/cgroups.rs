@@ -176,15 +176,22 @@ fn names_looked_for_in_vain_do_not_outlive_their_run(world: &World) {
     const NAMES: u64 = 40_000;
     let sandbox = world.build(standard().patient());
     fine(&run(&sandbox, "1"));
-    let before = negative_dentries();
-    let code = format!(
-        "import os\nfor name in range({NAMES}):\n    \
-         try: os.stat(f'/usr/lib/sandfork-{{os.getpid()}}-{{name}}')\n    \
-         except FileNotFoundError: pass"
-    );
-    fine(&run(&sandbox, code.as_str()));
-    let left = || negative_dentries().saturating_sub(before);
-    assert!(wait_until(|| left() < NAMES / 2), "{} are left", left());
+    // The kernel counts those of the whole host, where other tests look for names too.
+    let mut left = Vec::new();
+    let are_gone = (0..3).any(|_| {
+        let before = negative_dentries();
+        let code = format!(
+            "import os\nfor name in range({NAMES}):\n    \
+             try: os.stat(f'/usr/lib/sandfork-{{os.getpid()}}-{{name}}')\n    \
+             except FileNotFoundError: pass"
+        );
+        fine(&run(&sandbox, code.as_str()));
+        let now_left = || negative_dentries().saturating_sub(before);
+        let are_gone = wait_until(|| now_left() < NAMES / 2);
+        left.push(now_left());
+        are_gone
+    });
+    assert!(are_gone, "{left:?} are left");
 }
 
 /// The fifth field of proc_sys_fs(5), `dentry-state`.

@@ -341,7 +341,7 @@ fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
         });
         tells.send(refused).expect("the test waits");
     });
-    let refused = told.recv_timeout(Duration::from_secs(120));
+    let refused = told.recv_timeout(Duration::from_secs(600));
     let refused = refused.expect("no start waits for the guest");
     assert!(refused.is_some_and(|start| start > 0), "{refused:?}");
     assert_eq!(value(&mut session, "1"), "1");
