@@ -11,10 +11,10 @@ use nix::sys::stat::{Mode, fstat};
 
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
-use super::steps::{HOLE, Memory, Origin, Plan, hole, steps};
+use super::steps::{Memory, Origin, Plan, hole, steps};
 use super::{Image, ImageKind, Source, Stamp, Standing};
 use sandfork_jail::program::WorkerJail;
-use sandfork_jail::restore::{BlobData, Order, Step};
+use sandfork_jail::restore::{BlobData, MOST, Order, Step};
 use sandfork_jail::sys::sealed;
 
 impl Image {
@@ -83,7 +83,7 @@ impl Image {
         )?;
         target.require_same(&plan, &self.lists.files)?;
         let bytes = blob.finish(self.lists.standing.place, number, &plan.steps);
-        if bytes.len() as u64 + (1 << 20) > HOLE {
+        if bytes.len() as u64 > MOST {
             return Err(SnapshotRefusal::Fragmented {
                 most: plan.steps.len(),
             });

@@ -54,6 +54,12 @@ pub enum Opened {
     },
 }
 
+/// The most bytes of a blob. The window is behind it.
+pub const MOST: u64 = 128 << 20;
+
+/// The length of the window, through which pages of an image are compared.
+pub const WINDOW: u64 = 16 << 20;
+
 /// A blob in the making: the names of files and the steps.
 #[derive(Debug)]
 pub struct BlobData {
@@ -73,6 +79,11 @@ impl BlobData {
     /// The address of the buffer, of [`BUFFER`](crate::sys::checkpoint::BUFFER) bytes.
     pub fn buffer(&self) -> u64 {
         self.blob + BUFFER_AT as u64
+    }
+
+    /// The address of the window, of [`WINDOW`] bytes, in which nothing is mapped at first.
+    pub fn window(&self) -> u64 {
+        self.blob + MOST
     }
 
     /// The address behind a blob that is this long.
@@ -110,7 +121,6 @@ impl BlobData {
             (header::NUMBER, number),
             (header::STEPS, first),
             (header::STEPS_END, end),
-            (header::BUFFER, self.buffer()),
             (header::LINK, u64::from(DATA.unsigned_abs())),
         ];
         let mut bytes = vec![0; header::LENGTH];

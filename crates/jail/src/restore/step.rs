@@ -167,6 +167,14 @@ impl Step {
         Self::call(libc::SYS_mmap, EXACT, arguments, start)
     }
 
+    /// Shows a part of an image, for reading, in place of what is there.
+    pub const fn show_image(start: u64, length: u64, from: Place) -> Self {
+        let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED).cast_unsigned() as u64;
+        let protection = libc::PROT_READ.cast_unsigned() as u64;
+        let arguments = [start, length, protection, flags, from.file(), from.offset];
+        Self::call(libc::SYS_mmap, EXACT, arguments, start)
+    }
+
     /// Closes the opened file.
     pub const fn close() -> Self {
         Self::call(libc::SYS_close, FILE_FIRST, [0; 6], 0)
@@ -178,13 +186,13 @@ impl Step {
         Self::call(libc::SYS_pread64, EXACT, arguments, length)
     }
 
-    /// Copies the pages of the buffer that differ from those at an address.
-    pub const fn copy_differing(start: u64, length: u64) -> Self {
+    /// Copies to an address those of the pages at `from` that differ.
+    pub const fn copy_differing(start: u64, length: u64, from: u64) -> Self {
         Self {
             kind: COPY_DIFFERING,
             flags: 0,
             call: 0,
-            arguments: [start, length, 0, 0, 0, 0],
+            arguments: [start, length, from, 0, 0, 0],
             result: 0,
         }
     }

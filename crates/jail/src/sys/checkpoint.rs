@@ -87,10 +87,8 @@ pub mod header {
     pub const STEPS: usize = 32;
     /// The address behind the last step.
     pub const STEPS_END: usize = 40;
-    /// The address of the buffer.
-    pub const BUFFER: usize = 48;
     /// The descriptor on which the code reports the step that fails.
-    pub const LINK: usize = 56;
+    pub const LINK: usize = 48;
     /// The frame that tells it.
     pub const FRAME: usize = 64;
     /// The length of the header.
@@ -110,7 +108,7 @@ pub mod failure {
 
 /// Where the header is in a blob, behind the code.
 pub const HEADER_AT: usize = 4096;
-/// Where the buffer is, through which pages are compared.
+/// Where the buffer is, through which pages are compared that cannot be mapped. The stack ends there.
 pub const BUFFER_AT: usize = 2 * 4096;
 /// The length of the buffer.
 pub const BUFFER: usize = 256 << 10;

@@ -53,7 +53,7 @@ pub unsafe extern "C" fn stand_at(
 
 // The restoring code. Its only argument is the address of the header, in rdi. It uses no stack and no data of its
 // own. A system call changes rax, rcx and r11; what has to survive one is in other registers:
-// rbp the header, rbx the step, r12 the end of the steps, r13 the buffer, r14 the file that the steps have opened.
+// rbp the header, rbx the step, r12 the end of the steps, r14 the file that the steps have opened.
 global_asm!(
     ".pushsection .text.sandfork_restorer,\"ax\",@progbits",
     ".balign 64",
@@ -64,7 +64,6 @@ global_asm!(
     "mov rbp, rdi",
     "mov rbx, [rbp + 32]",
     "mov r12, [rbp + 40]",
-    "mov r13, [rbp + 48]",
     "xor r14d, r14d",
     // The next step.
     "20:",
@@ -103,11 +102,11 @@ global_asm!(
     "30:",
     "add rbx, 64",
     "jmp 20b",
-    // Copies the pages of the buffer that differ from those at an address.
+    // Copies the pages that differ to an address.
     "40:",
     "mov r8, [rbx + 8]",
     "mov r9, [rbx + 16]",
-    "mov r10, r13",
+    "mov r10, [rbx + 24]",
     "41:",
     "test r9, r9",
     "jz 30b",
@@ -172,7 +171,7 @@ global_asm!(
     "dec r8",
     "test eax, eax",
     "jnz 82b",
-    "mov edi, [rbp + 56]",
+    "mov edi, [rbp + 48]",
     "lea rsi, [rbp + {frame}]",
     "mov edx, {length}",
     "mov eax, 1",

@@ -18,13 +18,13 @@ use std::ops::Range;
 pub use self::memory::{HOLE, Memory, Origin, hole};
 pub use self::pages::{in_order, split};
 
-use self::memory::within;
+use self::memory::{Window, within};
 use self::moved::{is_elsewhere, moved};
 use self::pages::{Who, compare, parts};
 use super::layers::Places;
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
-use sandfork_jail::restore::{BlobData, Sharing, Step};
+use sandfork_jail::restore::{BlobData, Place, Sharing, Step, WINDOW};
 use sandfork_jail::sys::checkpoint::BUFFER;
 
 /// The most bytes of one read(2).
@@ -61,6 +61,7 @@ pub fn steps<'a>(
         file: None,
         opened: Vec::new(),
         moved: BTreeSet::new(),
+        window: source.shareable.map(|_| Window::default()),
         places,
         blob,
     };
@@ -119,6 +120,9 @@ struct Steps<'a> {
     /// All such files.
     opened: Vec<String>,
     moved: BTreeSet<String>,
+    /// Through which pages are compared, if the image is in memory: a page of a disk may turn out to be lost, which a
+    /// call reports and a mapping does not.
+    window: Option<Window>,
     places: Places<'a>,
     blob: &'a mut BlobData,
 }
@@ -341,10 +345,26 @@ impl Steps<'_> {
     fn compare(&mut self, pages: &Range<u64>) {
         for part in parts(pages, BUFFER as u64) {
             let (length, place) = (part.end - part.start, self.places.at(part.start));
+            let from = self.show(place, length);
             self.loads
-                .push(Step::read(self.blob.buffer(), length, place));
-            self.loads.push(Step::copy_differing(part.start, length));
+                .push(Step::copy_differing(part.start, length, from));
         }
+    }
+
+    /// Makes a part of the image readable, and returns its address.
+    fn show(&mut self, place: Place, length: u64) -> u64 {
+        let Some(window) = &mut self.window else {
+            let buffer = self.blob.buffer();
+            self.loads.push(Step::read(buffer, length, place));
+            return buffer;
+        };
+        let start = self.blob.window();
+        let behind = window.shows(place, length).unwrap_or_else(|| {
+            window.0 = Some(place);
+            self.loads.push(Step::show_image(start, WINDOW, place));
+            0
+        });
+        start + behind
     }
 
     fn finish(mut self) -> Plan {
@@ -353,6 +373,9 @@ impl Steps<'_> {
         steps.append(&mut self.maps);
         steps.append(&mut self.shared);
         steps.append(&mut self.loads);
+        if let Some(Window(Some(_))) = self.window {
+            steps.push(Step::unmap(self.blob.window(), WINDOW));
+        }
         steps.append(&mut self.last);
         steps.append(&mut self.after);
         let images = self.places.descriptors().iter();

@@ -64,13 +64,14 @@ fn a_mapping_of_both_is_compared() {
     let source = [0x1_0000..0x1_2000, 0x1_4000..0x1_5000];
     let target = [0x1_1000..0x1_3000];
     let steps = made((text, &source), (text, &target)).expect("there is a way");
-    let buffer = BlobData::new(BLOB).buffer();
+    let window = BlobData::new(BLOB).window();
     let wanted = [
         Step::read(0x1_0000, 0x1000, from(0)),
-        Step::read(buffer, 0x1000, from(0x1000)),
-        Step::copy_differing(0x1_1000, 0x1000),
+        Step::show_image(window, WINDOW, from(0x1000)),
+        Step::copy_differing(0x1_1000, 0x1000, window),
         Step::advise(0x1_2000, 0x1000, libc::MADV_DONTNEED),
         Step::read(0x1_4000, 0x1000, from(0x2000)),
+        Step::unmap(window, WINDOW),
         Step::close_image(IMAGE),
     ];
     assert_eq!(steps, wanted);
@@ -207,7 +208,7 @@ fn heap_and_large_blocks_are_mapped_from_the_image() {
     let (text, source) = (WITH_BLOCKS.0, &WITH_BLOCKS.1);
     let target = [0x1_0000..0x1_1000, 0x5_0000..0x5_1000];
     let steps = made((text, source), (text, &target)).expect("there is a way");
-    let buffer = BlobData::new(BLOB).buffer();
+    let window = BlobData::new(BLOB).window();
     let wanted = [
         Step::program_break(0x6_0000),
         Step::protect(0xc0_0000, 0x10_0000, Protection(3)),
@@ -216,11 +217,12 @@ fn heap_and_large_blocks_are_mapped_from_the_image() {
         Step::map_image(0x90_1000, 0x7_f000, from(0x3_2000)),
         Step::map_image(0xaf_0000, 0x1_0000, from(0xb_1000)),
         // Too little to be worth a mapping.
-        Step::read(buffer, 0x1000, from(0x3_0000)),
-        Step::copy_differing(0x5_0000, 0x1000),
+        Step::show_image(window, WINDOW, from(0x3_0000)),
+        Step::copy_differing(0x5_0000, 0x1000, window),
         Step::read(0x90_0000, 0x1000, from(0x3_1000)),
         Step::read(0xb0_0000, 0x1_0000, from(0xc_1000)),
         Step::read(0xc0_0000, 0x2_0000, from(0xd_1000)),
+        Step::unmap(window, WINDOW),
         Step::protect(0xc0_0000, 0x10_0000, Protection(1)),
         Step::close_image(IMAGE),
     ];
@@ -239,7 +241,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
         origin: Origin::Worker,
     };
     let target = Memory {
-        pages: &[],
+        pages: &[0x5_0000..0x5_1000],
         ..source
     };
     let plan = steps(
@@ -254,9 +256,13 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
         |pages: &Range<u64>, place| Step::read(pages.start, pages.end - pages.start, from(place));
     let places = [0, 0x3_0000, 0x3_1000, 0xb_1000, 0xd_1000];
     let reads = WITH_BLOCKS.1.iter().zip(places);
-    let wanted: Vec<Step> = reads.map(|(pages, place)| read(pages, place)).collect();
-    assert_eq!(plan.steps[2..7], wanted);
-    assert_eq!(plan.steps.len(), 9);
+    let mut wanted: Vec<Step> = reads.map(|(pages, place)| read(pages, place)).collect();
+    // What both have is read to be compared.
+    let buffer = BlobData::new(BLOB).buffer();
+    wanted[1] = Step::read(buffer, 0x1000, from(0x3_0000));
+    wanted.insert(2, Step::copy_differing(0x5_0000, 0x1000, buffer));
+    assert_eq!(plan.steps[2..8], wanted);
+    assert_eq!(plan.steps.len(), 10);
 }
 
 /// The kernel's and a file's mappings at other addresses, with a heap.
