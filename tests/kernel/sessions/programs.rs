@@ -314,6 +314,19 @@ fn what_guest_code_forges_harms_its_session_only(world: &World) {
 
 fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
     let mut session = open(world, standard());
+    // On Linux 6.1 a look behind what a socket holds begins anew, so that no guest can do the following.
+    let looks_on = "import socket\n\
+                    own, other = socket.socketpair()\n\
+                    other.setsockopt(socket.SOL_SOCKET, 42, 0)\n\
+                    own.send(b'x')\n\
+                    seen = other.recv(1, socket.MSG_PEEK)\n\
+                    other.setblocking(False)\n\
+                    try: seen += other.recv(1, socket.MSG_PEEK)\n\
+                    except BlockingIOError: pass\n\
+                    seen == b'x'";
+    if value(&mut session, looks_on) == "False" {
+        return;
+    }
     // The guest ends each starter's link and leaves its message where it is: `SO_PEEK_OFF` is 42.
     run(
         &mut session,
