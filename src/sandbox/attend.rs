@@ -130,8 +130,7 @@ impl Sandbox {
             Some(image) => self.restored(&image, stdin, terms)?,
             None => self.fresh(stdin)?,
         };
-        let mut turn = Turn::of(ready);
-        let mut former = Former::default();
+        let (mut turn, mut former) = (Turn::of(ready), Former::default());
         loop {
             let (parked, beginning, mut refill) = turn.ready;
             let context = RunContext {
