@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use sandfork::internals::snapshot::{Backing, Region};
-use sandfork_jail::restore::STEP;
+use sandfork_jail::restore::{MOST, STEP, WINDOW};
 use sandfork_jail::sys::checkpoint::{BUFFER, BUFFER_AT, DATA_AT, header};
 use sandfork_jail::sys::pagemap::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 
@@ -49,6 +49,8 @@ pub struct Model {
     file: Option<u64>,
     /// What was read into the buffer.
     buffer: Range<u64>,
+    /// The place in the image that the window shows.
+    window: Option<u64>,
 }
 
 fn pages(range: Range<u64>) -> impl Iterator<Item = u64> {
@@ -75,6 +77,7 @@ impl Model {
             stack: of(&Backing::Stack).map_or(0, |stack| stack.start),
             file: None,
             buffer: 0..0,
+            window: None,
         };
         for region in &regions {
             for page in pages(region.start..region.end) {
@@ -151,12 +154,17 @@ impl Model {
         match (kind, call) {
             (0, libc::SYS_mmap) if fourth & ANONYMOUS == 0 && flags & FILE_FIFTH == 0 => {
                 assert_eq!(fifth, u64::from(DESCRIPTOR.unsigned_abs()));
+                if first == self.blob + MOST {
+                    assert_eq!((second, third), (WINDOW, READ));
+                    self.window = Some(sixth);
+                    return;
+                }
                 self.map(first..first + second, third, fourth | ANONYMOUS, 0);
                 self.read(first..first + second, sixth);
             }
             (1, _) => {
-                assert!(second <= self.buffer.end - self.buffer.start);
-                for (page, of) in pages(first..first + second).zip(pages(self.buffer.clone())) {
+                let shown = self.shown(third..third + second);
+                for (page, of) in pages(first..first + second).zip(pages(shown)) {
                     self.page(page, READ);
                     self.write(page, Content::Image(of));
                 }
@@ -173,6 +181,10 @@ impl Model {
                 }
                 self.pages
                     .retain(|page, _| !(end..self.heap.end).contains(page));
+            }
+            (0, libc::SYS_munmap) if first == self.blob + MOST => {
+                assert_eq!(second, WINDOW);
+                self.window.take().expect("the window is open");
             }
             (0, libc::SYS_munmap) => self
                 .pages
@@ -224,6 +236,20 @@ impl Model {
         }
     }
 
+    /// The places in the image of what the buffer or the window has at an address.
+    fn shown(&self, range: Range<u64>) -> Range<u64> {
+        let (buffer, window) = (self.blob + BUFFER_AT as u64, self.blob + MOST);
+        let length = range.end - range.start;
+        let start = if range.start == buffer {
+            assert!(length <= self.buffer.end - self.buffer.start);
+            self.buffer.start
+        } else {
+            assert!(range.start >= window && range.end <= window + WINDOW);
+            self.window.expect("the window is open") + (range.start - window)
+        };
+        start..start + length
+    }
+
     /// Whether nothing of the blob is there.
     fn is_outside(&self, range: Range<u64>) -> bool {
         range.end <= self.blob || range.start >= self.blob + (256 << 20)
@@ -258,6 +284,7 @@ impl Model {
 
     /// Requires that the memory is that of the source.
     pub fn require(&self, source: &Layout) {
+        assert_eq!(self.window, None, "the window is still mapped");
         let mut wanted = BTreeMap::new();
         let mut wiped = Vec::new();
         for region in source.regions() {
