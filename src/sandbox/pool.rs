@@ -31,8 +31,8 @@ pub struct Parked {
     pub zygote: Arc<Zygote>,
 }
 
-/// The end of a worker whose state another one has taken on. The kernel takes 15 ms for
-/// a worker of 500 MB, for which the caller of the next one need not wait. Dropping this waits, so that nothing outlives the session.
+/// The end of a worker whose state another one has taken on. The kernel takes 15 ms for a worker of 500 MB, for which the
+/// caller of the next one need not wait. Dropping this waits, so that nothing outlives the session.
 #[derive(Debug, Default)]
 pub struct Former(Option<JoinHandle<()>>);
 
