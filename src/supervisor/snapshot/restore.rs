@@ -14,7 +14,7 @@ use super::regions::{Backing, Region};
 use super::steps::{Memory, Origin, Plan, hole, steps};
 use super::{Image, ImageKind, Source, Stamp, Standing};
 use sandfork_jail::program::WorkerJail;
-use sandfork_jail::restore::{BlobData, MOST, Order, Step};
+use sandfork_jail::restore::{BlobData, LARGEST_BLOB, Order, Step};
 use sandfork_jail::sys::sealed;
 
 impl Image {
@@ -83,7 +83,7 @@ impl Image {
         )?;
         target.require_same(&plan, &self.lists.files)?;
         let bytes = blob.finish(self.lists.standing.place, number, &plan.steps);
-        if bytes.len() as u64 > MOST {
+        if bytes.len() as u64 > LARGEST_BLOB {
             return Err(SnapshotRefusal::Fragmented {
                 most: plan.steps.len(),
             });

@@ -55,7 +55,7 @@ pub enum Opened {
 }
 
 /// The most bytes of a blob. The window is behind it.
-pub const MOST: u64 = 128 << 20;
+pub const LARGEST_BLOB: u64 = 128 << 20;
 
 /// The length of the window, through which pages of an image are compared.
 pub const WINDOW: u64 = 16 << 20;
@@ -83,7 +83,7 @@ impl BlobData {
 
     /// The address of the window, of [`WINDOW`] bytes, in which nothing is mapped at first.
     pub fn window(&self) -> u64 {
-        self.blob + MOST
+        self.blob + LARGEST_BLOB
     }
 
     /// The address behind a blob that is this long.

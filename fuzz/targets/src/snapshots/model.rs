@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use sandfork::internals::snapshot::{Backing, Region};
-use sandfork_jail::restore::{MOST, STEP, WINDOW};
+use sandfork_jail::restore::{LARGEST_BLOB, STEP, WINDOW};
 use sandfork_jail::sys::checkpoint::{BUFFER, BUFFER_AT, DATA_AT, header};
 use sandfork_jail::sys::pagemap::{MADV_GUARD_INSTALL, MADV_GUARD_REMOVE};
 
@@ -154,7 +154,7 @@ impl Model {
         match (kind, call) {
             (0, libc::SYS_mmap) if fourth & ANONYMOUS == 0 && flags & FILE_FIFTH == 0 => {
                 assert_eq!(fifth, u64::from(DESCRIPTOR.unsigned_abs()));
-                if first == self.blob + MOST {
+                if first == self.blob + LARGEST_BLOB {
                     assert_eq!((second, third), (WINDOW, READ));
                     self.window = Some(sixth);
                     return;
@@ -182,7 +182,7 @@ impl Model {
                 self.pages
                     .retain(|page, _| !(end..self.heap.end).contains(page));
             }
-            (0, libc::SYS_munmap) if first == self.blob + MOST => {
+            (0, libc::SYS_munmap) if first == self.blob + LARGEST_BLOB => {
                 assert_eq!(second, WINDOW);
                 self.window.take().expect("the window is open");
             }
@@ -238,7 +238,7 @@ impl Model {
 
     /// The places in the image of what the buffer or the window has at an address.
     fn shown(&self, range: Range<u64>) -> Range<u64> {
-        let (buffer, window) = (self.blob + BUFFER_AT as u64, self.blob + MOST);
+        let (buffer, window) = (self.blob + BUFFER_AT as u64, self.blob + LARGEST_BLOB);
         let length = range.end - range.start;
         let start = if range.start == buffer {
             assert!(length <= self.buffer.end - self.buffer.start);

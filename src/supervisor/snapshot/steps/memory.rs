@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::pages::split;
 use crate::supervisor::snapshot::regions::{Backing, Region};
-use sandfork_jail::restore::{MOST, Place, Protection, WINDOW};
+use sandfork_jail::restore::{LARGEST_BLOB, Place, Protection, WINDOW};
 
 /// The least memory that is mapped from the image: a mapping costs about as much as copying this.
 const LEAST_SHARED: u64 = 64 << 10;
@@ -12,7 +12,7 @@ const LEAST_SHARED: u64 = 64 << 10;
 /// The size of a hole for a blob and its window.
 pub const HOLE: u64 = 256 << 20;
 
-const _: () = assert!(MOST + WINDOW <= HOLE);
+const _: () = assert!(LARGEST_BLOB + WINDOW <= HOLE);
 
 /// Where a hole may be: above what fixed programs use, and below what the kernel keeps for itself.
 const HOLES: Range<u64> = 1 << 32..0x7ff0_0000_0000;
