@@ -66,7 +66,8 @@ fn receive(stream: &mut (impl Read + Write), port: u16) -> f64 {
     f64::from(MEBIBYTES) / start.elapsed().as_secs_f64()
 }
 
-/// The port of a relay that asks nothing: one thread, one pipe, two calls for each piece, and no limit, name or count.
+/// The port of a relay that asks nothing: for each way a thread and a pipe, two calls for each piece, and no limit, name
+/// or count.
 fn bare_relay(port: u16) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let own = listener.local_addr().expect("an address").port();
@@ -106,7 +107,8 @@ fn median(rates: impl Iterator<Item = f64>) -> f64 {
     rates[rates.len() / 2]
 }
 
-fn report(name: &str, aim: f64, rates: &[[f64; 2]]) {
+/// Each round begins with the direct rate and ours.
+fn report<const KINDS: usize>(name: &str, aim: f64, rates: &[[f64; KINDS]]) {
     let direct = median(rates.iter().map(|rates| rates[0]));
     let ours = median(rates.iter().map(|rates| rates[1]));
     println!(
@@ -132,11 +134,7 @@ fn main() {
         [direct, ours, bare]
     });
     let rounds: Vec<[f64; 3]> = rounds.collect();
-    let beside_direct: Vec<_> = rounds
-        .iter()
-        .map(|[direct, ours, _]| [*direct, *ours])
-        .collect();
-    report("raw", 80.0, &beside_direct);
+    report("raw", 80.0, &rounds);
     let of_bare = median(rounds.iter().map(|[_, ours, bare]| 100.0 * ours / bare));
     let bare = median(rounds.iter().map(|[direct, _, bare]| 100.0 * bare / direct));
     println!(
