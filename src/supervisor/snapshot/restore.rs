@@ -15,6 +15,7 @@ use super::steps::{Memory, Origin, Plan, hole, steps};
 use super::{Image, ImageKind, Source, Stamp, Standing};
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, LARGEST_BLOB, Order, Step};
+use sandfork_jail::sys::checkpoint::DATA_AT;
 use sandfork_jail::sys::sealed;
 
 impl Image {
@@ -83,7 +84,8 @@ impl Image {
         )?;
         target.require_same(&plan, &self.lists.files)?;
         let bytes = blob.finish(self.lists.standing.place, number, &plan.steps);
-        if bytes.len() as u64 > LARGEST_BLOB {
+        // In the blob, code and buffer are before them.
+        if (DATA_AT + bytes.len()) as u64 > LARGEST_BLOB {
             return Err(SnapshotRefusal::Fragmented {
                 most: plan.steps.len(),
             });

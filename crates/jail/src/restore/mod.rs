@@ -55,7 +55,7 @@ pub enum Opened {
 }
 
 /// The most bytes of a blob. The window is behind it.
-pub const LARGEST_BLOB: u64 = 128 << 20;
+pub const LARGEST_BLOB: u64 = 240 << 20;
 
 /// The length of the window, through which pages of an image are compared.
 pub const WINDOW: u64 = 16 << 20;

@@ -37,6 +37,8 @@ const EXACT: u16 = 8;
 pub struct Protection(pub u64);
 
 impl Protection {
+    /// Readable.
+    pub const READ: Self = Self(libc::PROT_READ as u64);
     /// Readable and writable.
     pub const READ_WRITE: Self = Self((libc::PROT_READ | libc::PROT_WRITE) as u64);
 
@@ -160,18 +162,9 @@ impl Step {
     }
 
     /// Maps a part of an image in place of what is there. Writes stay in the process.
-    pub const fn map_image(start: u64, length: u64, from: Place) -> Self {
+    pub const fn map_image(start: u64, length: u64, protection: Protection, from: Place) -> Self {
         let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED).cast_unsigned() as u64;
-        let protection = Protection::READ_WRITE.0;
-        let arguments = [start, length, protection, flags, from.file(), from.offset];
-        Self::call(libc::SYS_mmap, EXACT, arguments, start)
-    }
-
-    /// Shows a part of an image, for reading, in place of what is there.
-    pub const fn show_image(start: u64, length: u64, from: Place) -> Self {
-        let flags = (libc::MAP_PRIVATE | libc::MAP_FIXED).cast_unsigned() as u64;
-        let protection = libc::PROT_READ.cast_unsigned() as u64;
-        let arguments = [start, length, protection, flags, from.file(), from.offset];
+        let arguments = [start, length, protection.0, flags, from.file(), from.offset];
         Self::call(libc::SYS_mmap, EXACT, arguments, start)
     }
 

@@ -65,7 +65,7 @@ fn the_code_carries_out_the_steps_and_goes_on_at_the_place() {
             Step::read(MAPPED, 4096, from(0)),
             Step::read(MAPPED + 2 * 4096, 4096, from(0)),
             // The first page is the same, and the others differ.
-            Step::show_image(window, WINDOW, from(0)),
+            Step::map_image(window, WINDOW, Protection::READ, from(0)),
             Step::copy_differing(MAPPED, 2 * 4096, window),
             Step::unmap(window, WINDOW),
             Step::read(buffer, 4096, from(2 * 4096)),
@@ -141,7 +141,7 @@ fn failing(blob: &mut BlobData, file: RawFd) -> Vec<(Vec<Step>, String, Errno)> 
         (vec![Step::open(missing)], "openat(2)".into(), Errno::ENOENT),
         (vec![map(1)], format!("mmap(2) {free}"), Errno::EINVAL),
         (
-            vec![Step::map_image(FREE, 4096, from(1))],
+            vec![Step::map_image(FREE, 4096, Protection::READ_WRITE, from(1))],
             format!("mmap(2) {free}"),
             Errno::EINVAL,
         ),

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::pages::split;
 use crate::supervisor::snapshot::regions::{Backing, Region};
-use sandfork_jail::restore::{LARGEST_BLOB, Place, Protection, WINDOW};
+use sandfork_jail::restore::{LARGEST_BLOB, Protection, WINDOW};
 
 /// The least memory that is mapped from the image: a mapping costs about as much as copying this.
 const LEAST_SHARED: u64 = 64 << 10;
@@ -16,21 +16,6 @@ const _: () = assert!(LARGEST_BLOB + WINDOW <= HOLE);
 
 /// Where a hole may be: above what fixed programs use, and below what the kernel keeps for itself.
 const HOLES: Range<u64> = 1 << 32..0x7ff0_0000_0000;
-
-/// What of the image the window shows.
-#[derive(Debug, Default)]
-pub struct Window(pub Option<Place>);
-
-impl Window {
-    /// How far behind its start a place is that it shows, with so much behind it.
-    pub fn shows(&self, place: Place, length: u64) -> Option<u64> {
-        let first = self
-            .0
-            .filter(|first| first.descriptor == place.descriptor)?;
-        let behind = place.offset.checked_sub(first.offset)?;
-        (behind + length <= WINDOW).then_some(behind)
-    }
-}
 
 /// The memory of a process.
 #[derive(Clone, Copy, Debug)]

@@ -18,13 +18,13 @@ use std::ops::Range;
 pub use self::memory::{HOLE, Memory, Origin, hole};
 pub use self::pages::{in_order, split};
 
-use self::memory::{Window, within};
+use self::memory::within;
 use self::moved::{is_elsewhere, moved};
 use self::pages::{Who, compare, parts};
 use super::layers::Places;
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
-use sandfork_jail::restore::{BlobData, Place, Sharing, Step, WINDOW};
+use sandfork_jail::restore::{BlobData, Place, Protection, Sharing, Step, WINDOW};
 use sandfork_jail::sys::checkpoint::BUFFER;
 
 /// The most bytes of one read(2).
@@ -61,7 +61,8 @@ pub fn steps<'a>(
         file: None,
         opened: Vec::new(),
         moved: BTreeSet::new(),
-        window: source.shareable.map(|_| Window::default()),
+        is_in_memory: source.shareable.is_some(),
+        window: None,
         places,
         blob,
     };
@@ -120,9 +121,11 @@ struct Steps<'a> {
     /// All such files.
     opened: Vec<String>,
     moved: BTreeSet<String>,
-    /// Through which pages are compared, if the image is in memory: a page of a disk may turn out to be lost, which a
-    /// call reports and a mapping does not.
-    window: Option<Window>,
+    /// Whether the image can be mapped: a page of a disk may turn out to be lost, which a call reports and a mapping
+    /// does not.
+    is_in_memory: bool,
+    /// The place from which on the window shows the image.
+    window: Option<Place>,
     places: Places<'a>,
     blob: &'a mut BlobData,
 }
@@ -299,8 +302,9 @@ impl Steps<'_> {
         let shared: Vec<Range<u64>> = ranges(shared);
         for pages in &shared {
             let (length, place) = (pages.end - pages.start, self.places.at(pages.start));
-            self.shared
-                .push(Step::map_image(pages.start, length, place));
+            let protection = Protection::READ_WRITE;
+            let mapped = Step::map_image(pages.start, length, protection, place);
+            self.shared.push(mapped);
         }
         (shared, ranges(others))
     }
@@ -353,18 +357,21 @@ impl Steps<'_> {
 
     /// Makes a part of the image readable, and returns its address.
     fn show(&mut self, place: Place, length: u64) -> u64 {
-        let Some(window) = &mut self.window else {
+        if !self.is_in_memory {
             let buffer = self.blob.buffer();
             self.loads.push(Step::read(buffer, length, place));
             return buffer;
-        };
+        }
         let start = self.blob.window();
-        let behind = window.shows(place, length).unwrap_or_else(|| {
-            window.0 = Some(place);
-            self.loads.push(Step::show_image(start, WINDOW, place));
-            0
-        });
-        start + behind
+        let shown = self.window.filter(|it| it.descriptor == place.descriptor);
+        let behind = shown.and_then(|first| place.offset.checked_sub(first.offset));
+        if let Some(behind) = behind.filter(|behind| behind + length <= WINDOW) {
+            return start + behind;
+        }
+        self.window = Some(place);
+        let opened = Step::map_image(start, WINDOW, Protection::READ, place);
+        self.loads.push(opened);
+        start
     }
 
     fn finish(mut self) -> Plan {
@@ -373,7 +380,7 @@ impl Steps<'_> {
         steps.append(&mut self.maps);
         steps.append(&mut self.shared);
         steps.append(&mut self.loads);
-        if let Some(Window(Some(_))) = self.window {
+        if self.window.is_some() {
             steps.push(Step::unmap(self.blob.window(), WINDOW));
         }
         steps.append(&mut self.last);

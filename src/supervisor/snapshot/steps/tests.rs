@@ -6,7 +6,6 @@
 use super::super::layers::Piece;
 use super::super::regions::parse;
 use super::*;
-use sandfork_jail::restore::{Place, Protection};
 
 const BLOB: u64 = 1 << 40;
 
@@ -67,7 +66,7 @@ fn a_mapping_of_both_is_compared() {
     let window = BlobData::new(BLOB).window();
     let wanted = [
         Step::read(0x1_0000, 0x1000, from(0)),
-        Step::show_image(window, WINDOW, from(0x1000)),
+        Step::map_image(window, WINDOW, Protection::READ, from(0x1000)),
         Step::copy_differing(0x1_1000, 0x1000, window),
         Step::advise(0x1_2000, 0x1000, libc::MADV_DONTNEED),
         Step::read(0x1_4000, 0x1000, from(0x2000)),
@@ -212,12 +211,12 @@ fn heap_and_large_blocks_are_mapped_from_the_image() {
     let wanted = [
         Step::program_break(0x6_0000),
         Step::protect(0xc0_0000, 0x10_0000, Protection(3)),
-        Step::map_image(0x1_0000, 0x3_0000, from(0)),
+        Step::map_image(0x1_0000, 0x3_0000, Protection::READ_WRITE, from(0)),
         // The first page of a block stays memory of its own.
-        Step::map_image(0x90_1000, 0x7_f000, from(0x3_2000)),
-        Step::map_image(0xaf_0000, 0x1_0000, from(0xb_1000)),
+        Step::map_image(0x90_1000, 0x7_f000, Protection::READ_WRITE, from(0x3_2000)),
+        Step::map_image(0xaf_0000, 0x1_0000, Protection::READ_WRITE, from(0xb_1000)),
         // Too little to be worth a mapping.
-        Step::show_image(window, WINDOW, from(0x3_0000)),
+        Step::map_image(window, WINDOW, Protection::READ, from(0x3_0000)),
         Step::copy_differing(0x5_0000, 0x1000, window),
         Step::read(0x90_0000, 0x1000, from(0x3_1000)),
         Step::read(0xb0_0000, 0x1_0000, from(0xc_1000)),
