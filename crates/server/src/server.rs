@@ -109,9 +109,10 @@ enum Over {
 }
 
 fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
-    if over == Over::Http {
-        begin_log();
-    }
+    let _log = match over {
+        Over::Http => begin_log(),
+        Over::Streams => None,
+    };
     let config = Arc::new(Config::of(arguments)?);
     let descriptors = descriptors()?;
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import pathlib
 import signal
 import subprocess
@@ -22,20 +23,23 @@ __all__ = ["doctor", "real"]
 @pytest.fixture
 def start(tmp_path: pathlib.Path) -> Iterator[Any]:
     """Starts servers with these arguments, and ends them."""
+    numbers = itertools.count()
     with contextlib.ExitStack() as stack:
 
         def begin(*arguments: str) -> Server:
             # As a user starts it: the command becomes the server.
             command = [_binary.find(), "server", "--listen", "127.0.0.1:0", *arguments]
-            process = stack.enter_context(
-                subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            )
-            stack.callback(process.stderr.close)
+            # A pipe that the test does not read would fill, and the server would wait for it.
+            log = tmp_path / f"{next(numbers)}.log"
+            with log.open("w") as written:
+                process = stack.enter_context(
+                    subprocess.Popen(command, stdout=subprocess.PIPE, stderr=written, text=True)
+                )
             stack.callback(process.kill)
             line = process.stdout.readline()
-            assert "serving on http" in line, line + process.stderr.read()
+            assert "serving on http" in line, line + log.read_text()
             port = int(line.rpartition(":")[2])
-            return Server(process, port)
+            return Server(process, port, log)
 
         yield begin
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import os
+import pathlib
 import subprocess
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -23,6 +25,8 @@ class Answer(NamedTuple):
 class Server(NamedTuple):
     process: subprocess.Popen[str]
     port: int
+    # What it writes to standard error.
+    log: pathlib.Path = pathlib.Path(os.devnull)
 
     @property
     def url(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import fcntl
 import http.client
 import os
 import pathlib
@@ -104,3 +105,17 @@ def test_systemd_opens_the_socket_and_hears_when_it_is_served(tmp_path: pathlib.
             assert server.run("6 * 7").json["value"] == 42
             process.terminate()
             assert hears.recv(4096) == b"STOPPING=1\n"
+
+
+def test_requests_go_on_when_nothing_reads_the_log() -> None:
+    command = [_binary.find(), "server", "--listen", "127.0.0.1:0"]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        server = Server(process, int(process.stdout.readline().rpartition(":")[2]))
+        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        for _ in range(200):
+            assert server.ask("GET", "/v1/sessions").status == 200
+        process.terminate()
+        # The server does not wait for a reader at its end either.
+        assert process.wait(60) == 0
+        assert len(process.stderr.read()) <= 4096

@@ -55,7 +55,7 @@ def _ended(server: Server) -> str:
     """Ends a server, which sends what waits, and returns what it has logged."""
     server.process.terminate()
     assert server.process.wait(60) == 0
-    return server.process.stderr.read()
+    return server.log.read_text()
 
 
 @pytest.mark.usefixtures("json_spans")

@@ -9,6 +9,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use opentelemetry::trace::FutureExt;
 use tracing::Level;
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -56,12 +57,21 @@ pub async fn log(
     response
 }
 
-/// Lines for people on a terminal, and JSON for programs. `SANDFORK_LOG=off` is silent.
-pub fn begin_log() {
+/// The lines that may wait to be written.
+const MOST_WAITING_LINES: usize = 4096;
+
+/// Lines for people on a terminal, and JSON for programs. `SANDFORK_LOG=off` is silent. The result writes the lines that wait
+/// when it is dropped.
+pub fn begin_log() -> Option<WorkerGuard> {
     if std::env::var("SANDFORK_LOG").is_ok_and(|level| level == "off") {
-        return;
+        return None;
     }
-    let builder = tracing_subscriber::fmt().with_writer(std::io::stderr);
+    // A thread of its own writes: when the reader of a pipe stops reading, requests go on, and lines are lost.
+    let (lines, written) = NonBlockingBuilder::default()
+        .buffered_lines_limit(MOST_WAITING_LINES)
+        .thread_name("log")
+        .finish(std::io::stderr());
+    let builder = tracing_subscriber::fmt().with_writer(lines);
     // The library of MCP tells of each call what the line of its answer does.
     let levels = Targets::new()
         .with_default(Level::INFO)
@@ -74,4 +84,5 @@ pub fn begin_log() {
         let lines = builder.json().flatten_event(true).finish();
         lines.with(levels).try_init()
     };
+    Some(written)
 }
