@@ -19,11 +19,24 @@ struct Profile {
     settings: &'static [&'static str],
 }
 
-/// What users run.
-const RELEASE: Profile = Profile {
+/// The worker library that users run. Each interpreter that starts waits until it is copied and loaded, and most of its
+/// time passes in the kernel: it is built to be small.
+const SMALL: Profile = Profile {
     name: "release",
     directory: "release",
-    settings: &["lto=\"thin\"", "codegen-units=4", "strip=\"debuginfo\""],
+    settings: &[
+        "lto=\"fat\"",
+        "codegen-units=1",
+        "opt-level=\"s\"",
+        "strip=\"symbols\"",
+    ],
+};
+
+/// The egress process that users run.
+const FAST: Profile = Profile {
+    name: "release",
+    directory: "release",
+    settings: &["lto=\"thin\"", "codegen-units=4", "strip=\"symbols\""],
 };
 
 /// For the egress process in builds that are not optimized: its dependencies take two minutes of processor time less.
@@ -63,13 +76,13 @@ fn main() {
         // one workspace would take turns, and each build would make one of them anew.
         &["rustc", "--lib", "--crate-type", "cdylib"],
         // Optimized in each build: guests wait for it.
-        &RELEASE,
+        &SMALL,
         WORKER_PANIC,
     );
     println!("cargo::rustc-env=SANDFORK_WORKER={}", library.display());
     if env::var_os("CARGO_FEATURE_EGRESS").is_some() {
         let is_optimized = env::var("OPT_LEVEL").is_ok_and(|level| level != "0");
-        let profile = if is_optimized { &RELEASE } else { &DEV };
+        let profile = if is_optimized { &FAST } else { &DEV };
         let program = "sandfork-egress";
         let program = build(egress, &out, program, &["build"], profile, EGRESS_PANIC);
         println!("cargo::rustc-env=SANDFORK_EGRESS={}", program.display());

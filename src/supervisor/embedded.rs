@@ -48,24 +48,53 @@ impl Embedded {
 
     /// Returns a descriptor of the sealed file, which is made once and shared by all users in this process.
     pub fn open(&self) -> std::io::Result<OwnedFd> {
-        if let Some(fd) = self.sealed.get() {
-            return fd.try_clone();
-        }
-        let fd = self.seal()?;
-        self.sealed.get_or_init(|| fd).try_clone()
+        let (file, filling) = self.open_early()?;
+        filling.fill()?;
+        Ok(file)
     }
 
-    fn seal(&self) -> std::io::Result<OwnedFd> {
+    /// Returns a descriptor of the file before it has its contents, and what fills and seals it. A process that needs the
+    /// file a moment later can start meanwhile.
+    pub fn open_early(&self) -> std::io::Result<(OwnedFd, Filling<'_>)> {
+        let (file, empty) = if let Some(fd) = self.sealed.get() {
+            (fd.try_clone()?, None)
+        } else {
+            let empty = self.create()?;
+            (empty.try_clone()?, Some(empty))
+        };
+        let embedded = self;
+        Ok((file, Filling { embedded, empty }))
+    }
+
+    fn create(&self) -> std::io::Result<OwnedFd> {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         // `MFD_EXEC` (Linux 6.3) marks the memfd as executable. Older kernels reject the flag, and make
         // every memfd executable.
-        let memfd = match memfd_create(self.name, flags | MFD_EXEC) {
-            Err(Errno::EINVAL) => memfd_create(self.name, flags),
-            other => other,
-        }?;
-        let mut file = File::from(memfd);
-        file.write_all(self.bytes)?;
+        match memfd_create(self.name, flags | MFD_EXEC) {
+            Err(Errno::EINVAL) => Ok(memfd_create(self.name, flags)?),
+            other => Ok(other?),
+        }
+    }
+}
+
+/// A file that is empty until [`fill`](Self::fill).
+#[must_use]
+pub struct Filling<'a> {
+    embedded: &'a Embedded,
+    empty: Option<OwnedFd>,
+}
+
+impl Filling<'_> {
+    /// Writes the contents and seals the file, unless this process has such a file already.
+    pub fn fill(self) -> std::io::Result<()> {
+        let Some(empty) = self.empty else {
+            return Ok(());
+        };
+        let mut file = File::from(empty);
+        file.write_all(self.embedded.bytes)?;
         sys::sealed::seal(file.as_fd())?;
-        Ok(OwnedFd::from(file))
+        // Another thread may have made one meanwhile. Both are the same.
+        _ = self.embedded.sealed.set(OwnedFd::from(file));
+        Ok(())
     }
 }

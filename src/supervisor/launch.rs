@@ -104,7 +104,7 @@ impl Starting {
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
         let log =
             File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
-        let library = WORKER.open().when("make the worker library")?;
+        let (library, filling) = WORKER.open_early().when("make the worker library")?;
         let born_in = OtherNamespaces::current()?;
         let stderr = log.try_clone().when("copy the log's descriptor")?;
         let child = Command::new(executable)
@@ -119,7 +119,7 @@ impl Starting {
                 path: executable.to_owned(),
                 cause: error,
             })?;
-        Ok(Self(Launched {
+        let launched = Launched {
             control,
             lifeline,
             their_lifeline,
@@ -127,7 +127,12 @@ impl Starting {
             born_in,
             facts: String::new(),
             process: Started(child),
-        }))
+        };
+        // While the interpreter starts. It waits for one byte before it loads the library.
+        filling.fill().when("fill the worker library")?;
+        // The next step finds out why an interpreter has ended.
+        _ = sys::descriptors::send(launched.control.as_fd(), b"\n", &[]);
+        Ok(Self(launched))
     }
 
     /// Waits until it has started and reported its facts.

@@ -208,16 +208,11 @@ pub(super) fn open_proc() -> Result<OwnedFd, Errno> {
 
 /// Forks the zygote off the init, which stays behind to watch the zygote and the supervisor.
 ///
-/// It first forks and reaps another process, so that the zygote is not process 2. Its workers are
-/// process 2, and OpenSSL and `tempfile` detect a fork by the process number. A zygote with its
-/// workers' number would share its random state with all of them.
+/// It first uses up a number, so that the zygote is not process 2. Its workers are process 2, and
+/// OpenSSL and `tempfile` detect a fork by the process number. A zygote with its workers' number
+/// would share its random state with all of them.
 fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure> {
-    match sys::process::fork(single).in_step(Step::ForkZygote)? {
-        Fork::Child(_) => sys::process::exit_now(0),
-        Fork::Parent(spacer) => {
-            waitpid(spacer, None).in_step(Step::ForkZygote)?;
-        }
-    }
+    sys::process::skip_number(single).in_step(Step::ForkZygote)?;
     match sys::process::fork(single).in_step(Step::ForkZygote)? {
         Fork::Parent(zygote) => watch_and_exit(zygote, &lifeline),
         Fork::Child(_) => {

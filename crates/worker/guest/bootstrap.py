@@ -1,6 +1,7 @@
 # The last part of a zygote's `python -I -S -c` program, after host/interpreter/facts.py. It reports the
 # interpreter's facts, enters the jail and runs the guest side there. Each start compiles it, so it is small.
-# Descriptor 0 is the control socket, descriptor 1 the sealed memfd with the native module.
+# Descriptor 0 is the control socket, descriptor 1 the memfd with the native module, which is filled and sealed when
+# the socket has a byte.
 import _signal
 import builtins
 import marshal
@@ -39,6 +40,7 @@ def kept_codes(number):
 
 
 forget_inherited_signals()
+posix.read(0, 1)
 native = load_native()
 entered = native.enter(_sandfork_facts())
 file = native.codes("")
