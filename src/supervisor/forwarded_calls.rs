@@ -1,6 +1,6 @@
 //! The calls that a worker's filter forwards to the supervisor: those that create kernel objects whose
-//! cost is not charged to the guest, those of [`machine_calls`], and those that are refused, to tell of
-//! them.
+//! cost is not charged to the guest, those of [`machine_calls`] and of [`own_signals`], and those that are
+//! refused, to tell of them.
 //!
 //! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
 //! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock
@@ -35,7 +35,7 @@ use super::allowance::Allowance;
 use super::refused_calls::RefusedCalls;
 use super::run::Watch;
 use super::spawn::Worker;
-use super::{machine_calls, proc_dir};
+use super::{machine_calls, own_signals, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
 /// The most record locks that a worker may have at once. sqlite3 has half a dozen for each
@@ -157,7 +157,10 @@ impl<'a> ForwardedCalls<'a> {
             return Ok(Answered::None);
         }
         if let Some(call) = asked(listener)? {
-            answer(listener, call.id, self.reply(listener, call, watch))?;
+            match own_signals::answered(listener, call, watch) {
+                Some(answered) => answered?,
+                None => answer(listener, call.id, self.reply(listener, call, watch))?,
+            }
         }
         Ok(Answered::One)
     }

@@ -17,6 +17,7 @@ mod launch;
 mod link;
 mod live;
 mod machine_calls;
+mod own_signals;
 
 mod instance_name;
 mod proc_dir;

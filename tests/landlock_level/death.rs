@@ -201,6 +201,7 @@ for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pi
     try: send(os.getppid(), 0)
     except PermissionError: print('refused')";
     assert_eq!(run(&[], refused)["stdout"], "refused\nrefused\n");
+    its_own_are_signalled(&host, who);
 
     let left = run(&[], &daemon(&name).replace("os.setsid()", "pass"));
     assert_eq!(left["status"], "ok", "{left}");
@@ -223,6 +224,47 @@ for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pi
     }
     assert!(host.left().is_empty());
     Ok(())
+}
+
+/// A guest of an older kernel signals its processes, and no other of its user.
+fn its_own_are_signalled(host: &Host, who: Who) {
+    let other = Running::start(host.command("/bin/sleep").arg("1000"));
+    let signal = |pid: i32| {
+        let code = format!("import os; os.kill({pid}, 0)");
+        let status = host.command(PYTHON).args(["-c", &code]).status();
+        status.expect("it runs").success()
+    };
+    assert!(signal(other.pid()), "the control run did not signal it");
+    let code = format!(
+        "import os, signal, subprocess, threading
+child = subprocess.Popen(['sleep', '1000'])
+child.terminate()
+print(child.wait())
+signal.signal(signal.SIGCHLD, lambda *_: None)
+for _ in range(50):
+    child = subprocess.Popen(['sleep', '1000'])
+    child.kill()
+    child.wait()
+signal.signal(signal.SIGUSR1, lambda number, frame: print('heard'))
+os.kill(os.getpid(), signal.SIGUSR1)
+signal.raise_signal(signal.SIGUSR1)
+thread = threading.Thread(target=lambda: os.kill(os.getpid(), signal.SIGUSR1))
+thread.start()
+thread.join()
+os.kill(0, 0)
+for pid in {other}, 1, -1, -os.getpgrp():
+    try: os.kill(pid, 0)
+    except PermissionError: print('refused')
+try: os.kill(2 ** 22 - 1, 0)
+except ProcessLookupError: print('none')",
+        other = other.pid()
+    );
+    let expected = "-15\nheard\nheard\nheard\nrefused\nrefused\nrefused\nrefused\nnone\n";
+    let run = outcome(&mut older(host, &[], &code));
+    assert_eq!(run["stdout"], expected, "{run}");
+    let aborted = outcome(&mut older(host, &[], "import os; os.abort()"));
+    assert_eq!(aborted["exit_code"], 128 + 6, "{aborted}");
+    assert!(signal(other.pid()), "as {}", who.name());
 }
 
 fn older(host: &Host, settings: &[&str], code: &str) -> Command {

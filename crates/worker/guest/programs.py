@@ -195,9 +195,13 @@ class Program:
     def signal(self, number):
         try:
             os.killpg(self.pid, number)
-        except ProcessLookupError:
+        except OSError:
             # A worker that may not make groups.
-            os.kill(self.pid, number)
+            try:
+                os.kill(self.pid, number)
+            except OSError:
+                # Nor send signals. The supervisor ends a worker that does not end a program.
+                pass
 
     def register(self, poll):
         if self.terminal is not None:

@@ -144,6 +144,11 @@ impl<'a> Watch<'a> {
         others.fold(self.next_processes, Instant::min)
     }
 
+    /// Whether a process is in the process group that the worker's main process made.
+    pub fn has_in_group(&self, process: Pid) -> bool {
+        procfs::stat(self.proc, process).is_ok_and(|stat| stat.group == self.main)
+    }
+
     /// The limits of the run.
     pub fn limits(&self) -> &Limits {
         &self.limits

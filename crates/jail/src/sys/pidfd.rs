@@ -21,6 +21,11 @@ pub fn signal(pidfd: BorrowedFd, signal: Signal) -> Result<(), Errno> {
     send(pidfd, signal as libc::c_int)
 }
 
+/// Sends the signal of a number to the process behind a handle: `EINVAL` if the kernel has none of this number.
+pub fn signal_number(pidfd: BorrowedFd, number: libc::c_int) -> Result<(), Errno> {
+    send(pidfd, number)
+}
+
 /// `ESRCH` when the process behind a handle has ended and was reaped.
 pub fn is_there(pidfd: BorrowedFd) -> Result<(), Errno> {
     // The null signal only checks that the process exists.

@@ -18,6 +18,8 @@ pub struct Stat {
     pub state: char,
     /// Its parent.
     pub parent: Pid,
+    /// Its process group.
+    pub group: Pid,
     /// `PF_*` of the kernel's include/linux/sched.h.
     flags: u64,
     /// Processor time of the process itself, in clock ticks.
@@ -56,6 +58,7 @@ impl Stat {
         Some(Self {
             state: fields.first()?.chars().next()?,
             parent: Pid::from_raw(fields.get(1)?.parse().ok()?),
+            group: Pid::from_raw(fields.get(2)?.parse().ok()?),
             flags: number(9)?,
             own_ticks: number(14)? + number(15)?,
             waited_ticks: number(16)? + number(17)?,
@@ -245,11 +248,12 @@ mod tests {
 
     #[test]
     fn a_name_may_look_like_fields() {
-        let text = "7 (a) b (c) S 3 7 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
+        let text = "7 (a) b (c) S 3 6 7 0 -1 4194560 1 2 3 4 10 20 30 40 20 0 5 0 999 0 0";
         let stat = Stat::parse(text).expect("it is a stat");
         let wanted = Stat {
             state: 'S',
             parent: Pid::from_raw(3),
+            group: Pid::from_raw(6),
             flags: 4_194_560,
             own_ticks: 30,
             waited_ticks: 70,

@@ -126,7 +126,15 @@ const TRUNCATE_UNWRITTEN: &[u32] = &[O_TRUNC, O_TRUNC | O_ACCMODE];
 pub(super) const SIGNALS_OPEN: &[Rule] = &[
     never(
         "could signal every process of the user",
-        "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+        "tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
+    ),
+    // The worker's processes are one process group, which no other is in.
+    ask_if(
+        "signals to processes of the worker: all, or the one that the supervisor finds among them",
+        "kill tgkill",
+        none_of(0, &[SELF]),
+        &[one_of(0, &[SELF])],
+        Errno::Perm,
     ),
     // The worker's process group is killed in one call: see `jail::reaper`.
     never("leaves the process group of its worker", "setsid setpgid"),
