@@ -34,9 +34,8 @@ pub fn answered(listener: BorrowedFd, call: Asked, watch: &Watch) -> Option<Resu
     let [process, second, ..] = call.arguments.map(integer);
     let is_own = || is_of_thread(listener, call, process);
     let sender = match libc::c_long::from(call.call) {
-        libc::SYS_kill if is_own() => Ok(Sender::Kernel),
+        libc::SYS_kill | libc::SYS_tgkill if is_own() => Ok(Sender::Kernel),
         libc::SYS_kill => judge(process, second, watch),
-        libc::SYS_tgkill if is_own() => Ok(Sender::Kernel),
         libc::SYS_tgkill => Err(Errno::EPERM),
         _ => return None,
     };

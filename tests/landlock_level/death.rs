@@ -265,6 +265,17 @@ except ProcessLookupError: print('none')",
     let aborted = outcome(&mut older(host, &[], "import os; os.abort()"));
     assert_eq!(aborted["exit_code"], 128 + 6, "{aborted}");
     assert!(signal(other.pid()), "as {}", who.name());
+    // The supervisor would send it on an older kernel, and hears of other calls that a policy denies.
+    let code = "import os
+try: os.kill(os.getpid(), 9)
+except PermissionError: print('refused')";
+    let denied = ["syscalls.deny=kill"];
+    for run in [
+        outcome(&mut older(host, &denied, code)),
+        host.run(&denied, code),
+    ] {
+        assert_eq!(run["stdout"], "refused\n", "{run}");
+    }
 }
 
 fn older(host: &Host, settings: &[&str], code: &str) -> Command {

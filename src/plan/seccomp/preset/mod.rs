@@ -56,12 +56,18 @@ impl Preset {
     }
 
     /// Whether the supervisor hears that a policy denies this call, which would get the verdict otherwise. It does not of
-    /// a call that the preset asks it about, even if the policy has that allowed without asking: it would take a denied
-    /// call for one that it may allow. Nor of a call that the zygote's filter answers with some arguments, because the
-    /// kernel takes that answer before a question.
+    /// a call that the preset asks it about in any surroundings, even if the policy has that allowed without asking: it
+    /// would take a denied call for one that it may allow. Nor of a call that the zygote's filter answers with some
+    /// arguments, because the kernel takes that answer before a question.
     pub fn reports_denial(&self, name: &str, verdict: Verdict) -> bool {
-        let rule = self.guest.get(name);
-        let is_asked = rule.is_some_and(|rule| matches!(rule.verdict, Verdict::AskIf { .. }));
+        let elsewhere = || {
+            let rules = shared_host::SIGNALS_OPEN.iter();
+            rules.filter(|rule| rule.names().any(|other| other == name))
+        };
+        let rules = self.guest.get(name).copied().into_iter();
+        let is_asked = rules
+            .chain(elsewhere())
+            .any(|rule| matches!(rule.verdict, Verdict::AskIf { .. }));
         verdict == Verdict::Allow && !is_asked && !refused::WITNESSES.contains(&name)
     }
 

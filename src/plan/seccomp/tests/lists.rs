@@ -1,5 +1,7 @@
 //! A policy's own lists.
 
+use std::collections::BTreeSet;
+
 use super::super::{
     Arch, Errno, Filters, Grant, Preset, SeccompError, Surroundings, Verdict, compile,
     syscall_number,
@@ -212,6 +214,26 @@ fn every_rule_turns_over_where_a_policy_may_turn_it() {
                     }
                 }
             }
+        }
+    }
+}
+
+#[test]
+fn the_supervisor_hears_of_no_denied_call_that_it_may_allow() {
+    let asked: BTreeSet<&str> = SURROUNDINGS
+        .into_iter()
+        .flat_map(|surroundings| Preset::of(surroundings).guest)
+        .filter(|(_, rule)| matches!(rule.verdict, Verdict::AskIf { .. }))
+        .map(|(name, _)| name)
+        .collect();
+    assert!(asked.contains("kill") && asked.contains("flock"));
+    for surroundings in SURROUNDINGS {
+        for name in &asked {
+            let denied = compile(ARCH, surroundings, &[] as &[&str], &[name]);
+            let Ok(filters) = denied else { continue };
+            let call = Call::new(ARCH, syscall_number(ARCH, name).unwrap(), [1; 6]);
+            let answered = answer(filters.zygote.iter().chain(&filters.worker), &call);
+            assert_eq!(answered, Answer::Errno(1), "{name} in {surroundings:?}");
         }
     }
 }
