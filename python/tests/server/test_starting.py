@@ -19,6 +19,9 @@ from sandfork import _binary
 
 from .support import Server
 
+# `fcntl.F_SETPIPE_SZ`, which Python 3.9 has not.
+_SET_PIPE_SIZE = 1031
+
 
 def _certificate(directory: pathlib.Path) -> pathlib.Path:
     """Writes a certificate of this machine and its key."""
@@ -112,7 +115,7 @@ def test_requests_go_on_when_nothing_reads_the_log() -> None:
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as process:
         server = Server(process, int(process.stdout.readline().rpartition(":")[2]))
-        fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
+        fcntl.fcntl(process.stderr, _SET_PIPE_SIZE, 4096)
         for _ in range(200):
             assert server.ask("GET", "/v1/sessions").status == 200
         process.terminate()
