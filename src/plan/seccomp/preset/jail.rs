@@ -40,6 +40,6 @@ pub(super) const SIGNALS: &[Rule] = &[
         "stop and kill what a worker has left",
         "kill pidfd_send_signal",
     ),
-    allow("is a question only for the worker's supervisor", "tgkill"),
+    allow("the worker's filter asks about it", "tgkill"),
     allow("give the worker a process group", "setsid"),
 ];
