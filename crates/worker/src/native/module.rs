@@ -217,6 +217,8 @@ impl TextFunction for Settle {
 
     fn call(_: &str) -> Result<String, String> {
         in_jail(|entered| {
+            // Each fork would copy the entries of what is free, and each exit remove them.
+            sys::memory::trim();
             let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
             bytes.map(|bytes| bytes.to_string()).map_err(words)
         })
