@@ -70,10 +70,11 @@ impl Embedded {
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         // `MFD_EXEC` (Linux 6.3) marks the memfd as executable. Older kernels reject the flag, and make
         // every memfd executable.
-        match memfd_create(self.name, flags | MFD_EXEC) {
-            Err(Errno::EINVAL) => Ok(memfd_create(self.name, flags)?),
-            other => Ok(other?),
-        }
+        let made = match memfd_create(self.name, flags | MFD_EXEC) {
+            Err(Errno::EINVAL) => memfd_create(self.name, flags),
+            other => other,
+        };
+        Ok(made?)
     }
 }
 

@@ -15,13 +15,9 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
-use super::proc_dir;
 use super::run::Watch;
 use sandfork_jail::sys::pidfd;
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, waits};
-
-/// `_NSIG` of the kernel's asm-generic/signal.h.
-const LAST_SIGNAL: i32 = 64;
 
 /// What sends a signal.
 enum Sender {
@@ -59,15 +55,9 @@ fn integer(argument: u64) -> i32 {
 
 /// Whether the thread that makes the call belongs to this process.
 fn is_of_thread(listener: BorrowedFd, call: Asked, process: i32) -> bool {
-    let is_named = || {
-        let status = proc_dir::read(Path::new(&format!("/proc/{}/status", call.thread)));
-        let status = status.unwrap_or_default();
-        let owner = status.lines().find_map(|line| line.strip_prefix("Tgid:"));
-        owner.and_then(|owner| owner.trim().parse().ok()) == Some(process)
-            // The thread's number may already belong to another thread.
-            && waits(listener, call.id)
-    };
-    call.thread.cast_signed() == process || is_named()
+    let task = format!("/proc/{process}/task/{}", call.thread);
+    // The thread's number may already belong to another thread.
+    Path::new(&task).exists() && waits(listener, call.id)
 }
 
 fn judge(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {
@@ -80,7 +70,7 @@ fn judge(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {
     if !watch.has_in_group(process) {
         return Err(Errno::EPERM);
     }
-    if !(0..=LAST_SIGNAL).contains(&signal) {
+    if !(0..=libc::SIGRTMAX()).contains(&signal) {
         return Err(Errno::EINVAL);
     }
     Ok(Sender::Supervisor(handle))

@@ -29,7 +29,7 @@ def start(tmp_path: pathlib.Path) -> Iterator[Any]:
         def begin(*arguments: str) -> Server:
             # As a user starts it: the command becomes the server.
             command = [_binary.find(), "server", "--listen", "127.0.0.1:0", *arguments]
-            # A pipe that the test does not read would fill, and the server would wait for it.
+            # A pipe that the test does not read would fill, and later lines would be lost.
             log = tmp_path / f"{next(numbers)}.log"
             with log.open("w") as written:
                 process = stack.enter_context(
