@@ -66,8 +66,10 @@ pub fn role_of_child(shape: Shape, parent: Role, nth: usize, clone_flags: u64) -
     let shares_memory = clone_flags & u64::from(libc::CLONE_VM.cast_unsigned()) != 0;
     match (shape, parent, nth) {
         (Shape::PidNamespaces, Role::Launcher, 1) => Role::Init,
-        // The first only keeps a number from the zygote.
-        (Shape::PidNamespaces, Role::Init, 2) | (Shape::Reapers, Role::Launcher, 1) => Role::Zygote,
+        // The second only keeps a number from the zygote.
+        (Shape::PidNamespaces, Role::Launcher, 3) | (Shape::Reapers, Role::Launcher, 1) => {
+            Role::Zygote
+        }
         (Shape::PidNamespaces, Role::Zygote, _) if shares_memory => Role::WorkerInit,
         (Shape::Reapers, Role::Zygote, _) => Role::WorkerInit,
         (Shape::PidNamespaces, Role::Zygote, _) | (Shape::Reapers, Role::WorkerInit, 1) => {

@@ -61,7 +61,8 @@ impl Sound {
 /// The number of descriptors of each remaining process.
 pub fn descriptors(tracer: &Tracer) -> Vec<usize> {
     let family = tracer.family();
-    let stay = [Role::Supervisor, Role::Init, Role::Zygote];
+    // An init opens none after its start.
+    let stay = [Role::Supervisor, Role::Zygote];
     let there = stay.into_iter().filter(|role| family.contains(role));
     there.map(|role| tracer.descriptors(role)).collect()
 }

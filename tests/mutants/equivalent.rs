@@ -6,7 +6,7 @@ use crate::verdict::Verdict;
 /// What a name begins with, and why nothing of it can be seen.
 const EQUIVALENT: &[(&str, &str)] = &[
     (
-        "mounts: init's proc without no",
+        "mounts: root's proc without no",
         "a procfs has no devices and no programs, and each worker has its own over it",
     ),
     (
@@ -18,7 +18,7 @@ const EQUIVALENT: &[(&str, &str)] = &[
         "a procfs has no devices",
     ),
     (
-        "mounts: init, tmpfs at /proc without",
+        "mounts: root, tmpfs at /proc without",
         "the root gets its flags when it is made read-only, before there is a guest to write to it",
     ),
     (

@@ -216,7 +216,7 @@ fn namespaces() -> Vec<Edit> {
         leave_out(Site::every(Role::Zygote, "setns").after("epoll_create1")),
         leave_out(Site::every(Role::Worker, "setns")),
         without(Role::Worker, NEW_OTHERS | NEW_USER),
-        leave_out(Site::every(Role::Init, "sethostname")),
+        leave_out(Site::every(Role::Zygote, "sethostname")),
         wrote("setgroups"),
         wrote("uid_map"),
         wrote("gid_map"),
@@ -230,10 +230,10 @@ fn proc_of_the_host() -> [Edit; 4] {
     const CLONE_ALL: u64 = (1 | libc::O_CLOEXEC | libc::AT_RECURSIVE) as u64;
     let here = i64::from(libc::AT_FDCWD).cast_unsigned();
     let instead = |site, name, arguments| Edit::new(site, Act::Instead { name, arguments });
-    let init = |name| Site::every(Role::Init, name);
+    let zygote = |name| Site::every(Role::Zygote, name);
     [
         instead(
-            init("fsopen"),
+            zygote("fsopen"),
             "open_tree",
             vec![
                 Value::Number(here),
@@ -241,8 +241,8 @@ fn proc_of_the_host() -> [Edit; 4] {
                 Value::Number(CLONE_ALL),
             ],
         ),
-        leave_out(init("fsconfig")),
-        instead(init("fsmount"), "dup", vec![Value::With(0, 0)]),
+        leave_out(zygote("fsconfig")),
+        instead(zygote("fsmount"), "dup", vec![Value::With(0, 0)]),
         // The worker's own: the one that its root has, with the flags that it would have.
         instead(
             Site::every(Role::Worker, "mount").which(Which::At("/proc")),

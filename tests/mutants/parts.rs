@@ -123,7 +123,7 @@ pub fn mutants(steps: &[Step]) -> Vec<Mutant> {
 
 fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
     let call = &step.call;
-    let who = &call.role.to_string();
+    let who = &maker(call, steps);
     let one = |layer, name: String, act| {
         let at = Site::of(call);
         Mutant::new(layer, format!("{layer}: {name}"), vec![Edit { at, act }])
@@ -202,6 +202,21 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
         }
         ("sched_setaffinity", _) => left_out(Layer::Rlimits, "not pinned".to_owned()),
         _ => Vec::new(),
+    }
+}
+
+/// Whose step it is. The zygote builds the root before it enters a mount namespace to preload in.
+fn maker(call: &Call, steps: &[Step]) -> String {
+    let enters = |step: &Step| step.call.role == Role::Zygote && step.call.is(&["unshare"]);
+    let before = |step: &Step| step.call.nth > call.nth;
+    let is_of_mounts = call.is(&["mount", "fsmount"]);
+    match call.role {
+        Role::Zygote
+            if is_of_mounts && steps.iter().find(|step| enters(step)).is_some_and(before) =>
+        {
+            "root".to_owned()
+        }
+        role => role.to_string(),
     }
 }
 
@@ -324,7 +339,7 @@ fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
             Layer::Namespaces
         }
         "tasks" | "cgroup.procs" => Layer::Cgroup,
-        // The init writes files of these names too, from which a guest learns its limits. They limit nothing.
+        // The zygote writes files of these names too, from which a guest learns its limits. They limit nothing.
         _ if step.call.role == Role::Supervisor
             && ["memory.", "pids.", "cpu.", "cgroup."]
                 .iter()

@@ -18,7 +18,6 @@ pub enum Step {
     UnshareZygote,
     MapIds,
     StartClocks,
-    ForkInit,
     WatchSupervisor,
     PrivateMounts,
     BuildRoot,
@@ -79,14 +78,13 @@ pub enum Step {
     LeavePreload,
 }
 
-const STEPS: [Step; 65] = [
+const STEPS: [Step; 64] = [
     Step::Prepare,
     Step::CloneTrees,
     Step::DropHostIds,
     Step::UnshareZygote,
     Step::MapIds,
     Step::StartClocks,
-    Step::ForkInit,
     Step::WatchSupervisor,
     Step::PrivateMounts,
     Step::BuildRoot,
@@ -164,7 +162,6 @@ impl Step {
             }
             Self::MapIds => "write the user namespace's id maps (uid_map, gid_map)",
             Self::StartClocks => "set the clocks of the time namespace (timens_offsets)",
-            Self::ForkInit => "fork into the new pid namespace",
             Self::WatchSupervisor => "tie the sandbox's life to the supervisor's",
             Self::PrivateMounts => "make the mount namespace private (mount MS_PRIVATE)",
             Self::BuildRoot => "build the sandbox's root (mount, move_mount)",
@@ -179,7 +176,7 @@ impl Step {
             Self::ZygoteFilter => "load the broad seccomp filter",
             Self::ForkZygote => "fork the zygote",
             Self::PidNamespace => "make the worker's pid namespace (unshare, setns)",
-            Self::SpawnInit => "start the init of the worker's pid namespace (clone)",
+            Self::SpawnInit => "start the init of a pid namespace (clone)",
             Self::Fork => "fork the worker",
             Self::JoinCgroup => "join the worker's cgroup",
             Self::WorkerUid => "become a user of the host that no other worker is (setresuid)",

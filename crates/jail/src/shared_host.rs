@@ -45,6 +45,7 @@ pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
 /// leaves no process of theirs behind.
 fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> ! {
     let watched = watch(reach, zygote, proc, lifeline);
+    let watched = watched.in_step(Step::WatchSupervisor);
     sys::process::exit_now(watched.unwrap_or_else(watch_failed))
 }
 

@@ -4,10 +4,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, kill, sigprocmask};
-use nix::sys::signalfd::SignalFd;
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, getpid, pipe2, sethostname, setpgid};
 
 use super::control::PreloadModule;
@@ -17,6 +15,7 @@ use super::preload::Preload;
 use super::program::{Clock, ZygoteJail};
 use super::{identity, limits, namespaces, root, scheduling, shared_host};
 use crate::sys;
+use crate::sys::namespace_init::{InitStacks, Lives};
 use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 
 /// What the zygote keeps of its jail for later workers.
@@ -97,10 +96,8 @@ pub fn enter(
         namespaces::start_clocks(early_proc.as_fd()).in_step(Step::StartClocks)?;
     }
     drop(early_proc);
-    // Only a child is in the new pid namespace; it becomes the namespace's init.
-    if let Fork::Parent(init) = sys::process::fork(&single).in_step(Step::ForkInit)? {
-        wait_and_exit(init);
-    }
+    // Only children are in the new pid namespace. From here on this is the zygote.
+    fork_zygote(&single, lifeline)?;
     root::make_private().in_step(Step::PrivateMounts)?;
     // While the host's /proc is still visible: the kernel grants no new procfs without one.
     let proc = root::detached_proc().in_step(Step::MountProc)?;
@@ -110,7 +107,6 @@ pub fn enter(
     };
     root::build_and_enter(jail, host)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
-    fork_zygote(&single, lifeline)?;
     // Before the filter, as all that is mounted once.
     let preload = Preload::enter(&jail.worker, modules, proc.as_fd())?;
     let zygote = finish(jail, proc)?;
@@ -156,12 +152,7 @@ impl Mapper {
 
     fn end(&mut self) -> Result<WaitStatus, Errno> {
         drop(self.go.take());
-        loop {
-            match waitpid(self.pid, None) {
-                Err(Errno::EINTR) => {}
-                other => return other,
-            }
-        }
+        reap(self.pid)
     }
 }
 
@@ -206,18 +197,26 @@ pub(super) fn open_proc() -> Result<OwnedFd, Errno> {
     )
 }
 
-/// Forks the zygote off the init, which stays behind to watch the zygote and the supervisor.
+/// Starts the init, which lives as long as the supervisor, then forks the zygote. The calling process waits for both.
 ///
 /// It first uses up a number, so that the zygote is not process 2. Its workers are process 2, and
 /// OpenSSL and `tempfile` detect a fork by the process number. A zygote with its workers' number
 /// would share its random state with all of them.
 fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure> {
-    sys::process::skip_number(single).in_step(Step::ForkZygote)?;
-    match sys::process::fork(single).in_step(Step::ForkZygote)? {
-        Fork::Parent(zygote) => watch_and_exit(zygote, &lifeline),
-        Fork::Child(_) => {
+    let mut stacks = InitStacks::reserve(1).in_step(Step::SpawnInit)?;
+    let lives = Lives::WithLifeline(lifeline.as_fd());
+    let init = sys::namespace_init::spawn(&mut stacks, lives).in_step(Step::SpawnInit)?;
+    let forked = sys::process::skip_number(single).and_then(|()| sys::process::fork(single));
+    match forked.in_step(Step::ForkZygote) {
+        Ok(Fork::Parent(zygote)) => {
+            // The init has the lifeline.
             drop(lifeline);
-            die_with_parent()
+            wait_and_exit(zygote, init.pid)
+        }
+        Ok(Fork::Child(_)) => die_with_parent(),
+        Err(failure) => {
+            stacks.end(&init, None);
+            Err(failure)
         }
     }
 }
@@ -228,91 +227,57 @@ pub(super) fn die_with_parent() -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::WatchSupervisor)
 }
 
-/// The init: reaps, and ends with the zygote or with the supervisor. As process 1 it ends its whole
-/// pid namespace with it.
-fn watch_and_exit(zygote: Pid, lifeline: &OwnedFd) -> ! {
-    sys::process::exit_now(watch(zygote, lifeline).unwrap_or_else(watch_failed));
-}
-
 /// The exit status of a process that can no longer watch, and therefore ends together with the
 /// processes that it watched. It prints the reason to standard error, the log that the supervisor
 /// quotes, because the control socket is the zygote's.
-pub(super) fn watch_failed(errno: Errno) -> i32 {
+pub(super) fn watch_failed(failure: Failure) -> i32 {
     const EXIT_STATUS: i32 = 70;
-    let step = Step::WatchSupervisor;
-    let words = format!("the process above it {}\n", Failure { step, errno });
+    let words = format!("the process above it {failure}\n");
     _ = nix::unistd::write(std::io::stderr(), words.as_bytes());
     EXIT_STATUS
 }
 
-fn watch(zygote: Pid, lifeline: &OwnedFd) -> Result<i32, Errno> {
-    let mut only_children = SigSet::empty();
-    only_children.add(Signal::SIGCHLD);
-    // Block all signals: the interpreter's handlers must not run here.
-    sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::all()), None)?;
-    let signals = SignalFd::new(&only_children)?;
+/// The process that the supervisor started. It is outside the pid namespace, and ends after all that is in it.
+fn wait_and_exit(zygote: Pid, init: Pid) -> ! {
+    sys::process::exit_now(wait(zygote, init).unwrap_or_else(watch_failed))
+}
+
+/// Waits until one of them has ended, then ends the other. Returns the zygote's exit status, to pass it on.
+fn wait(zygote: Pid, init: Pid) -> Result<i32, Failure> {
+    let watched = await_child();
+    // Also if this process cannot wait: no other process would see them end, and the supervisor takes this process's
+    // end for theirs. Until they are reaped, their numbers are no other processes'.
+    for child in [zygote, init] {
+        _ = kill(child, Signal::SIGKILL);
+    }
+    watched.in_step(Step::WatchSupervisor)?;
+    // The zygote first: the kernel lets the init's end wait for it.
+    let [zygote, init] = [zygote, init].map(|child| reap(child).in_step(Step::WatchSupervisor));
+    match (zygote?, init?) {
+        (_, WaitStatus::Exited(_, errno)) if errno != 0 => {
+            Err(Errno::from_raw(errno)).in_step(Step::SpawnInit)
+        }
+        (WaitStatus::Exited(_, code), _) => Ok(code),
+        (WaitStatus::Signaled(_, signal, _), _) => Ok(128 + signal as i32),
+        _ => Ok(0),
+    }
+}
+
+/// Waits until a child has ended, without reaping it.
+fn await_child() -> Result<(), Errno> {
     loop {
-        loop {
-            match reap(zygote)? {
-                Reaped::Zygote(code) => return Ok(code),
-                Reaped::Orphan => {}
-                Reaped::None => break,
-            }
-        }
-        let mut fds = [
-            PollFd::new(lifeline.as_fd(), PollFlags::POLLIN),
-            PollFd::new(signals.as_fd(), PollFlags::POLLIN),
-        ];
-        match poll(&mut fds, PollTimeout::NONE) {
-            Err(Errno::EINTR) => continue,
-            other => other?,
-        };
-        let [supervisor, child] = fds.map(|fd| fd.any().unwrap_or(true));
-        if supervisor {
-            return Ok(0);
-        }
-        if child {
-            signals.read_signal()?;
+        match waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
+            Err(Errno::EINTR) => {}
+            other => return other.map(drop),
         }
     }
 }
 
-/// The result of one attempt of the init to reap.
-enum Reaped {
-    /// The zygote ended. The exit status is passed on.
-    Zygote(i32),
-    /// A process whose parent had ended before it.
-    Orphan,
-    /// No process to reap now.
-    None,
-}
-
-fn reap(zygote: Pid) -> Result<Reaped, Errno> {
-    match waitpid(None, Some(WaitPidFlag::WNOHANG)) {
-        Ok(WaitStatus::StillAlive) | Err(Errno::ECHILD) => Ok(Reaped::None),
-        Ok(WaitStatus::Exited(pid, code)) if pid == zygote => Ok(Reaped::Zygote(code)),
-        Ok(WaitStatus::Signaled(pid, signal, _)) if pid == zygote => {
-            Ok(Reaped::Zygote(128 + signal as i32))
-        }
-        Ok(_) => Ok(Reaped::Orphan),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// The process that the supervisor started. It is outside the pid namespace and only passes the status
-/// on.
-fn wait_and_exit(init: Pid) -> ! {
+fn reap(child: Pid) -> Result<WaitStatus, Errno> {
     loop {
-        match waitpid(init, None) {
-            Ok(WaitStatus::Exited(_, code)) => sys::process::exit_now(code),
-            Ok(WaitStatus::Signaled(_, signal, _)) => sys::process::exit_now(128 + signal as i32),
-            Err(Errno::EINTR) | Ok(_) => {}
-            Err(errno) => {
-                // No other process would see the init end, and the supervisor takes this process's end
-                // for it.
-                _ = kill(init, Signal::SIGKILL);
-                sys::process::exit_now(watch_failed(errno));
-            }
+        match waitpid(child, None) {
+            Err(Errno::EINTR) => {}
+            other => return other,
         }
     }
 }

@@ -1,7 +1,7 @@
-//! The init of a worker's pid namespace (pid_namespaces(7)), which shares the zygote's memory.
+//! The init of a pid namespace (pid_namespaces(7)), which shares the memory of the process that makes the namespace.
 
-use std::os::fd::{AsFd, OwnedFd, RawFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::ptr::{self, NonNull};
 
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
@@ -30,7 +30,7 @@ impl InitStacks {
         // SAFETY: a fresh anonymous mapping; no existing memory is touched.
         let base = unsafe {
             libc::mmap(
-                std::ptr::null_mut(),
+                ptr::null_mut(),
                 length,
                 libc::PROT_READ | libc::PROT_WRITE,
                 libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_STACK,
@@ -70,45 +70,64 @@ impl InitStacks {
     }
 
     /// Ends an init that was not reported to the supervisor, and its namespace with it. That includes
-    /// the worker in it, if there is one, which is a child of this process too.
-    pub fn end(&mut self, init: &NamespaceInit, worker: Option<Pid>) {
+    /// the process `inside`, if there is one, which is a child of this process too.
+    pub fn end(&mut self, init: &NamespaceInit, inside: Option<Pid>) {
         if super::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL).is_err() {
             // Its stack may still be in use.
             return;
         }
-        // The worker first: the init is gone only when nothing else is left of its namespace.
-        for child in worker.into_iter().chain([init.pid]) {
+        // The other first: the init is gone only when nothing else is left of its namespace.
+        for child in inside.into_iter().chain([init.pid]) {
             while waitpid(child, None) == Err(Errno::EINTR) {}
         }
         self.release(init);
     }
 }
 
-/// Process 1 of a worker's pid namespace.
+/// Process 1 of a pid namespace.
 ///
-/// It shares the zygote's memory (`CLONE_VM`) but runs none of its code: it waits forever with every
-/// signal blocked. It exists so that guest code is not process 1: such a process could neither be ended
-/// by its own SIGTERM nor leave orphans to another process. Killing this init ends the whole namespace
+/// It shares the memory of its parent (`CLONE_VM`) but runs none of its code: it waits with every signal
+/// blocked. It exists so that guest code is not process 1: such a process could neither be ended by its
+/// own SIGTERM nor leave orphans to another process. Killing this init ends the whole namespace
 /// (pid_namespaces(7)). Because the init shares memory, it costs a tenth of a fork.
 #[derive(Debug)]
 pub struct NamespaceInit {
-    /// Its number in the zygote's pid namespace.
+    /// Its number in its parent's pid namespace.
     pub pid: Pid,
     /// A handle that cannot be reused by another process.
     pub pidfd: OwnedFd,
     stack: usize,
 }
 
+/// Until when an init waits.
+#[derive(Clone, Copy, Debug)]
+pub enum Lives<'a> {
+    /// Until it is killed.
+    UntilKilled,
+    /// Until no process holds the other end of this pipe.
+    WithLifeline(BorrowedFd<'a>),
+}
+
 /// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
 static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
 
-/// Exit status of an init that could not prepare itself.
-const INIT_FAILED: libc::c_int = 70;
+/// What stands for the number of a lifeline where there is none.
+const NO_LIFELINE: RawFd = -1;
 
-extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
+/// The argument is the number of the lifeline.
+extern "C" fn wait(lifeline: *mut libc::c_void) -> libc::c_int {
+    let lifeline = RawFd::try_from(lifeline.addr().cast_signed()).unwrap_or(NO_LIFELINE);
+    let mut kept = 0;
+    if lifeline != NO_LIFELINE {
+        // SAFETY: integers only. The descriptor table is this process's own copy.
+        if unsafe { libc::syscall(libc::SYS_dup3, lifeline, 0, 0) } != 0 {
+            end_unprepared();
+        }
+        kept = 1;
+    }
     // SAFETY: integers only. The descriptor table is this process's own copy. Without this call the
-    // other workers' sockets would stay open in it after the zygote closed them.
-    let closed = unsafe { libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0) };
+    // sockets of workers would stay open in it after the zygote closed them.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, kept, libc::c_uint::MAX, 0) };
     // This init adopts orphans and never waits for them. Ignoring SIGCHLD lets the kernel reap them.
     // Otherwise they would stay as zombies and count as the guest's processes.
     // SAFETY: the action is a live constant of the kernel's layout and size; the table of actions is
@@ -123,23 +142,49 @@ extern "C" fn wait_forever(_: *mut libc::c_void) -> libc::c_int {
         )
     };
     if (closed, ignored) != (0, 0) {
-        // No worker runs with an unprepared init: its namespace ends, and the worker with it.
-        exit_now(INIT_FAILED);
+        end_unprepared();
     }
+    let mut other_end = libc::pollfd {
+        fd: 0,
+        events: libc::POLLIN,
+        revents: 0,
+    };
     loop {
-        // SAFETY: null pointers only. With every signal blocked it never returns, so the errno which
-        // this process shares with the zygote's thread is never written.
-        unsafe { libc::syscall(libc::SYS_ppoll, 0usize, 0usize, 0usize, 0usize, 0usize) };
+        // SAFETY: the array is this frame's, and has `kept` elements that are used. With every signal blocked the
+        // call returns only when the other end is closed, so the errno which this process shares with
+        // its parent's thread is never written.
+        let ready = unsafe {
+            libc::syscall(
+                libc::SYS_ppoll,
+                &raw mut other_end,
+                kept,
+                0_usize,
+                0_usize,
+                0_usize,
+            )
+        };
+        if ready > 0 {
+            return 0;
+        }
     }
+}
+
+/// Nothing runs under an unprepared init: its namespace ends, and all that is in it. Its exit status is the errno.
+fn end_unprepared() -> ! {
+    exit_now(Errno::last_raw())
 }
 
 /// Starts the init of the pid namespace that this thread's next child enters. The init is the first
 /// process in it.
-pub fn spawn(stacks: &mut InitStacks) -> Result<NamespaceInit, Errno> {
+pub fn spawn(stacks: &mut InitStacks, lives: Lives) -> Result<NamespaceInit, Errno> {
+    let lifeline = match lives {
+        Lives::UntilKilled => NO_LIFELINE,
+        Lives::WithLifeline(lifeline) => lifeline.as_raw_fd(),
+    };
     let stack = stacks.take()?;
     let mut pidfd: RawFd = -1;
     // Block signals across the clone, so that the init starts with them blocked: a handler of the
-    // zygote would run on shared memory.
+    // parent would run on shared memory.
     let mut before = SigSet::empty();
     sigprocmask(
         SigmaskHow::SIG_SETMASK,
@@ -147,14 +192,14 @@ pub fn spawn(stacks: &mut InitStacks) -> Result<NamespaceInit, Errno> {
         Some(&mut before),
     )?;
     // SAFETY: the stack is this init's alone until `release`, 16-byte aligned, and grows down from its
-    // top. `wait_forever` touches no memory but that stack, so sharing the address space with the
-    // running zygote is sound. `pidfd` outlives the call.
+    // top. `wait` touches no memory but that stack, so sharing the address space with the running
+    // parent is sound. `pidfd` outlives the call.
     let pid = unsafe {
         libc::clone(
-            wait_forever,
+            wait,
             stacks.top(stack),
             libc::CLONE_VM | libc::CLONE_PIDFD | libc::SIGCHLD,
-            std::ptr::null_mut(),
+            ptr::without_provenance_mut(lifeline.cast_unsigned() as usize),
             &raw mut pidfd,
         )
     };

@@ -9,7 +9,7 @@ use super::{ForkHooks, Server};
 use crate::native::reaper::{self, ReaperFds};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::sys;
-use sandfork_jail::sys::namespace_init::NamespaceInit;
+use sandfork_jail::sys::namespace_init::{Lives, NamespaceInit};
 use sandfork_jail::sys::process::{Fork, ForkedChild};
 
 /// The result of a fork, and the side on which this process is.
@@ -52,7 +52,8 @@ impl Server {
         // This applies to children only: the zygote itself stays, and returns for the next worker.
         unshare(CloneFlags::CLONE_NEWPID).in_step(Step::PidNamespace)?;
         self.is_away = true;
-        let init = sys::namespace_init::spawn(&mut self.stacks).in_step(Step::SpawnInit);
+        let init = sys::namespace_init::spawn(&mut self.stacks, Lives::UntilKilled);
+        let init = init.in_step(Step::SpawnInit);
         let forked = init.and_then(|init| match self.fork(hooks) {
             Ok(forked) => Ok((init, forked)),
             Err(failure) => {
