@@ -144,15 +144,16 @@ def fail_preload(native, name, error):
 
 def require_apart(native, name):
     """Refuses what workers must not inherit from the zygote: threads, and memory that they would share."""
-    if native.shares(""):
-        native.unready(wire.dumps({"cause": "shared-memory", "module": name}))
     # The kernel counts a thread for a moment after it was joined, and some packages start a thread that
     # ends by itself.
     for _ in range(THREAD_CHECKS):
         if native.threads("") == "1":
-            return
+            break
         time.sleep(THREAD_PAUSE)
-    native.unready(wire.dumps({"cause": "threads", "module": name}))
+    else:
+        native.unready(wire.dumps({"cause": "threads", "module": name}))
+    if native.shares(""):
+        native.unready(wire.dumps({"cause": "shared-memory", "module": name}))
 
 
 def describe(error):

@@ -1,4 +1,4 @@
-//! This process's own memory map (proc(5), `/proc/self/maps`, `/proc/self/smaps`; mprotect(2); madvise(2)).
+//! This process's own memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2)).
 
 use std::os::fd::BorrowedFd;
 
@@ -75,21 +75,16 @@ pub fn keep_little() {
     };
 }
 
-/// Whether children of this process would share memory with it that they could write to.
+/// Whether children of this process, which has one thread, would share memory with it that they could write to.
 ///
-/// `maps` shows a file that was opened for reading like one that can be written; `smaps` tells them apart
-/// (`sh`), and takes longer.
+/// `maps` shows a file that was opened for reading like one that can be written, but the kernel lets only the second
+/// become writable (`EACCES`, mprotect(2)). `smaps` tells them apart too, but the kernel counts every page for it.
 pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
     let maps = read_all(proc, "self/maps")?;
     let mut mappings = maps.lines().filter_map(Mapping::parse);
-    if !mappings.any(|mapping| mapping.permissions.ends_with('s')) {
-        return Ok(false);
-    }
-    let smaps = read_all(proc, "self/smaps")?;
-    let mut flags = smaps
-        .lines()
-        .filter_map(|line| line.strip_prefix("VmFlags:"));
-    Ok(flags.any(|flags| flags.split_ascii_whitespace().any(|flag| flag == "sh")))
+    mappings.try_fold(false, |shares, mapping| {
+        Ok(shares || mapping.is_shared() && mapping.can_be_written()?)
+    })
 }
 
 /// The size of a huge page that one page-table page maps, on x86-64 and on aarch64 with 4 KiB
@@ -125,6 +120,40 @@ impl<'a> Mapping<'a> {
         self.path.starts_with('/') && matches!(self.permissions, "r-xp" | "r--p")
     }
 
+    fn is_shared(&self) -> bool {
+        self.permissions.ends_with('s')
+    }
+
+    fn can_be_written(&self) -> Result<bool, Errno> {
+        let protection = self.protection();
+        match self.protect(protection | libc::PROT_WRITE) {
+            Err(Errno::EACCES) => Ok(false),
+            other => other.and_then(|()| self.protect(protection)).map(|()| true),
+        }
+    }
+
+    /// The access that it gives.
+    fn protection(&self) -> libc::c_int {
+        let access = [
+            ('r', libc::PROT_READ),
+            ('w', libc::PROT_WRITE),
+            ('x', libc::PROT_EXEC),
+        ];
+        let given = access
+            .into_iter()
+            .filter(|(letter, _)| self.permissions.contains(*letter));
+        given.fold(libc::PROT_NONE, |all, (_, one)| all | one)
+    }
+
+    /// Changes the access: more than it gives, or back to that.
+    fn protect(&self, protection: libc::c_int) -> Result<(), Errno> {
+        // SAFETY: the range is one whole mapping of this process, which has one thread, so the mapping cannot be
+        // unmapped meanwhile; what is allowed stays allowed.
+        let changed =
+            unsafe { libc::mprotect(self.start as *mut libc::c_void, self.length, protection) };
+        check(libc::c_long::from(changed)).map(drop)
+    }
+
     fn is_anonymous(&self) -> bool {
         matches!(self.path, "" | "[heap]") && self.permissions == "rw-p"
     }
@@ -139,28 +168,13 @@ impl<'a> Mapping<'a> {
 
 /// Writes one byte of a mapping with its existing value, into a private copy of its page.
 fn write_to(text: &Mapping) -> Result<(), Errno> {
-    let start = text.start as *mut libc::c_void;
-    let protection = match text.permissions {
-        "r-xp" => libc::PROT_READ | libc::PROT_EXEC,
-        _ => libc::PROT_READ,
-    };
-    // SAFETY: the range is one whole mapping of this process, which has one thread, so the mapping
-    // cannot be unmapped meanwhile; execution and reading stay allowed throughout.
-    unsafe {
-        check(libc::c_long::from(libc::mprotect(
-            start,
-            text.length,
-            protection | libc::PROT_WRITE,
-        )))?;
-        let byte = start.cast::<u8>();
-        byte.write_volatile(byte.read_volatile());
-        check(libc::c_long::from(libc::mprotect(
-            start,
-            text.length,
-            protection,
-        )))?;
-    }
-    Ok(())
+    let protection = text.protection();
+    text.protect(protection | libc::PROT_WRITE)?;
+    let byte = text.start as *mut u8;
+    // SAFETY: the first byte of a mapping that can be read and written now. This process has one thread, so the mapping
+    // cannot be unmapped meanwhile.
+    unsafe { byte.write_volatile(byte.read_volatile()) };
+    text.protect(protection)
 }
 
 fn read_all(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
