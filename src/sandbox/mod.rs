@@ -63,10 +63,11 @@ struct Inner {
     // Dropped first: its workers use the cgroups and directories below.
     pool: Pool,
     snapshots: Shelf,
-    warm: ZygoteManager,
     egress: Option<Arc<Egress>>,
     cgroups: Option<Arc<CgroupRoot>>,
     sessions: Option<Arc<SessionRoot>>,
+    // Dropped after these, because it waits for the zygote's end, which takes longer.
+    warm: ZygoteManager,
     plan: Plan,
     policy: PolicyIdentity,
     grants: Grants,
@@ -262,6 +263,7 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         self.filler.close(&self.inner);
+        self.inner.warm.close();
     }
 }
 

@@ -118,6 +118,14 @@ impl ZygoteManager {
         Making::begin(launched, &plan, serving, &self.start)?.finish(&mut plan, &self.start)
     }
 
+    /// Has the zygote end, which must have no worker. Dropping this waits for that.
+    pub fn close(&self) {
+        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(generation) = &*current {
+            generation.zygote.close();
+        }
+    }
+
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);

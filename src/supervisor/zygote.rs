@@ -1,11 +1,12 @@
 //! A zygote: how it comes to serve, and the requests for workers, of which it forks one for each.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
+use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 
 use super::cache::{FontCache, LentCodes, LentFonts, StartCache};
@@ -63,6 +64,12 @@ impl Zygote {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
             other => other.when("ask the zygote for a worker"),
         }
+    }
+
+    /// Has it end, without waiting for its end. It must have no worker.
+    pub fn close(&self) {
+        // If there is no such connection any more, it has ended.
+        _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
     }
 
     /// Whether the process still runs.
