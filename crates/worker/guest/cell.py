@@ -1,6 +1,5 @@
 """Compiles a cell, and keeps its source."""
 
-import _ast
 import sys
 
 # The file name of a cell whose source is the name of a module to run, as `python -m` does.
@@ -8,10 +7,11 @@ MODULE = "<-m>"
 # Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
 # A session that exceeds those is ended.
 MAX_TEXT = 32 * 1024
+# `PyCF_*` and `CO_FUTURE_*` of CPython's headers, the same since 3.8. Their module `_ast` makes a type for each kind of
+# node when it is first imported, which takes 0.6 ms, and the native way of a run does without.
+ALLOW_TOP_LEVEL_AWAIT, ONLY_AST, FUTURE_FLAGS = 0x2000, 0x400, 0x1FE0000
 # All code may await.
-FLAGS = _ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-# `CO_FUTURE_*` of CPython's Include/cpython/code.h, the same since 3.8.
-FUTURE_FLAGS = 0x1FE0000
+FLAGS = ALLOW_TOP_LEVEL_AWAIT
 # The interpreter's `sys.argv[0]` for a program that is no file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-", MODULE: "-m"}
 # The sources of cells, by their file name in tracebacks, and the maximum of bytes or characters to keep.
@@ -48,11 +48,13 @@ def text_of(source):
 
 def parse(source, filename):
     # `ast.parse` would add its own frame to the traceback of a syntax error.
-    return compile(source, filename, "exec", FLAGS | _ast.PyCF_ONLY_AST, dont_inherit=True)
+    return compile(source, filename, "exec", FLAGS | ONLY_AST, dont_inherit=True)
 
 
 def pop_last_expression(tree):
-    if tree.body and isinstance(tree.body[-1], _ast.Expr):
+    from _ast import Expr
+
+    if tree.body and isinstance(tree.body[-1], Expr):
         return tree.body.pop().value
     return None
 
@@ -66,7 +68,9 @@ def compile_both(tree, last, filename):
     if body is not None:
         # A `__future__` import of the preceding statements also applies to the expression.
         flags |= body.co_flags & FUTURE_FLAGS
-    return body, compile(_ast.Expression(last), filename, "eval", flags, dont_inherit=True)
+    from _ast import Expression
+
+    return body, compile(Expression(last), filename, "eval", flags, dont_inherit=True)
 
 
 def set_argv(filename, argv):

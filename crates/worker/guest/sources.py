@@ -60,7 +60,7 @@ class Sources:
 
     def find_spec(self, name, path=None, target=None):
         if name == PACKAGE:
-            return ModuleSpec(name, self, is_package=True, loader_state=compile("", "", "exec"))
+            return ModuleSpec(name, self, is_package=True)
         if not name.startswith(PACKAGE + "."):
             return None
         place = name.partition(".")[2].replace(".", "/")
@@ -77,7 +77,9 @@ class Sources:
 
     def exec_module(self, module):
         module.__dict__["__builtins__"] = self.builtins
-        exec(module.__spec__.loader_state, module.__dict__)
+        # The package itself has no code.
+        if module.__spec__.loader_state is not None:
+            exec(module.__spec__.loader_state, module.__dict__)
 
 
 def start(native, entered, codes, file):
