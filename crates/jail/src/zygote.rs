@@ -221,8 +221,8 @@ fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure
     }
 }
 
-/// In addition to the lifeline, not instead of it: the signal is tied to the parent's thread, and the
-/// init has only one.
+/// In addition to the lifeline, not instead of it: the signal is tied to the parent's thread, and that process
+/// has only one.
 pub(super) fn die_with_parent() -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(Signal::SIGKILL).in_step(Step::WatchSupervisor)
 }
@@ -252,8 +252,8 @@ fn wait(zygote: Pid, init: Pid) -> Result<i32, Failure> {
     }
     watched.in_step(Step::WatchSupervisor)?;
     // The zygote first: the kernel lets the init's end wait for it.
-    let [zygote, init] = [zygote, init].map(|child| reap(child).in_step(Step::WatchSupervisor));
-    match (zygote?, init?) {
+    let ended = reap(zygote).in_step(Step::WatchSupervisor)?;
+    match (ended, reap(init).in_step(Step::WatchSupervisor)?) {
         (_, WaitStatus::Exited(_, errno)) if errno != 0 => {
             Err(Errno::from_raw(errno)).in_step(Step::SpawnInit)
         }
