@@ -51,10 +51,13 @@ impl Streams {
         }
     }
 
-    /// Shows a traceback where Python would print it.
+    /// Shows a traceback, if there is one, where Python would print it.
     pub fn show_traceback(&mut self, traceback: &str) {
+        if traceback.is_empty() {
+            return;
+        }
         self.stderr(traceback.as_bytes());
-        if !traceback.is_empty() && !traceback.ends_with('\n') {
+        if !traceback.ends_with('\n') {
             self.stderr(b"\n");
         }
     }
