@@ -7,7 +7,6 @@ use nix::sched::{CloneFlags, setns, unshare};
 use nix::time::{ClockId, clock_gettime};
 
 use super::failure::NOT_REFUSED;
-use super::program::Clock;
 use crate::sys::procfs;
 
 /// Which nix does not have.
@@ -16,26 +15,27 @@ const CLONE_NEWTIME: CloneFlags = CloneFlags::from_bits_retain(0x80);
 /// The file of a process's time namespace (time_namespaces(7)).
 const OFFSETS: &str = "self/timens_offsets";
 
-/// Creates the zygote's namespaces, one of each kind, so that not even preloaded code can see the
+/// Creates the zygote's namespaces, one of each kind but of time, so that not even preloaded code can see the
 /// host.
-pub fn unshare_zygote(clock: Clock) -> Result<(), Errno> {
-    let time = match clock {
-        Clock::Zygote => CLONE_NEWTIME,
-        Clock::Host => CloneFlags::empty(),
-    };
+pub fn unshare_zygote() -> Result<(), Errno> {
     unshare(
         CloneFlags::CLONE_NEWUSER
             | CloneFlags::CLONE_NEWNS
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWNET
             | CloneFlags::CLONE_NEWIPC
-            | CloneFlags::CLONE_NEWUTS
-            | time,
+            | CloneFlags::CLONE_NEWUTS,
     )
 }
 
+/// Creates the zygote's time namespace, in which the next process that is forked will be. From here on no child may
+/// share this process's memory: Linux before 6.2 refuses that (`EINVAL`).
+pub fn unshare_time() -> Result<(), Errno> {
+    unshare(CLONE_NEWTIME)
+}
+
 /// Sets the clocks without a date to zero, to within a second, in the new time namespace. No process is in it
-/// yet: the next that is forked will be.
+/// yet, and afterwards the kernel lets none set them.
 pub fn start_clocks(proc: BorrowedFd) -> Result<(), Errno> {
     let mut offsets = Vec::new();
     for clock in [ClockId::CLOCK_MONOTONIC, ClockId::CLOCK_BOOTTIME] {

@@ -83,7 +83,7 @@ pub fn enter(
         sys::process::set_dumpable(Dumpable::Yes).in_step(Step::DropHostIds)?;
     }
     let outside = identity::current();
-    namespaces::unshare_zygote(own.clock).in_step(Step::UnshareZygote)?;
+    namespaces::unshare_zygote().in_step(Step::UnshareZygote)?;
     match mapper {
         Some(mapper) => mapper.map().in_step(Step::MapIds)?,
         None => {
@@ -91,13 +91,8 @@ pub fn enter(
                 .in_step(Step::MapIds)?;
         }
     }
-    // Before a process is in it: the kernel lets none set its clocks afterwards.
-    if own.clock == Clock::Zygote {
-        namespaces::start_clocks(early_proc.as_fd()).in_step(Step::StartClocks)?;
-    }
-    drop(early_proc);
     // Only children are in the new pid namespace. From here on this is the zygote.
-    fork_zygote(&single, lifeline)?;
+    fork_zygote(&single, own.clock, early_proc, lifeline)?;
     root::make_private().in_step(Step::PrivateMounts)?;
     // While the host's /proc is still visible: the kernel grants no new procfs without one.
     let proc = root::detached_proc().in_step(Step::MountProc)?;
@@ -202,12 +197,26 @@ pub(super) fn open_proc() -> Result<OwnedFd, Errno> {
 /// It first uses up a number, so that the zygote is not process 2. Its workers are process 2, and
 /// OpenSSL and `tempfile` detect a fork by the process number. A zygote with its workers' number
 /// would share its random state with all of them.
-fn fork_zygote(single: &SingleThreaded, lifeline: OwnedFd) -> Result<(), Failure> {
+fn fork_zygote(
+    single: &SingleThreaded,
+    clock: Clock,
+    early_proc: OwnedFd,
+    lifeline: OwnedFd,
+) -> Result<(), Failure> {
     let mut stacks = InitStacks::reserve(1).in_step(Step::SpawnInit)?;
     let lives = Lives::WithLifeline(lifeline.as_fd());
     let init = sys::namespace_init::spawn(&mut stacks, lives).in_step(Step::SpawnInit)?;
-    let forked = sys::process::skip_number(single).and_then(|()| sys::process::fork(single));
-    match forked.in_step(Step::ForkZygote) {
+    let skipped = sys::process::skip_number(single).in_step(Step::ForkZygote);
+    let forked = skipped.and_then(|()| {
+        // After the two processes that share this one's memory.
+        if clock == Clock::Zygote {
+            namespaces::unshare_time().in_step(Step::UnshareZygote)?;
+            namespaces::start_clocks(early_proc.as_fd()).in_step(Step::StartClocks)?;
+        }
+        drop(early_proc);
+        sys::process::fork(single).in_step(Step::ForkZygote)
+    });
+    match forked {
         Ok(Fork::Parent(zygote)) => {
             // The init has the lifeline.
             drop(lifeline);
