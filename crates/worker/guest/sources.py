@@ -89,7 +89,7 @@ def start(native, entered, codes, file):
     wire = sources.import_module(PACKAGE + ".wire", None, None, ("loads",))
     zygote = sources.import_module(PACKAGE + ".zygote", None, None, ("main",))
     entered = wire.loads(entered)
-    zygote.load(entered["setup"])
+    zygote.load(native, entered["setup"])
     if file:
         # Now, because only the interpreter's own library has run: no package may write to the file.
         if not codes:

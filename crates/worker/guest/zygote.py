@@ -22,12 +22,15 @@ ARRAYS = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
 COMPANIONS = {"matplotlib": ("matplotlib.font_manager",)}
 
 
-def load(setup):
+def load(native, setup):
     """Imports what this zygote and its workers will need of the guest side."""
-    if "*" not in setup["imports"]:
-        from . import imports  # noqa: F401
-    if lasts(setup):
-        worker.load()
+    try:
+        if "*" not in setup["imports"]:
+            from . import imports  # noqa: F401
+        if lasts(setup):
+            worker.load()
+    except BaseException as error:
+        fail_startup(native, error)
 
 
 def lasts(setup):
@@ -49,7 +52,7 @@ def main(native, entered):
         # Otherwise each worker would write a package's output during import again.
         process.flush()
     except BaseException as error:
-        native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
+        fail_startup(native, error)
     if entered["work"] is not None:
         # It comes first: code that writes a module expects to import it.
         sys.path.insert(0, entered["work"])
@@ -136,6 +139,10 @@ def preload(native, module):
         fail_preload(native, name, error)
     require_apart(native, name)
     return True
+
+
+def fail_startup(native, error):
+    native.unready(wire.dumps({"cause": "startup", "error": describe(error)}))
 
 
 def fail_preload(native, name, error):
