@@ -17,9 +17,9 @@ use crate::test_envs::{TestEnv, TestEnvs};
 const PROGRAMS: &[&str] = &[
     "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env", "false", "find", "getent",
     "grep", "head", "hostname", "id", "install", "kill", "ln", "ls", "mkdir", "mount", "mv",
-    "nice", "nproc", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setpriv", "sh",
-    "sleep", "sort", "stat", "stty", "su", "tail", "taskset", "tee", "test", "touch", "tr", "true",
-    "umount", "uname", "unshare", "wc", "whoami", "yes",
+    "nice", "nproc", "printf", "ps", "pwd", "readlink", "rm", "rmdir", "sed", "seq", "setpriv",
+    "sh", "sleep", "sort", "stat", "stty", "su", "tail", "taskset", "tee", "test", "touch", "tr",
+    "true", "tty", "umount", "uname", "unshare", "wc", "whoami", "yes",
 ];
 
 /// The interpreter that every user can run, and that the tests request by name.
@@ -138,14 +138,18 @@ fn python(stage: &Stage, contents: &Contents) -> Result<()> {
     }
     stage.take_tree(&contents.python.directory, &|name| name != "pip")?;
     if let Some(client) = contents.client {
-        stage.take_tree(client, &|name| name != "pip")?;
+        // With its pip, which makes environments of packages.
+        stage.take_tree(client, &|_| true)?;
         let package = contents.workspace.join("python");
         // The package links to the codec of values in the guest's sources.
         let codec = contents.workspace.join("crates/worker/guest/values");
         for tree in [package.join("src"), package.join("tests"), codec] {
             stage.take_tree(&tree, &|name| name != "__pycache__")?;
         }
-        stage.take(&package.join("pyproject.toml"))?;
+        let index = contents.workspace.join("tests/cli/index.py");
+        for file in [package.join("pyproject.toml"), index] {
+            stage.take(&file)?;
+        }
     }
     let manifest = contents.workspace.join("target/test-envs");
     let only = TestEnvs {
