@@ -19,8 +19,9 @@ pyarrow = pytest.importorskip("pyarrow")
 
 @pytest.fixture(scope="module")
 def sbx(real: None) -> Iterator[Sandbox]:
-    policy = sandfork.Policy(python={"interpreter": sys.executable}, limits={"memory": "2GiB"})
-    with Sandbox(policy, timeout=120, tools={"same": lambda x: x}) as sandbox:
+    limits = {"memory": "2GiB", "cpu": "5m"}
+    policy = sandfork.Policy(python={"interpreter": sys.executable}, limits=limits)
+    with Sandbox(policy, timeout=600, tools={"same": lambda x: x}) as sandbox:
         assert sandbox.run("import polars, pyarrow").ok
         yield sandbox
 

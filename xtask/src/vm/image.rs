@@ -138,8 +138,12 @@ fn python(stage: &Stage, contents: &Contents) -> Result<()> {
     }
     stage.take_tree(&contents.python.directory, &|name| name != "pip")?;
     if let Some(client) = contents.client {
-        // With its pip, which makes environments of packages.
         stage.take_tree(client, &|_| true)?;
+        // Environments of packages are made with the pip of the interpreter that they are of.
+        let pip = Path::new("/usr/lib/python3/dist-packages/pip");
+        if pip.exists() {
+            stage.take_tree(pip, &|_| true)?;
+        }
         let package = contents.workspace.join("python");
         // The package links to the codec of values in the guest's sources.
         let codec = contents.workspace.join("crates/worker/guest/values");
