@@ -7,8 +7,8 @@ MODULE = "<-m>"
 # Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
 # A session that exceeds those is ended.
 MAX_TEXT = 32 * 1024
-# `PyCF_*` and `CO_FUTURE_*` of CPython's headers, the same since 3.8. Their module `_ast` makes a type for each kind of
-# node when it is first imported, which takes 0.6 ms, and the native way of a run does without.
+# `PyCF_*` and `CO_FUTURE_*` of CPython's headers, the same since 3.8. The first import of their module `_ast` makes a
+# type for each kind of node, which takes 0.6 ms, and the native way of a run does without.
 ALLOW_TOP_LEVEL_AWAIT, ONLY_AST, FUTURE_FLAGS = 0x2000, 0x400, 0x1FE0000
 # All code may await.
 FLAGS = ALLOW_TOP_LEVEL_AWAIT
@@ -52,9 +52,7 @@ def parse(source, filename):
 
 
 def pop_last_expression(tree):
-    from _ast import Expr
-
-    if tree.body and isinstance(tree.body[-1], Expr):
+    if tree.body and NAME_OF(type(tree.body[-1])) == "Expr":
         return tree.body.pop().value
     return None
 
@@ -68,9 +66,9 @@ def compile_both(tree, last, filename):
     if body is not None:
         # A `__future__` import of the preceding statements also applies to the expression.
         flags |= body.co_flags & FUTURE_FLAGS
-    from _ast import Expression
-
-    return body, compile(Expression(last), filename, "eval", flags, dont_inherit=True)
+    expression = compile("0", filename, "eval", ONLY_AST, dont_inherit=True)
+    expression.body = last
+    return body, compile(expression, filename, "eval", flags, dont_inherit=True)
 
 
 def set_argv(filename, argv):
