@@ -145,8 +145,10 @@ impl<'a> ForwardedCalls<'a> {
             match self.answer_one(listener, watch) {
                 Ok(Answered::One) => {}
                 Ok(Answered::None) => break,
-                // No process is left that could call, or the listener failed: it is of no more use.
-                Err(_) => self.listener = None,
+                // No process is left that could call.
+                Err(Errno::EPIPE) => self.listener = None,
+                // The call still waits, so it is tried again.
+                Err(_) => self.paused_until = Some(Instant::now() + PAUSE),
             }
         }
         began.elapsed()

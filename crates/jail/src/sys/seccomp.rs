@@ -111,7 +111,13 @@ pub fn waits(listener: BorrowedFd, id: u64) -> bool {
     valid == 0
 }
 
+/// How often an answer is tried.
+const ATTEMPTS: usize = 3;
+
 /// Answers a call. A call whose thread is gone needs no answer.
+///
+/// The kernel may be interrupted while it waits for the filter's lock, and the call would wait for its answer as long as
+/// the guest lives. So what fails is tried again.
 pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
     let (val, error, flags) = match reply {
         Reply::Continue => (0, 0, CONTINUE),
@@ -124,16 +130,23 @@ pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> 
         error,
         flags,
     };
-    // SAFETY: `reply` is live, and of the type that the request is made for.
-    let sent = Errno::result(unsafe {
-        libc::ioctl(
-            listener.as_raw_fd(),
-            libc::SECCOMP_IOCTL_NOTIF_SEND,
-            &raw const reply,
-        )
-    });
-    match sent {
-        Ok(_) | Err(Errno::ENOENT) => Ok(()),
-        Err(errno) => Err(errno),
+    let attempt = || {
+        // SAFETY: `reply` is live, and of the type that the request is made for.
+        let result = Errno::result(unsafe {
+            libc::ioctl(
+                listener.as_raw_fd(),
+                libc::SECCOMP_IOCTL_NOTIF_SEND,
+                &raw const reply,
+            )
+        });
+        match result {
+            Ok(_) | Err(Errno::ENOENT) => Ok(()),
+            Err(errno) => Err(errno),
+        }
+    };
+    let mut sent = attempt();
+    for _ in 1..ATTEMPTS {
+        sent = sent.or_else(|_| attempt());
     }
+    sent
 }
