@@ -105,9 +105,9 @@ fn is_answer(call: &Call) -> bool {
     call.is(&["write"]) && call.arguments[0] == 1
 }
 
-/// Among the writes of a run's set-up, only that of the code is longer than any setting's.
+/// The first message asks the zygote for a worker.
 fn is_code(call: &Call) -> bool {
-    call.is(&["write"]) && call.arguments[2] > 1000
+    call.is(&["sendmsg"]) && call.occurrence == 2
 }
 
 /// All that can be done to a call.
