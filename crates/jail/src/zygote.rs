@@ -224,7 +224,9 @@ fn fork_zygote(
         }
         Ok(Fork::Child(_)) => die_with_parent(),
         Err(failure) => {
-            stacks.end(&init, None);
+            // Without waiting for its end, which waits for a process that this one may have failed to reap. This
+            // process ends now.
+            _ = sys::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL);
             Err(failure)
         }
     }
