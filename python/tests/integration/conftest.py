@@ -16,6 +16,9 @@ from sandfork import Sandbox, _binary, _supervisor
 
 REPOSITORY = pathlib.Path(__file__).parents[3]
 
+# The tests of snapshots.
+SNAPSHOTS = ("test_pauses.py", "test_saved.py", "test_snapshots.py")
+
 
 @pytest.fixture(scope="session")
 def doctor() -> dict:
@@ -33,6 +36,14 @@ def real(doctor: dict) -> Iterator[None]:
     yield
     if _supervisor._shared is not None:
         _supervisor._shared.end()
+
+
+@pytest.fixture(autouse=True)
+def possible(request: pytest.FixtureRequest, doctor: dict) -> None:
+    """Leaves out the tests of what the kernel cannot do."""
+    major, minor = doctor["kernel"].split(".")[:2]
+    if request.path.name in SNAPSHOTS and (int(major), int(minor)) < (6, 7):
+        pytest.skip("no PAGEMAP_SCAN before Linux 6.7")
 
 
 @pytest.fixture
