@@ -147,7 +147,7 @@ impl<'a> ForwardedCalls<'a> {
                 Ok(Answered::None) => break,
                 // No process is left that could call.
                 Err(Errno::EPIPE) => self.listener = None,
-                // The call still waits, so it is tried again.
+                // A call that was not received still waits for that.
                 Err(_) => self.paused_until = Some(Instant::now() + PAUSE),
             }
         }

@@ -81,10 +81,12 @@ pub fn keep_little() {
 /// become writable (`EACCES`, mprotect(2)). `smaps` tells them apart too, but the kernel counts every page for it.
 pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
     let maps = read_all(proc, "self/maps")?;
-    let mut mappings = maps.lines().filter_map(Mapping::parse);
-    mappings.try_fold(false, |shares, mapping| {
-        Ok(shares || mapping.is_shared() && mapping.can_be_written()?)
-    })
+    for mapping in maps.lines().filter_map(Mapping::parse) {
+        if mapping.permissions.ends_with('s') && mapping.can_be_written()? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 /// The size of a huge page that one page-table page maps, on x86-64 and on aarch64 with 4 KiB
@@ -118,10 +120,6 @@ impl<'a> Mapping<'a> {
     /// Whether it is a private, read-only mapping of a file.
     fn is_text(&self) -> bool {
         self.path.starts_with('/') && matches!(self.permissions, "r-xp" | "r--p")
-    }
-
-    fn is_shared(&self) -> bool {
-        self.permissions.ends_with('s')
     }
 
     fn can_be_written(&self) -> Result<bool, Errno> {

@@ -70,14 +70,14 @@ impl InitStacks {
     }
 
     /// Ends an init that was not reported to the supervisor, and its namespace with it. That includes
-    /// the process `inside`, if there is one, which is a child of this process too.
-    pub fn end(&mut self, init: &NamespaceInit, inside: Option<Pid>) {
+    /// the worker in it, if there is one, which is a child of this process too.
+    pub fn end(&mut self, init: &NamespaceInit, worker: Option<Pid>) {
         if super::pidfd::signal(init.pidfd.as_fd(), Signal::SIGKILL).is_err() {
             // Its stack may still be in use.
             return;
         }
-        // The other first: the init is gone only when nothing else is left of its namespace.
-        for child in inside.into_iter().chain([init.pid]) {
+        // The worker first: the init is gone only when nothing else is left of its namespace.
+        for child in worker.into_iter().chain([init.pid]) {
             while waitpid(child, None) == Err(Errno::EINTR) {}
         }
         self.release(init);

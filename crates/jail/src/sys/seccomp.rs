@@ -111,13 +111,10 @@ pub fn waits(listener: BorrowedFd, id: u64) -> bool {
     valid == 0
 }
 
-/// How often an answer is tried.
-const ATTEMPTS: usize = 3;
-
 /// Answers a call. A call whose thread is gone needs no answer.
 ///
 /// The kernel may be interrupted while it waits for the filter's lock, and the call would wait for its answer as long as
-/// the guest lives. So what fails is tried again.
+/// the guest lives. So what fails is tried again, twice.
 pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> {
     let (val, error, flags) = match reply {
         Reply::Continue => (0, 0, CONTINUE),
@@ -144,9 +141,5 @@ pub fn answer(listener: BorrowedFd, id: u64, reply: Reply) -> Result<(), Errno> 
             Err(errno) => Err(errno),
         }
     };
-    let mut sent = attempt();
-    for _ in 1..ATTEMPTS {
-        sent = sent.or_else(|_| attempt());
-    }
-    sent
+    attempt().or_else(|_| attempt()).or_else(|_| attempt())
 }
