@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::census::processes::{Role, family};
+use crate::census::processes::{Process, Role, family};
 use crate::mix::Numbers;
 
 /// The time that a killed process may take to end, also on a busy machine.
@@ -68,14 +68,17 @@ fn strike(numbers: &mut Numbers) -> Result<(), String> {
     let zygote = zygotes[numbers.below(count) as usize];
     let pid = i32::try_from(zygote.pid).map_err(|error| error.to_string())?;
     kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|error| format!("kill a zygote: {error}"))?;
-    // Its init ends with it, and every worker with that.
+    // Its init ends with it, and every worker with that. The interpreter that forked it ends too: the supervisor waits
+    // for that one when a run next wants this zygote.
+    let is_left =
+        |it: &Process| it.parent == zygote.parent || it.pid == zygote.parent && !it.is_zombie();
     let until = Instant::now() + GONE;
     loop {
-        let left = family(std::process::id());
-        if !left
-            .iter()
-            .any(|it| it.pid == zygote.pid || it.pid == zygote.parent || it.parent == zygote.parent)
-        {
+        let left: Vec<_> = family(std::process::id())
+            .into_iter()
+            .filter(is_left)
+            .collect();
+        if left.is_empty() {
             return Ok(());
         }
         if Instant::now() > until {

@@ -143,11 +143,13 @@ impl Command {
         let (command, of) = (Arc::clone(self), Arc::downgrade(sandbox));
         let mut all = locked(&sandbox.commands.0);
         on_a_thread(move || {
-            command.attend();
-            drop(running);
+            let end = command.attend();
+            // First, so that a client that knows of the end does not find the program any more.
             if let Some(sandbox) = of.upgrade() {
                 locked(&sandbox.commands.0).retain(|other| !Arc::ptr_eq(other, &command));
             }
+            command.end(&end);
+            drop(running);
         })?;
         all.push(Arc::clone(self));
         Ok(())
@@ -184,7 +186,7 @@ impl Command {
     }
 
     /// Sends its output to those who listen, until it ends.
-    fn attend(&self) {
+    fn attend(&self) -> ProgramEnd {
         loop {
             let event = match self.process.next_event(None) {
                 Some(ProcessEvent::Stdout(bytes)) if self.output == Output::Terminal => {
@@ -192,22 +194,24 @@ impl Command {
                 }
                 Some(ProcessEvent::Stdout(bytes)) => data("stdout", &bytes),
                 Some(ProcessEvent::Stderr(bytes)) => data("stderr", &bytes),
-                Some(ProcessEvent::Ended(end)) => {
-                    if let Some(limit) = limit(&end) {
-                        // As clients show no more than its output.
-                        let text = format!("sandfork: {limit}\n");
-                        let event = data("stderr", text.as_bytes());
-                        self.send(&frame(0, &json!({ "event": { "data": event } })));
-                    }
-                    self.send(&frame(0, &json!({ "event": { "end": ended(&end) } })));
-                    self.send(&frame(END, &json!({})));
-                    *locked(&self.listeners) = None;
-                    break;
-                }
+                Some(ProcessEvent::Ended(end)) => return end,
                 None => continue,
             };
             self.send(&frame(0, &json!({ "event": { "data": event } })));
         }
+    }
+
+    /// Sends its end to those who listen.
+    fn end(&self, end: &ProgramEnd) {
+        if let Some(limit) = limit(end) {
+            // As clients show no more than its output.
+            let text = format!("sandfork: {limit}\n");
+            let event = data("stderr", text.as_bytes());
+            self.send(&frame(0, &json!({ "event": { "data": event } })));
+        }
+        self.send(&frame(0, &json!({ "event": { "end": ended(end) } })));
+        self.send(&frame(END, &json!({})));
+        *locked(&self.listeners) = None;
     }
 
     fn send(&self, event: &Bytes) {
