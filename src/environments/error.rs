@@ -34,7 +34,7 @@ pub enum EnvironmentError {
     Nothing,
     /// The interpreter has no pip.
     #[error("{interpreter} has no pip, which finds the wheels of packages: install it (`{interpreter} -m ensurepip`, on Debian \
-             `apt install python3-pip`), or name another interpreter with `--python`", interpreter = interpreter.display())]
+             `apt install python3-venv`), or name another interpreter with `--python`", interpreter = interpreter.display())]
     NoPip {
         /// The interpreter.
         interpreter: PathBuf,

@@ -139,8 +139,8 @@ fn python(stage: &Stage, contents: &Contents) -> Result<()> {
     stage.take_tree(&contents.python.directory, &|name| name != "pip")?;
     if let Some(client) = contents.client {
         stage.take_tree(client, &|_| true)?;
-        // Environments of packages are made with the pip of the interpreter that they are of.
-        let pip = Path::new("/usr/lib/python3/dist-packages/pip");
+        // The pip by which environments of packages are made, where Debian keeps it.
+        let pip = Path::new("/usr/share/python-wheels");
         if pip.exists() {
             stage.take_tree(pip, &|_| true)?;
         }
