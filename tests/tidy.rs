@@ -287,7 +287,7 @@ const UNSAFE: [(&str, usize); 29] = [
     ("crates/jail/src/sys/kernel_state.rs", 7),
     ("crates/jail/src/sys/landlock.rs", 1),
     ("crates/jail/src/sys/lease.rs", 1),
-    ("crates/jail/src/sys/memory.rs", 5),
+    ("crates/jail/src/sys/memory.rs", 7),
     ("crates/jail/src/sys/mount.rs", 6),
     ("crates/jail/src/sys/namespace_init.rs", 8),
     ("crates/jail/src/sys/pagemap.rs", 1),

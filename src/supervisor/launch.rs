@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::SockType;
@@ -130,8 +131,11 @@ impl Starting {
         };
         // While the interpreter starts. It waits for one byte before it loads the library.
         filling.fill().when("fill the worker library")?;
-        // The next step finds out why an interpreter has ended.
-        _ = sys::descriptors::send(launched.control.as_fd(), b"\n", &[]);
+        match sys::descriptors::send(launched.control.as_fd(), b"\n", &[]) {
+            // The next step finds out why the interpreter has ended.
+            Err(Errno::EPIPE | Errno::ECONNRESET) => {}
+            sent => sent.when("tell the interpreter that its library is there")?,
+        }
         Ok(Self(launched))
     }
 
@@ -172,7 +176,7 @@ impl Launched {
         }
         match recv_report(self.control.as_fd()) {
             Ok(Some((message, _))) => Ok(message),
-            Ok(None) | Err(nix::errno::Errno::ECONNRESET) => Err(self.ended()),
+            Ok(None) | Err(Errno::ECONNRESET) => Err(self.ended()),
             Err(errno) => Err(errno).when("read from the zygote"),
         }
     }

@@ -1,13 +1,16 @@
 //! What the start of an interpreter leaves on disk for the next one, and what becomes of it in other hands.
 
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
-use nix::unistd::geteuid;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, geteuid};
 
 use crate::bad_input::interpreters::file;
+use crate::census::processes::{Role, family};
 use crate::need::Need;
 use crate::test::{Test, tests};
 use crate::world::World;
@@ -23,6 +26,7 @@ pub fn tests() -> Vec<Test> {
         what_is_in_other_hands_is_not_used,
         where_nothing_can_be_kept_a_run_is_only_slower,
         doctor_says_where_starts_are_kept,
+        the_process_that_waits_for_a_zygote_has_no_interpreter_any_more,
     ];
     tests.extend(another);
     tests
@@ -369,4 +373,46 @@ fn in_mount(command: &mut Command, directory: &Path, options: &str) {
         }
     }
     *command = mounted;
+}
+
+/// It was an interpreter. What it kept would be copied page by page as its zygote writes to it, and be removed when a
+/// run that is alone has ended.
+fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World) {
+    let started = Started::new(world);
+    let waits = "import time; print('on', flush=True); time.sleep(600)";
+    let mut command = started.command(&["run", "-c", waits]);
+    let mut run = command
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut output = BufReader::new(run.stdout.take().expect("it is a pipe"));
+    let mut line = String::new();
+    output.read_line(&mut line).expect("it prints");
+    assert_eq!(line, "on\n");
+    let family = family(run.id());
+    let of = |role: Role| {
+        let mut found = family
+            .iter()
+            .filter(|process| process.role == role && process.pid != run.id());
+        found.next().expect("there is one").pid
+    };
+    let status = |pid: u32, field: &str| {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it can be read");
+        let line = status.lines().find_map(|line| line.strip_prefix(field));
+        line.expect("a field of status").trim().to_owned()
+    };
+    let resident = |pid: u32| -> u64 {
+        let size = status(pid, "VmRSS:");
+        let size = size.strip_suffix(" kB").expect("a size");
+        size.trim().parse().expect("a number")
+    };
+    let outside = of(Role::Outside);
+    let (its, zygotes) = (resident(outside), resident(of(Role::Zygote)));
+    // Python's handler of SIGINT has gone with the rest.
+    let blocked = u64::from_str_radix(&status(outside, "SigBlk:"), 16).expect("a set of signals");
+    kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).expect("it runs");
+    run.wait().expect("it ends");
+    assert!(its * 2 < zygotes, "{its} kB of {zygotes}");
+    assert_eq!(blocked, 1 << (Signal::SIGINT as u64 - 1));
 }

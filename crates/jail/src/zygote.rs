@@ -1,5 +1,6 @@
 //! The zygote's jail, entered once, before `site` is imported and modules are preloaded.
 
+use std::io::Write;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -213,16 +214,20 @@ fn fork_zygote(
             namespaces::unshare_time().in_step(Step::UnshareZygote)?;
             namespaces::start_clocks(early_proc.as_fd()).in_step(Step::StartClocks)?;
         }
-        drop(early_proc);
         sys::process::fork(single).in_step(Step::ForkZygote)
     });
     match forked {
         Ok(Fork::Parent(zygote)) => {
             // The init has the lifeline.
             drop(lifeline);
-            wait_and_exit(zygote, init.pid)
+            let status = || wait(zygote, init.pid).unwrap_or_else(watch_failed);
+            sys::memory::wait_without_memory(single, early_proc.as_fd(), status)
         }
-        Ok(Fork::Child(_)) => die_with_parent(),
+        Ok(Fork::Child(_)) => {
+            // The host's.
+            drop(early_proc);
+            die_with_parent()
+        }
         Err(failure) => {
             // Without waiting for its end, which waits for a process that this one may have failed to reap. This
             // process ends now.
@@ -243,17 +248,18 @@ pub(super) fn die_with_parent() -> Result<(), Failure> {
 /// quotes, because the control socket is the zygote's.
 pub(super) fn watch_failed(failure: Failure) -> i32 {
     const EXIT_STATUS: i32 = 70;
-    let words = format!("the process above it {failure}\n");
-    _ = nix::unistd::write(std::io::stderr(), words.as_bytes());
+    // The process may have no memory to allocate from.
+    let mut line = [0; 256];
+    let mut rest = line.as_mut_slice();
+    _ = writeln!(rest, "the process above it {failure}");
+    let length = 256 - rest.len();
+    _ = nix::unistd::write(std::io::stderr(), &line[..length]);
     EXIT_STATUS
 }
 
-/// The process that the supervisor started. It is outside the pid namespace, and ends after all that is in it.
-fn wait_and_exit(zygote: Pid, init: Pid) -> ! {
-    sys::process::exit_now(wait(zygote, init).unwrap_or_else(watch_failed))
-}
-
-/// Waits until one of them has ended, then ends the other. Returns the zygote's exit status, to pass it on.
+/// What the process does that the supervisor started. It is outside the pid namespace, and ends after all that is in
+/// it. Waits until the zygote or its init has ended, then ends the other. Returns the zygote's exit status, to pass it
+/// on.
 fn wait(zygote: Pid, init: Pid) -> Result<i32, Failure> {
     let watched = await_child();
     // Also if this process cannot wait: no other process would see them end, and the supervisor takes this process's

@@ -1,13 +1,14 @@
-//! This process's own memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2)).
+//! This process's own memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2); munmap(2)).
 
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
+use nix::sys::signal::{SigSet, Signal};
 use nix::sys::stat::Mode;
 
 use super::check;
-use super::process::page_size;
+use super::process::{SingleThreaded, exit_now, page_size};
 
 /// Lets children of this process start with the page tables of the program text mapped so far.
 ///
@@ -89,6 +90,76 @@ pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
     Ok(false)
 }
 
+/// The largest anonymous mapping that a process keeps to wait: the stack of an init is one. Python's own allocations are
+/// in larger ones and in the heap.
+const KEPT: usize = 128 << 10;
+
+/// Returns the memory of a process that only waits from now on, then exits with the status that `wait` returns.
+///
+/// A forked child shares the pages, and would have to copy each one that it writes to. `wait` must not allocate, nor use
+/// what was allocated: that memory is gone, and its use ends the process (`SIGSEGV`).
+pub fn wait_without_memory(
+    _single: &SingleThreaded,
+    proc: BorrowedFd,
+    wait: impl FnOnce() -> libc::c_int,
+) -> ! {
+    // Python's handler goes with its code. Without a mask the process keeps its memory, as it does without its map.
+    let mut handled = SigSet::empty();
+    handled.add(Signal::SIGINT);
+    // On the stack, which stays. The rest of a longer map stays too.
+    let mut unneeded = [(0, 0); 256];
+    _ = handled
+        .thread_block()
+        .and_then(|()| find_unneeded(proc, &mut unneeded));
+    for (start, length) in unneeded.into_iter().take_while(|(_, length)| *length > 0) {
+        // SAFETY: the process has one thread, as the token says, which never leaves this function. `find_unneeded`
+        // leaves out the code that still runs, and its data. Every other access faults: no mapping is made any more.
+        unsafe { libc::munmap(start as *mut libc::c_void, length) };
+    }
+    exit_now(wait())
+}
+
+/// Finds the mappings that hold nothing of this thread's stack, this library, the C library and the dynamic linker.
+fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<(), Errno> {
+    let maps = read_all(proc, "self/maps")?;
+    let on_the_stack = 0_u8;
+    // SAFETY: the first takes an integer, the second nothing.
+    let (linker, of_thread) = unsafe { (libc::getauxval(libc::AT_BASE), libc::__errno_location()) };
+    let used = [
+        (&raw const on_the_stack).addr(),
+        of_thread.addr(),
+        find_unneeded as *const () as usize,
+        libc::waitid as *const () as usize,
+        usize::try_from(linker).unwrap_or(0),
+    ];
+    let mappings = || maps.lines().filter_map(Mapping::parse);
+    let is_used = |mapping: &Mapping| used.iter().any(|address| mapping.contains(*address));
+    let files: Vec<&str> = mappings()
+        .filter(|mapping| mapping.path.starts_with('/') && is_used(mapping))
+        .map(|mapping| mapping.path)
+        .collect();
+    let mut places = unneeded.iter_mut();
+    let mut data_end = 0;
+    for mapping in mappings() {
+        let is_file = mapping.path.starts_with('/');
+        let is_kept = is_used(&mapping)
+            || match mapping.path {
+                // The data of a file that is all zeros at first follows the rest of its data.
+                "" => mapping.length < KEPT || mapping.start == data_end,
+                "[heap]" => false,
+                // Others are the kernel's.
+                path => !is_file || files.contains(&path),
+            };
+        if is_kept && is_file {
+            data_end = mapping.start + mapping.length;
+        }
+        if !is_kept && let Some(place) = places.next() {
+            *place = (mapping.start, mapping.length);
+        }
+    }
+    Ok(())
+}
+
 /// The size of a huge page that one page-table page maps, on x86-64 and on aarch64 with 4 KiB
 /// pages. On other systems only the ranges differ a little.
 const HUGE_PAGE: usize = 2 << 20;
@@ -115,6 +186,10 @@ impl<'a> Mapping<'a> {
             permissions,
             path,
         })
+    }
+
+    fn contains(&self, address: usize) -> bool {
+        (self.start..self.start + self.length).contains(&address)
     }
 
     /// Whether it is a private, read-only mapping of a file.
