@@ -2,10 +2,13 @@
 //! is never root.
 
 use std::fs;
+use std::io;
 
 use nix::unistd::{getegid, geteuid};
 use sandfork_jail::program::{HostIds, UidRange};
 use serde::{Deserialize, Serialize};
+
+use super::{Errno, HostError};
 
 /// The host uid and gid that the guest has when the launching user is root.
 ///
@@ -41,16 +44,18 @@ pub struct HostUser {
 }
 
 impl HostUser {
-    pub(super) fn probe() -> Self {
+    /// # Errors
+    /// If the kernel does not say what this user may do. Taken for a user who may not, root would have all workers as
+    /// one user of the host.
+    pub(super) fn probe() -> Result<Self, HostError> {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        Self::of(
+        Ok(Self::of(
             uid,
             gid,
-            &read("/proc/self/uid_map"),
-            &read("/proc/self/gid_map"),
-            effective_capabilities(&read("/proc/self/status")),
-        )
+            &read("/proc/self/uid_map")?,
+            &read("/proc/self/gid_map")?,
+            effective_capabilities(&read("/proc/self/status")?),
+        ))
     }
 
     fn of(uid: u32, gid: u32, uid_map: &str, gid_map: &str, capabilities: u64) -> Self {
@@ -71,6 +76,17 @@ impl HostUser {
     /// Whether this user has uid 0.
     pub fn is_root(self) -> bool {
         self.uid == 0
+    }
+}
+
+/// Reads a file of the kernel. A kernel without user namespaces has no maps.
+fn read(path: &'static str) -> Result<String, HostError> {
+    match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
+        read => read.map_err(|error| HostError::Unreadable {
+            path,
+            errno: Errno(error.raw_os_error().unwrap_or(0)),
+        }),
     }
 }
 

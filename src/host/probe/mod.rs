@@ -45,6 +45,17 @@ pub enum HostError {
         /// The kernel's error.
         errno: Errno,
     },
+    /// The kernel does not show a file of this process.
+    #[error(
+        "what this user can do could not be found out: could not read {path}: {errno}; {}",
+        exhaustion_hint(NixErrno::from_raw(errno.0), "try again")
+    )]
+    Unreadable {
+        /// The file.
+        path: &'static str,
+        /// The kernel's error.
+        errno: Errno,
+    },
 }
 
 impl Machine {
@@ -56,7 +67,7 @@ impl Machine {
 
     /// Probes the rest of the kernel, for known support of cgroups.
     fn with_cgroup(cgroup: CgroupSupport) -> Result<Self, HostError> {
-        let user = HostUser::probe();
+        let user = HostUser::probe()?;
         Ok(Self {
             kernel: KernelVersion::probe().ok_or(HostError::UnknownKernel)?,
             arch: Arch::current(),
@@ -165,7 +176,7 @@ impl Cause for HostError {
         match self {
             Self::UnknownKernel => ErrorKind::Host,
             Self::Interpreter(_) => ErrorKind::Interpreter,
-            Self::Exhausted { .. } => ErrorKind::System,
+            Self::Exhausted { .. } | Self::Unreadable { .. } => ErrorKind::System,
         }
     }
 }

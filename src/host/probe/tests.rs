@@ -10,7 +10,7 @@ use super::*;
 use crate::host::{ChainStep, Errno, Refusal, RefusalCause};
 
 fn me() -> HostUser {
-    HostUser::probe()
+    HostUser::probe().unwrap()
 }
 
 /// Set for a test that runs again in a separate process.
@@ -97,6 +97,22 @@ fn a_host_that_has_run_out_forbids_nothing() {
     }
     let test = "host::probe::tests::a_host_that_has_run_out_forbids_nothing";
     passes(&mut by_ordinary_user(test));
+}
+
+/// Root is one that may map uids for workers only if the kernel says so, and otherwise its workers share one.
+#[test]
+fn what_a_user_may_is_not_guessed() {
+    if is_apart() {
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        setrlimit(Resource::RLIMIT_NOFILE, 0, hard).unwrap();
+        let error = HostUser::probe().unwrap_err().to_string();
+        for words in ["could not read /proc/self/uid_map", "EMFILE", "ulimit -n"] {
+            assert!(error.contains(words), "{error}");
+        }
+        return;
+    }
+    let test = "host::probe::tests::what_a_user_may_is_not_guessed";
+    passes(&mut apart(&[], test));
 }
 
 #[test]
