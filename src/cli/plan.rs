@@ -13,7 +13,7 @@ use crate::plan::{
 };
 use crate::policy;
 use crate::sandbox::ChosenInterpreter;
-use crate::supervisor::kept_in;
+use crate::supervisor::{kept_in, snapshots_are_possible};
 use crate::{Error, Level, Policy, Sandbox};
 
 use super::args::{DoctorArguments, PlanArguments};
@@ -118,6 +118,8 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
             directory: directory.display().to_string(),
         }
     })));
+    let snapshots = diagnosis.level.map(snapshots_are_possible);
+    diagnosis.snapshots = snapshots.map(Usability::of);
     if diagnosis.is_usable() {
         diagnosis.preloads = diagnose_preloads(diagnosis.level);
     }

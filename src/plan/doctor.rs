@@ -30,6 +30,9 @@ pub struct Diagnosis {
     /// The directory of environments of packages, where it was looked at.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environments: Option<Usability<DirectoryFound>>,
+    /// Whether live sessions can be copied at the best level, where it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Usability<()>>,
     /// What the built-in policies preload, where it was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloads: Vec<PreloadDiagnosis>,
@@ -107,6 +110,7 @@ pub fn diagnose(
         })),
         cache: None,
         environments: None,
+        snapshots: None,
         preloads: Vec::new(),
     }
 }
@@ -170,6 +174,10 @@ impl fmt::Display for Diagnosis {
         }
         if let Some(environments) = &self.environments {
             environments.row(f, "environments", |found| found.directory.clone())?;
+        }
+        if let Some(snapshots) = &self.snapshots {
+            let what = |(): &()| "live sessions can be copied, rolled back and paused".to_owned();
+            snapshots.row(f, "snapshots", what)?;
         }
         for tried in &self.preloads {
             let answer = if tried.error.is_none() { "yes" } else { "no" };

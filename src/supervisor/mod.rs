@@ -63,7 +63,7 @@ pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
 #[cfg(feature = "internals")]
 pub use snapshot::readers as snapshot_readers;
-pub use snapshot::{Image, MadeBy, Shelf, SnapshotRefusal};
+pub use snapshot::{Image, MadeBy, Shelf, SnapshotRefusal, are_possible as snapshots_are_possible};
 pub use stop::hold_guests;
 pub(crate) use verified_worker::VerifiedWorker;
 pub use wait::wait;

@@ -40,10 +40,10 @@ def real(doctor: dict) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def possible(request: pytest.FixtureRequest, doctor: dict) -> None:
-    """Leaves out the tests of what the kernel cannot do."""
-    major, minor = doctor["kernel"].split(".")[:2]
-    if request.path.name in SNAPSHOTS and (int(major), int(minor)) < (6, 7):
-        pytest.skip("no PAGEMAP_SCAN before Linux 6.7")
+    """Leaves out the tests of what the host cannot do."""
+    snapshots = doctor["snapshots"]
+    if request.path.name in SNAPSHOTS and snapshots["state"] != "usable":
+        pytest.skip(f"`sandfork doctor`: {snapshots['error']}")
 
 
 @pytest.fixture

@@ -135,6 +135,9 @@ fn diagnosed() {
     with_cache.environments = Some(Usability::Usable(DirectoryFound {
         directory: "/var/lib/sandfork/environments".into(),
     }));
+    with_cache.snapshots = Some(Usability::of(Err(
+        "the sandbox is of level `landlock`; a snapshot needs level `standard`",
+    )));
     insta::assert_snapshot!("doctor_container", with_cache);
 
     let old = Machine {

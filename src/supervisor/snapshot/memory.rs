@@ -1,5 +1,6 @@
 //! Copies the memory of a worker that stands.
 
+use std::fs::File;
 use std::io::IoSliceMut;
 use std::iter;
 use std::ops::Range;
@@ -25,6 +26,15 @@ const MOST_PIECES: usize = 1 << 18;
 /// The bytes that are copied at once: few enough pages for one call. A buffer that glibc would map by itself, as one of a
 /// megabyte, has it keep twice as much of each arena from then on (`M_MMAP_THRESHOLD`, mallopt(3)).
 const AT_ONCE: u64 = CHUNK as u64;
+
+/// Whether this kernel lists pages, as it does for this process.
+pub(super) fn is_listed() -> Result<(), SnapshotRefusal> {
+    let pagemap = File::open("/proc/self/pagemap").doing("list its pages")?;
+    match scan(pagemap.as_fd(), 0..1, &mut Pages::default(), MOST_PIECES) {
+        Err(Errno::ENOTTY) => Err(SnapshotRefusal::Kernel),
+        other => other.doing("list its pages"),
+    }
+}
 
 impl Source<'_> {
     /// The pages of its own, and its guards.

@@ -50,7 +50,23 @@ use self::layers::Layers;
 use self::regions::Region;
 use self::steps::Origin;
 use super::zygote::Zygote;
+use crate::policy::Level;
 use sandfork_jail::restore::Descriptor;
+use sandfork_jail::sys;
+
+/// Whether sessions of this level can be copied on this host, as far as the host decides it.
+///
+/// # Errors
+/// If they cannot, with what is missing.
+pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
+    if level < Level::Standard {
+        return Err(SnapshotRefusal::Level);
+    }
+    if !sys::checkpoint::IS_SUPPORTED {
+        return Err(SnapshotRefusal::Processor);
+    }
+    memory::is_listed()
+}
 
 /// Where a worker says that it stands. It is hostile: what is wrong breaks its copies, and nothing else.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
