@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -172,8 +173,13 @@ class SessionInfo:
     """Whether its policy lets `install` add packages."""
 
 
+@functools.cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
+
+
 def _known(kind: Any, report: Mapping[str, Any]) -> dict[str, Any]:
-    return {field.name: report[field.name] for field in fields(kind) if field.name in report}
+    return {name: report[name] for name in _names(kind) if name in report}
 
 
 def usage(report: Mapping[str, Any]) -> Usage:
