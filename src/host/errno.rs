@@ -1,6 +1,7 @@
 //! A kernel error number as a value that can be serialized and compared.
 
 use std::fmt;
+use std::io;
 
 use serde::{Deserialize, Serialize};
 
@@ -12,6 +13,11 @@ pub struct Errno(pub i32);
 impl Errno {
     /// Not an error number: the kernel ended the process instead of answering it.
     pub const KILLED: Self = Self(0);
+
+    /// The number of a failed system call.
+    pub(super) fn of(error: &io::Error) -> Self {
+        Self(error.raw_os_error().unwrap_or(libc::EIO))
+    }
 }
 
 impl fmt::Display for Errno {

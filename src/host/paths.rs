@@ -52,7 +52,7 @@ impl PathFact {
                 resolved,
             },
             Err(error) => Self::Unreachable {
-                errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+                errno: Errno::of(&error),
             },
         }
     }

@@ -85,7 +85,7 @@ fn read(path: &'static str) -> Result<String, HostError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         read => read.map_err(|error| HostError::Unreadable {
             path,
-            errno: Errno(error.raw_os_error().unwrap_or(0)),
+            errno: Errno::of(&error),
         }),
     }
 }

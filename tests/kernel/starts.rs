@@ -375,8 +375,8 @@ fn in_mount(command: &mut Command, directory: &Path, options: &str) {
     *command = mounted;
 }
 
-/// It was an interpreter. What it kept would be copied page by page as its zygote writes to it, and be removed when a
-/// run that is alone has ended.
+/// The process was an interpreter. The kernel would copy each page that it kept and its zygote writes to, and would free
+/// them all while the caller of a single run waits.
 fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World) {
     let started = Started::new(world);
     let waits = "import time; print('on', flush=True); time.sleep(600)";

@@ -68,10 +68,13 @@ fn strike(numbers: &mut Numbers) -> Result<(), String> {
     let zygote = zygotes[numbers.below(count) as usize];
     let pid = i32::try_from(zygote.pid).map_err(|error| error.to_string())?;
     kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|error| format!("kill a zygote: {error}"))?;
-    // Its init ends with it, and every worker with that. The interpreter that forked it ends too: the supervisor waits
-    // for that one when a run next wants this zygote.
-    let is_left =
-        |it: &Process| it.parent == zygote.parent || it.pid == zygote.parent && !it.is_zombie();
+    // Its init ends with it, and every worker with that. The interpreter that forked it ends too, and stays a zombie
+    // until the supervisor needs the zygote again and finds it dead.
+    let is_left = |it: &Process| {
+        it.pid == zygote.pid
+            || it.parent == zygote.parent
+            || it.pid == zygote.parent && !it.is_zombie()
+    };
     let until = Instant::now() + GONE;
     loop {
         let left: Vec<_> = family(std::process::id())

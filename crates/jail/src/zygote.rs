@@ -224,7 +224,7 @@ fn fork_zygote(
             sys::memory::wait_without_memory(single, early_proc.as_fd(), status)
         }
         Ok(Fork::Child(_)) => {
-            // The host's.
+            // It shows the host, so it stays outside.
             drop(early_proc);
             die_with_parent()
         }
@@ -257,9 +257,10 @@ pub(super) fn watch_failed(failure: Failure) -> i32 {
     EXIT_STATUS
 }
 
-/// What the process does that the supervisor started. It is outside the pid namespace, and ends after all that is in
-/// it. Waits until the zygote or its init has ended, then ends the other. Returns the zygote's exit status, to pass it
-/// on.
+/// Waits until the zygote or its init has ended, then ends the other. Returns the zygote's exit status, to pass it on.
+///
+/// The interpreter that the supervisor started does this. It is outside the pid namespace, and ends after all that is
+/// in it.
 fn wait(zygote: Pid, init: Pid) -> Result<i32, Failure> {
     let watched = await_child();
     // Also if this process cannot wait: no other process would see them end, and the supervisor takes this process's

@@ -156,7 +156,7 @@ fn read(file: &str) -> Result<String, CgroupAbsence> {
     match fs::read_to_string(file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(CgroupAbsence::Unread {
             file: file.into(),
-            errno: Errno(error.raw_os_error().unwrap_or(libc::EIO)),
+            errno: Errno::of(&error),
         }),
         text => Ok(text.unwrap_or_default()),
     }

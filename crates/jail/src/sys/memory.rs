@@ -96,8 +96,8 @@ const KEPT: usize = 128 << 10;
 
 /// Returns the memory of a process that only waits from now on, then exits with the status that `wait` returns.
 ///
-/// A forked child shares the pages, and would have to copy each one that it writes to. `wait` must not allocate, nor use
-/// what was allocated: that memory is gone, and its use ends the process (`SIGSEGV`).
+/// A forked child shares the pages, and would have to copy each one that it writes to. `wait` must not allocate, and must
+/// not use memory that was allocated before: the process would end by `SIGSEGV`.
 pub fn wait_without_memory(
     _single: &SingleThreaded,
     proc: BorrowedFd,
@@ -135,22 +135,21 @@ fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<()
     let mappings = || maps.lines().filter_map(Mapping::parse);
     let is_used = |mapping: &Mapping| used.iter().any(|address| mapping.contains(*address));
     let files: Vec<&str> = mappings()
-        .filter(|mapping| mapping.path.starts_with('/') && is_used(mapping))
+        .filter(|mapping| mapping.is_file() && is_used(mapping))
         .map(|mapping| mapping.path)
         .collect();
     let mut places = unneeded.iter_mut();
     let mut data_end = 0;
     for mapping in mappings() {
-        let is_file = mapping.path.starts_with('/');
         let is_kept = is_used(&mapping)
             || match mapping.path {
                 // The data of a file that is all zeros at first follows the rest of its data.
                 "" => mapping.length < KEPT || mapping.start == data_end,
                 "[heap]" => false,
                 // Others are the kernel's.
-                path => !is_file || files.contains(&path),
+                path => !mapping.is_file() || files.contains(&path),
             };
-        if is_kept && is_file {
+        if is_kept && mapping.is_file() {
             data_end = mapping.start + mapping.length;
         }
         if !is_kept && let Some(place) = places.next() {
@@ -192,9 +191,13 @@ impl<'a> Mapping<'a> {
         (self.start..self.start + self.length).contains(&address)
     }
 
+    fn is_file(&self) -> bool {
+        self.path.starts_with('/')
+    }
+
     /// Whether it is a private, read-only mapping of a file.
     fn is_text(&self) -> bool {
-        self.path.starts_with('/') && matches!(self.permissions, "r-xp" | "r--p")
+        self.is_file() && matches!(self.permissions, "r-xp" | "r--p")
     }
 
     fn can_be_written(&self) -> Result<bool, Errno> {
