@@ -3,6 +3,7 @@
 //! (`sandfork-egress`, a program). Neither's dependencies become those of the library.
 
 use std::env;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -153,8 +154,9 @@ fn build(
         .env("PYO3_NO_PYTHON", "1")
         .env("PYO3_BUILD_EXTENSION_MODULE", "1");
     // What the outer cargo sets for its own compiler (clippy's driver, coverage flags) is not meant
-    // for what runs in other processes.
-    for name in ["RUSTC_WRAPPER", "RUSTC_WORKSPACE_WRAPPER", "RUSTFLAGS"] {
+    // for what runs in other processes. What it sets for this script would have dependencies whose own scripts look at
+    // such variables built anew for each of the features and profiles that this script runs for.
+    for (name, _) in env::vars_os().filter(|(name, _)| is_of_this_script(name)) {
         cargo.env_remove(name);
     }
     // Guests can read the library: it is the same wherever it was built, and names no path of there.
@@ -165,6 +167,32 @@ fn build(
     let path = built.display();
     assert!(built.is_file(), "{path} is missing after its build");
     built
+}
+
+/// Whether cargo has set a variable for this script or its compiler
+/// (<https://doc.rust-lang.org/cargo/reference/environment-variables.html>).
+fn is_of_this_script(name: &OsStr) -> bool {
+    const NAMES: [&str; 10] = [
+        "DEBUG",
+        "HOST",
+        "NUM_JOBS",
+        "OPT_LEVEL",
+        "OUT_DIR",
+        "PROFILE",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "RUSTC_WRAPPER",
+        "RUSTFLAGS",
+        "TARGET",
+    ];
+    const BEGINNINGS: [&str; 4] = [
+        "CARGO_CFG_",
+        "CARGO_FEATURE_",
+        "CARGO_MANIFEST_",
+        "CARGO_PKG_",
+    ];
+    name.to_str().is_some_and(|name| {
+        NAMES.contains(&name) || BEGINNINGS.iter().any(|it| name.starts_with(it))
+    })
 }
 
 /// Flags by which the places of sources are the same everywhere: the checkout, and cargo's registry.

@@ -35,8 +35,8 @@ pub struct Interpreter {
 /// Which interpreters tests run with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Versions {
-    /// The oldest and the newest, between which the others seldom differ, `python3`, and the system's, which each user can
-    /// execute.
+    /// The oldest and the newest, between which the others seldom differ, and the system's, which each user can execute, or
+    /// else `python3`.
     Ends,
     /// All.
     All,
@@ -46,13 +46,10 @@ impl Versions {
     /// Of these interpreters, the oldest first.
     pub fn of(self, mut found: Vec<Interpreter>) -> Vec<Interpreter> {
         if self == Self::Ends {
-            let usual = ["python3", "/usr/bin/python3"].map(|it| Interpreter::ask(Path::new(it)));
-            let usual = usual
-                .iter()
-                .flatten()
-                .chain(found.first())
-                .chain(found.last());
-            let versions: Vec<_> = usual.map(|it| it.version).collect();
+            let usual = ["/usr/bin/python3", "python3"].map(|it| Interpreter::ask(Path::new(it)));
+            let usual = usual.iter().flatten().find(|it| it.is_supported());
+            let chosen = usual.into_iter().chain(found.first()).chain(found.last());
+            let versions: Vec<_> = chosen.map(|it| it.version).collect();
             found.retain(|it| versions.contains(&it.version));
         }
         found

@@ -4,12 +4,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use tempfile::TempDir;
 use xshell::{Shell, cmd};
 
-use crate::shell;
 use crate::tally::Tally;
+use crate::{shell, workspace};
 
-/// Makes the tarballs of the published packages under `target`. They are not built: [`test_install`]
+/// Makes the tarballs of the published packages under `target`. They are not built: [`install`]
 /// does that.
 pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let sh = Shell::new()?;
@@ -27,11 +28,26 @@ pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// Installs the command as `cargo install sandfork` does, from the tarballs alone, and runs code in a
-/// sandbox with it. No file of the checkout is in reach.
-pub fn test_install() -> Result<Tally> {
-    let place = tempfile::tempdir()?;
-    let place = place.path();
+/// The programs that were installed, and their directory.
+pub struct Installed {
+    directory: TempDir,
+    /// Whether they could be installed, and run code.
+    pub tally: Tally,
+}
+
+impl Installed {
+    /// The path of the command.
+    pub fn command(&self) -> PathBuf {
+        self.directory.path().join("installed/bin/sandfork")
+    }
+}
+
+/// Installs the command and the server as `cargo install` does, from the tarballs alone, and runs code in a
+/// sandbox. No file of the checkout is in reach. What the checkout's own builds made of other projects' packages is used
+/// again.
+pub fn install() -> Result<Installed> {
+    let directory = tempfile::tempdir()?;
+    let place = directory.path();
     let registry = place.join("registry");
     println!("\n`cargo install` from the packages:");
     let sh = shell()?;
@@ -43,31 +59,32 @@ pub fn test_install() -> Result<Tally> {
     for tarball in tarballs(&sh.current_dir(), &place.join("packages"))? {
         publish(&sh, &tarball, &registry)?;
     }
-    let home = place.join("cargo-home");
-    sh.write_file(home.join("config.toml"), config(&registry))?;
+    // Above the packages, because their build script starts another cargo. `cargo install` looks at no directory.
+    let sources = place.join(".cargo/config.toml");
+    sh.write_file(&sources, config(&registry))?;
     sh.change_dir(place);
     // The environment of this process is that of a cargo command in the checkout.
     let install = cmd!(
         sh,
-        "cargo install --quiet --locked --debug sandfork sandfork-server --root installed"
+        "cargo --config {sources} install --quiet --locked --debug sandfork sandfork-server --root installed"
     )
-    .env("CARGO_HOME", &home)
-    .env("CARGO_TARGET_DIR", place.join("target"))
+    .env("CARGO_TARGET_DIR", workspace().join("target"))
     // The programs are only started, and build faster without.
     .env("CARGO_PROFILE_DEV_DEBUG", "false")
     .env_remove("CARGO_MANIFEST_DIR")
     .env_remove("CARGO_MANIFEST_PATH");
-    let mut tally = Tally::of_check(install)?;
-    if tally.is_success() {
+    let tally = Tally::of_check(install)?;
+    let mut installed = Installed { directory, tally };
+    if installed.tally.is_success() {
         // The level that most hosts give: the kernel tests judge the others.
-        let code = "print(6 * 7)";
+        let (command, code) = (installed.command(), "print(6 * 7)");
         let first = cmd!(
             sh,
-            "{place}/installed/bin/sandfork run --set assurance.require=landlock -c {code}"
+            "{command} run --set assurance.require=landlock -c {code}"
         );
-        tally.add(Tally::of_check(first)?);
+        installed.tally.add(Tally::of_check(first)?);
     }
-    Ok(tally)
+    Ok(installed)
 }
 
 /// Adds a package to a registry that is a directory

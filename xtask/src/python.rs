@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use xshell::{Shell, cmd};
 
 use crate::at_once::two_at_a_time;
-use crate::interpreters::Versions;
+use crate::interpreters::{Versions, path_without_shims};
 use crate::tally::Tally;
 use crate::test_envs::{self, TestEnv, TestEnvs};
 use crate::{venv, workspace};
@@ -73,6 +73,7 @@ impl Package {
     fn prepare(newest: &TestEnv) -> Result<Self> {
         let sh = Shell::new()?;
         sh.change_dir(workspace().join("python"));
+        sh.set_var("PATH", path_without_shims()?);
         let built = workspace().join("target/python");
         venv::make(&newest.interpreter, &built.join("tools"), TOOLS)?;
         let tools = built.join("tools/bin");

@@ -16,8 +16,21 @@ use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
 use crate::{package, shell, supply, vm};
 
-/// The test programs that depend on the user who runs them.
-const KERNEL_TESTS: [&str; 1] = ["kernel"];
+/// Kernel tests whose subject is Python's side or the plan, which the user who runs them changes nothing of. They run for
+/// each user with `--all`.
+const AS_ONE_USER: [&str; 11] = [
+    "bad_input::interpreters",
+    "bad_input::preloads",
+    "compat::",
+    "cost::",
+    "humaneval::",
+    "machine::",
+    "outcomes_by_python::",
+    "sessions::terms",
+    "sessions::tools",
+    "sessions::types",
+    "sessions::values",
+];
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
@@ -48,8 +61,16 @@ pub fn run(options: &Options) -> Result<()> {
     match options.part {
         None => test_all(versions)?.report(),
         Some(Part::Envs) => test_envs::make(versions).map(drop),
-        Some(Part::Python) => test_python(&test_envs::make(versions)?, versions)?.report(),
-        Some(Part::Package) => package::test_install()?.report(),
+        Some(Part::Python) => {
+            let envs = test_envs::make(versions)?;
+            // The command finds it beside itself.
+            built(
+                "sandfork-server",
+                &["build", "--package", "sandfork-server"],
+            )?;
+            python::test(&envs, &binary("dev")?, versions)?.report()
+        }
+        Some(Part::Package) => package::install()?.tally.report(),
     }
 }
 
@@ -65,14 +86,21 @@ fn test_all(versions: Versions) -> Result<Tally> {
         Tally::of(tests, Tally::read)
     })?;
     if geteuid().is_root() {
-        tally.add(timed("as an ordinary user", || as_ordinary_user(&envs))?);
+        tally.add(timed("as an ordinary user", || {
+            as_ordinary_user(&envs, versions)
+        })?);
     } else {
         println!("\nnot root: the tests as root were not run");
     }
-    tally.add(timed("the Python package", || {
-        test_python(&envs, versions)
-    })?);
-    tally.add(timed("installing the packages", package::test_install)?);
+    let installed = timed("installing the packages", package::install)?;
+    if installed.tally.is_success() {
+        // With the programs that users install.
+        let command = installed.command();
+        tally.add(timed("the Python package", || {
+            python::test(&envs, &command, versions)
+        })?);
+    }
+    tally.add(installed.tally);
     tally.add(timed("another kernel", in_a_guest)?);
     tally.add(timed("dependencies", supply::test)?);
     Ok(tally)
@@ -84,15 +112,6 @@ fn timed<T>(part: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let done = act();
     println!("\n{part}: {} s", begun.elapsed().as_secs());
     done
-}
-
-fn test_python(envs: &TestEnvs, versions: Versions) -> Result<Tally> {
-    // The command finds it beside itself.
-    built(
-        "sandfork-server",
-        &["build", "--package", "sandfork-server"],
-    )?;
-    python::test(envs, &binary("dev")?, versions)
 }
 
 /// Names a kernel to boot, such as 6.1, with cgroups of version 2.
@@ -110,15 +129,16 @@ fn in_a_guest() -> Result<Tally> {
     }
 }
 
-fn as_ordinary_user(envs: &TestEnvs) -> Result<Tally> {
+fn as_ordinary_user(envs: &TestEnvs, versions: Versions) -> Result<Tally> {
     let user = OrdinaryUser::prepare(envs)?;
     println!("\nas an ordinary user ({user}):");
-    let mut tally = Tally::default();
-    for name in KERNEL_TESTS {
-        let program = test_program(name, "dev")?;
-        tally.add(Tally::of(user.command(&program)?, Tally::read)?);
+    // As the whole workspace builds it: with the features of this package alone it would be built anew.
+    let program = built("kernel", &["test", "--workspace", "--no-run"])?;
+    let mut command = user.command(&program)?;
+    if versions == Versions::Ends {
+        command.args(AS_ONE_USER.iter().flat_map(|name| ["--skip", name]));
     }
-    Ok(tally)
+    Tally::of(command, Tally::read)
 }
 
 /// The path of the command, built with a profile of Cargo.toml.
