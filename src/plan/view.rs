@@ -211,13 +211,11 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Later starts take code from the cache directory and from environments, and believe what belongs to their user. A mount over it
-/// would protect nothing: a guest that may write above it can rename what is above it.
+/// Later starts take code from the cache directory and from environments, and believe what belongs to their user. A mount
+/// over it would protect nothing: a guest that may write above it can rename what is above it.
 fn check_cache(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
-    // Root's guests are another user there. They take the place of the owner of what they may write to, though.
-    let is_users = host.machine.user.drop_to.is_none();
-    let cache = host.cache.as_ref().filter(|_| is_users);
-    for kept in cache.into_iter().chain(&host.environments) {
+    // Root's guests too: they take the place of the owner of what they may write to.
+    for kept in host.cache.iter().chain(&host.environments) {
         for tree in trees.iter().filter(|tree| tree.is_writable()) {
             let path = tree.resolved.as_ref().unwrap_or(&tree.path);
             if kept.starts_with(path) || path.starts_with(kept) {

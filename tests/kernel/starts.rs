@@ -24,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         a_file_that_is_not_as_it_was_written_is_replaced,
         an_environment_is_planned_for_as_it_is,
         what_is_in_other_hands_is_not_used,
+        a_guest_cannot_write_what_later_starts_use,
         where_nothing_can_be_kept_a_run_is_only_slower,
         doctor_says_where_starts_are_kept,
         the_process_that_waits_for_a_zygote_has_no_interpreter_any_more,
@@ -297,6 +298,35 @@ fn what_is_in_other_hands_is_not_used(world: &World) {
         assert!(!directory.exists(), "root's directory is in another user's");
         chown(home, Some(0), None).expect("root may");
     }
+}
+
+/// The control is the same guest where the starts are kept elsewhere. It leaves a file that a later start would use, for
+/// root too, if the file system has mounts that map ids.
+fn a_guest_cannot_write_what_later_starts_use(world: &World) {
+    let started = Started::new(world);
+    let home = started.home.path();
+    let writable = format!("filesystem.write=[\"{}\"]", home.display());
+    let code = format!(
+        "import os\nos.mkdir('{0}')\nos.close(os.open('{0}/start-guest', os.O_CREAT, 0o600))",
+        started.directory().display()
+    );
+    let run = |elsewhere: Option<&Path>| {
+        let mut command = started.command(&["run", "-c", &code, "--set", &writable]);
+        command.env("XDG_CACHE_HOME", elsewhere.unwrap_or(home));
+        text(&output(command).stderr)
+    };
+    let other = tempfile::tempdir().expect("a temporary directory");
+    let said = run(Some(other.path()));
+    if said.is_empty() {
+        let left = fs::metadata(&started.files()[0]).expect("it was left");
+        assert_eq!(left.uid(), geteuid().as_raw());
+        fs::remove_dir_all(started.directory()).expect("it is ours");
+    } else {
+        assert!(said.contains("PermissionError"), "{said}");
+    }
+    let said = run(None);
+    assert!(said.contains("is where code is run from"), "{said}");
+    assert!(started.files().is_empty(), "the guest ran");
 }
 
 fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
