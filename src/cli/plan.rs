@@ -1,12 +1,10 @@
 //! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
 
-use crate::outcome::exit_code;
-use std::collections::BTreeSet;
-
 use crate::host::{
     self, CallerEnvironment, CgroupSupport, EnvironmentStore, HostError, HostWithoutInterpreter,
     Machine, Needs, probe_interpreter, resolve_interpreter,
 };
+use crate::outcome::exit_code;
 use crate::plan::{
     self, DirectoryFound, PreloadDiagnosis, PreloadPlan, Usability, check_syscalls, diagnose,
     explain,
@@ -41,12 +39,14 @@ pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     Ok(plan::plan(policy, &host)?)
 }
 
-/// The values of passed variables are the caller's secrets, and plans are printed and kept.
+/// The values of passed variables are the caller's secrets, and plans are printed and kept. Those of credentials get into
+/// no plan, which only fails if they are not set.
 fn needs(policy: &Policy) -> Needs {
-    Needs {
-        variables: BTreeSet::new(),
-        ..plan::needs(policy)
-    }
+    let mut needs = plan::needs(policy);
+    needs
+        .variables
+        .retain(|name| !policy.env().pass.contains(name));
+    needs
 }
 
 /// All that can be seen at once of what this host refuses: system calls, the level, limits, paths and the interpreter.

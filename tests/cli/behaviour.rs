@@ -30,6 +30,7 @@ trials! {
     a_terminal_sees_no_escape_sequence,
     a_terminal_sees_no_escape_sequence_of_a_name,
     the_umask_of_the_caller_is_only_that_of_the_guest,
+    a_plan_needs_the_callers_secrets_and_has_none,
 }
 
 /// Long enough to be told apart from a run that ends when it should.
@@ -333,5 +334,39 @@ fn the_umask_of_the_caller_is_only_that_of_the_guest() -> Result<(), Failed> {
         streams,
         ["sandfork\n 0o77 0o40755\n".to_owned(), String::new()]
     );
+    Ok(())
+}
+
+fn a_plan_needs_the_callers_secrets_and_has_none() -> Result<(), Failed> {
+    let policy = "network.allow = [{ host = \"api.example.org\", credential = \
+                  { header = \"Authorization\", value = \"Bearer ${SANDFORK_TEST_TOKEN}\" } }]\n\
+                  env.pass = [\"SANDFORK_TEST_PASSED\"]\n";
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("tenant.toml");
+    fs::write(&path, policy)?;
+    let path = path.display().to_string();
+    for arguments in [
+        &["plan", "--policy", &path] as &[&str],
+        &["plan", "--json", "--policy", &path],
+        &["policy", "check", &path],
+    ] {
+        let with = |token: Option<&str>| {
+            let mut command = sandfork(arguments);
+            command.env("SANDFORK_TEST_PASSED", "hunter2");
+            command.env_remove("SANDFORK_TEST_TOKEN");
+            command.envs(token.map(|token| ("SANDFORK_TEST_TOKEN", token)));
+            command.output()
+        };
+        let set = with(Some("s3cret"))?;
+        assert!(set.status.success(), "{set:?}");
+        let printed = String::from_utf8([set.stdout, set.stderr].concat())?;
+        for secret in ["s3cret", "hunter2"] {
+            assert!(!printed.contains(secret), "{printed}");
+        }
+        let unset = with(None)?;
+        assert_eq!(unset.status.code(), Some(125), "{unset:?}");
+        let said = String::from_utf8(unset.stderr)?;
+        assert!(said.contains("export SANDFORK_TEST_TOKEN"), "{said}");
+    }
     Ok(())
 }
