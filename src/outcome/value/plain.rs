@@ -15,6 +15,9 @@ const WRITTEN: JsonLimits = JsonLimits {
     ..super::access::OF_BUFFER
 };
 
+/// The limit on floats of packed lists for which JSON has no number. Each becomes an object of about 750 bytes.
+const OBJECTS: usize = 1 << 16;
+
 /// The value with the bytes of its buffers in it, in base64.
 ///
 /// A `dict` whose keys are texts becomes an object, and long lists and texts are written out. A value of
@@ -25,6 +28,7 @@ pub fn plain(value: &Value, buffers: &Buffers<'_>) -> Json {
     let mut plain = Plain {
         buffers,
         taken,
+        objects: OBJECTS,
         unfolded: false,
     };
     plain.tree(notation(value))
@@ -37,6 +41,8 @@ fn notation(value: &Value) -> Json {
 struct Plain<'a> {
     buffers: &'a Buffers<'a>,
     taken: Vec<bool>,
+    /// How many more floats may become objects.
+    objects: usize,
     /// Whether the tree is that of a `json` buffer, in which no other one is read.
     unfolded: bool,
 }
@@ -71,13 +77,25 @@ impl<'a> Plain<'a> {
         };
         match kind.as_str() {
             "text" => Json::from(String::from_utf8_lossy(bytes)),
-            "packed" => packed(&members, bytes),
+            "packed" => self.numbers(members, bytes),
             "json" => self.unfold(bytes),
-            _ => {
-                members.insert("base64".to_owned(), STANDARD.encode(bytes).into());
-                Json::Object(members)
-            }
+            _ => in_base64(members, bytes),
         }
+    }
+
+    /// The numbers of a packed list, which stays packed if too many of them become objects.
+    fn numbers(&mut self, members: Map<String, Json>, bytes: &[u8]) -> Json {
+        let eights = bytes.as_chunks().0.iter().copied();
+        if members.get("format").and_then(Json::as_str) == Some("i8") {
+            return eights.map(i64::from_le_bytes).map(Json::from).collect();
+        }
+        let floats = eights.map(f64::from_le_bytes);
+        let objects = floats.clone().filter(|float| !float.is_finite()).count();
+        let Some(left) = self.objects.checked_sub(objects) else {
+            return in_base64(members, bytes);
+        };
+        self.objects = left;
+        floats.map(|float| notation(&Value::Float(float))).collect()
     }
 
     fn dict(&mut self, mut members: Map<String, Json>) -> Json {
@@ -134,15 +152,9 @@ fn fits_an_object(items: &[Json]) -> bool {
     })
 }
 
-/// The numbers of a packed list.
-fn packed(members: &Map<String, Json>, bytes: &[u8]) -> Json {
-    let eights = bytes.as_chunks().0.iter().copied();
-    match members.get("format").and_then(Json::as_str) {
-        Some("i8") => eights.map(i64::from_le_bytes).map(Json::from).collect(),
-        _ => eights
-            .map(|bytes| notation(&Value::Float(f64::from_le_bytes(bytes))))
-            .collect(),
-    }
+fn in_base64(mut members: Map<String, Json>, bytes: &[u8]) -> Json {
+    members.insert("base64".to_owned(), STANDARD.encode(bytes).into());
+    Json::Object(members)
 }
 
 fn opaque(repr: &str) -> Json {
@@ -207,6 +219,22 @@ mod tests {
             with(json, &[br#"[1,{"type":"dict","items":[["a",2]]}]"#]),
             json!([1, {"a": 2}])
         );
+    }
+
+    #[test]
+    fn a_list_of_too_many_floats_without_a_number_stays_packed() {
+        let list = |number| format!(r#"{{"type":"packed","format":"f8","buffer":{number}}}"#);
+        let nans = |count| f64::NAN.to_le_bytes().repeat(count);
+        let text = format!("[{},{},{}]", list(0), list(1), list(2));
+        let (half, finite) = (nans(OBJECTS / 2 + 1), 1f64.to_le_bytes());
+        let written = with(&text, &[&half, &half, &finite]);
+        assert_eq!(
+            written[0][OBJECTS / 2],
+            json!({"type": "float", "text": "nan"})
+        );
+        let packed = json!({"type": "packed", "format": "f8", "base64": STANDARD.encode(&half)});
+        assert_eq!(written[1], packed);
+        assert_eq!(written[2], json!([1.0]));
     }
 
     #[test]
