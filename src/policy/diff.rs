@@ -78,7 +78,7 @@ enum Allows {
 /// What each key's value allows.
 fn direction(key: &str) -> Allows {
     match key {
-        "syscalls.deny" | "assurance.require" | "python.fresh" => Allows::Less,
+        "syscalls.deny" | "assurance.require" | "python.fresh" | "network.ask" => Allows::Less,
         "python.interpreter"
         | "python.environment"
         | "python.packages"
@@ -304,6 +304,7 @@ mod tests {
                 &["network.mode=none", "network.allow=a.b"],
                 "network.allow + a.b wider",
             ),
+            (&["network.ask=true"], "network.ask false -> true narrower"),
             (
                 &["network.proxy=http://a.b"],
                 "network.proxy  -> http://a.b other",
