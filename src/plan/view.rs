@@ -106,14 +106,16 @@ impl View {
 }
 
 /// Sorts parents first, removes duplicates, and removes trees that a tree above already shows.
-fn arrange(wanted: Vec<Tree>) -> Result<Vec<Tree>, PlanError> {
-    let (trees, behind_links) = sort_out(wanted)?;
-    if behind_links.is_empty() {
-        return Ok(trees);
+fn arrange(mut wanted: Vec<Tree>) -> Result<Vec<Tree>, PlanError> {
+    loop {
+        let (mut trees, behind_links) = sort_out(wanted)?;
+        if behind_links.is_empty() {
+            return Ok(trees);
+        }
+        // The targets may belong anywhere in the order, and links may lie in them. No target is a link.
+        trees.extend(behind_links);
+        wanted = trees;
     }
-    // The targets of the links may belong anywhere in the order.
-    let all = trees.into_iter().chain(behind_links).collect();
-    sort_out(all).map(|(trees, _)| trees)
 }
 
 /// The second list has the trees whose path is a link inside another tree. The guest follows the

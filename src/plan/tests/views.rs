@@ -298,14 +298,18 @@ fn a_path_through_a_system_link_is_found_where_it_leads() {
 
 #[test]
 fn what_a_link_inside_a_shown_tree_leads_to_is_shown() {
-    let host = plain().with_path("/usr/share/corpus", PathKind::Directory, "/mnt/disk/corpus");
-    let plan = planned("filesystem.read = [\"/usr/share/corpus\"]", &host);
+    let host = plain()
+        .with_path("/usr/share/corpus", PathKind::Directory, "/mnt/disk/corpus")
+        .with_path("/mnt/disk/corpus/more", PathKind::Directory, "/mnt/more");
+    let toml = "filesystem.read = [\"/usr/share/corpus\", \"/mnt/disk/corpus/more\"]";
+    let plan = planned(toml, &host);
     assert_eq!(
         mounts(&plan),
         [
             "/etc/alternatives",
             "/etc/ld.so.cache",
             "/mnt/disk/corpus",
+            "/mnt/more",
             "/usr"
         ]
     );
