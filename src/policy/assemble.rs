@@ -59,7 +59,7 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     let cpu_rule = cpu_rule(&layers);
     let limits = resolve_cpu(&mut values, cpu_rule, &layers);
     let mode_rule = mode_rule(&layers);
-    resolve_mode(&mut values, mode_rule);
+    resolve_mode(&mut values, mode_rule, &layers);
     let policy = typed(name, values, limits, cpu_rule, mode_rule);
     let filesystem = &policy.filesystem;
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
@@ -94,12 +94,14 @@ fn mode_rule(layers: &[Layer]) -> ModeRule {
 }
 
 /// Hosts that the user names are reached, unless the user sets the mode as well.
-fn resolve_mode(values: &mut Values, rule: ModeRule) {
+fn resolve_mode(values: &mut Values, rule: ModeRule, layers: &[Layer]) {
     let has_hosts = !given(values.list::<String>(HOSTS)).is_empty();
-    if rule == ModeRule::FollowsHosts && has_hosts {
+    if let Some(origin) = set_by_user(layers, HOSTS)
+        && rule == ModeRule::FollowsHosts
+        && has_hosts
+    {
         let mode = Value::Text(NetworkMode::Allow.as_str().to_owned());
-        let origin = given(values.origin(HOSTS)).clone();
-        values.set(MODE, Located::new(mode, origin));
+        values.set(MODE, Located::new(mode, origin.clone()));
     }
 }
 

@@ -134,7 +134,7 @@ fn a_secret_that_is_not_set_is_named_with_its_line() {
 fn too_many_ports_are_refused() {
     let ports: Vec<String> = (1000..1050).map(|port| port.to_string()).collect();
     let toml = format!(
-        "[network]\nmode = 'allow'\nallow = [{{ host = 'a.example', ports = [{}] }}]",
+        "[network]\nallow = [{{ host = 'a.example', ports = [{}] }}]",
         ports.join(", ")
     );
     let said = refusal(&toml, &known()).to_string();
