@@ -16,6 +16,7 @@ mod answer;
 mod batch;
 mod beside;
 mod parse;
+mod policy_choice;
 mod wire_outcome;
 
 pub use answer::{
@@ -24,6 +25,7 @@ pub use answer::{
 };
 pub use batch::{Mapping, OpenBatch, Order, TaskHeader, TaskLoss, TaskOutcome};
 pub use beside::{ProgramTerminal, StartProgram, WatchRequest};
+pub use policy_choice::PolicyChoice;
 pub use wire_outcome::WireOutcome;
 
 /// A message from a caller.
@@ -168,36 +170,6 @@ pub struct Open {
     /// Whether the host is asked which of the paths that the guest was not shown it has.
     #[serde(default)]
     pub ask_host: bool,
-}
-
-/// A policy by name or path, or its text.
-#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum PolicyChoice {
-    /// The text of a policy file.
-    Text {
-        /// The text.
-        toml: String,
-        /// The directory for its relative paths.
-        directory: PathBuf,
-        /// Its name in reports.
-        #[serde(default, alias = "name")]
-        label: Option<String>,
-        /// The interpreter, unless the policy names one.
-        #[serde(default)]
-        interpreter: Option<String>,
-    },
-    /// A built-in policy, or a file.
-    Name {
-        /// Its name or path.
-        name: String,
-        /// The directory for a relative path, if it is not the supervisor's working directory.
-        #[serde(default)]
-        directory: Option<PathBuf>,
-        /// The interpreter, unless the policy names one.
-        #[serde(default)]
-        interpreter: Option<String>,
-    },
 }
 
 /// How long the wall clock of one cell may stand still while calls wait for the host. It is bounded:
