@@ -745,22 +745,27 @@ fn code_that_an_interpreter_starts_with_reaches_nothing() -> Result<(), Failed> 
 }
 
 fn a_store_of_others_is_refused() -> Result<(), Failed> {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, symlink};
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "kept", "colours"])?;
+    let refused = |why: &str| -> Result<(), Failed> {
+        for arguments in [
+            &["run", "--set", "python.environment=kept", "-c", "pass"][..],
+            &["env", "create", "new", "shapes"],
+            &["env", "show", "kept"],
+        ] {
+            let said = scene.refused(arguments)?;
+            assert!(said.contains(why), "{said}");
+        }
+        Ok(())
+    };
     fs::set_permissions(scene.store(), fs::Permissions::from_mode(0o777))?;
-    for arguments in [
-        &["run", "--set", "python.environment=kept", "-c", "pass"][..],
-        &["env", "create", "new", "shapes"],
-        &["env", "show", "kept"],
-    ] {
-        let said = scene.refused(arguments)?;
-        assert!(
-            said.contains("can be written by others, who could change environments in it"),
-            "{said}"
-        );
-    }
-    Ok(())
+    refused("can be written by others, who could change environments in it")?;
+    fs::set_permissions(scene.store(), fs::Permissions::from_mode(0o700))?;
+    let moved = scene.store().with_extension("moved");
+    fs::rename(scene.store(), &moved)?;
+    symlink(&moved, scene.store())?;
+    refused("is a symbolic link, and environments need a directory")
 }
 
 fn bad_input_is_told() -> Result<(), Failed> {

@@ -76,6 +76,13 @@ pub enum StoreError {
         /// The directory, or one above it.
         path: PathBuf,
     },
+    /// Who may write to the directory that it leads to says nothing of who may replace the link.
+    #[error("{path} is a symbolic link, and environments need a directory: put one in its place, or set XDG_DATA_HOME",
+            path = path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
     /// The kernel refused.
     #[error("{path}: {cause}", path = path.display())]
     Io {

@@ -157,6 +157,10 @@ impl EnvironmentStore {
     pub fn check(&self) -> Result<(), StoreError> {
         let found = fs::symlink_metadata(&self.directory);
         let metadata = found.map_err(|cause| StoreError::io(&self.directory, cause))?;
+        if metadata.is_symlink() {
+            let path = self.directory.clone();
+            return Err(StoreError::Link { path });
+        }
         Ok(check_private(&self.directory, &metadata)?)
     }
 
