@@ -32,7 +32,7 @@ const CANDIDATES: [&str; 20] = [
 ];
 
 /// How the paths of Java's settings begin, to which its directories in `/usr` have links: `/etc/java-17-openjdk` on
-/// Debian, `/etc/java` on Fedora.
+/// Debian, `/etc/java17-openjdk` on Arch, `/etc/java` on Fedora.
 const JAVA: &str = "/etc/java";
 
 /// A system directory that exists on this host.
@@ -75,9 +75,10 @@ impl SystemPath {
 
     /// Whether the path is of Java's settings.
     pub fn is_of_java(path: &Path) -> bool {
-        path.as_os_str()
-            .as_encoded_bytes()
-            .starts_with(JAVA.as_bytes())
+        let path = path.as_os_str().as_encoded_bytes();
+        let rest = path.strip_prefix(JAVA.as_bytes());
+        // Packages such as javascript-common have settings of their own.
+        rest.is_some_and(|rest| !rest.first().is_some_and(u8::is_ascii_alphabetic))
     }
 
     fn probe(path: &Path) -> Option<Self> {
@@ -103,6 +104,19 @@ impl SystemPath {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn java_has_its_settings_and_no_others() {
+        for (path, expected) in [
+            ("/etc/java", true),
+            ("/etc/java-17-openjdk", true),
+            ("/etc/java17-openjdk", true),
+            ("/etc/javascript-common", false),
+            ("/etc/jav", false),
+        ] {
+            assert_eq!(SystemPath::is_of_java(path.as_ref()), expected, "{path}");
+        }
+    }
 
     #[test]
     fn this_system_has_libraries() {
