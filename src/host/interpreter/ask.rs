@@ -1,7 +1,8 @@
 //! Runs an interpreter once and reads the facts that it prints about itself.
 
+use std::array;
 use std::io::{ErrorKind, Read};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::Pid;
+use sandfork_jail::sys;
 
 use super::{FACTS_SCRIPT, Interpreter, InterpreterError, Rejection};
 use crate::host::CallerEnvironment;
@@ -107,7 +110,7 @@ fn run(
             path: path.to_owned(),
             cause: error.to_string(),
         })?;
-    let received = listen(&mut child);
+    let received = listen(&mut child, Instant::now() + DEADLINE);
     if received.is_err() {
         // Killing fails only if the child is already gone.
         let _ = child.kill();
@@ -121,12 +124,11 @@ fn run(
     })
 }
 
-/// Reads both streams to their ends, within the deadline and the size limit.
-fn listen(child: &mut Child) -> Result<[String; 2], String> {
+/// Reads both streams to their ends, within the size limit, and waits until the process has ended.
+fn listen(child: &mut Child, end: Instant) -> Result<[String; 2], String> {
     let (Some(mut stdout), Some(mut stderr)) = (child.stdout.take(), child.stderr.take()) else {
         return Err("its output could not be read".to_owned());
     };
-    let end = Instant::now() + DEADLINE;
     let mut received = [Vec::new(), Vec::new()];
     let mut open = [true, true];
     while open.contains(&true) {
@@ -136,36 +138,31 @@ fn listen(child: &mut Child) -> Result<[String; 2], String> {
             open[number] = read_some(stream, &mut received[number])?;
         }
     }
+    // It may run on without them. Linux before 5.3, which lacks handles, can run no guest.
+    if let Ok(process) = sys::pidfd::open(Pid::from_raw(child.id().cast_signed())) {
+        while !wait_readable([process.as_fd()], [true], end)?[0] {}
+    }
     Ok(received.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Whether each of the open streams has data to read, or has ended.
-fn wait_readable(
-    streams: [std::os::fd::BorrowedFd; 2],
-    open: [bool; 2],
+/// Whether each of the open descriptors has data to read, or has ended.
+fn wait_readable<const N: usize>(
+    descriptors: [BorrowedFd; N],
+    open: [bool; N],
     end: Instant,
-) -> Result<[bool; 2], String> {
-    let wanted = |open| {
-        if open {
-            PollFlags::POLLIN
-        } else {
-            PollFlags::empty()
-        }
-    };
-    let [out, err] = streams;
-    let mut polled = [
-        PollFd::new(out, wanted(open[0])),
-        PollFd::new(err, wanted(open[1])),
-    ];
+) -> Result<[bool; N], String> {
+    let mut polled: [PollFd; N] = array::from_fn(|number| {
+        let wanted = open[number].then_some(PollFlags::POLLIN);
+        PollFd::new(descriptors[number], wanted.unwrap_or(PollFlags::empty()))
+    });
     let left = PollTimeout::try_from(end.saturating_duration_since(Instant::now()))
         .map_err(|error| error.to_string())?;
     match poll(&mut polled, left) {
         Ok(0) => Err(format!("no answer within {} seconds", DEADLINE.as_secs())),
-        Ok(_) => {
-            let ready = |number: usize| open[number] && polled[number].any() == Some(true);
-            Ok([ready(0), ready(1)])
-        }
-        Err(Errno::EINTR) => Ok([false, false]),
+        Ok(_) => Ok(array::from_fn(|number| {
+            open[number] && polled[number].any() == Some(true)
+        })),
+        Err(Errno::EINTR) => Ok([false; N]),
         Err(errno) => Err(errno.desc().to_owned()),
     }
 }
@@ -182,5 +179,24 @@ fn read_some(stream: &mut dyn Read, into: &mut Vec<u8>) -> Result<bool, String> 
         }
         Err(error) if error.kind() == ErrorKind::Interrupted => Ok(true),
         Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_closes_its_streams_and_runs_on_is_not_waited_for() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "exec sleep 600 >&- 2>&-"]);
+        let piped = shell.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = piped.spawn().unwrap();
+        let heard = listen(&mut child, Instant::now() + Duration::from_millis(100));
+        let is_running = child.try_wait().unwrap().is_none();
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(is_running && heard.is_err(), "{heard:?}");
     }
 }
