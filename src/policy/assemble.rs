@@ -52,9 +52,10 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
         values.merge(&layer.values, &mut errors);
     }
     values.remove("extends");
+    // A variable that is passed, set and passed again is in the list once.
+    resolve_env(&mut values, &layers, &mut errors);
     values.check(&mut errors);
     errors.extend(resolve_interpreter(&mut values, &layers).err());
-    resolve_env(&mut values, &layers, &mut errors);
     errors.extend(resolve_imports(&mut values).err());
     let cpu_rule = cpu_rule(&layers);
     let limits = resolve_cpu(&mut values, cpu_rule, &layers);

@@ -165,6 +165,9 @@ fn the_last_file_that_names_a_variable_decides_where_it_comes_from() {
     let set = Policy::load("a.toml", &[], &files).unwrap();
     assert_eq!(set.env().set.get("TOKEN").map(String::as_str), Some("none"));
     assert_eq!(set.env().pass, ["USER"]);
+    let again = Policy::load("a.toml", &["env.pass=TOKEN".parse().unwrap()], &files).unwrap();
+    assert_eq!(again.env().set.get("TOKEN"), None);
+    assert_eq!(again.env().pass, ["USER", "TOKEN"]);
 }
 
 #[test]
