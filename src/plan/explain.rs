@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::network::describe;
 use super::preload::{PreloadPlan, loaded};
 use super::words::{amount, bytes, list, seconds};
-use super::{EgressPlan, HeldBy, Plan, SessionFiles, Start};
+use super::{EgressPlan, Plan, SessionFiles, Start};
 use crate::host::Controller;
 use crate::outcome::{LimitName, LimitSpec};
 use crate::policy::Stdin;
@@ -271,16 +271,17 @@ fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
 
 /// What holds a limit, where that depends on the host.
 fn holder(plan: &Plan, name: LimitName) -> String {
-    let cgroup = plan.cgroup.as_ref();
-    let is_capped = cgroup.is_some_and(|cgroup| cgroup.limits_by(Controller::Cpu));
-    let holder = match (name, plan.supervision.held_by) {
-        (LimitName::Memory | LimitName::Pids, HeldBy::Cgroup) => ", held by the cgroup",
-        (LimitName::Pids, HeldBy::Watchdog) if limits_processes(&plan.jail) => {
-            ", held by a resource limit"
-        }
-        (LimitName::Memory | LimitName::Pids, HeldBy::Watchdog) => ", watched by the supervisor",
-        (LimitName::Cores, _) if is_capped => ", held by the cgroup",
-        (LimitName::Cores, _) => match plan.jail.worker.pin_to_cores {
+    let by_cgroup = |controller| {
+        let cgroup = plan.cgroup.as_ref();
+        cgroup.is_some_and(|cgroup| cgroup.limits_by(controller))
+    };
+    let holder = match name {
+        LimitName::Memory if by_cgroup(Controller::Memory) => ", held by the cgroup",
+        LimitName::Pids if by_cgroup(Controller::Pids) => ", held by the cgroup",
+        LimitName::Cores if by_cgroup(Controller::Cpu) => ", held by the cgroup",
+        LimitName::Pids if limits_processes(&plan.jail) => ", held by a resource limit",
+        LimitName::Memory | LimitName::Pids => ", watched by the supervisor",
+        LimitName::Cores => match plan.jail.worker.pin_to_cores {
             Some(cores) => return format!(", by pinning to {cores} of them"),
             None => ", which is all of them",
         },

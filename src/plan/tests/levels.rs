@@ -110,6 +110,28 @@ fn full_takes_every_controller() {
 }
 
 #[test]
+fn a_cgroup_holds_what_it_has_a_controller_for() {
+    let held = |controllers: &[Controller]| -> Vec<String> {
+        let cgroup = cgroup_v2(controllers);
+        let host = host(Machine {
+            cgroup,
+            ..machine()
+        });
+        let explained = crate::plan::explain(&planned("", &host));
+        let lines = explained.lines().filter_map(|line| {
+            let (label, holder) = line.trim().split_once(' ')?;
+            let is_held = ["memory", "processes"].contains(&label);
+            is_held.then(|| holder.rsplit(", ").next().unwrap_or_default().to_owned())
+        });
+        lines.collect()
+    };
+    let by_cgroup = "held by the cgroup";
+    let [watched, by_rlimit] = ["watched by the supervisor", "held by a resource limit"];
+    assert_eq!(held(&[Controller::Pids]), [watched, by_cgroup]);
+    assert_eq!(held(&[Controller::Memory]), [by_cgroup, by_rlimit]);
+}
+
+#[test]
 fn nothing_runs_without_landlock_or_seccomp() {
     for landlock in [LandlockSupport::NotEnabled, LandlockSupport::NotBuilt] {
         let machine = Machine {
