@@ -38,5 +38,6 @@ mod shared_host;
 pub mod sys;
 pub mod timing;
 pub mod tree;
+pub mod uapi;
 pub mod worker;
 pub mod zygote;

@@ -1,7 +1,7 @@
 //! The system calls of the egress process: one thread, sockets of the Internet, no file and no other process.
 
 use super::super::rule::{Errno, Rule, allow, allow_if, clear, masked_one_of, one_of};
-use super::uapi::{
+use sandfork_jail::uapi::{
     AF_INET, AF_INET6, F_DUPFD_CLOEXEC, F_GETFD, F_GETFL, F_GETPIPE_SZ, F_SETFD, F_SETFL,
     F_SETPIPE_SZ, FIONBIO, PROT_EXEC, SOCK_DGRAM, SOCK_STREAM, SOCK_TYPE_MASK,
 };

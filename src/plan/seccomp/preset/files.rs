@@ -3,7 +3,7 @@
 use super::super::rule::{
     ALWAYS, Check, Errno, Rule, allow, allow_if, ask_if, clear, none_of, nothing, one_of,
 };
-use super::uapi::{
+use sandfork_jail::uapi::{
     EPOLL_CTL_ADD, F_GETLK, F_NOTIFY, F_OFD_GETLK, F_OFD_SETLK, F_OFD_SETLKW, F_SETLEASE, F_SETLK,
     F_SETLKW, F_SETPIPE_SZ, FICLONE, FIOCLEX, FIONBIO, FIONCLEX, FIONREAD, POSIX_FADV_DONTNEED,
     RWF_NOWAIT, S_ISGID, S_ISUID, TCFLSH, TCGETS, TCGETS2, TCSBRK, TCSBRKP, TCSETS, TCSETS2,

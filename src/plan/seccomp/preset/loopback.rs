@@ -3,7 +3,7 @@
 use super::super::rule::{
     Errno, Rule, allow_if, allow_or_ignore_if, clear, masked_one_of, none_of, one_of, when,
 };
-use super::uapi::{
+use sandfork_jail::uapi::{
     AF_INET, AF_INET6, AF_UNIX, IP_BIND_ADDRESS_NO_PORT, IP_MTU_DISCOVER, IP_MULTICAST_LOOP,
     IP_MULTICAST_TTL, IP_PKTINFO, IP_RECVERR, IP_RECVTOS, IP_RECVTTL, IP_TOS, IP_TTL, IPPROTO_IP,
     IPPROTO_IPV6, IPPROTO_TCP, IPPROTO_UDP, IPV6_MTU_DISCOVER, IPV6_MULTICAST_HOPS,

@@ -1,7 +1,9 @@
 //! The guest's own address space.
 
 use super::super::rule::{Check, Errno, Rule, allow, allow_if, clear, none_of};
-use super::uapi::{MADV_MERGEABLE, MAP_HUGETLB, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_NOEXEC_SEAL};
+use sandfork_jail::uapi::{
+    MADV_MERGEABLE, MAP_HUGETLB, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_NOEXEC_SEAL,
+};
 
 pub(super) const RULES: &[Rule] = &[
     // Reserved huge pages are outside the memory cgroup's count, and belong to the host's databases.

@@ -13,7 +13,6 @@ mod refused;
 mod shared_host;
 mod sockets;
 mod system;
-pub(super) mod uapi;
 
 pub use files::HOST_WRITES;
 

@@ -3,7 +3,7 @@
 use super::super::rule::{
     Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, describe, none_of, nothing, one_of,
 };
-use super::uapi::{
+use sandfork_jail::uapi::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS, CLONE_PARENT, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG,
     FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,

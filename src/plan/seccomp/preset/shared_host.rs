@@ -4,7 +4,7 @@
 
 use super::super::rule::{Check, Errno, Rule, allow, allow_if, ask_if, never, none_of, one_of};
 use super::files::RECORD_LOCKS;
-use super::uapi::{
+use sandfork_jail::uapi::{
     AF_UNIX, F_NOTIFY, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETPIPE_SZ, F_SETSIG,
     IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, SCHED_OTHER, SELF, SOCK_SEQPACKET, SOCK_STREAM,
     SOCK_TYPE_MASK,

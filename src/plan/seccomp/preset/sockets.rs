@@ -1,7 +1,7 @@
 //! Sockets: AF_UNIX within the worker. There is no network, and no call to get one.
 
 use super::super::rule::{Errno, Rule, allow, allow_if, clear, none_of, one_of};
-use super::uapi::{
+use sandfork_jail::uapi::{
     AF_UNIX, MSG_OOB, SO_ATTACH_BPF, SO_ATTACH_FILTER, SO_ATTACH_REUSEPORT_CBPF,
     SO_ATTACH_REUSEPORT_EBPF,
 };
