@@ -29,7 +29,7 @@ pub use policy_choice::PolicyChoice;
 pub use wire_outcome::WireOutcome;
 
 /// A message from a caller.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ClientRequest {
@@ -113,6 +113,7 @@ pub enum ClientRequest {
         /// Repeated in the answer.
         id: u64,
         /// Whether nothing follows.
+        #[serde(default)]
         end: bool,
     },
     /// Send the program's process group a signal.
