@@ -3,11 +3,8 @@
 use std::fmt;
 use std::io;
 
-use serde::{Deserialize, Serialize};
-
 /// errno(3).
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(transparent)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Errno(pub i32);
 
 impl Errno {

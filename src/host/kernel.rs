@@ -2,10 +2,8 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
-
 /// Version of the running kernel.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct KernelVersion {
     /// First number.
     pub major: u32,
@@ -40,8 +38,7 @@ impl fmt::Display for KernelVersion {
 }
 
 /// The architectures whose system calls Sandfork knows.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Arch {
     /// `x86_64`
     X86_64,

@@ -1,13 +1,11 @@
 //! Whether the kernel has Landlock (Documentation/userspace-api/landlock.rst).
 
 use nix::errno::Errno;
-use serde::{Deserialize, Serialize};
 
 use sandfork_jail::sys;
 
 /// The kernel's support for Landlock.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum LandlockSupport {
     /// Landlock is available, with this ABI.
     Abi {

@@ -4,13 +4,12 @@ use std::fs;
 use std::num::NonZeroUsize;
 
 use nix::sys::resource::{Resource, getrlimit};
-use serde::{Deserialize, Serialize};
 
 use super::cgroup::memory_limit;
 use super::headroom::{field, kibibytes};
 
 /// The ceilings of this machine and of this process.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostLimits {
     /// Physical memory (`MemTotal` of proc_meminfo(5)), or the cgroup's limit if that is lower,
     /// bytes.
@@ -24,7 +23,7 @@ pub struct HostLimits {
 }
 
 /// Hard resource limits (getrlimit(2)); `u64::MAX` means none.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HardLimits {
     /// `RLIMIT_CPU`, seconds.
     pub cpu_seconds: u64,

@@ -28,8 +28,6 @@ mod user;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use serde::{Deserialize, Serialize};
-
 pub(crate) use cache_directory::cache_directory;
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use environment::CallerEnvironment;
@@ -64,7 +62,7 @@ pub use sandfork_jail::sys::probe_child::ChainStep;
 pub const GUEST_ID: u32 = 1000;
 
 /// What the kernel and this process can do, independent of the workload.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Machine {
     /// The kernel's version.
     pub kernel: KernelVersion,
@@ -89,7 +87,7 @@ pub struct Machine {
 }
 
 /// Everything that a plan needs to know besides the policy.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Host {
     /// The kernel and this process.
     pub machine: Machine,
@@ -104,9 +102,7 @@ pub struct Host {
     /// The directory of the files that later starts take code from, without symbolic links.
     pub cache: Option<PathBuf>,
     /// The directory of environments of packages, without symbolic links: guests take code from there.
-    #[serde(default)]
     pub environments: Option<PathBuf>,
     /// The file with the certificates that the host trusts, if the policy needs one and there is one.
-    #[serde(default)]
     pub certificates: Option<PathBuf>,
 }

@@ -6,14 +6,11 @@
 use std::fs;
 use std::path::Path;
 
-use serde::{Deserialize, Serialize};
-
 use super::{Errno, GUEST_ID, HostError, HostUser};
 use sandfork_jail::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
 /// The result of the attempt.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum NamespaceSupport {
     /// Every step holds.
     Available,
@@ -22,8 +19,7 @@ pub enum NamespaceSupport {
 }
 
 /// Whether processes can have clocks of their own (time_namespaces(7), Linux 5.6).
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum TimeNamespaces {
     /// They can.
     Available,
@@ -44,7 +40,7 @@ impl TimeNamespaces {
 }
 
 /// The step that the kernel refused.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Refusal {
     /// The step that was refused.
     pub step: ChainStep,
@@ -55,8 +51,7 @@ pub struct Refusal {
 }
 
 /// What forbids user namespaces.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RefusalCause {
     /// `user.max_user_namespaces` is 0.
     NoUserNamespacesLeft,

@@ -3,13 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 use super::{Errno, Reach};
 
 /// One path of the host.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "state", rename_all = "kebab-case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PathFact {
     /// It exists.
     Found {
@@ -18,7 +15,6 @@ pub enum PathFact {
         /// The path without symbolic links.
         resolved: PathBuf,
         /// Whether any user can read it.
-        #[serde(default)]
         reach: Reach,
     },
     /// The path does not exist, or this user cannot see it.
@@ -29,8 +25,7 @@ pub enum PathFact {
 }
 
 /// The kind of file at a path.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum PathKind {
     /// A directory.
     Directory,

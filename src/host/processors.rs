@@ -4,12 +4,10 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 
-use serde::{Deserialize, Serialize};
-
 /// What a program may know of the machine's processors.
 ///
 /// Any program can ask the processor itself for its kind (CPUID), so that it is no secret.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Processors {
     /// The lines of proc_cpuinfo(5) that say of what kind one processor is, without those about its place.
     pub kind: String,

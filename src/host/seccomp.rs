@@ -1,12 +1,9 @@
 //! Whether the kernel has seccomp filters (seccomp(2)).
 
-use serde::{Deserialize, Serialize};
-
 use sandfork_jail::sys;
 
 /// The kernel's support for seccomp filters.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum SeccompSupport {
     /// Filters can be loaded, and may kill a process.
     Available,

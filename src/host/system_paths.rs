@@ -4,8 +4,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 /// Programs and libraries (hier(7)), and the stores of NixOS and Guix, which contain the targets of
 /// links to their interpreters and libraries.
 const CANDIDATES: [&str; 20] = [
@@ -36,7 +34,7 @@ const CANDIDATES: [&str; 20] = [
 const JAVA: &str = "/etc/java";
 
 /// A system directory that exists on this host.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct SystemPath {
     /// The path.
     pub path: PathBuf,
@@ -45,8 +43,7 @@ pub struct SystemPath {
 }
 
 /// The kind of a system path.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum SystemPathKind {
     /// A directory.
     Directory,

@@ -6,7 +6,6 @@ use std::io;
 
 use nix::unistd::{getegid, geteuid};
 use sandfork_jail::program::{HostIds, UidRange};
-use serde::{Deserialize, Serialize};
 
 use super::{Errno, HostError};
 
@@ -29,7 +28,7 @@ const WORKER_UIDS: UidRange = UidRange {
 const MAPS_IDS: u64 = 1 << 6 | 1 << 7 | 1 << 21;
 
 /// The effective user of the supervisor.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct HostUser {
     /// Effective uid.
     pub uid: u32,

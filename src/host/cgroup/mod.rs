@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use nix::fcntl::{AT_FDCWD, AtFlags};
 use nix::unistd::{AccessFlags, faccessat};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use self::room::own_and_above;
 pub(super) use self::room::room;
@@ -21,7 +21,6 @@ use crate::outcome::word_enum;
 
 word_enum! {
     /// The controllers that Sandfork uses, by the kernel's names.
-    #[derive(Deserialize)]
     pub enum Controller {
         /// Memory of all processes together.
         Memory = "memory",
@@ -45,8 +44,7 @@ impl Controller {
 }
 
 /// Where cgroups can be created.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "version", rename_all = "kebab-case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CgroupSupport {
     /// Version 1: one hierarchy per controller, each with the directory in which to create cgroups.
     V1 {
@@ -70,7 +68,7 @@ pub enum CgroupSupport {
 }
 
 /// What a version 2 directory still needs before cgroups with controllers can be created in it.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum V2Entry {
     /// It needs nothing.
@@ -84,8 +82,7 @@ pub enum V2Entry {
 pub const SUPERVISOR_LEAF: &str = "sandfork-supervisor";
 
 /// Why no cgroups can be created.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "why", rename_all = "kebab-case")]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CgroupAbsence {
     /// No cgroup file system is mounted.
     NotMounted,

@@ -8,14 +8,12 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
 pub use ask::probe;
 use facts::FACTS_SCRIPT;
 pub use resolve::resolve;
 
 /// A CPython that Sandfork can use.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Interpreter {
     /// The path to execute, which becomes `sys.executable`. In a virtual environment it is that
     /// environment's link.
@@ -41,12 +39,11 @@ pub struct Interpreter {
     /// The virtual environment, if the interpreter belongs to one.
     pub venv: Option<PathBuf>,
     /// Who can execute it.
-    #[serde(default)]
     pub reach: Reach,
 }
 
 /// A symbolic link.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Link {
     /// The path of the link.
     pub path: PathBuf,
@@ -55,8 +52,7 @@ pub struct Link {
 }
 
 /// Who can use a file at its own path on the host: execute an interpreter, read another file.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Reach {
     /// Any user.
     #[default]

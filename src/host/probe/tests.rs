@@ -165,7 +165,7 @@ fn the_chain_is_sound_while_other_threads_allocate() {
 }
 
 #[test]
-fn a_host_is_a_value_that_can_be_written_down_and_read_back() {
+fn a_host_has_what_a_plan_asks_for() {
     let needs = Needs {
         paths: ["/usr", "/nowhere"].iter().map(PathBuf::from).collect(),
         variables: BTreeSet::from(["PATH".to_owned(), "SANDFORK_NOT_SET".to_owned()]),
@@ -181,6 +181,4 @@ fn a_host_is_a_value_that_can_be_written_down_and_read_back() {
         PathFact::Unreachable { .. }
     ));
     assert_eq!(host.caller_env.keys().collect::<Vec<_>>(), ["PATH"]);
-    let json = serde_json::to_string(&host).unwrap();
-    assert_eq!(serde_json::from_str::<Host>(&json).unwrap(), host);
 }

@@ -186,6 +186,10 @@ pub fn system_python() -> Interpreter {
 
 /// Made with `python -m venv` from an interpreter in a home directory that only root may enter.
 pub fn virtual_environment() -> Interpreter {
+    virtual_environment_at("/srv/venv")
+}
+
+pub fn virtual_environment_at(venv: &str) -> Interpreter {
     let base = "/root/.pyenv/versions/3.12.1";
     let lib = format!("{base}/lib");
     let link = |path: &str, to: &str| Link {
@@ -193,23 +197,26 @@ pub fn virtual_environment() -> Interpreter {
         points_at: to.into(),
     };
     Interpreter {
-        executable: "/srv/venv/bin/python".into(),
+        executable: format!("{venv}/bin/python").into(),
         links: vec![
-            link("/srv/venv/bin/python", &format!("{base}/bin/python3")),
+            link(
+                &format!("{venv}/bin/python"),
+                &format!("{base}/bin/python3"),
+            ),
             link(&format!("{base}/bin/python3"), "python3.12"),
         ],
         binary: format!("{base}/bin/python3.12").into(),
         version: (3, 12, 1),
-        prefix: "/srv/venv".into(),
+        prefix: venv.into(),
         base_prefix: base.into(),
         stdlib: format!("{lib}/python3.12").into(),
         programs: vec![format!("{base}/bin").into()],
         libraries: vec![
             lib.clone().into(),
             format!("{lib}/python3.12").into(),
-            "/srv/venv/lib".into(),
+            format!("{venv}/lib").into(),
         ],
-        venv: Some("/srv/venv".into()),
+        venv: Some(venv.into()),
         reach: Reach::NotEveryone,
         ..system_python()
     }

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
-use super::hosts::{host, link, machine, no_user_namespaces, unmerged_system, virtual_environment};
+use super::hosts::{
+    host, link, machine, no_user_namespaces, unmerged_system, virtual_environment,
+    virtual_environment_at,
+};
 use super::{builtin, plan, planned};
-use crate::host::{Host, Interpreter, PathKind};
+use crate::host::{Host, PathKind};
 use crate::plan::Plan;
 use sandfork_jail::program::{Access, PathAccess, Programs, RootEntry, Shown};
 
@@ -197,7 +200,7 @@ fn what_lies_in_a_sessions_own_place_is_shown_there() {
 #[test]
 fn links_to_an_interpreter_are_made_in_a_sessions_own_place() {
     let mut host = plain();
-    host.interpreter = in_tmp(&virtual_environment());
+    host.interpreter = virtual_environment_at("/tmp/venv");
     let strict = plan(&builtin("strict"), &host).unwrap();
     assert_eq!(
         shown(&strict),
@@ -208,12 +211,6 @@ fn links_to_an_interpreter_are_made_in_a_sessions_own_place() {
         ]
     );
     assert_eq!(shown(&planned("", &host)), ["/tmp/venv ReadOnly"]);
-}
-
-/// The same environment, in /tmp instead of /srv.
-fn in_tmp(interpreter: &Interpreter) -> Interpreter {
-    let json = serde_json::to_string(interpreter).unwrap();
-    serde_json::from_str(&json.replace("/srv/", "/tmp/")).unwrap()
 }
 
 #[test]
