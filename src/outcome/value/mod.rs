@@ -108,67 +108,27 @@ impl From<TypedValue> for Value {
     }
 }
 
-impl From<()> for Value {
-    fn from((): ()) -> Self {
-        Self::None
-    }
+macro_rules! values {
+    ($($from:ty, $value:pat => $to:expr;)*) => {
+        $(impl From<$from> for Value {
+            fn from($value: $from) -> Self {
+                $to
+            }
+        })*
+    };
 }
 
-impl From<bool> for Value {
-    fn from(value: bool) -> Self {
-        Self::Bool(value)
-    }
-}
-
-impl From<i64> for Value {
-    fn from(value: i64) -> Self {
-        Self::Int(value)
-    }
-}
-
-impl From<i32> for Value {
-    fn from(value: i32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u32> for Value {
-    fn from(value: u32) -> Self {
-        Self::Int(value.into())
-    }
-}
-
-impl From<u64> for Value {
-    fn from(value: u64) -> Self {
-        BigInt::from(value).into()
-    }
-}
-
-impl From<BigInt> for Value {
-    fn from(value: BigInt) -> Self {
-        match value.to_i64() {
-            Some(value) => Self::Int(value),
-            None => Self::Typed(Box::new(TypedValue::Int(value))),
-        }
-    }
-}
-
-impl From<f64> for Value {
-    fn from(value: f64) -> Self {
-        Self::Float(value)
-    }
-}
-
-impl From<&str> for Value {
-    fn from(value: &str) -> Self {
-        Self::Str(value.to_owned())
-    }
-}
-
-impl From<String> for Value {
-    fn from(value: String) -> Self {
-        Self::Str(value)
-    }
+values! {
+    (), () => Self::None;
+    bool, it => Self::Bool(it);
+    i64, it => Self::Int(it);
+    i32, it => Self::Int(it.into());
+    u32, it => Self::Int(it.into());
+    u64, it => BigInt::from(it).into();
+    BigInt, it => it.to_i64().map_or_else(|| Self::Typed(Box::new(TypedValue::Int(it))), Self::Int);
+    f64, it => Self::Float(it);
+    &str, it => Self::Str(it.to_owned());
+    String, it => Self::Str(it);
 }
 
 impl<T: Into<Self>> From<Option<T>> for Value {
