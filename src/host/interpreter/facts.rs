@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use super::{Interpreter, InterpreterError, Link, OLDEST, Reach, Rejection};
+use crate::policy::normalize;
 
 /// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for
 /// CPython 3.9 and later, and runs on any Python 3.
@@ -96,31 +97,18 @@ fn check(
     })
 }
 
-/// The symbolic links from a path to the file, and the file.
-fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
+/// The symbolic links from a path to the file, and the file, without `..`, as Python's `os.path.normpath` makes them.
+pub(super) fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
     let (mut links, mut path) = (Vec::new(), path.to_owned());
     while links.len() < MOST_LINKS
         && let Ok(points_at) = fs::read_link(&path)
     {
         let beside = path.parent().unwrap_or(&path);
-        let next = without_dots(&beside.join(&points_at));
+        let next = normalize(&beside.join(&points_at));
         links.push(Link { path, points_at });
         path = next;
     }
     (links, path)
-}
-
-/// The path without `.` and `..`, as Python's `os.path.normpath` makes it.
-fn without_dots(path: &Path) -> PathBuf {
-    let mut plain = PathBuf::new();
-    for component in path.components() {
-        match component {
-            Component::CurDir => {}
-            Component::ParentDir => _ = plain.pop(),
-            other => plain.push(other),
-        }
-    }
-    plain
 }
 
 /// The virtual environment that an interpreter belongs to, if any.

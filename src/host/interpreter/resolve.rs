@@ -12,6 +12,7 @@ use nix::errno::Errno;
 use nix::unistd::{AccessFlags, eaccess, geteuid};
 
 use super::InterpreterError;
+use super::facts::follow;
 use crate::host::CallerEnvironment;
 
 /// Finds the program: a name on PATH, a path, or the directory of a virtual environment.
@@ -74,21 +75,13 @@ fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {
 /// Why this user cannot execute the program that a link leads to. `python` of a virtual environment
 /// is a link to the interpreter that made it, which may be in another user's home.
 fn behind_links(link: &Path) -> Option<InterpreterError> {
-    /// As many as the kernel follows (path_resolution(7)).
-    const MOST_LINKS: usize = 40;
-    let mut path = std::path::absolute(link).ok()?;
-    let mut followed = 0;
-    while let Ok(target) = fs::read_link(&path)
-        && followed < MOST_LINKS
-    {
-        path = path.parent()?.join(target);
-        followed += 1;
-    }
-    let closed = match fs::metadata(&path) {
-        Err(error) if error.kind() == ErrorKind::NotFound && followed > 0 => None,
+    let (links, path) = follow(&std::path::absolute(link).ok()?);
+    let is_link = !links.is_empty();
+    let closed = match fs::metadata(link) {
+        Err(error) if error.kind() == ErrorKind::NotFound && is_link => None,
         Err(error) if error.kind() == ErrorKind::PermissionDenied => Some(closed_above(&path)?),
-        Ok(found) if found.is_file() && followed > 0 => {
-            let refused = eaccess(&path, AccessFlags::X_OK) == Err(Errno::EACCES);
+        Ok(found) if found.is_file() && is_link => {
+            let refused = eaccess(link, AccessFlags::X_OK) == Err(Errno::EACCES);
             Some(refused.then(|| path.clone())?)
         }
         _ => return None,
