@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::assess::{Assessment, assess};
-use super::cgroup::CgroupPlan;
 use super::error::PlanError;
 use super::layer_state::LayerState;
 use super::obstacle::{best_level, obstacles};
@@ -52,7 +51,7 @@ pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), PlanErr
 }
 
 /// Each layer as planned.
-pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> Vec<LayerPlan> {
+pub(super) fn layers(host: &Host, level: Level) -> Vec<LayerPlan> {
     let as_assessed = |assessed: Assessment| LayerPlan {
         layer: assessed.layer,
         state: assessed.state,
@@ -67,13 +66,6 @@ pub(super) fn layers(host: &Host, level: Level, cgroup: Option<&CgroupPlan>) -> 
             } else {
                 layer
             }
-        })
-        .map(|layer| match layer.layer {
-            Layer::Cgroup if cgroup.is_none() => LayerPlan {
-                state: LayerState::Absent,
-                ..layer
-            },
-            _ => layer,
         })
         .collect()
 }

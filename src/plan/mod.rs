@@ -194,7 +194,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
     let level = level::choose(policy, &host.machine)?;
     level::check_network(policy, level)?;
     let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
-    let layers = level::layers(host, level, cgroup.as_ref());
+    let layers = level::layers(host, level);
     let egress = EgressPlan::new(policy, host)?;
     Ok(Plan {
         policy: PolicyIdentity {

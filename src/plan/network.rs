@@ -88,10 +88,7 @@ impl EgressPlan {
             asks: network.asks,
             sockets,
             trust: host.certificates.clone(),
-            identity: machine.user.drop_to.map(|ids| HostIds {
-                uid: ids.uid,
-                gid: ids.gid,
-            }),
+            identity: machine.user.drop_to,
             filter: egress_filter(machine.arch.ok_or(PlanError::UnknownArchitecture)?),
             landlock_abi: machine.landlock.abi().unwrap_or(0),
         }))

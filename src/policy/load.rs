@@ -5,7 +5,6 @@ use super::builtin::{self, STANDARD};
 use super::chain;
 use super::effective::Policy;
 use super::error::{PolicyError, Refused};
-use super::layer::Layer;
 use super::overrides::Override;
 use super::render;
 use super::source::{BuiltInsOnly, PolicySource};
@@ -87,8 +86,6 @@ impl Policy {
 impl Default for Policy {
     /// The built-in `standard`.
     fn default() -> Self {
-        let layer = Layer::builtin(&STANDARD).map_err(Refused::from);
-        let policy = layer.and_then(|layer| assemble(STANDARD.name, vec![layer]));
-        policy.expect("the built-in policies are valid")
+        Self::builtin(STANDARD.name).expect("it is built in")
     }
 }

@@ -174,9 +174,9 @@ impl Grants {
         match (self.shows(&found), want) {
             (false, _) => PathVerdict::Hidden(self.hidden(&path, want)),
             (true, Want::Read) => PathVerdict::Granted,
-            (true, Want::Write) if self.allows(&found, Want::Write) => PathVerdict::Granted,
+            (true, Want::Write) if self.is_writable(&found) => PathVerdict::Granted,
             (true, Want::Write) => PathVerdict::Refused(self.unwritable(&path)),
-            (true, Want::Run) if self.allows(&found, Want::Run) => PathVerdict::Granted,
+            (true, Want::Run) if self.is_runnable(&found) => PathVerdict::Granted,
             (true, Want::Run) => PathVerdict::Refused(self.not_runnable(&found)),
         }
     }
@@ -273,9 +273,9 @@ impl Grants {
         })
     }
 
-    /// Whether the nearest mount and Landlock's rules allow it.
-    fn allows(&self, path: &Path, want: Want) -> bool {
-        let is_writable = |entry: &RootEntry| match entry {
+    /// Whether the nearest mount and Landlock's rules let the guest write.
+    fn is_writable(&self, path: &Path) -> bool {
+        let is_mounted_so = |entry: &RootEntry| match entry {
             RootEntry::Bind { access, .. } => *access == Access::ReadWrite,
             RootEntry::WorkerMountPoint { target } => {
                 [WORK, TMP, SHM].iter().any(|own| target == Path::new(own))
@@ -283,32 +283,27 @@ impl Grants {
             RootEntry::Device { .. } => true,
             _ => false,
         };
-        let above = self
-            .root
-            .iter()
-            .map(|entry| (entry.target(), is_writable(entry)));
-        let above = above.filter(|(target, _)| path.starts_with(target));
-        let nearest = above.max_by_key(|(target, _)| target.components().count());
-        let is_mounted_so = self.level == Level::Landlock
-            || want != Want::Write
-            || nearest.is_some_and(|(_, writable)| writable);
+        let above = self.root.iter();
+        let above = above.filter(|entry| path.starts_with(entry.target()));
+        let nearest = above.max_by_key(|entry| entry.target().components().count());
         let access = self.rule(path).map(|rule| rule.allow);
-        is_mounted_so
-            && match want {
-                Want::Read => access.is_some_and(|access| access != PathAccess::List),
-                Want::Write => matches!(
-                    access,
-                    Some(
-                        PathAccess::ReadWrite
-                            | PathAccess::ReadWriteExecute
-                            | PathAccess::ReadWriteFile
-                    )
-                ),
-                Want::Run => matches!(
-                    access,
-                    Some(PathAccess::ReadExecute | PathAccess::ReadWriteExecute)
-                ),
-            }
+        (self.level == Level::Landlock || nearest.is_some_and(is_mounted_so))
+            && matches!(
+                access,
+                Some(
+                    PathAccess::ReadWrite
+                        | PathAccess::ReadWriteExecute
+                        | PathAccess::ReadWriteFile
+                )
+            )
+    }
+
+    fn is_runnable(&self, path: &Path) -> bool {
+        let access = self.rule(path).map(|rule| rule.allow);
+        matches!(
+            access,
+            Some(PathAccess::ReadExecute | PathAccess::ReadWriteExecute)
+        )
     }
 
     /// The Landlock rule nearest to a path. Landlock adds up the rules above a path, and no plan has one that
