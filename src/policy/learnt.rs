@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
+use serde::Serialize;
+
 use super::error::PolicyError;
 use super::keys::{SECTIONS, keys_of};
 use super::overrides::Override;
-use super::rule_table;
-use super::values::{ListChange, Value, Values};
-use crate::outcome::Unit;
+use super::values::{Item, ListChange, Value, Values};
 
 /// A setting, and why a policy has it.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,7 +37,7 @@ pub fn learnt(
         }
         read.push((layer.values, &grant.why));
     }
-    let mut file = format!("{}extends = {}\n", comment(about), quoted(base));
+    let mut file = format!("{}extends = {}\n", comment(about), notation(base));
     for (section, _) in SECTIONS {
         let mut lines = String::new();
         for key in keys_of(section) {
@@ -74,13 +74,13 @@ fn write_key(name: &str, said: &[(&Value, &str)], file: &mut String) {
                             file,
                             "{}{name}.{variable} = {}",
                             comment(why),
-                            quoted(&value.value)
+                            notation(&value.value)
                         );
                     }
                 }
             }
         }
-        other => _ = writeln!(file, "{}{name} = {}", comment(why), scalar(other)),
+        other => _ = writeln!(file, "{}{name} = {}", comment(why), notation(other)),
     }
 }
 
@@ -96,7 +96,12 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
         _ = writeln!(file, "{name} = [");
         for (list, why) in lists {
             for item in &list.add {
-                _ = writeln!(file, "  {}, # {}", entry(&item.value), one_line(why));
+                _ = writeln!(
+                    file,
+                    "  {}, # {}",
+                    notation(&Item(&item.value)),
+                    one_line(why)
+                );
             }
         }
         file.push_str("]\n");
@@ -106,7 +111,7 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
     let texts = |pick: fn(&ListChange) -> &Vec<super::Located<String>>| {
         let items = lists.iter().flat_map(|(list, _)| pick(list));
         items
-            .map(|item| entry(&item.value))
+            .map(|item| notation(&Item(&item.value)))
             .collect::<Vec<_>>()
             .join(", ")
     };
@@ -122,29 +127,10 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
     _ = writeln!(file, "{name} = {{ remove = [{remove}]{add} }}");
 }
 
-fn scalar(value: &Value) -> String {
-    match value {
-        Value::Flag(flag) => flag.to_string(),
-        Value::Limit(limit, amount) => match limit.spec().unit {
-            Unit::Count | Unit::Cores => limit.spec().unit.text(*amount),
-            Unit::Duration | Unit::Size => quoted(&limit.spec().unit.text(*amount)),
-        },
-        Value::Term(Some(time)) => quoted(&Unit::Duration.text(*time)),
-        Value::Term(None) => quoted(super::keys::NEVER),
-        Value::Text(text) => quoted(text),
-        Value::List(_) | Value::Variables(_) => String::new(),
-    }
-}
-
-/// An entry of a list: a string, or the table of a host with conditions.
-fn entry(item: &str) -> String {
-    let table = rule_table::table_of(item).and_then(|table| toml::Value::try_from(table).ok());
-    table.map_or_else(|| quoted(item), |table| table.to_string())
-}
-
-/// A string of TOML.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+/// A value as a policy file writes it.
+fn notation<T: Serialize + ?Sized>(value: &T) -> String {
+    let value = toml::Value::try_from(value).expect("a value of a policy is one of TOML");
+    value.to_string()
 }
 
 fn comment(text: &str) -> String {

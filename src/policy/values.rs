@@ -267,7 +267,7 @@ impl Serialize for Value {
 }
 
 /// An item of a list. An entry of `network.allow` with conditions is a table again.
-struct Item<'a>(&'a str);
+pub(super) struct Item<'a>(pub(super) &'a str);
 
 impl Serialize for Item<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
