@@ -234,38 +234,27 @@ pub(super) const fn describe(reason: &'static str, syscalls: &'static str) -> Ru
 }
 
 pub(super) const fn refuse(reason: &'static str, syscalls: &'static str) -> Rule {
-    let verdict = Verdict::Refuse {
-        errno: Errno::Perm,
-        grant: Grant::ByPolicy,
-    };
-    Rule {
-        syscalls,
-        verdict,
-        reason,
-    }
+    refuse_with(reason, syscalls, Errno::Perm, Grant::ByPolicy)
 }
 
 /// A call that succeeds without effect, because its effect would be on the host alone.
 pub(super) const fn nothing(reason: &'static str, syscalls: &'static str) -> Rule {
-    let verdict = Verdict::Refuse {
-        errno: Errno::Nothing,
-        grant: Grant::ByPolicy,
-    };
-    Rule {
-        syscalls,
-        verdict,
-        reason,
-    }
+    refuse_with(reason, syscalls, Errno::Nothing, Grant::ByPolicy)
 }
 
 pub(super) const fn never(reason: &'static str, syscalls: &'static str) -> Rule {
-    let verdict = Verdict::Refuse {
-        errno: Errno::Perm,
-        grant: Grant::Never,
-    };
+    refuse_with(reason, syscalls, Errno::Perm, Grant::Never)
+}
+
+pub(super) const fn refuse_with(
+    reason: &'static str,
+    syscalls: &'static str,
+    errno: Errno,
+    grant: Grant,
+) -> Rule {
     Rule {
         syscalls,
-        verdict,
+        verdict: Verdict::Refuse { errno, grant },
         reason,
     }
 }

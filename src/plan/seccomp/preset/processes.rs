@@ -1,8 +1,10 @@
 //! Processes, threads and signals, all within the worker's own pid namespace.
 
 use super::super::rule::{
-    Check, Errno, Grant, Rule, Verdict, allow, allow_if, clear, describe, none_of, nothing, one_of,
+    Check, Errno, Grant, Rule, allow, allow_if, clear, describe, none_of, nothing, one_of,
+    refuse_with,
 };
+use crate::host::GUEST_ID;
 use sandfork_jail::uapi::{
     CLONE_NEWCGROUP, CLONE_NEWIPC, CLONE_NEWNET, CLONE_NEWNS, CLONE_NEWPID, CLONE_NEWUSER,
     CLONE_NEWUTS, CLONE_PARENT, FUTEX_CLOCK_REALTIME, FUTEX_CMP_REQUEUE, FUTEX_PRIVATE_FLAG,
@@ -12,7 +14,6 @@ use sandfork_jail::uapi::{
     PR_GET_TIMERSLACK, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK,
     PR_SVE_GET_VL, SCHED_OTHER, UNCHANGED,
 };
-use crate::host::GUEST_ID;
 
 /// The id of the guest in its user namespace, and that which leaves an id as it is.
 const OWN_IDS: &[u32] = &[GUEST_ID, UNCHANGED];
@@ -34,14 +35,12 @@ pub(super) const RULES: &[Rule] = &[
         &[clear(0, CLONE_NAMESPACES | CLONE_PARENT)],
         Errno::Perm,
     ),
-    Rule {
-        syscalls: "clone3",
-        verdict: Verdict::Refuse {
-            errno: Errno::NoSys,
-            grant: Grant::Never,
-        },
-        reason: "its flags are behind a pointer, where no filter sees them; glibc falls back to clone",
-    },
+    refuse_with(
+        "its flags are behind a pointer, where no filter sees them; glibc falls back to clone",
+        "clone3",
+        Errno::NoSys,
+        Grant::Never,
+    ),
     allow("child processes (os.fork, subprocess)", "fork vfork"),
     allow("run a program that Landlock lets it run", "execve"),
     allow("end, and wait for children", "exit exit_group wait4 waitid"),
@@ -130,14 +129,12 @@ pub(super) const RULES: &[Rule] = &[
     ),
     // The mask is behind a pointer. A wider one would undo the pinning to `limits.cores`. A narrower one moves
     // the thread, and each move costs a kernel thread of the highest priority, whose time counts as no guest's.
-    Rule {
-        syscalls: "sched_setaffinity",
-        verdict: Verdict::Refuse {
-            errno: Errno::Nothing,
-            grant: Grant::Never,
-        },
-        reason: "choose processors (taskset), which the scheduler does for the guest",
-    },
+    refuse_with(
+        "choose processors (taskset), which the scheduler does for the guest",
+        "sched_setaffinity",
+        Errno::Nothing,
+        Grant::Never,
+    ),
     // The kernel has the last word: a guest has no capability, and its user namespace maps no other id. The
     // comparison answers EPERM, as programs expect, where the kernel would answer EINVAL.
     allow_if(
