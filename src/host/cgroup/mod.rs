@@ -212,26 +212,31 @@ fn beneath(mount: &Mount, cgroup: &Path) -> Option<PathBuf> {
     })
 }
 
-fn v1_directory(mounts: &[Mount], own: &OwnCgroups, controller: Controller) -> Option<PathBuf> {
+/// The top of a controller's hierarchy as far as it is mounted, and this process's directory in it.
+fn v1_directory(
+    mounts: &[Mount],
+    own: &OwnCgroups,
+    controller: Controller,
+) -> Option<(PathBuf, PathBuf)> {
     let name = controller.name();
     let cgroup = own.v1.get(name)?;
     mounts
         .iter()
         .filter(|mount| mount.kind == "cgroup" && mount.options.iter().any(|o| o == name))
-        .find_map(|mount| beneath(mount, cgroup))
+        .find_map(|mount| Some((mount.point.clone(), beneath(mount, cgroup)?)))
 }
 
 fn probe_v1(mounts: &[Mount], own: &OwnCgroups) -> BTreeMap<Controller, PathBuf> {
     Controller::ALL
         .into_iter()
-        .filter_map(|controller| Some((controller, v1_directory(mounts, own, controller)?)))
+        .filter_map(|controller| Some((controller, v1_directory(mounts, own, controller)?.1)))
         .filter(|(_, dir)| may_make_cgroups_in(dir))
         .collect()
 }
 
 fn unwritable_v1(mounts: &[Mount], own: &OwnCgroups) -> CgroupAbsence {
     match v1_directory(mounts, own, Controller::Memory) {
-        Some(dir) => CgroupAbsence::NotWritableV1 { dir },
+        Some((_, dir)) => CgroupAbsence::NotWritableV1 { dir },
         None => CgroupAbsence::NotMounted,
     }
 }

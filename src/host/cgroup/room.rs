@@ -18,23 +18,10 @@ pub fn room(controller: Controller) -> Option<u64> {
 pub(super) fn own_and_above(controller: Controller) -> Option<Vec<PathBuf>> {
     let mounts = mountinfo::parse(&read(Path::new("/proc/self/mountinfo")));
     let own = OwnCgroups::parse(&read(Path::new("/proc/self/cgroup")));
-    let (top, dir) = match v1_directory(&mounts, &own, controller) {
-        Some(dir) => (mount_point(&mounts, controller)?, dir),
-        None => v2::own_directory(&mounts, &own)?,
-    };
+    let on_v1 = v1_directory(&mounts, &own, controller);
+    let (top, dir) = on_v1.or_else(|| v2::own_directory(&mounts, &own))?;
     let upwards = dir.ancestors().take_while(|dir| dir.starts_with(&top));
     Some(upwards.map(Path::to_owned).collect())
-}
-
-fn mount_point(mounts: &[mountinfo::Mount], controller: Controller) -> Option<PathBuf> {
-    let holds = |mount: &&mountinfo::Mount| {
-        mount.kind == "cgroup"
-            && mount
-                .options
-                .iter()
-                .any(|option| option == controller.name())
-    };
-    mounts.iter().find(holds).map(|mount| mount.point.clone())
 }
 
 /// The files of the limit and of the current use, on version 2 and on version 1.

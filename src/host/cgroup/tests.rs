@@ -195,10 +195,15 @@ fn a_containers_cgroup_is_found_under_its_mount() {
     );
     let own = OwnCgroups::parse("4:memory:/docker/1f\n5:pids:/x\n6:cpu:/\n");
     let dir = |controller| v1_directory(&mounts, &own, controller);
+    let memory = "/sys/fs/cgroup/memory";
     assert_eq!(
         dir(Controller::Memory),
-        Some("/sys/fs/cgroup/memory".into())
+        Some((memory.into(), memory.into()))
     );
-    assert_eq!(dir(Controller::Pids), Some("/sys/fs/cgroup/pids/x".into()));
+    let pids = "/sys/fs/cgroup/pids";
+    assert_eq!(
+        dir(Controller::Pids),
+        Some((pids.into(), format!("{pids}/x").into()))
+    );
     assert_eq!(dir(Controller::Cpu), None);
 }
