@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::{Budget, Places};
+use crate::locked;
 use crate::tenant::Tenant;
 use crate::tokens::{DEFAULT_TENANT, Rejected, TokenError, Tokens, has_plain_tokens};
 
@@ -142,7 +143,7 @@ impl Authenticator {
     }
 
     fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, sandfork::Error> {
-        let mut tenants = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tenants = locked(&self.tenants);
         if let Some(tenant) = tenants.get(&name) {
             return Ok(Arc::clone(tenant));
         }

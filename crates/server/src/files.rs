@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +12,7 @@ use sandfork::{GuestPath, Request};
 
 use crate::failure::Failure;
 use crate::http::{Budget, Held};
+use crate::locked;
 use crate::server::App;
 
 /// The files of a request.
@@ -137,7 +138,7 @@ impl Fetched {
     }
 
     fn keep(&self, number: usize, file: File) {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = locked(&self.found);
         let mut bytes = Vec::new();
         let left = self.most - found.bytes;
         let read = file.take(left + 1).read_to_end(&mut bytes);
@@ -150,13 +151,13 @@ impl Fetched {
 
     /// One of them, as it was.
     pub fn take(&self, path: &str) -> Option<Vec<u8>> {
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = locked(&self.found);
         found.files.remove(path)
     }
 
     /// All of them, encoded.
     pub fn encoded(&self) -> BTreeMap<String, String> {
-        let found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = locked(&self.found);
         let encode = |(path, bytes): (&String, &Vec<u8>)| (path.clone(), STANDARD.encode(bytes));
         found.files.iter().map(encode).collect()
     }

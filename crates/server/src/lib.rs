@@ -31,4 +31,11 @@ mod tokens;
 mod traces;
 mod v1;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use server::command;
+
+/// Locks what a thread that panicked may have held: it leaves nothing half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,12 +1,13 @@
 //! The sandboxes of a tenant: one of its policy, and a few that differ in what single requests ask for.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
 use sandfork::{Error, FileSystem, LimitName, Policy, Sandbox};
 
 use crate::config::Profile;
 use crate::failure::Failure;
+use crate::locked;
 
 /// Sandboxes beside the tenant's own that are kept. Each is an interpreter.
 const MOST_VARIANTS: usize = 8;
@@ -113,7 +114,7 @@ impl Sandboxes {
         if let Some(sandbox) = slot.made.get() {
             return Ok(Arc::clone(sandbox));
         }
-        let _making = slot.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let _making = locked(&slot.making);
         if let Some(sandbox) = slot.made.get() {
             return Ok(Arc::clone(sandbox));
         }
@@ -123,7 +124,7 @@ impl Sandboxes {
     }
 
     fn slot(&self, variant: Variant) -> Arc<Slot> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut made = locked(&self.made);
         let found = made.iter().position(|(other, _)| *other == variant);
         let found = found.map(|place| made.remove(place));
         let (_, slot) = found.unwrap_or_else(|| (variant, Arc::default()));

@@ -1,7 +1,7 @@
 //! The open sessions of all tenants, by their ids.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
 use sandfork::session::{Interrupter, Programs, Session, Watcher};
@@ -9,6 +9,7 @@ use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
 use crate::failure::Failure;
 use crate::http::Budget;
+use crate::locked;
 use crate::metrics::Metrics;
 use crate::running::blocking;
 use crate::tenant::{Opened, Tenant};
@@ -54,7 +55,7 @@ impl Sessions {
     }
 
     fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.open)
     }
 
     /// Opens a session, which is closed when it has not been used for `idle`.
@@ -211,7 +212,7 @@ impl Open {
 
     /// Charges the tenant with what the session has used between its cells.
     pub fn charge(&self) {
-        let mut charged = self.charged.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut charged = locked(&self.charged);
         let counted = self.interrupter.cpu_between_cells();
         let used = counted.saturating_sub(*charged);
         *charged = counted;
@@ -242,11 +243,11 @@ impl Open {
 
     /// Restarts its idle time.
     pub fn is_used(&self) {
-        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        *locked(&self.used) = Instant::now();
     }
 
     fn is_idle(&self) -> bool {
-        let used = *self.used.lock().unwrap_or_else(PoisonError::into_inner);
+        let used = *locked(&self.used);
         used.elapsed() >= self.idle && !self.is_busy()
     }
 }

@@ -1,6 +1,6 @@
 //! A tenant: its sandboxes and its account.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequestParts, Path};
@@ -14,6 +14,7 @@ use crate::activity::Activity;
 use crate::config::Profile;
 use crate::failure::Failure;
 use crate::http::{Budget, Places};
+use crate::locked;
 use crate::sandboxes::{Sandboxes, Variant};
 
 /// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
@@ -79,12 +80,12 @@ impl Tenant {
     }
 
     fn account(&self) -> MutexGuard<'_, Account> {
-        self.account.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.account)
     }
 
     /// How its runs ended lately.
     pub fn activity(&self) -> MutexGuard<'_, Activity> {
-        self.activity.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.activity)
     }
 
     /// Counts a run until the result is dropped.

@@ -3,7 +3,7 @@
 //! A thread of its own reads what each prints, so that slow programs take none of the threads that cells run on. Its
 //! tenant's account bounds how many there are. What a program prints while no client listens is lost.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use base64::Engine;
@@ -19,6 +19,7 @@ use super::registry::{Sandbox, Texts};
 use super::rpc::{END, frame};
 use crate::failure::Failure;
 use crate::files::failed;
+use crate::locked;
 use crate::tenant::Running;
 
 /// Events that wait for a client. A program that prints faster than its clients read has to wait.
@@ -80,10 +81,6 @@ type Input = (Option<Bytes>, oneshot::Sender<Result<(), Failure>>);
 /// The programs of a sandbox.
 #[derive(Debug, Default)]
 pub struct Commands(Mutex<Vec<Arc<Command>>>);
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Commands {
     /// Those that run.

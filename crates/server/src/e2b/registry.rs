@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use sandfork::session::{Cell, Session};
@@ -14,6 +14,7 @@ use super::commands::Commands;
 use super::snapshots::Saved;
 use super::watch::Watchers;
 use crate::failure::Failure;
+use crate::locked;
 use crate::running::{Turn, in_session};
 use crate::server::App;
 use crate::sessions::{Open, closed, new_id};
@@ -97,10 +98,6 @@ pub struct Context {
     pub cwd: String,
     pub open: Arc<Open>,
     pub executions: Arc<AtomicU64>,
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Settings {

@@ -1,7 +1,7 @@
 //! Snapshots of sandboxes, and forks.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use axum::extract::rejection::QueryRejection;
@@ -19,6 +19,7 @@ use super::control::{OfTenant, access, lifetime};
 use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
+use crate::locked;
 use crate::server::App;
 use crate::sessions::new_id;
 use crate::tenant::{Opened, Tenant};
@@ -72,10 +73,7 @@ pub struct Asked {
 impl Registry {
     /// A snapshot of this tenant, by its id or name.
     pub fn snapshot(&self, tenant: &Tenant, id: &str) -> Option<Arc<Saved>> {
-        let saved = self
-            .snapshots
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let saved = locked(&self.snapshots);
         let mut of_tenant = saved
             .values()
             .filter(|saved| saved.tenant.name == tenant.name);
@@ -164,11 +162,7 @@ pub async fn create(
     let Named(sandbox) = named?;
     let saved = Arc::new(Saved::new(&sandbox, name).await?);
     let described = saved.described();
-    let mut all = app
-        .e2b
-        .snapshots
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut all = locked(&app.e2b.snapshots);
     all.insert(saved.id.clone(), saved);
     Ok((StatusCode::CREATED, Json(described)).into_response())
 }
@@ -180,11 +174,7 @@ pub async fn list(
     asked: Result<Query<Asked>, QueryRejection>,
 ) -> Result<Json<Value>, E2bFailure> {
     let Query(asked) = asked?;
-    let all = app
-        .e2b
-        .snapshots
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let all = locked(&app.e2b.snapshots);
     let found = all.values().filter(|saved| {
         saved.tenant.name == tenant.name
             && asked.sandbox.as_ref().is_none_or(|of| *of == saved.of)
@@ -205,11 +195,7 @@ pub async fn remove(
     let Path(id) = id?;
     let found = app.e2b.snapshot(&tenant, &id);
     let found = found.ok_or_else(|| Failure::NotFound("there is no such snapshot".to_owned()))?;
-    let mut all = app
-        .e2b
-        .snapshots
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner);
+    let mut all = locked(&app.e2b.snapshots);
     all.remove(&found.id);
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,7 +1,7 @@
 //! Directories that clients watch: as a stream of events, or by asking for those that came.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Instant;
 
 use axum::http::HeaderMap;
@@ -21,6 +21,7 @@ use super::rpc::{RpcFailure, StreamFailure, check_header, end, frame, message, s
 use crate::failure::Failure;
 use crate::files::failed;
 use crate::http::{JsonBody, RawBody};
+use crate::locked;
 use crate::running::blocking;
 use crate::sessions::new_id;
 use crate::tenant::MOST_WATCHES;
@@ -59,7 +60,7 @@ pub struct Watchers(Mutex<BTreeMap<String, Arc<Watching>>>);
 
 impl Watchers {
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Watching>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.0)
     }
 
     /// Ends all, as their sessions have ended.
