@@ -135,14 +135,13 @@ impl Account {
         Ok(())
     }
 
-    /// Counts its end. What it used of the processor may be more than was left.
-    pub fn end_run(&mut self, memory: u64, used: Duration) {
+    /// Counts its end.
+    pub fn end_run(&mut self, memory: u64) {
         self.runs -= 1;
         self.memory -= memory;
-        self.used(used);
     }
 
-    /// Counts processor time.
+    /// Counts processor time, which may be more than was left.
     pub fn used(&mut self, time: Duration) {
         if let Some(cpu) = &mut self.cpu {
             cpu.level -= time.as_secs_f64();
@@ -195,7 +194,7 @@ mod tests {
         });
         assert_eq!(account.begin_run(0, now), Ok(()));
         assert_eq!(account.begin_run(0, now), Err(Refusal::Runs(1)));
-        account.end_run(0, Duration::ZERO);
+        account.end_run(0);
         assert_eq!(account.begin_run(0, now), Ok(()));
         assert_eq!(account.open_session(0), Ok(()));
         assert_eq!(account.open_session(0), Err(Refusal::Sessions(1)));
@@ -213,7 +212,7 @@ mod tests {
         assert_eq!(account.begin_run(5, now), Err(Refusal::Memory(10)));
         assert_eq!(account.begin_run(4, now), Ok(()));
         assert_eq!(account.open_session(u64::MAX), Err(Refusal::Memory(10)));
-        account.end_run(4, Duration::ZERO);
+        account.end_run(4);
         account.close_session(6);
         assert_eq!(account.begin_run(10, now), Ok(()));
     }
@@ -241,7 +240,8 @@ mod tests {
             ..Quota::default()
         });
         assert_eq!(account.begin_run(0, now), Ok(()));
-        account.end_run(0, Duration::from_secs(40));
+        account.used(Duration::from_secs(40));
+        account.end_run(0);
         assert_eq!(
             account.begin_run(0, now),
             Err(Refusal::Cpu(Duration::from_secs(36)))

@@ -13,7 +13,6 @@ use sandfork::{GuestPath, Request};
 use crate::failure::Failure;
 use crate::http::{Budget, Held};
 use crate::locked;
-use crate::server::App;
 
 /// The files of a request.
 pub type Encoded = BTreeMap<String, Option<String>>;
@@ -51,15 +50,14 @@ pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Fai
 /// Reads a file of a session, and holds its memory.
 ///
 /// # Errors
-/// If there is none, or it is too long for an answer.
+/// If there is none, or it has more bytes than an answer may have.
 pub fn read(
-    app: &App,
+    most: u64,
     budget: &Budget,
     session: &mut Session,
     path: &str,
 ) -> Result<(Vec<u8>, Held), Failure> {
     let (file, size) = session.open_read(path).map_err(failed)?;
-    let most = app.longest_answer;
     if size > most {
         return Err(Failure::Request(format!(
             "`{path}` has {size} bytes, more than the {most} of an answer"

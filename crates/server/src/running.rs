@@ -106,14 +106,14 @@ pub async fn in_session<T: Send + 'static>(
 pub async fn in_turn<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
-    running: Running,
+    running: impl Into<Arc<Running>>,
     act: impl FnOnce(&mut Turn) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
     // There is no descriptor left: others end.
     let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
     let _cancelled_with_this = CancelOnDrop(cancel.clone());
     let (app, tenant) = (Arc::clone(app), Arc::clone(tenant));
-    let answering = Context::current();
+    let (running, answering) = (running.into(), Context::current());
     blocking(move || {
         let mut turn = Turn {
             app: Arc::clone(&app),
@@ -133,7 +133,7 @@ pub async fn in_turn<T: Send + 'static>(
 pub struct Turn {
     app: Arc<App>,
     tenant: Arc<Tenant>,
-    running: Running,
+    running: Arc<Running>,
     /// The span of the answer that it is for.
     answering: Context,
     /// Ends what runs, when the client has gone.

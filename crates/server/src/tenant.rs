@@ -109,7 +109,6 @@ impl Tenant {
         Ok(Running {
             tenant: Arc::clone(self),
             memory,
-            used: Duration::ZERO,
         })
     }
 
@@ -137,19 +136,18 @@ impl Tenant {
 pub struct Running {
     tenant: Arc<Tenant>,
     memory: u64,
-    used: Duration,
 }
 
 impl Running {
-    /// Adds processor time that it used.
-    pub fn used(&mut self, time: Duration) {
-        self.used += time;
+    /// Counts processor time that it used.
+    pub fn used(&self, time: Duration) {
+        self.tenant.used(time);
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.tenant.account().end_run(self.memory, self.used);
+        self.tenant.account().end_run(self.memory);
     }
 }
 

@@ -40,7 +40,7 @@ pub async fn download(
     let place = Place::new(&asked.path.unwrap_or_default())?;
     let open = sandbox.context(None)?.open;
     let budget = open.budget();
-    let read = open.with(move |session| read(&app, &budget, session, place.as_str()));
+    let read = open.with(move |session| read(app.longest_answer, &budget, session, place.as_str()));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, held.with(Bytes::from(bytes))).into_response())

@@ -1,8 +1,10 @@
 //! `POST /run_jupyter`: cells of one fresh session.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
+use std::vec::IntoIter;
 
 use axum::Extension;
 use axum::extract::State;
@@ -13,12 +15,15 @@ use sandfork::session::{Cell, CellReport, Session, SessionState};
 use sandfork::{GuestPath, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
+use tokio::task::spawn_blocking;
+use tokio::time::sleep;
 
 use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
 use crate::display::{displays, error};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
-use crate::http::{Budget, JsonBody};
+use crate::http::{Held, JsonBody, memory_of_values};
+use crate::locked;
 use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -50,6 +55,9 @@ impl Default for RunJupyter {
     }
 }
 
+/// How long a notebook waits before it asks for another turn, where too many others wait for one.
+const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
+
 #[derive(Debug, Serialize)]
 struct JupyterResult {
     status: RunStatus,
@@ -79,7 +87,9 @@ pub async fn run_jupyter(
         memory: super::megabytes(asked.memory_limit_mb),
         ..Variant::default()
     };
-    let job = Job {
+    let notebook = Notebook {
+        variant,
+        session: None,
         files: decoded(&asked.files)?,
         fetch: asked
             .fetch_files
@@ -91,92 +101,180 @@ pub async fn run_jupyter(
             time => Some(tenant.sandboxes.time(time)?),
         },
         // The policy bounds each cell, and this all of them.
-        total: Duration::try_from_secs_f64(asked.total_timeout)
+        left: Duration::try_from_secs_f64(asked.total_timeout)
             .map_err(|_| Failure::Request("total_timeout is no time".to_owned()))?,
-        app: Arc::clone(&app),
-        budget: held.budget(),
-        cells: asked.cells,
+        sources: asked.cells.into_iter(),
+        result: JupyterResult::default(),
+        longest_answer: app.longest_answer,
+        bytes: 0,
+        held: held.budget().hold(0)?,
     };
-    let running = tenant.begin_run(variant)?;
-    let of = Arc::clone(&tenant);
-    let result = in_turn(&app, &tenant, running, move |turn| {
-        let mut session = of.sandboxes.sandbox(variant)?.session()?;
-        job.run(&mut session, turn)
-    });
-    let result = result.await?;
+    let running = Arc::new(tenant.begin_run(variant)?);
+    let notebook = Arc::new(Mutex::new(notebook));
+    let mut has_begun = false;
+    let result = loop {
+        // Between two cells others have their turns.
+        let (of, notebook) = (Arc::clone(&tenant), Arc::clone(&notebook));
+        let step = in_turn(&app, &tenant, Arc::clone(&running), move |turn| {
+            Ok(locked(&notebook).step(&of, turn))
+        });
+        match step.await {
+            Ok(done) => {
+                has_begun = true;
+                if let Some(result) = done? {
+                    break result;
+                }
+            }
+            Err(failure) if has_begun && failure.is_overload() => sleep(UNTIL_NEXT_TRY).await,
+            Err(failure) => return Err(failure.into()),
+        }
+    };
+    drop(notebook);
     Ok(held.answer(&result)?)
 }
 
-struct Job {
-    cells: Vec<String>,
+/// The cells of a request, with the session that they share.
+struct Notebook {
+    variant: Variant,
+    /// `None` before the first turn, and after the last.
+    session: Option<Session>,
     files: Vec<(GuestPath, Vec<u8>)>,
     fetch: Vec<(String, GuestPath)>,
     each: Option<Duration>,
-    total: Duration,
-    app: Arc<App>,
-    budget: Budget,
+    /// What is left of the time of all cells. That between their turns does not count.
+    left: Duration,
+    sources: IntoIter<String>,
+    result: JupyterResult,
+    /// Bytes of files that the answer may still have.
+    longest_answer: u64,
+    /// The memory of the result.
+    bytes: u64,
+    held: Held,
 }
 
-impl Job {
-    fn run(self, session: &mut Session, turn: &mut Turn) -> Result<JupyterResult, Failure> {
+/// A client that leaves between two turns leaves a session. It ends on a thread that may wait.
+impl Drop for Notebook {
+    fn drop(&mut self) {
+        if let Some(session) = self.session.take() {
+            spawn_blocking(move || drop(session));
+        }
+    }
+}
+
+impl Notebook {
+    /// Runs the next cell in this turn. Returns the result after the last one.
+    fn step(&mut self, tenant: &Tenant, turn: &mut Turn) -> Result<Option<JupyterResult>, Failure> {
+        let mut session = match self.session.take() {
+            Some(session) => session,
+            None => self.open(tenant)?,
+        };
         let begun = Instant::now();
-        let time_left = || {
-            let left = self.total.checked_sub(begun.elapsed());
-            left.filter(|left| !left.is_zero())
-        };
+        let goes_on = self.run_next(&mut session, begun, turn)?;
+        let lasted = begun.elapsed();
+        self.left = self.left.saturating_sub(lasted);
+        self.result.driver.execution_time += lasted.as_secs_f64();
+        if goes_on && !self.sources.as_slice().is_empty() {
+            self.session = Some(session);
+            return Ok(None);
+        }
+        self.fetch(&mut session)?;
+        if self.result.driver.is_success() {
+            self.result.status = RunStatus::Success;
+        }
+        Ok(Some(mem::take(&mut self.result)))
+    }
+
+    fn open(&self, tenant: &Tenant) -> Result<Session, Failure> {
+        let mut session = tenant.sandboxes.sandbox(self.variant)?.session()?;
         for (path, contents) in &self.files {
-            put(session, &path.to_string(), contents)?;
+            put(&mut session, &path.to_string(), contents)?;
         }
-        let mut driver = ProgramResult {
-            status: ProgramStatus::Finished,
-            execution_time: 0.0,
-            cpu_time: 0.0,
-            return_code: Some(0),
-            stdout: String::new(),
-            stderr: String::new(),
+        Ok(session)
+    }
+
+    /// Runs a cell, if one and some time is left. Says whether another may follow.
+    fn run_next(
+        &mut self,
+        session: &mut Session,
+        begun: Instant,
+        turn: &mut Turn,
+    ) -> Result<bool, Failure> {
+        let time_left = || self.left.saturating_sub(begun.elapsed());
+        let Some(source) = self.sources.next() else {
+            return Ok(false);
         };
-        let mut cells = Vec::new();
-        for source in self.cells {
-            let Some(left) = time_left().filter(|_| !turn.cancel.is_used()) else {
-                driver.status = ProgramStatus::TimeLimitExceeded;
-                driver.return_code = None;
-                break;
-            };
-            let mut cell = Cell::new(source);
-            let wall = self.each.map_or(left, |each| each.min(left));
-            cell = cell.wall(wall.min(turn.longest()));
-            let report = turn.run(session, cell, &mut ())?;
-            driver.cpu_time += report.outcome().usage().cpu.as_secs_f64();
-            cells.push(CellResult::of(&report));
-            if report.outcome().status() == Status::Timeout && time_left().is_none() {
-                driver.status = ProgramStatus::TimeLimitExceeded;
-                driver.return_code = None;
-                break;
-            }
-            if report.session() == SessionState::Ended {
-                driver.return_code = Some(i32::from(report.outcome().exit_code()));
-                driver.stderr = super::stderr(report.outcome());
-                break;
-            }
+        let left = time_left();
+        if left.is_zero() || turn.cancel.is_used() {
+            self.result.driver.run_out_of_time();
+            return Ok(false);
         }
-        driver.execution_time = begun.elapsed().as_secs_f64();
-        // A file that is not there, or is too long, is missing in the answer.
-        let files = self.fetch.iter().filter_map(|(name, path)| {
-            let (bytes, _held) = read(&self.app, &self.budget, session, &path.to_string()).ok()?;
-            Some((name.clone(), STANDARD.encode(bytes)))
-        });
-        Ok(JupyterResult {
-            files: files.collect(),
-            status: if driver.is_success() {
-                RunStatus::Success
-            } else {
-                RunStatus::Failed
-            },
+        let wall = self.each.map_or(left, |each| each.min(left));
+        let cell = Cell::new(source).wall(wall.min(turn.longest()));
+        let report = turn.run(session, cell, &mut ())?;
+        let is_over = time_left().is_zero();
+        let (outcome, driver) = (report.outcome(), &mut self.result.driver);
+        driver.cpu_time += outcome.usage().cpu.as_secs_f64();
+        let cell = CellResult::of(&report);
+        self.bytes += memory_of_values(&serde_json::to_vec(&cell).unwrap_or_default());
+        self.held.grow(self.bytes)?;
+        self.result.cells.push(cell);
+        if outcome.status() == Status::Timeout && is_over {
+            driver.run_out_of_time();
+            return Ok(false);
+        }
+        if report.session() == SessionState::Ended {
+            driver.return_code = Some(i32::from(outcome.exit_code()));
+            driver.stderr = super::stderr(outcome);
+            return Ok(false);
+        }
+        Ok(true)
+    }
+
+    /// Reads the files of the answer. One that is not there, or is too long, is missing in it.
+    fn fetch(&mut self, session: &mut Session) -> Result<(), Failure> {
+        for (name, path) in mem::take(&mut self.fetch) {
+            let budget = self.held.budget();
+            let (bytes, _held) =
+                match read(self.longest_answer, &budget, session, &path.to_string()) {
+                    Err(failure) if failure.is_overload() => return Err(failure),
+                    Err(_) => continue,
+                    Ok(read) => read,
+                };
+            self.longest_answer -= bytes.len() as u64;
+            let text = STANDARD.encode(bytes);
+            self.bytes += text.len() as u64;
+            self.held.grow(self.bytes)?;
+            self.result.files.insert(name, text);
+        }
+        Ok(())
+    }
+}
+
+/// The result of no cell.
+impl Default for JupyterResult {
+    fn default() -> Self {
+        Self {
+            status: RunStatus::Failed,
             message: String::new(),
-            driver,
-            cells,
+            driver: ProgramResult {
+                status: ProgramStatus::Finished,
+                execution_time: 0.0,
+                cpu_time: 0.0,
+                return_code: Some(0),
+                stdout: String::new(),
+                stderr: String::new(),
+            },
+            cells: Vec::new(),
             executor_pod_name: None,
-        })
+            files: BTreeMap::new(),
+        }
+    }
+}
+
+impl ProgramResult {
+    fn run_out_of_time(&mut self) {
+        self.status = ProgramStatus::TimeLimitExceeded;
+        self.return_code = None;
     }
 }
 

@@ -159,9 +159,8 @@ impl Call<'_> {
     async fn read_file(&self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        let app = Arc::clone(self.app);
-        let budget = open.budget();
-        let read = open.with(move |session| files::read(&app, &budget, session, &path));
+        let (most, budget) = (self.app.longest_answer, open.budget());
+        let read = open.with(move |session| files::read(most, &budget, session, &path));
         let (bytes, _held) = read.await?;
         Ok(text(shortened(&String::from_utf8_lossy(&bytes))))
     }

@@ -31,7 +31,7 @@ pub async fn read(
     Path(InSession { path }): Path<InSession>,
 ) -> Result<Response, Failure> {
     let budget = open.budget();
-    let read = open.with(move |session| files::read(&app, &budget, session, &path));
+    let read = open.with(move |session| files::read(app.longest_answer, &budget, session, &path));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
     Ok((headers, held.with(Bytes::from(bytes))).into_response())
