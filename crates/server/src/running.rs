@@ -90,10 +90,10 @@ pub async fn in_session<T: Send + 'static>(
     let running = tenant.begin_cell()?;
     let mut session = open.turn().await?;
     in_turn(app, tenant, running, move |turn| {
+        open.begin(&turn.cancel)?;
         // A session whose worker is gone says so to later requests too, until it is restarted or closed.
         let done = act(&mut session, turn);
-        open.charge();
-        open.is_used();
+        open.done();
         done
     })
     .await

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant, SystemTime};
 
+use sandfork::Cancel;
 use sandfork::session::{Interrupter, Programs, Session, Watcher};
 use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
@@ -33,6 +34,7 @@ pub struct Open {
     /// Requests for it take turns, in their order. Without it, the session has ended.
     session: Arc<Turns<Option<Session>>>,
     interrupter: Interrupter,
+    end: Mutex<End>,
     /// What of the time between its cells its tenant was charged with.
     charged: Mutex<Duration>,
     /// Its programs, which run beside its cells.
@@ -43,6 +45,14 @@ pub struct Open {
     /// Counts it as a session of its tenant.
     _counts: Opened,
     metrics: Arc<Metrics>,
+}
+
+/// How far its end has come.
+#[derive(Debug, Default)]
+struct End {
+    is_near: bool,
+    /// Ends what runs.
+    running: Option<Cancel>,
 }
 
 impl Sessions {
@@ -104,6 +114,7 @@ impl Sessions {
             idle,
             tenant,
             interrupter: session.interrupter(),
+            end: Mutex::default(),
             charged: Mutex::default(),
             programs: session.programs(),
             watcher: session.watcher(),
@@ -143,7 +154,7 @@ impl Sessions {
     pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
         let found = self.find(tenant, id)?;
         self.all().remove(&found.id);
-        found.interrupt();
+        found.close();
         closed(found).await;
         Ok(())
     }
@@ -189,13 +200,46 @@ impl Open {
     /// # Errors
     /// If the session has ended.
     pub async fn turn(&self) -> Result<OwnedMappedMutexGuard<Option<Session>, Session>, Failure> {
-        let turn = self.last_turn().await;
+        let mut turn = self.last_turn().await;
+        if locked(&self.end).is_near {
+            // Those that wait behind this request find none.
+            closed(turn.take()).await;
+        }
         OwnedMutexGuard::try_map(turn, Option::as_mut).map_err(|_| ended())
     }
 
     /// Waits until no other request uses the session, to take it away.
     pub async fn last_turn(&self) -> OwnedMutexGuard<Option<Session>> {
         Arc::clone(&self.session).lock_owned().await
+    }
+
+    /// Has [`close`](Self::close) end what runs now by this.
+    ///
+    /// # Errors
+    /// If it is closed already.
+    pub fn begin(&self, cancel: &Cancel) -> Result<(), Failure> {
+        let mut end = locked(&self.end);
+        if end.is_near {
+            return Err(ended());
+        }
+        end.running = Some(cancel.clone());
+        Ok(())
+    }
+
+    /// Nothing runs any more.
+    pub fn done(&self) {
+        locked(&self.end).running = None;
+        self.charge();
+        self.is_used();
+    }
+
+    /// Ends what runs, and refuses what waits for its turn. The session ends with the last of them.
+    pub fn close(&self) {
+        let mut end = locked(&self.end);
+        end.is_near = true;
+        if let Some(running) = end.running.take() {
+            running.cancel();
+        }
     }
 
     /// Does this with the session in its turn, on a thread that may block.

@@ -262,7 +262,7 @@ pub async fn remove(
 ) -> Result<StatusCode, E2bFailure> {
     let Path(id) = id?;
     let context = sandbox.take(&id)?;
-    context.open.interrupt();
+    context.open.close();
     closed(context).await;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -178,7 +178,7 @@ impl Registry {
         locked(&self.sandboxes).remove(&sandbox.id);
         if let State::Running(contexts) | State::Changing(contexts) = &*locked(&sandbox.state) {
             for context in contexts {
-                context.open.interrupt();
+                context.open.close();
             }
         }
         closed(sandbox).await;
