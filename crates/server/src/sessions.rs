@@ -84,7 +84,8 @@ impl Sessions {
     /// If the tenant may have no more, or the state cannot be copied.
     pub async fn fork(&self, of: &Open) -> Result<Arc<Open>, Failure> {
         let counts = of.tenant.open_session()?;
-        let snapshot = of.with(|session| Ok(session.snapshot()?)).await?;
+        let taken = of.with(move |session| Ok((session.snapshot()?, counts)));
+        let (snapshot, counts) = taken.await?;
         let open = self.owned(counts, of.idle, move |_| Ok(snapshot.fork()?));
         Ok(self.kept(open.await?))
     }
@@ -105,8 +106,9 @@ impl Sessions {
         make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
     ) -> Result<Arc<Open>, Failure> {
         let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
-        let of = Arc::clone(&tenant);
-        let session = blocking(move || make(&of)).await?;
+        // It counts as long as it is being made, also for a client that has left.
+        let session = blocking(move || Ok((make(counts.tenant())?, counts)));
+        let (session, counts) = session.await?;
         self.metrics.sessions.inc();
         Ok(Arc::new(Open {
             id,
@@ -316,4 +318,52 @@ pub fn new_id() -> Result<String, Failure> {
         .iter()
         .map(|byte| char::from(LETTERS[usize::from(byte % 32)]));
     Ok(letters.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::account::Quota;
+    use crate::config::Profile;
+    use crate::http::Places;
+
+    /// A tenant that may have one session.
+    fn tenant() -> Arc<Tenant> {
+        let profile = Profile {
+            policy: "standard".to_owned(),
+            set: Vec::new(),
+            quota: Quota {
+                sessions: 1,
+                ..Quota::default()
+            },
+        };
+        let (places, budget) = (Places::new(1), Budget::new(0));
+        Arc::new(Tenant::new("one".into(), &profile, places, budget).expect("a tenant"))
+    }
+
+    #[tokio::test]
+    async fn a_session_counts_while_it_is_made_for_a_client_that_has_left() {
+        let (tenant, sessions) = (tenant(), Sessions::new(&Arc::new(Metrics::new())));
+        let (begin, is_being_made) = oneshot::channel();
+        let (go_on, may_go_on) = channel();
+        let counts = tenant.open_session().expect("it is the first");
+        let made = sessions.owned(counts, Duration::MAX, move |_| {
+            begin.send(()).expect("the test waits");
+            may_go_on.recv().expect("the test says so");
+            Err(Failure::Mistake)
+        });
+        tokio::select! {
+            _ = made => panic!("it goes on without a word"),
+            is_so = is_being_made => is_so.expect("it begins"),
+        }
+        assert!(tenant.open_session().is_err());
+        go_on.send(()).expect("it waits");
+        while tenant.open_session().is_err() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
 }

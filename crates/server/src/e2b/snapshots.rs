@@ -88,7 +88,10 @@ impl Saved {
         let mut contexts = Vec::new();
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
-            let snapshot = context.open.with(|session| Ok(session.snapshot()?)).await?;
+            let taken = context
+                .open
+                .with(move |session| Ok((session.snapshot()?, counts)));
+            let (snapshot, counts) = taken.await?;
             contexts.push(SavedContext {
                 id: context.id,
                 cwd: context.cwd,
