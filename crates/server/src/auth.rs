@@ -135,11 +135,16 @@ impl Authenticator {
         names.extend(self.config.tenants.keys().map(|name| name.as_str().into()));
         names.sort();
         names.dedup();
-        let tenants = names.into_iter().map(|name| {
-            let tenant = self.tenant(Arc::clone(&name));
-            tenant.map_err(|cause| (name, cause))
-        });
-        tenants.collect()
+        names.into_iter().map(|name| self.named(name)).collect()
+    }
+
+    /// The tenant of this name. It is made if no request has named it yet.
+    ///
+    /// # Errors
+    /// If its policy cannot be read: its name, and why.
+    pub fn named(&self, name: Arc<str>) -> Result<Arc<Tenant>, (Arc<str>, sandfork::Error)> {
+        let tenant = self.tenant(Arc::clone(&name));
+        tenant.map_err(|cause| (name, cause))
     }
 
     fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, sandfork::Error> {

@@ -118,12 +118,17 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let bodies = Bodies::new(&config.http);
     let authenticator = Authenticator::new(&config, &bodies.budget)?;
-    let tenants = authenticator
-        .all()
-        .map_err(|(tenant, cause)| StartError::Tenant {
-            tenant: tenant.to_string(),
-            cause,
-        })?;
+    let tenants = match over {
+        Over::Http => authenticator.all(),
+        // Its client has no token.
+        Over::Streams => authenticator
+            .named(tokens::DEFAULT_TENANT.into())
+            .map(|tenant| vec![tenant]),
+    };
+    let tenants = tenants.map_err(|(tenant, cause)| StartError::Tenant {
+        tenant: tenant.to_string(),
+        cause,
+    })?;
     // Before the port is open: the first client finds warm interpreters, and a mistake in a policy is found now.
     let mut most = usize::MAX;
     for tenant in &tenants {
