@@ -29,6 +29,27 @@ impl Default for Quota {
     }
 }
 
+impl Quota {
+    /// Checks that a run, which may come to use so much memory, can begin at some time.
+    ///
+    /// # Errors
+    /// The key that does not let it.
+    pub fn check(&self, memory: u64) -> Result<(), String> {
+        if self.runs == 0 {
+            return Err("runs: without any, no code runs".to_owned());
+        }
+        if self.cpu == Some(Duration::ZERO) {
+            return Err("cpu_an_hour: without any, no code runs".to_owned());
+        }
+        match self.memory {
+            Some(most) if most < memory => Err(format!(
+                "memory: {most} bytes are less than the {memory} of one run: raise it, or lower limits.memory of the policy"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Why nothing more begins now.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum Refusal {
@@ -200,6 +221,35 @@ mod tests {
         assert_eq!(account.open_session(0), Err(Refusal::Sessions(1)));
         account.close_session(0);
         assert_eq!(account.open_session(0), Ok(()));
+    }
+
+    #[test]
+    fn a_quota_that_lets_nothing_begin_is_refused() {
+        let has = |quota: Quota| quota.check(10).err();
+        assert_eq!(has(Quota::default()), None);
+        let memory = |most| Quota {
+            memory: Some(most),
+            ..Quota::default()
+        };
+        assert_eq!(has(memory(10)), None);
+        let none = Quota {
+            runs: 0,
+            ..Quota::default()
+        };
+        let idle = Quota {
+            cpu: Some(Duration::ZERO),
+            ..Quota::default()
+        };
+        for (quota, key) in [
+            (memory(9), "memory:"),
+            (none, "runs:"),
+            (idle, "cpu_an_hour:"),
+        ] {
+            assert!(
+                has(quota).is_some_and(|problem| problem.starts_with(key)),
+                "{key}"
+            );
+        }
     }
 
     #[test]

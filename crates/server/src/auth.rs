@@ -19,7 +19,7 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::{Budget, Places};
 use crate::locked;
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, TenantError};
 use crate::tokens::{DEFAULT_TENANT, Rejected, TokenError, Tokens, has_plain_tokens};
 
 /// Why a token file cannot be used.
@@ -101,7 +101,7 @@ impl Authenticator {
     /// The tenant of a request.
     ///
     /// # Errors
-    /// If its token is missing or not accepted, or the tenant's policy cannot be read.
+    /// If its token is missing or not accepted, or the tenant cannot be made.
     pub fn tenant_of(&self, headers: &HeaderMap) -> Result<Arc<Tenant>, Failure> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let name = match &*tokens {
@@ -124,8 +124,8 @@ impl Authenticator {
     /// All tenants that the configuration and the tokens name. It makes those that no request has named yet.
     ///
     /// # Errors
-    /// If the policy of one cannot be read: its name, and why.
-    pub fn all(&self) -> Result<Vec<Arc<Tenant>>, (Arc<str>, sandfork::Error)> {
+    /// If one cannot be made: its name, and why.
+    pub fn all(&self) -> Result<Vec<Arc<Tenant>>, (Arc<str>, TenantError)> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let mut names: Vec<Arc<str>> = match &*tokens {
             Some(tokens) => tokens.tenants().cloned().collect(),
@@ -141,13 +141,13 @@ impl Authenticator {
     /// The tenant of this name. It is made if no request has named it yet.
     ///
     /// # Errors
-    /// If its policy cannot be read: its name, and why.
-    pub fn named(&self, name: Arc<str>) -> Result<Arc<Tenant>, (Arc<str>, sandfork::Error)> {
+    /// If it cannot be made: its name, and why.
+    pub fn named(&self, name: Arc<str>) -> Result<Arc<Tenant>, (Arc<str>, TenantError)> {
         let tenant = self.tenant(Arc::clone(&name));
         tenant.map_err(|cause| (name, cause))
     }
 
-    fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, sandfork::Error> {
+    fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, TenantError> {
         let mut tenants = locked(&self.tenants);
         if let Some(tenant) = tenants.get(&name) {
             return Ok(Arc::clone(tenant));

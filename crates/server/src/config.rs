@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use crate::account::Quota;
 use crate::args::ServeArguments;
+use crate::http::HttpBounds;
 use crate::tokens::is_tenant;
 
 /// Why a configuration is refused.
@@ -99,36 +100,6 @@ pub struct TlsFiles {
     pub key: PathBuf,
 }
 
-/// Bounds of what clients can make the server hold.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct HttpBounds {
-    /// Connections at once.
-    pub connections: usize,
-    /// Bytes of one body.
-    pub body: ByteSize,
-    /// Bytes of all bodies and answers at once.
-    pub bodies: ByteSize,
-    /// The time for the head of a request, and between two requests of a connection.
-    #[serde(with = "humantime_serde")]
-    pub head: Duration,
-    /// The time in which a client sends the next part of a body, or takes the next part of an answer.
-    #[serde(with = "humantime_serde")]
-    pub pause: Duration,
-}
-
-impl Default for HttpBounds {
-    fn default() -> Self {
-        Self {
-            connections: 4096,
-            body: ByteSize::mib(32),
-            bodies: ByteSize::mib(512),
-            head: Duration::from_secs(30),
-            pause: Duration::from_secs(30),
-        }
-    }
-}
-
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct ConfigFile {
@@ -183,6 +154,9 @@ impl Config {
             directory = named.parent().unwrap_or(directory);
             path = named;
         }
+        file.http
+            .check()
+            .map_err(|problem| invalid(path, format!("http.{problem}")))?;
         let mut others = Profile {
             policy: "standard".to_owned(),
             set: Vec::new(),
@@ -377,6 +351,8 @@ mod tests {
             ("polic = 'x'", "polic"),
             ("[http]\nbody = 'much'", "much"),
             ("[default]\nrate = 0", "rate"),
+            ("[http]\nbodies = '1MiB'", "http.bodies"),
+            ("[http]\nconnections = 0", "http.connections"),
             ("[tenants.'a b']", "a b"),
             ("[tenants.a]\nset = ['limits.wall']", "tenants.a"),
         ] {

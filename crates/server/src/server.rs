@@ -33,7 +33,7 @@ use crate::metrics::Metrics;
 use crate::sandboxes::Variant;
 use crate::sessions::Sessions;
 use crate::start_error::StartError;
-use crate::tenant::Tenant;
+use crate::tenant::{Tenant, TenantError};
 use crate::traces::Traces;
 use crate::{e2b, fusion, mcp, page, tokens, v1};
 
@@ -119,23 +119,15 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let bodies = Bodies::new(&config.http);
     let authenticator = Authenticator::new(&config, &bodies.budget)?;
     let tenants = match over {
-        Over::Http => authenticator.all(),
+        Over::Http => authenticator.all()?,
         // Its client has no token.
-        Over::Streams => authenticator
-            .named(tokens::DEFAULT_TENANT.into())
-            .map(|tenant| vec![tenant]),
+        Over::Streams => vec![authenticator.named(tokens::DEFAULT_TENANT.into())?],
     };
-    let tenants = tenants.map_err(|(tenant, cause)| StartError::Tenant {
-        tenant: tenant.to_string(),
-        cause,
-    })?;
     // Before the port is open: the first client finds warm interpreters, and a mistake in a policy is found now.
     let mut most = usize::MAX;
     for tenant in &tenants {
-        let sandbox = warm(tenant).map_err(|cause| StartError::Tenant {
-            tenant: tenant.name.to_string(),
-            cause,
-        })?;
+        let sandbox =
+            warm(tenant).map_err(|cause| (Arc::clone(&tenant.name), TenantError::from(cause)))?;
         most = most.min(Capacity::of(&sandbox).runs.get());
     }
     if arguments.sandboxes.check {

@@ -1,8 +1,11 @@
 //! Why the server does not start, as its command says it.
 
+use std::sync::Arc;
+
 use crate::auth::TokenFileError;
 use crate::config::ConfigError;
 use crate::http::TlsError;
+use crate::tenant::TenantError;
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
@@ -15,8 +18,8 @@ pub enum StartError {
     Tls(#[from] TlsError),
     #[error("the tenant `{tenant}`: {cause}")]
     Tenant {
-        tenant: String,
-        cause: sandfork::Error,
+        tenant: Arc<str>,
+        cause: TenantError,
     },
     #[error("a token is drawn by getrandom(2): {0}")]
     Random(#[from] getrandom::Error),
@@ -35,12 +38,26 @@ pub enum StartError {
     System(#[from] std::io::Error),
 }
 
+impl From<(Arc<str>, TenantError)> for StartError {
+    fn from((tenant, cause): (Arc<str>, TenantError)) -> Self {
+        Self::Tenant { tenant, cause }
+    }
+}
+
 impl StartError {
     /// The caller's mistake, or the host's, as the command `sandfork` has it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Tokens(_) | Self::Tls(_) | Self::Traces(_) | Self::Name => 2,
-            Self::Tenant { cause, .. } => cause.exit_code(),
+            Self::Tenant {
+                cause: TenantError::Sandbox(cause),
+                ..
+            } => cause.exit_code(),
+            Self::Tenant { .. }
+            | Self::Config(_)
+            | Self::Tokens(_)
+            | Self::Tls(_)
+            | Self::Traces(_)
+            | Self::Name => 2,
             Self::Random(_) | Self::Listen { .. } | Self::Client(_) | Self::System(_) => 125,
         }
     }

@@ -5,7 +5,6 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
-use sandfork::Error;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
@@ -20,6 +19,29 @@ use crate::sandboxes::{Sandboxes, Variant};
 /// The most directories of its sandboxes that a tenant's clients watch at once. The kernel counts them for the user of
 /// the server, of which all tenants have the same.
 pub const MOST_WATCHES: usize = 8;
+
+/// Why a tenant cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum TenantError {
+    /// Its policy cannot be read, or the host cannot provide a sandbox of it.
+    #[error(transparent)]
+    Sandbox(#[from] sandfork::Error),
+    /// Its quota lets nothing begin.
+    #[error("{0}")]
+    Quota(String),
+}
+
+impl From<TenantError> for Failure {
+    fn from(error: TenantError) -> Self {
+        match error {
+            TenantError::Sandbox(error) => error.into(),
+            TenantError::Quota(problem) => {
+                tracing::error!("a tenant has a quota that lets nothing begin: {problem}");
+                Self::Mistake
+            }
+        }
+    }
+}
 
 /// The id that a path has, before what else it has.
 #[derive(Deserialize)]
@@ -60,17 +82,20 @@ impl Tenant {
     /// Makes a tenant that uses nothing yet.
     ///
     /// # Errors
-    /// If its policy cannot be read.
+    /// If its policy cannot be read, or its quota lets nothing begin.
     pub fn new(
         name: Arc<str>,
         profile: &Profile,
         places: Places,
         budget: Budget,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self, TenantError> {
+        let sandboxes = Sandboxes::new(profile.clone())?;
+        let check = profile.quota.check(sandboxes.memory(Variant::default()));
+        check.map_err(TenantError::Quota)?;
         let account = Account::new(profile.quota.clone(), Instant::now());
         Ok(Self {
             name,
-            sandboxes: Sandboxes::new(profile.clone())?,
+            sandboxes,
             watches: Arc::new(Semaphore::new(MOST_WATCHES)),
             places,
             budget,

@@ -10,8 +10,8 @@ use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
+use super::bounds::HttpBounds;
 use super::budget::{Budget, Held};
-use crate::config::HttpBounds;
 use crate::failure::Failure;
 
 /// Reads bodies.

@@ -1,6 +1,7 @@
 //! Connections: how many there are, how slow they may be, and how they end.
 
 mod body;
+mod bounds;
 mod budget;
 mod draining;
 mod live;
@@ -29,6 +30,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
+pub use self::bounds::HttpBounds;
 pub use self::budget::{Budget, Held};
 pub use self::draining::{Draining, until_cut_off};
 pub use self::live::{Live, LiveSender, TextDecoder};
@@ -37,7 +39,6 @@ pub use self::place::Places;
 pub use self::sites::refuse_other_sites;
 pub use self::tls::{Tls, TlsError};
 use self::write_timeout::WriteTimeout;
-use crate::config::HttpBounds;
 use crate::metrics::Metrics;
 
 /// How long the last answers may take to be sent.
