@@ -113,8 +113,10 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         Over::Http => begin_log(),
         Over::Streams => None,
     };
-    let config = Arc::new(Config::of(arguments)?);
-    let descriptors = descriptors()?;
+    let mut config = Config::of(arguments)?;
+    // Runs and sessions have the other half.
+    config.http.connections = config.http.connections.min(descriptors()? / 2);
+    let config = Arc::new(config);
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let bodies = Bodies::new(&config.http);
     let authenticator = Authenticator::new(&config, &bodies.budget)?;
@@ -172,7 +174,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
             let served = runtime.block_on(mcp::serve_streams(app, tenant));
             served.map_err(StartError::Client)
         }
-        _ => runtime.block_on(listen(&config, tls, descriptors, app)),
+        _ => runtime.block_on(listen(&config, tls, app)),
     };
     // The runtime sends the last spans.
     drop(traces);
@@ -205,12 +207,7 @@ fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
     Ok(sandbox)
 }
 
-async fn listen(
-    config: &Config,
-    tls: Option<Tls>,
-    descriptors: usize,
-    app: Arc<App>,
-) -> Result<(), StartError> {
+async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), StartError> {
     let (listener, address) = listener(config).await?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
@@ -229,11 +226,8 @@ async fn listen(
         tracing::info!("no connection is accepted any more, and what runs has time to end");
         tell_systemd(NotifyState::Stopping);
     };
-    let mut bounds = config.http;
-    // Runs and sessions have the other half.
-    bounds.connections = bounds.connections.min(descriptors / 2);
     let serving = Serving {
-        bounds,
+        bounds: config.http,
         tls,
         metrics: Arc::clone(&app.metrics),
         drain: config.drain,
