@@ -1,16 +1,13 @@
 //! The memory that all bodies and answers may take together.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, HttpBody};
+use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -117,38 +114,16 @@ impl Held {
 
     /// A body that holds it until it is sent.
     pub fn with(self, bytes: Bytes) -> Body {
-        Body::new(Holding {
-            bytes: Some(bytes),
-            _held: self,
-        })
+        keeping(Body::from(bytes), self)
     }
 }
 
-/// Bytes, and the memory that they take.
-struct Holding {
-    bytes: Option<Bytes>,
-    _held: Held,
-}
-
-impl HttpBody for Holding {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        Poll::Ready(self.bytes.take().map(|bytes| Ok(Frame::data(bytes))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.bytes.is_none()
-    }
-
-    /// Exact, so that the answer has a length.
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.bytes.as_ref().map_or(0, |bytes| bytes.len() as u64))
-    }
+/// A body that keeps this until it is sent.
+pub fn keeping<T: Send + 'static>(body: Body, kept: T) -> Body {
+    Body::new(body.map_err(move |error| {
+        let _kept = &kept;
+        error
+    }))
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
 //! How many requests of one tenant are in progress, so that other tenants find connections.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, HttpBody};
 use axum::response::Response;
-use bytes::Bytes;
-use hyper::body::{Frame, SizeHint};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::budget::keeping;
 use crate::failure::Failure;
 
 /// The places of a tenant.
@@ -47,38 +43,13 @@ impl Places {
 impl Place {
     /// Keeps it until the answer is sent.
     pub fn until_sent(self, response: Response) -> Response {
-        response.map(|body| Body::new(Placed { body, _place: self }))
-    }
-}
-
-/// A body, and the place of its request.
-struct Placed {
-    body: Body,
-    _place: Place,
-}
-
-impl HttpBody for Placed {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(context)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        response.map(|body| keeping(body, self))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use axum::body::HttpBody;
     use axum::response::IntoResponse;
     use http_body_util::BodyExt;
 
