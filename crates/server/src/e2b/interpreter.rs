@@ -170,7 +170,9 @@ impl Lines {
     }
 
     fn send(&mut self, value: &Value) {
-        self.sender.send(line(value));
+        let line = line(value);
+        let bytes = line.len() as u64;
+        self.sender.send((line, bytes));
     }
 }
 

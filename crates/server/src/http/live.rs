@@ -1,19 +1,21 @@
 //! Output of what runs, sent as it comes, and its result after it.
 
-use std::pin::Pin;
-use std::sync::Arc;
+use std::mem;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_stream::Stream;
 
 use super::Held;
 use crate::failure::Failure;
+use crate::locked;
 
 /// Items that wait for the client. A guest that writes faster than its client reads has to wait.
 const WAITING: usize = 64;
@@ -21,26 +23,58 @@ const WAITING: usize = 64;
 /// How long a run waits for its client in all. Others wait for its turn meanwhile.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// How long an item for which there is no memory waits before it asks again.
+const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
+
+/// An item, and its bytes.
+pub type WithBytes<T> = (T, u64);
+
+/// The bytes of the items that wait for the client, with their memory.
+#[derive(Debug)]
+struct Waiting {
+    bytes: u64,
+    /// As much as ever waited at once.
+    held: Held,
+}
+
+impl Waiting {
+    /// Adds an item, if there is memory for it.
+    fn add(&mut self, bytes: u64) -> bool {
+        let has_memory = self.held.grow(self.bytes + bytes).is_ok();
+        if has_memory {
+            self.bytes += bytes;
+        }
+        has_memory
+    }
+}
+
 /// Where a run puts its output.
 #[derive(Debug)]
 pub struct LiveSender<T> {
-    sender: Sender<T>,
+    sender: Sender<WithBytes<T>>,
+    waiting: Arc<Mutex<Waiting>>,
     patience: Duration,
     is_too_slow: Arc<AtomicBool>,
 }
 
 impl<T> LiveSender<T> {
-    /// Sends an item. Waits while the client takes none, and sends nothing more once that took too long in all. A client
+    /// Sends an item. Waits while the client takes none or memory is missing, and sends nothing more once that took too long in all. A client
     /// that has gone is noticed by its connection, which stops what runs.
-    pub fn send(&mut self, item: T) {
+    pub fn send(&mut self, (item, bytes): WithBytes<T>) {
         if self.is_too_slow.load(Ordering::Relaxed) {
             return;
         }
-        let Err(TrySendError::Full(item)) = self.sender.try_send(item) else {
+        let mut sent = pin!(async {
+            while !locked(&self.waiting).add(bytes) {
+                sleep(UNTIL_NEXT_TRY).await;
+            }
+            _ = self.sender.send((item, bytes)).await;
+        });
+        if sent.as_mut().now_or_never().is_some() {
             return;
-        };
+        }
         let begun = Instant::now();
-        let sent = timeout(self.patience, self.sender.send(item));
+        let sent = timeout(self.patience, sent);
         if Handle::current().block_on(sent).is_err() {
             self.is_too_slow.store(true, Ordering::Relaxed);
         }
@@ -50,8 +84,11 @@ impl<T> LiveSender<T> {
 
 /// What a run sends, and its result at the end. Dropping it stops the run.
 pub struct Live<T> {
-    first: Option<T>,
-    receiver: Receiver<T>,
+    first: Option<WithBytes<T>>,
+    receiver: Receiver<WithBytes<T>>,
+    waiting: Arc<Mutex<Waiting>>,
+    /// The bytes of the item that the client was given last.
+    taken: u64,
     running: Option<Running<T>>,
     /// Comes when all output has.
     last: Option<T>,
@@ -78,14 +115,21 @@ impl<T> Live<T> {
     {
         let (sender, receiver) = channel(WAITING);
         let is_too_slow = Arc::new(AtomicBool::new(false));
+        let waiting = Arc::new(Mutex::new(Waiting {
+            bytes: 0,
+            held: held.budget().hold(0)?,
+        }));
         let mut running: Running<T> = Box::pin(begin(LiveSender {
             sender,
+            waiting: Arc::clone(&waiting),
             patience: PATIENCE,
             is_too_slow: Arc::clone(&is_too_slow),
         }));
         let mut live = Self {
             first: None,
             receiver,
+            waiting,
+            taken: 0,
             running: None,
             last: None,
             fail,
@@ -103,6 +147,13 @@ impl<T> Live<T> {
             }
         }
         Ok(live)
+    }
+
+    /// Gives an item to the client, who asks for the next when it is sent.
+    fn give(&mut self, (item, bytes): WithBytes<T>) -> T {
+        let sent = mem::replace(&mut self.taken, bytes);
+        locked(&self.waiting).bytes -= sent;
+        item
     }
 
     fn end(&mut self, result: Result<(T, Held), Failure>) {
@@ -123,7 +174,7 @@ impl<T: Unpin> Stream for Live<T> {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<T>> {
         if let Some(first) = self.first.take() {
-            return Poll::Ready(Some(first));
+            return Poll::Ready(Some(self.give(first)));
         }
         if let Some(running) = &mut self.running
             && let Poll::Ready(result) = running.as_mut().poll(context)
@@ -132,7 +183,7 @@ impl<T: Unpin> Stream for Live<T> {
             self.end(result);
         }
         match ready!(self.receiver.poll_recv(context)) {
-            Some(output) => Poll::Ready(Some(output)),
+            Some(output) => Poll::Ready(Some(self.give(output))),
             // All output has come, and the result is still on its way.
             None if self.running.is_some() => Poll::Pending,
             None => Poll::Ready(self.last.take()),
@@ -170,22 +221,56 @@ impl TextDecoder {
 
 #[cfg(test)]
 mod tests {
+    use tokio::task::spawn_blocking;
+    use tokio_stream::StreamExt;
+
     use super::*;
+    use crate::http::Budget;
 
     #[tokio::test(flavor = "multi_thread")]
     async fn a_client_that_takes_nothing_is_waited_for_no_longer() {
         let (sender, mut receiver) = channel(1);
+        let held = Budget::new(0).hold(0).expect("it is nothing");
         let mut sender = LiveSender {
             sender,
+            waiting: Arc::new(Mutex::new(Waiting { bytes: 0, held })),
             patience: Duration::from_millis(10),
             is_too_slow: Arc::default(),
         };
         let is_too_slow = Arc::clone(&sender.is_too_slow);
-        let send = move || (0..100).for_each(|number| sender.send(number));
-        tokio::task::spawn_blocking(send).await.expect("it sends");
+        let send = move || (0..100).for_each(|number| sender.send((number, 0)));
+        spawn_blocking(send).await.expect("it sends");
         assert!(is_too_slow.load(Ordering::Relaxed));
-        assert_eq!(receiver.recv().await, Some(0));
+        assert_eq!(receiver.recv().await, Some((0, 0)));
         assert_eq!(receiver.recv().await, None);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn what_waits_for_a_client_has_its_memory() {
+        const KIB: u64 = 1 << 10;
+        let budget = Budget::new(1000 * KIB);
+        let nothing = || budget.hold(0).expect("it is nothing");
+        let result = nothing();
+        let begin = |mut sender: LiveSender<u64>| async move {
+            let send = move || (0..8).for_each(|number| sender.send((number, 300 * KIB)));
+            spawn_blocking(send).await.expect("it sends");
+            Ok((8, result))
+        };
+        let begun = Live::begin(nothing(), |_| 9, begin).await;
+        let live = begun.expect("it begins");
+        // Three wait.
+        let is_full = async {
+            while budget.hold(200 * KIB).is_ok() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(Duration::from_secs(60), is_full)
+            .await
+            .expect("memory is held");
+        assert!(budget.hold(90 * KIB).is_ok());
+        let items: Vec<u64> = live.collect().await;
+        assert_eq!(items, (0..=8).collect::<Vec<_>>());
+        assert!(budget.hold(1000 * KIB).is_ok());
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod call;
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::HttpBody;
 use axum::extract::{FromRequest, Request, State};
 use axum::http::request::Parts;
 use axum::middleware::{Next, from_fn_with_state};
@@ -27,7 +28,7 @@ use serde_json::json;
 
 use self::call::Call;
 use crate::failure::Failure;
-use crate::http::{RawBody, memory_of_values};
+use crate::http::{RawBody, keeping, memory_of_values};
 use crate::server::App;
 use crate::tenant::Tenant;
 
@@ -68,7 +69,8 @@ pub fn routes(app: &Arc<App>, longest: usize) -> Router<Arc<App>> {
         .layer(from_fn_with_state(Arc::clone(app), in_budget))
 }
 
-/// Reads the body as those of other protocols, whose memory counts, and hands it on.
+/// Reads the body as those of other protocols, whose memory counts, and hands it on. The memory of the answer counts until it
+/// is sent.
 async fn in_budget(
     State(app): State<Arc<App>>,
     request: Request,
@@ -81,8 +83,12 @@ async fn in_budget(
     let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
     held.grow(memory_of_values(&bytes))?;
     let response = next.run(Request::from_parts(parts, bytes.into())).await;
+    let budget = held.budget();
     drop(held);
-    Ok(response)
+    // A stream, whose length is not known, has no results of tools.
+    let length = response.body().size_hint().exact();
+    let held = budget.hold(length.unwrap_or_default())?;
+    Ok(response.map(|body| keeping(body, held)))
 }
 
 /// Serves the process that has the other ends of the standard streams, until it closes them.

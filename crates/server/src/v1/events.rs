@@ -25,7 +25,8 @@ pub struct Streamed {
 impl Streamed {
     fn send(&mut self, name: &str, text: &str) {
         let text = json!({ "text": text }).to_string();
-        self.sender.send(event(name, text));
+        let bytes = text.len() as u64;
+        self.sender.send((event(name, text), bytes));
     }
 }
 
