@@ -155,9 +155,24 @@ async fn addresses_of(shared: &Shared, host: &Host) -> Result<Vec<IpAddr>, Verdi
         Host::Name(name) => {
             let resolution = shared.resolution();
             let resolved = resolve(&resolution, name).await;
-            resolved.map_err(Verdict::Failed)
+            resolved.map(in_turns).map_err(Verdict::Failed)
         }
     }
+}
+
+/// Puts addresses of IPv4 and IPv6 in turns (RFC 8305, 4): a machine that has only one of the two finds some among the
+/// first.
+fn in_turns(addresses: Vec<IpAddr>) -> Vec<IpAddr> {
+    let mut counts = [0; 2];
+    let counted = addresses.into_iter().map(|address| {
+        let count = &mut counts[usize::from(address.is_ipv6())];
+        *count += 1;
+        (*count, address)
+    });
+    let mut counted: Vec<_> = counted.collect();
+    // The order of those of one turn stays.
+    counted.sort_by_key(|(turn, _)| *turn);
+    counted.into_iter().map(|(_, address)| address).collect()
 }
 
 /// What lies behind an address. That of an interface of this machine looks like any other, but the kernel would reach

@@ -1,6 +1,6 @@
 //! The resolver of a guest.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use sandfork_egress::dns::{Answer, RecordKind};
 use sandfork_egress::refusal::{Failure, Refusal, Verdict};
@@ -79,6 +79,25 @@ fn a_name_is_resolved_by_the_hosts_resolver() {
         );
         assert_eq!(questions.len(), 2);
     }
+}
+
+/// Its resolver names more of them than are tried, before those that are reached.
+#[test]
+fn a_host_with_many_addresses_of_ipv6_is_reached_by_ipv4() {
+    let server = Server::http();
+    let mut addresses = vec![Ipv6Addr::LOCALHOST.into(); 9];
+    addresses.push(Ipv4Addr::LOCALHOST.into());
+    let resolver = Resolver::new(vec![addresses], Answers::OverUdp);
+    let mut setup = Setup::new(&[rule(server.port, "")], &[]);
+    setup.servers = vec![resolver.address];
+    let scene = setup.start(&[server.port]);
+    let mut stream = scene.connect("a.example", server.port);
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n\r\n",
+        server.port
+    );
+    let answer = exchange(&mut stream, &request);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
 #[test]
