@@ -148,7 +148,7 @@ impl<'a> Access<'a> {
         self.rules.iter().any(|rule| rule.is_about_requests())
     }
 
-    /// Judges a request by each rule. One that allows it suffices.
+    /// Judges a request by each rule. The first that allows it decides what it gets.
     ///
     /// # Errors
     /// What the last rule requires.
@@ -158,7 +158,6 @@ impl<'a> Access<'a> {
             return Err(refusal);
         }
         let plain = crate::path::plain(path);
-        let mut allowing = Vec::new();
         for rule in &self.rules {
             // A rule without paths allows those too that no pattern could be compared with.
             let path = match &plain {
@@ -170,15 +169,14 @@ impl<'a> Access<'a> {
                 }
             };
             match rule.allows(method, path) {
-                Ok(()) => allowing.push(rule),
+                Ok(()) => {
+                    let credential = rule.credential.as_ref();
+                    return Ok(AllowedRequest { credential });
+                }
                 Err(why) => refusal = why,
             }
         }
-        if allowing.is_empty() {
-            return Err(refusal);
-        }
-        let credential = allowing.iter().find_map(|rule| rule.credential.as_ref());
-        Ok(AllowedRequest { credential })
+        Err(refusal)
     }
 }
 

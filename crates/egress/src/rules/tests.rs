@@ -133,22 +133,24 @@ fn the_closest_host_decides() {
 }
 
 #[test]
-fn a_request_gets_the_credential_of_the_rule_that_allows_it() {
+fn a_request_gets_the_credential_of_the_first_rule_that_allows_it() {
     let rules = rules(&[
+        r#"{"host":"a.b","paths":["/public/*"]}"#,
         r#"{"host":"a.b","methods":["GET"],"credential":{"header":"X","value":"read"}}"#,
         r#"{"host":"a.b","methods":["POST"],"credential":{"header":"X","value":"write"}}"#,
         r#"{"host":"a.b","methods":["HEAD"]}"#,
     ]);
     let access = rules.access(&host("a.b"), 443).expect("it is allowed");
-    let value = |method| {
-        let allowed = access.request(method, "/").expect("it is allowed");
+    let value = |method, path| {
+        let allowed = access.request(method, path).expect("it is allowed");
         allowed
             .credential
             .map(|credential| credential.value.as_str())
     };
-    assert_eq!(value("GET"), Some("read"));
-    assert_eq!(value("POST"), Some("write"));
-    assert_eq!(value("HEAD"), None);
+    assert_eq!(value("GET", "/"), Some("read"));
+    assert_eq!(value("POST", "/"), Some("write"));
+    assert_eq!(value("HEAD", "/"), None);
+    assert_eq!(value("GET", "/public/x"), None);
 }
 
 #[test]
