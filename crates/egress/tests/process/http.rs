@@ -249,21 +249,7 @@ fn the_proxy_judges_each_request_by_its_own_host() {
 
 #[test]
 fn websockets_work_and_no_other_protocol() {
-    let server = Server::new(|mut stream, own| {
-        let head = read_head(&mut stream);
-        let switches = head.to_lowercase().contains("upgrade: websocket");
-        own.heads.lock().expect("no panic").push(head);
-        if switches {
-            let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst";
-            stream.write_all(answer).expect("it reads");
-            let mut buffer = [0; 64];
-            while let Ok(length @ 1..) = stream.read(&mut buffer) {
-                stream.write_all(&buffer[..length]).expect("it reads");
-            }
-        } else {
-            _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-        }
-    });
+    let server = Server::websocket();
     let rules = [rule(server.port, r#","methods":["GET"]"#)];
     let scene = Setup::new(&rules, &["a.example"]).start(&[server.port]);
     let asks = |protocol: &str| {

@@ -61,6 +61,26 @@ fn only_so_many_bytes_are_carried() {
     assert!(open(&scene, server.port).is_none());
 }
 
+#[test]
+fn only_so_many_bytes_are_carried_after_a_change_of_protocol() {
+    let server = Server::websocket();
+    let mut setup = Setup::new(&[rule(server.port, "")], &["a.example"]);
+    setup.bytes = 100_000;
+    let scene = setup.start(&[server.port]);
+    let mut stream = scene.connect("a.example", server.port);
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n",
+        server.port
+    );
+    stream.write_all(request.as_bytes()).expect("it reads");
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 101"));
+    let sent = stream.try_clone().expect("a copy");
+    let write = std::thread::spawn(move || (&sent).write_all(&vec![0; 10_000_000]));
+    assert!(read_all(&mut stream).len() < 100_000);
+    write.join().expect("no panic").expect_err("it is cut off");
+    scene.await_verdict(Verdict::Refused(Refusal::Bytes));
+}
+
 /// More connections than the host has ports for one address within a minute.
 #[test]
 fn connections_of_a_hasty_guest_are_paced() {

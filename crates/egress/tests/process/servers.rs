@@ -49,6 +49,27 @@ impl Server {
         })
     }
 
+    /// Switches to WebSockets where it is asked to, says a word, and sends back what it gets.
+    pub fn websocket() -> Self {
+        Self::new(|mut stream, own| {
+            let head = read_head(&mut stream);
+            let switches = head.to_lowercase().contains("upgrade: websocket");
+            own.heads.lock().expect("no panic").push(head);
+            if !switches {
+                _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+                return;
+            }
+            let answer = b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nfirst";
+            stream.write_all(answer).expect("it reads");
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = stream.read(&mut buffer) {
+                if stream.write_all(&buffer[..length]).is_err() {
+                    break;
+                }
+            }
+        })
+    }
+
     /// Answers requests without a body.
     pub fn http() -> Self {
         Self::new(|mut stream, own| own.answer_requests(&mut stream))

@@ -34,7 +34,7 @@ use self::body::{Counted, FromGuest, FromHost};
 pub use self::place::{Place, Scheme};
 use self::upstream::Outgoing;
 use self::upstreams::Upstreams;
-use super::connection::serve_with;
+use super::connection::{note_end_of_bytes, serve_with};
 use super::dial::{Carries, Dialled, dial};
 use super::head::Guest;
 use super::network::Network;
@@ -106,10 +106,12 @@ pub async fn serve<I>(
     match after {
         None => {}
         Some(After::Tunnel(guest, place, dialled)) => tunnel(network, guest, place, dialled).await,
-        Some(After::Switched(guest, host)) => {
+        Some(After::Switched(guest, host, place)) => {
             if let (Ok(guest), Ok(host)) = tokio::join!(guest, host) {
                 let (mut guest, mut host) = (TokioIo::new(guest), TokioIo::new(host));
-                _ = copy_bidirectional(&mut guest, &mut host).await;
+                if copy_bidirectional(&mut guest, &mut host).await.is_err() {
+                    note_end_of_bytes(network, &place);
+                }
             }
         }
     }
@@ -137,7 +139,7 @@ enum After {
     /// A connection to a host, after `CONNECT`.
     Tunnel(OnUpgrade, Place, Dialled),
     /// Another protocol with the host that the requests went to: the guest's side, and the host's.
-    Switched(OnUpgrade, OnUpgrade),
+    Switched(OnUpgrade, OnUpgrade, Place),
 }
 
 /// Judges the requests of one connection.
@@ -280,7 +282,7 @@ impl Gate {
                 return Err(outgoing.fail(Failure::Broken));
             }
             let host = hyper::upgrade::on(&mut response);
-            self.switch_to(After::Switched(guest, host));
+            self.switch_to(After::Switched(guest, host, place));
         }
         headers::of_response(response.headers_mut(), status);
         *response.version_mut() = Version::HTTP_11;
