@@ -64,14 +64,17 @@ pub async fn dial(
     carries: Carries,
 ) -> Result<Dialled, Verdict> {
     let result = async {
-        let route = within(route(network, host, port, access)).await?;
-        let addresses = match &route {
-            Route::Addresses(addresses) => addresses.iter().map(SocketAddr::ip).collect(),
-            Route::Proxy(_) => Vec::new(),
+        let route = within(route(network, host, port, access), Failure::Resolver).await?;
+        let (addresses, silent) = match &route {
+            Route::Addresses(addresses) => {
+                let addresses = addresses.iter().map(SocketAddr::ip).collect();
+                (addresses, Failure::Unreachable)
+            }
+            Route::Proxy(_) => (Vec::new(), Failure::Proxy),
         };
         let asked = network.ask(host, port, addresses).await;
         asked.map_err(Verdict::Refused)?;
-        within(connect(network, host, port, route, carries)).await
+        within(connect(network, host, port, route, carries), silent).await
     };
     let result = result.await;
     if let Err(verdict) = result {
@@ -80,8 +83,13 @@ pub async fn dial(
     result
 }
 
-async fn within<T>(step: impl Future<Output = Result<T, Verdict>>) -> Result<T, Verdict> {
-    timeout(PATIENCE, step).await.unwrap_or(Err(unreachable()))
+/// Bounds the time of a step, whose end without a word is this failure.
+async fn within<T>(
+    step: impl Future<Output = Result<T, Verdict>>,
+    silent: Failure,
+) -> Result<T, Verdict> {
+    let ended = timeout(PATIENCE, step).await;
+    ended.unwrap_or(Err(Verdict::Failed(silent)))
 }
 
 /// The way to a host that the rules allow, once there is a turn for it.

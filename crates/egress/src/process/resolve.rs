@@ -15,8 +15,8 @@ use crate::control::Resolution;
 use crate::dns::{Answer, MOST_BYTES, RecordKind, answer, question};
 use crate::refusal::Failure;
 
-/// How long one resolver may take.
-const WAIT: Duration = Duration::from_secs(3);
+/// How long one resolver may take. Three, as many as the C library asks, are asked twice before `PATIENCE` ends.
+const WAIT: Duration = Duration::from_secs(2);
 
 /// How often each resolver is asked.
 const ATTEMPTS: usize = 2;

@@ -1,6 +1,6 @@
 //! The resolver of a guest.
 
-use std::net::{Ipv4Addr, Ipv6Addr};
+use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 
 use sandfork_egress::dns::{Answer, RecordKind};
 use sandfork_egress::refusal::{Failure, Refusal, Verdict};
@@ -111,4 +111,16 @@ fn a_name_that_does_not_exist_is_said_to() {
     let text = exchange(&mut stream, "");
     assert!(text.contains("the name does not exist"), "{text}");
     scene.await_verdict(Verdict::Failed(Failure::Unresolved));
+}
+
+#[test]
+fn resolvers_that_say_nothing_are_told_from_a_host_that_does_not() {
+    let silent = [(); 3].map(|()| UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port"));
+    let mut setup = Setup::new(&[r#"{"host":"a.example"}"#.to_owned()], &[]);
+    let addresses = silent.iter().map(UdpSocket::local_addr);
+    setup.servers = addresses.collect::<Result<_, _>>().expect("they are bound");
+    let scene = setup.start(&[]);
+    let (head, _) = scene.tunnel("a.example:443");
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    scene.await_verdict(Verdict::Failed(Failure::Resolver));
 }

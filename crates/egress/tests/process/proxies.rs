@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
 
 use sandfork_egress::control::Proxy;
-use sandfork_egress::refusal::{Refusal, Verdict};
+use sandfork_egress::refusal::{Failure, Refusal, Verdict};
 
 use crate::scene::{Scene, Setup, exchange, read_head};
 use crate::servers::Server;
@@ -173,4 +173,20 @@ fn what_is_not_private_goes_through_the_policys_proxy() {
     let report = scene.await_report(|report| report.count >= 3);
     let addresses: Vec<Option<IpAddr>> = report.connections.iter().map(|it| it.address).collect();
     assert!(addresses.iter().all(Option::is_none), "{addresses:?}");
+}
+
+#[test]
+fn a_proxy_that_says_nothing_is_the_proxys_failure() {
+    let silent = Server::new(|mut stream, _| _ = stream.read_to_end(&mut Vec::new()));
+    let rules = [r#"{"host":"raw.example","raw":true}"#.to_owned()];
+    let mut setup = Setup::new(&rules, &[]);
+    setup.proxy = Some(Proxy {
+        host: "127.0.0.1".parse().expect("an address"),
+        port: silent.port,
+        authorization: None,
+    });
+    let scene = setup.start(&[]);
+    let (head, _) = scene.tunnel("raw.example:443");
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    scene.await_verdict(Verdict::Failed(Failure::Proxy));
 }
