@@ -284,12 +284,12 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .merge(page::routes())
         .method_not_allowed_fallback(other_method);
     let known = Router::new()
-        .merge(fusion::routes())
         .merge(v1::routes())
         .merge(mcp::routes(&app, longest))
         .method_not_allowed_fallback(other_method)
         .layer(from_fn_with_state(Arc::clone(&app), identify));
     open.merge(known)
+        .merge(fusion::routes(&app))
         .merge(e2b::routes(&app))
         .fallback(async || Failure::NotFound("there is no such path".to_owned()))
         .layer(from_fn_with_state(Arc::clone(&app), refuse_other_sites))
@@ -298,7 +298,8 @@ fn router(app: Arc<App>, config: &Config) -> Router {
         .with_state(app)
 }
 
-async fn other_method(method: Method) -> Failure {
+/// The answer to a method that a path does not have.
+pub async fn other_method(method: Method) -> Failure {
     Failure::Method(method)
 }
 

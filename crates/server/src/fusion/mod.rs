@@ -10,7 +10,9 @@ mod run_jupyter;
 
 use std::sync::Arc;
 
+use axum::extract::{Request, State};
 use axum::http::StatusCode;
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -19,14 +21,26 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::failure::{Failure, FailureKind};
-use crate::server::App;
+use crate::server::{self, App};
 
-/// The routes.
-pub fn routes() -> Router<Arc<App>> {
+/// The routes, with what finds the tenant of a request.
+pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     Router::new()
         .route("/run_code", post(run_code::run_code))
         .route("/run_jupyter", post(run_jupyter::run_jupyter))
         .route("/v1/ping", get(async || Json("pong")))
+        .method_not_allowed_fallback(server::other_method)
+        .layer(from_fn_with_state(Arc::clone(app), identify))
+}
+
+/// Finds the tenant of a request, as for the other protocols.
+async fn identify(state: State<Arc<App>>, request: Request, next: Next) -> Response {
+    let identified = server::identify(state, request, next).await;
+    identified.unwrap_or_else(|failure| match failure {
+        // With the ways to present a token.
+        Failure::Unauthorized(_) => failure.into_response(),
+        failure => FusionFailure(failure).into_response(),
+    })
 }
 
 /// How the whole ended.
