@@ -1,6 +1,7 @@
 //! What the tools do.
 
 use std::fmt::Write as _;
+use std::mem;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
@@ -66,7 +67,7 @@ struct WriteFile {
 
 impl Call<'_> {
     /// `None` if there is no such tool.
-    pub async fn perform(self, name: &str) -> Option<Result<CallToolResult, Failure>> {
+    pub async fn perform(mut self, name: &str) -> Option<Result<CallToolResult, Failure>> {
         Some(match name {
             "run_python_code" => self.run_python_code().await,
             "open_session" => self.open_session().await,
@@ -80,15 +81,15 @@ impl Call<'_> {
         })
     }
 
-    fn arguments<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        let arguments = Value::Object(self.arguments.clone());
+    fn arguments<T: DeserializeOwned>(&mut self) -> Result<T, Failure> {
+        let arguments = Value::Object(mem::take(&mut self.arguments));
         serde_json::from_value(arguments).map_err(|error| {
             Failure::Request(format!("the arguments are not what they must be: {error}"))
         })
     }
 
     /// A session of one cell, in which values of JSON are variables before it.
-    async fn run_python_code(&self) -> Result<CallToolResult, Failure> {
+    async fn run_python_code(&mut self) -> Result<CallToolResult, Failure> {
         let RunPythonCode {
             python_code,
             global_variables,
@@ -120,7 +121,7 @@ impl Call<'_> {
         Ok(self.opened(&open))
     }
 
-    async fn fork_session(&self) -> Result<CallToolResult, Failure> {
+    async fn fork_session(&mut self) -> Result<CallToolResult, Failure> {
         let OfSession { session } = self.arguments()?;
         let of = self.app.sessions.find(self.tenant, &session)?;
         Ok(self.opened(&*self.app.sessions.fork(&of).await?))
@@ -134,7 +135,7 @@ impl Call<'_> {
         ))
     }
 
-    async fn run_cell(&self) -> Result<CallToolResult, Failure> {
+    async fn run_cell(&mut self) -> Result<CallToolResult, Failure> {
         let RunCell {
             session,
             python_code,
@@ -146,7 +147,7 @@ impl Call<'_> {
         ))
     }
 
-    async fn list_files(&self) -> Result<CallToolResult, Failure> {
+    async fn list_files(&mut self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
         let entries = open.with(move |session| Ok(session.list(&path)?)).await?;
@@ -156,7 +157,7 @@ impl Call<'_> {
         Ok(text(lines.collect::<Vec<_>>().join("\n")))
     }
 
-    async fn read_file(&self) -> Result<CallToolResult, Failure> {
+    async fn read_file(&mut self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
         let (most, budget) = (self.app.longest_answer, open.budget());
@@ -165,7 +166,7 @@ impl Call<'_> {
         Ok(text(shortened(&String::from_utf8_lossy(&bytes))))
     }
 
-    async fn write_file(&self) -> Result<CallToolResult, Failure> {
+    async fn write_file(&mut self) -> Result<CallToolResult, Failure> {
         let WriteFile {
             session,
             path,
@@ -179,7 +180,7 @@ impl Call<'_> {
         .await
     }
 
-    async fn close_session(&self) -> Result<CallToolResult, Failure> {
+    async fn close_session(&mut self) -> Result<CallToolResult, Failure> {
         let OfSession { session } = self.arguments()?;
         self.app.sessions.close(self.tenant, &session).await?;
         Ok(text("the session is closed".to_owned()))
