@@ -12,7 +12,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::{Bytes, BytesMut};
-use sandfork::OutputSink;
 use sandfork::session::{Cell, CellReport, SessionState};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -23,7 +22,7 @@ use super::registry::{Context, Sandbox, Texts, set_up};
 use super::{E2bFailure, Place};
 use crate::display::{displays, error};
 use crate::failure::{Failure, InPath};
-use crate::http::{JsonBody, Live, LiveSender, TextDecoder};
+use crate::http::{JsonBody, Live, LiveText, WithBytes};
 use crate::running::in_session;
 use crate::server::App;
 use crate::sessions::closed;
@@ -90,24 +89,22 @@ pub async fn execute(
     check_language(asked.language.as_deref())?;
     let context = sandbox.context(asked.context_id.as_deref())?;
     let budget = held.budget();
-    let live = Live::begin(held, broken, move |sender| async move {
+    let live = Live::begin(held, broken, move |mut sender| async move {
         let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
         let environment = asked.env_vars.unwrap_or_default();
         let results = in_session(&app, &tenant, open, move |session, turn| {
-            let mut lines = Lines {
-                sender,
-                stdout: TextDecoder::default(),
-                stderr: TextDecoder::default(),
-            };
             if !environment.is_empty() {
                 set_up(session, turn, enter(&environment))?;
             }
             // Before the answer begins, whose status says it.
             let ended = |_| Failure::NotFound(format!("the context has ended, {RESTART}"));
             session.stat(".").map_err(ended)?;
-            lines.begin(context.executions.fetch_add(1, Ordering::Relaxed) + 1);
+            let number = context.executions.fetch_add(1, Ordering::Relaxed) + 1;
+            let first = json!({ "type": "number_of_executions", "execution_count": number });
+            sender.send(with_bytes(line(&first)));
+            let mut lines = LiveText::new(sender, output);
             let report = turn.run(session, Cell::new(asked.code), &mut lines)?;
-            lines.end();
+            drop(lines);
             if !environment.is_empty() && report.session() == SessionState::Live {
                 // A cell that has broken it has its variables until the next one.
                 _ = set_up(session, turn, LEAVE.to_owned());
@@ -140,52 +137,20 @@ fn enter(environment: &Texts) -> String {
 const LEAVE: &str = "(lambda os: [os.environ.pop(name, None) if text is None else os.environ.update({name: text}) \
      for name, text in os.__dict__.pop('_sandfork_before', {}).items()] and None)(__import__('os'))";
 
-/// Output that goes to the client as it comes.
-#[derive(Debug)]
-struct Lines {
-    sender: LiveSender<Bytes>,
-    stdout: TextDecoder,
-    stderr: TextDecoder,
+/// A line of output.
+fn output(stream: &str, text: &str) -> WithBytes<Bytes> {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+    with_bytes(line(
+        &json!({ "type": stream, "text": text, "timestamp": now }),
+    ))
 }
 
-impl Lines {
-    fn begin(&mut self, number: u64) {
-        self.send(&json!({ "type": "number_of_executions", "execution_count": number }));
-    }
-
-    fn text(&mut self, stream: &str, text: &str) {
-        let now = SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default();
-        let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
-        if !text.is_empty() {
-            self.send(&json!({ "type": stream, "text": text, "timestamp": now }));
-        }
-    }
-
-    fn end(&mut self) {
-        let (stdout, stderr) = (self.stdout.end(), self.stderr.end());
-        self.text("stdout", &stdout);
-        self.text("stderr", &stderr);
-    }
-
-    fn send(&mut self, value: &Value) {
-        let line = line(value);
-        let bytes = line.len() as u64;
-        self.sender.send((line, bytes));
-    }
-}
-
-impl OutputSink for Lines {
-    fn stdout(&mut self, bytes: &[u8]) {
-        let text = self.stdout.text(bytes);
-        self.text("stdout", &text);
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) {
-        let text = self.stderr.text(bytes);
-        self.text("stderr", &text);
-    }
+fn with_bytes(line: Bytes) -> WithBytes<Bytes> {
+    let bytes = line.len() as u64;
+    (line, bytes)
 }
 
 fn line(value: &Value) -> Bytes {

@@ -8,6 +8,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
+use sandfork::OutputSink;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{sleep, timeout};
@@ -191,15 +192,64 @@ impl<T: Unpin> Stream for Live<T> {
     }
 }
 
+/// Output that is text, and goes to the client as it comes.
+#[derive(Debug)]
+pub struct LiveText<T> {
+    sender: LiveSender<T>,
+    /// Makes an item of the name of a stream and a text.
+    item: fn(&str, &str) -> WithBytes<T>,
+    stdout: TextDecoder,
+    stderr: TextDecoder,
+}
+
+impl<T> LiveText<T> {
+    /// Sends items that `item` makes of the name of a stream and a text.
+    pub fn new(sender: LiveSender<T>, item: fn(&str, &str) -> WithBytes<T>) -> Self {
+        Self {
+            sender,
+            item,
+            stdout: TextDecoder::default(),
+            stderr: TextDecoder::default(),
+        }
+    }
+
+    fn send(&mut self, stream: &str, text: &str) {
+        if !text.is_empty() {
+            self.sender.send((self.item)(stream, text));
+        }
+    }
+}
+
+impl<T> OutputSink for LiveText<T> {
+    fn stdout(&mut self, bytes: &[u8]) {
+        let text = self.stdout.text(bytes);
+        self.send("stdout", &text);
+    }
+
+    fn stderr(&mut self, bytes: &[u8]) {
+        let text = self.stderr.text(bytes);
+        self.send("stderr", &text);
+    }
+}
+
+/// The end of the output: what is left of a character that has begun is sent too.
+impl<T> Drop for LiveText<T> {
+    fn drop(&mut self) {
+        let (stdout, stderr) = (self.stdout.end(), self.stderr.end());
+        self.send("stdout", &stdout);
+        self.send("stderr", &stderr);
+    }
+}
+
 /// Text of bytes that come in pieces: a character that two of them share comes with the second.
 #[derive(Debug, Default)]
-pub struct TextDecoder {
+struct TextDecoder {
     rest: Vec<u8>,
 }
 
 impl TextDecoder {
     /// The text of one more piece. What is no UTF-8 becomes U+FFFD.
-    pub fn text(&mut self, piece: &[u8]) -> String {
+    fn text(&mut self, piece: &[u8]) -> String {
         self.rest.extend_from_slice(piece);
         let last = self
             .rest
@@ -209,13 +259,13 @@ impl TextDecoder {
         let is_begun = std::str::from_utf8(last).is_err_and(|error| error.error_len().is_none());
         let begun = if is_begun { last.len() } else { 0 };
         let rest = self.rest.split_off(self.rest.len() - begun);
-        let whole = std::mem::replace(&mut self.rest, rest);
+        let whole = mem::replace(&mut self.rest, rest);
         String::from_utf8_lossy(&whole).into_owned()
     }
 
     /// The text of a character that has begun and does not end.
-    pub fn end(&mut self) -> String {
-        String::from_utf8_lossy(&std::mem::take(&mut self.rest)).into_owned()
+    fn end(&mut self) -> String {
+        String::from_utf8_lossy(&mem::take(&mut self.rest)).into_owned()
     }
 }
 
@@ -227,16 +277,34 @@ mod tests {
     use super::*;
     use crate::http::Budget;
 
-    #[tokio::test(flavor = "multi_thread")]
-    async fn a_client_that_takes_nothing_is_waited_for_no_longer() {
-        let (sender, mut receiver) = channel(1);
+    fn sender<T>(most: usize) -> (LiveSender<T>, Receiver<WithBytes<T>>) {
+        let (sender, receiver) = channel(most);
         let held = Budget::new(0).hold(0).expect("it is nothing");
-        let mut sender = LiveSender {
+        let sender = LiveSender {
             sender,
             waiting: Arc::new(Mutex::new(Waiting { bytes: 0, held })),
             patience: Duration::from_millis(10),
             is_too_slow: Arc::default(),
         };
+        (sender, receiver)
+    }
+
+    #[test]
+    fn output_that_ends_within_a_character_loses_nothing() {
+        let (sender, mut receiver) = sender(8);
+        let mut text = LiveText::new(sender, |stream, text| (format!("{stream} {text}"), 0));
+        text.stdout(b"a\xe2\x82");
+        text.stderr(b"\xe2");
+        text.stderr(b"\x82\xacb");
+        drop(text);
+        let items = std::iter::from_fn(|| receiver.blocking_recv());
+        let items: Vec<String> = items.map(|(item, _)| item).collect();
+        assert_eq!(items, ["stdout a", "stderr \u{20ac}b", "stdout \u{fffd}"]);
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_client_that_takes_nothing_is_waited_for_no_longer() {
+        let (mut sender, mut receiver) = sender(1);
         let is_too_slow = Arc::clone(&sender.is_too_slow);
         let send = move || (0..100).for_each(|number| sender.send((number, 0)));
         spawn_blocking(send).await.expect("it sends");
@@ -256,8 +324,8 @@ mod tests {
             spawn_blocking(send).await.expect("it sends");
             Ok((8, result))
         };
-        let begun = Live::begin(nothing(), |_| 9, begin).await;
-        let live = begun.expect("it begins");
+        let live = Live::begin(nothing(), |_| 9, begin).await;
+        let live = live.expect("it begins");
         // Three wait.
         let is_full = async {
             while budget.hold(200 * KIB).is_ok() {

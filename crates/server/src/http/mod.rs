@@ -33,7 +33,7 @@ pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
 pub use self::bounds::HttpBounds;
 pub use self::budget::{Budget, Held, keeping};
 pub use self::draining::{Draining, until_cut_off};
-pub use self::live::{Live, LiveSender, TextDecoder};
+pub use self::live::{Live, LiveText, WithBytes};
 pub use self::log::{TenantName, begin_log, log};
 pub use self::place::Places;
 pub use self::sites::refuse_other_sites;

@@ -7,40 +7,11 @@ use axum::http::HeaderMap;
 use axum::http::header::ACCEPT;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
-use sandfork::OutputSink;
 use serde_json::{Value, json};
 use tokio_stream::StreamExt;
 
 use crate::failure::Failure;
-use crate::http::{Budget, Held, Live, LiveSender, TextDecoder};
-
-/// Output that goes to the client as it comes.
-#[derive(Debug)]
-pub struct Streamed {
-    sender: LiveSender<Event>,
-    stdout: TextDecoder,
-    stderr: TextDecoder,
-}
-
-impl Streamed {
-    fn send(&mut self, name: &str, text: &str) {
-        let text = json!({ "text": text }).to_string();
-        let bytes = text.len() as u64;
-        self.sender.send((event(name, text), bytes));
-    }
-}
-
-impl OutputSink for Streamed {
-    fn stdout(&mut self, bytes: &[u8]) {
-        let text = self.stdout.text(bytes);
-        self.send("stdout", &text);
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) {
-        let text = self.stderr.text(bytes);
-        self.send("stderr", &text);
-    }
-}
+use crate::http::{Budget, Held, Live, LiveText, WithBytes};
 
 /// Whether the client asks for events.
 pub fn is_asked(headers: &HeaderMap) -> bool {
@@ -58,17 +29,13 @@ pub fn is_asked(headers: &HeaderMap) -> bool {
 pub async fn answer<F>(
     budget: Budget,
     held: Held,
-    begin: impl FnOnce(Streamed) -> F,
+    begin: impl FnOnce(LiveText<Event>) -> F,
 ) -> Result<Response, Failure>
 where
     F: Future<Output = Result<Value, Failure>> + Send + 'static,
 {
     let live = Live::begin(held, error, |sender| {
-        let running = begin(Streamed {
-            sender,
-            stdout: TextDecoder::default(),
-            stderr: TextDecoder::default(),
-        });
+        let running = begin(LiveText::new(sender, output));
         async move {
             let result = running.await?.to_string();
             let held = budget.hold(result.len() as u64)?;
@@ -78,6 +45,12 @@ where
     let events = live.await?.map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(Duration::from_secs(5));
     Ok(Sse::new(events).keep_alive(alive).into_response())
+}
+
+fn output(stream: &str, text: &str) -> WithBytes<Event> {
+    let text = json!({ "text": text }).to_string();
+    let bytes = text.len() as u64;
+    (event(stream, text), bytes)
 }
 
 fn error(failure: &Failure) -> Event {
