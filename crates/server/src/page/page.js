@@ -16,7 +16,12 @@ function element(name, text, kind) {
   return made;
 }
 
-class Refused extends Error {}
+class Refused extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
 
 // Asks the server, and returns the JSON of its answer.
 async function ask(method, path, body) {
@@ -29,9 +34,9 @@ async function ask(method, path, body) {
   try {
     value = text ? JSON.parse(text) : null;
   } catch {
-    throw new Refused(`${answer.status}: the answer is no JSON`);
+    throw new Refused(`${answer.status}: the answer is no JSON`, answer.status);
   }
-  if (!answer.ok) throw new Refused(value?.error?.message ?? `the server answers ${answer.status}`);
+  if (!answer.ok) throw new Refused(value?.error?.message ?? `the server answers ${answer.status}`, answer.status);
   return value;
 }
 
@@ -175,8 +180,8 @@ async function run() {
     }
     showTrouble(null);
   } catch (error) {
-    // It may have been closed elsewhere: the next cell opens another.
-    session = null;
+    // It has been closed elsewhere: the next cell opens another.
+    if (error.status === 404) session = null;
     at("state").textContent = "";
     showTrouble(error);
   }
