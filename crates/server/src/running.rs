@@ -161,9 +161,14 @@ impl Turn {
         Ok(report)
     }
 
+    /// Counts the processor time of what is no run or cell of its own.
+    pub fn used(&self, outcome: &Outcome) {
+        self.running.used(outcome.usage().cpu);
+    }
+
     /// Counts and traces a run or a cell that has ended.
     pub fn ended(&mut self, outcome: &Outcome) {
-        self.running.used(outcome.usage().cpu);
+        self.used(outcome);
         self.app.metrics.ended(&self.tenant.name, outcome);
         self.tenant.activity().ended(outcome);
         traces::ended(&self.answering, outcome);

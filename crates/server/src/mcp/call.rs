@@ -22,6 +22,9 @@ use crate::tenant::Tenant;
 /// What a model reads of one output. The middle of more is left out.
 const LONGEST_TEXT: usize = 20_000;
 
+/// The most variables of a call: each is a message to its guest.
+const MOST_VARIABLES: usize = 1000;
+
 /// A call of a tool.
 pub struct Call<'a> {
     pub app: &'a Arc<App>,
@@ -94,12 +97,22 @@ impl Call<'_> {
             python_code,
             global_variables,
         } = self.arguments()?;
+        if global_variables.len() > MOST_VARIABLES {
+            return Err(Failure::Request(format!(
+                "global_variables: there are more than {MOST_VARIABLES}: put them into a dict"
+            )));
+        }
         let running = self.tenant.begin_run(Variant::default())?;
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
             let mut session = tenant.sandboxes.sandbox(Variant::default())?.session()?;
             for (name, value) in global_variables {
+                // What follows has a client that has gone, and ends at once.
+                if turn.cancel.is_used() {
+                    break;
+                }
                 let set = session.set(name.clone(), value_of(value))?;
+                turn.used(set.outcome());
                 if !set.outcome().is_ok() {
                     return Err(Failure::Request(format!(
                         "global_variables: `{name}` cannot be one"
