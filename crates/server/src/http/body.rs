@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRef, FromRequest, Request};
-use axum::http::header::CONTENT_LENGTH;
+use axum::http::header::{CONTENT_LENGTH, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -34,35 +34,31 @@ impl Bodies {
     }
 
     async fn read(&self, request: Request) -> Result<(Bytes, Held), Failure> {
-        let announced = request.headers().get(CONTENT_LENGTH);
-        let announced = announced.and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
-        if announced.is_some_and(|length| length > self.longest) {
-            return Err(Failure::TooLong(self.longest));
-        }
-        // What is announced has its memory before it is sent, and what is not as it comes.
         let share = request.extensions().get::<Budget>();
-        let mut held = match share
-            .unwrap_or(&self.budget)
-            .hold(announced.unwrap_or_default())
+        let budget = share.unwrap_or(&self.budget).clone();
+        let headers = request.headers();
+        let announced = headers.get(CONTENT_LENGTH);
+        let announced = announced.and_then(|length| length.to_str().ok()?.parse().ok());
+        // What is announced is refused before such a client sends any.
+        let waits = headers.contains_key(EXPECT) && announced.is_some();
+        let mut body = request.into_body();
+        let read = self.collect(&mut body, announced, &budget).await;
+        if let Err(Failure::TooLong(_) | Failure::Busy(_)) = read
+            && !waits
         {
-            Ok(held) => held,
-            Err(failure) => {
-                self.discard(request.into_body()).await;
-                return Err(failure);
-            }
-        };
-        let bytes = self.collect(request.into_body(), &mut held).await?;
-        Ok((bytes, held))
+            self.discard(body).await;
+        }
+        read
     }
 
     /// Reads a body that nothing needs, for as long as a client may pause: one that is still sending when its connection
-    /// is closed finds no answer, but an error of its socket.
+    /// is closed finds no answer, but an error of its socket. One that is twice as long as a body may be goes too far.
     pub async fn discard(&self, mut body: Body) {
         let discard = async {
             let mut read = 0;
             while let Some(Ok(frame)) = body.frame().await {
                 read += frame.data_ref().map_or(0, Bytes::len) as u64;
-                if read > self.longest {
+                if read > self.longest.saturating_mul(2) {
                     break;
                 }
             }
@@ -70,12 +66,22 @@ impl Bodies {
         _ = timeout(self.pause, discard).await;
     }
 
-    async fn collect(&self, mut body: Body, held: &mut Held) -> Result<Bytes, Failure> {
+    async fn collect(
+        &self,
+        body: &mut Body,
+        announced: Option<u64>,
+        budget: &Budget,
+    ) -> Result<(Bytes, Held), Failure> {
+        if announced.is_some_and(|length| length > self.longest) {
+            return Err(Failure::TooLong(self.longest));
+        }
+        // What is announced has its memory before it is sent, and what is not as it comes.
+        let mut held = budget.hold(announced.unwrap_or_default())?;
         let mut bytes = BytesMut::new();
         loop {
             let next = timeout(self.pause, body.frame()).await;
             let Some(frame) = next.map_err(|_| Failure::TooSlow)? else {
-                return Ok(bytes.freeze());
+                return Ok((bytes.freeze(), held));
             };
             let frame =
                 frame.map_err(|error| Failure::Request(format!("the body broke off: {error}")))?;
@@ -160,7 +166,52 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use bytesize::ByteSize;
+    use futures_util::StreamExt;
+    use futures_util::stream::iter;
+
     use super::*;
+
+    /// How many of the pieces of a KiB of a body were read, and what became of it.
+    async fn read(bounds: HttpBounds, head: &[(&str, &str)]) -> (usize, Option<Failure>) {
+        let taken = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&taken);
+        let pieces = iter(0..6).map(move |_| {
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, Infallible>(vec![b'x'; 1 << 10])
+        });
+        let mut request = Request::builder();
+        for (name, value) in head {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from_stream(pieces)).expect("a request");
+        let read = Bodies::new(&bounds).read(request).await;
+        (taken.load(Ordering::Relaxed), read.err())
+    }
+
+    #[tokio::test]
+    async fn a_client_that_sends_too_much_is_read_until_it_hears_of_it() {
+        let bounds = |body, bodies| HttpBounds {
+            body: ByteSize::kib(body),
+            bodies: ByteSize::kib(bodies),
+            ..HttpBounds::default()
+        };
+        let (taken, failure) = read(bounds(4, 400), &[("content-length", "6144")]).await;
+        assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 6);
+        let (taken, failure) = read(bounds(4, 400), &[]).await;
+        assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 6);
+        // Memory of 16 KiB is free.
+        let (taken, failure) = read(bounds(400, 1), &[("content-length", "20480")]).await;
+        assert!(matches!(failure, Some(Failure::Busy(_))) && taken == 6);
+        // This one would send it only after it was asked to.
+        let head = [("content-length", "6144"), ("expect", "100-continue")];
+        let (taken, failure) = read(bounds(4, 400), &head).await;
+        assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 0);
+    }
 
     #[test]
     fn values_take_memory_and_texts_take_their_own() {
