@@ -7,8 +7,8 @@ use crate::host::Host;
 /// The first byte of both messages.
 pub const VERSION: u8 = 5;
 
-/// The most bytes of a message: a greeting with every method is the longest.
-pub const MOST_BYTES: usize = 2 + 255;
+/// The most bytes of a message: a request with the longest name and its port.
+pub const MOST_BYTES: usize = 4 + 1 + 255 + 2;
 
 const NO_AUTHENTICATION: u8 = 0;
 const CONNECT: u8 = 1;

@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 use sandfork_egress::control::Proxy;
 use sandfork_egress::refusal::{Failure, Refusal, Verdict};
@@ -90,6 +91,37 @@ fn socks_leads_to_names_and_addresses() {
         let (_, answer) = socks(&scene, &request);
         assert_eq!(answer[1], 2, "{request:?}");
     }
+}
+
+#[test]
+fn the_longest_name_may_come_in_two_pieces() {
+    // The longest that a host has.
+    let name = [
+        "a".repeat(63),
+        "b".repeat(63),
+        "c".repeat(63),
+        "d".repeat(61),
+    ]
+    .join(".");
+    let server = Server::echo();
+    let rule = format!(
+        r#"{{"host":"{name}","ports":[{}],"private":true,"raw":true}}"#,
+        server.port
+    );
+    let scene = Setup::new(&[rule], &[&name]).start(&[]);
+    let request = socks_name(&name, server.port);
+    let (first, last) = request.split_at(request.len() - 1);
+    let mut stream = scene.connect_proxy();
+    stream.write_all(&[5, 1, 0]).expect("it reads");
+    stream.read_exact(&mut [0; 2]).expect("it answers");
+    stream.write_all(first).expect("it reads");
+    // Nothing shows that the process has read it.
+    std::thread::sleep(Duration::from_millis(200));
+    stream.write_all(last).expect("it reads");
+    let mut answer = [0; 10];
+    stream.read_exact(&mut answer).expect("it answers");
+    assert_eq!(answer[1], 0);
+    echoes(&mut stream);
 }
 
 #[test]
