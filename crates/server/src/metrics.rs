@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -13,53 +12,23 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 use sandfork::Outcome;
 
+/// What a count is of: a name and a value.
+type Label = (&'static str, Arc<str>);
+
 /// The counts of a server.
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
-    runs: Family<RunLabels, Counter>,
-    phases: Family<PhaseLabels, Histogram>,
-    cpu: Family<TenantLabels, Counter<f64, AtomicU64>>,
-    answers: Family<AnswerLabels, Counter>,
-    refusals: Family<RefusalLabels, Counter>,
-    times: Family<RouteLabels, Histogram>,
+    runs: Family<[Label; 2], Counter>,
+    phases: Family<[Label; 1], Histogram>,
+    cpu: Family<[Label; 1], Counter<f64, AtomicU64>>,
+    answers: Family<[Label; 2], Counter>,
+    refusals: Family<[Label; 2], Counter>,
+    times: Family<[Label; 1], Histogram>,
     /// Open sessions.
     pub sessions: Gauge,
     /// Open connections.
     pub connections: Gauge,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct RunLabels {
-    tenant: Arc<str>,
-    status: &'static str,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct TenantLabels {
-    tenant: Arc<str>,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct PhaseLabels {
-    phase: &'static str,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct AnswerLabels {
-    route: Arc<str>,
-    code: u16,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct RouteLabels {
-    route: Arc<str>,
-}
-
-#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
-struct RefusalLabels {
-    tenant: Arc<str>,
-    kind: &'static str,
 }
 
 /// From a millisecond, which a fresh sandbox takes, to minutes.
@@ -119,48 +88,36 @@ impl Metrics {
 
     /// Counts a run or a cell that has ended.
     pub fn ended(&self, tenant: &Arc<str>, outcome: &Outcome) {
-        let (tenant, usage) = (Arc::clone(tenant), outcome.usage());
-        let status = outcome.status().as_str();
-        self.runs
-            .get_or_create(&RunLabels {
-                tenant: Arc::clone(&tenant),
-                status,
-            })
-            .inc();
-        self.used(&tenant, usage.cpu);
+        let usage = outcome.usage();
+        let status = outcome.status().as_str().into();
+        let of_run = [("tenant", Arc::clone(tenant)), ("status", status)];
+        self.runs.get_or_create(&of_run).inc();
+        self.used(tenant, usage.cpu);
         for (phase, time) in usage.phases.each() {
-            self.phases
-                .get_or_create(&PhaseLabels { phase })
-                .observe(time.as_secs_f64());
+            let of_phase = self.phases.get_or_create(&[("phase", phase.into())]);
+            of_phase.observe(time.as_secs_f64());
         }
     }
 
     /// Counts processor time of a tenant's guests.
     pub fn used(&self, tenant: &Arc<str>, time: Duration) {
-        let tenant = Arc::clone(tenant);
-        let cpu = self.cpu.get_or_create(&TenantLabels { tenant });
+        let cpu = self.cpu.get_or_create(&[("tenant", Arc::clone(tenant))]);
         cpu.inc_by(time.as_secs_f64());
     }
 
     /// Counts an answer.
     pub fn answered(&self, route: &Arc<str>, code: u16, time: Duration) {
-        let route = Arc::clone(route);
-        self.times
-            .get_or_create(&RouteLabels {
-                route: Arc::clone(&route),
-            })
-            .observe(time.as_secs_f64());
-        self.answers
-            .get_or_create(&AnswerLabels { route, code })
-            .inc();
+        let route = ("route", Arc::clone(route));
+        let times = self.times.get_or_create(std::array::from_ref(&route));
+        times.observe(time.as_secs_f64());
+        let code = ("code", code.to_string().into());
+        self.answers.get_or_create(&[route, code]).inc();
     }
 
     /// Counts a request without a result.
     pub fn refused(&self, tenant: &Arc<str>, kind: &'static str) {
-        let tenant = Arc::clone(tenant);
-        self.refusals
-            .get_or_create(&RefusalLabels { tenant, kind })
-            .inc();
+        let of_tenant = [("tenant", Arc::clone(tenant)), ("kind", kind.into())];
+        self.refusals.get_or_create(&of_tenant).inc();
     }
 
     /// The text of all counts.
@@ -169,5 +126,27 @@ impl Metrics {
         // Writing to a string does not fail.
         let _ = encode(&mut text, &self.registry);
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_count_has_its_labels() {
+        let metrics = Metrics::new();
+        metrics.refused(&"a".into(), "quota");
+        metrics.used(&"a".into(), Duration::from_millis(1500));
+        metrics.answered(&"/v1/runs".into(), 429, Duration::from_millis(3));
+        let text = metrics.text();
+        for line in [
+            r#"sandfork_refusals_total{tenant="a",kind="quota"} 1"#,
+            r#"sandfork_cpu_seconds_total{tenant="a"} 1.5"#,
+            r#"sandfork_answers_total{route="/v1/runs",code="429"} 1"#,
+            r#"sandfork_answer_seconds_bucket{le="0.005",route="/v1/runs"} 1"#,
+        ] {
+            assert!(text.lines().any(|other| other == line), "{line}: {text}");
+        }
     }
 }
