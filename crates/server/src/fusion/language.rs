@@ -44,47 +44,34 @@ pub enum Way {
 pub const COMPILED: &str = "main";
 
 impl Language {
-    /// The file that the code is put in.
-    pub const fn file(self) -> &'static str {
+    /// The file that the code is put in, and how it runs.
+    pub const fn program(self) -> (&'static str, Way) {
         match self {
-            Self::Python => "main.py",
-            Self::Pytest => "test_main.py",
-            Self::Bash => "main.sh",
-            Self::Nodejs => "main.js",
-            Self::Typescript => "main.ts",
-            Self::Cpp => "main.cpp",
-            Self::Go => "main.go",
-            Self::GoTest => "main_test.go",
-            Self::Rust => "main.rs",
-            Self::Java => "Main.java",
-            Self::Perl => "main.pl",
-            Self::Php => "main.php",
-            Self::Ruby => "main.rb",
-            Self::Lua => "main.lua",
-            Self::Julia => "main.jl",
-            Self::R => "main.R",
-        }
-    }
-
-    /// How it runs.
-    pub const fn way(self) -> Way {
-        match self {
-            Self::Python => Way::Interpreter,
-            Self::Pytest => Way::Module("pytest"),
-            Self::Bash => Way::Program(&["bash"]),
-            Self::Nodejs => Way::Program(&["node"]),
-            Self::Typescript => Way::Program(&["tsx"]),
-            Self::Cpp => Way::Compiled(&["g++", "-std=c++17", "main.cpp", "-o", COMPILED]),
-            Self::Go => Way::Compiled(&["go", "build", "-o", COMPILED, "main.go"]),
-            Self::GoTest => Way::Program(&["go", "test"]),
-            Self::Rust => Way::Compiled(&["rustc", "-O", "main.rs", "-o", COMPILED]),
-            Self::Java => Way::Program(&["java"]),
-            Self::Perl => Way::Program(&["perl"]),
-            Self::Php => Way::Program(&["php"]),
-            Self::Ruby => Way::Program(&["ruby"]),
-            Self::Lua => Way::Program(&["lua"]),
-            Self::Julia => Way::Program(&["julia"]),
-            Self::R => Way::Program(&["Rscript"]),
+            Self::Python => ("main.py", Way::Interpreter),
+            Self::Pytest => ("test_main.py", Way::Module("pytest")),
+            Self::Bash => ("main.sh", Way::Program(&["bash"])),
+            Self::Nodejs => ("main.js", Way::Program(&["node"])),
+            Self::Typescript => ("main.ts", Way::Program(&["tsx"])),
+            Self::Cpp => (
+                "main.cpp",
+                Way::Compiled(&["g++", "-std=c++17", "main.cpp", "-o", COMPILED]),
+            ),
+            Self::Go => (
+                "main.go",
+                Way::Compiled(&["go", "build", "-o", COMPILED, "main.go"]),
+            ),
+            Self::GoTest => ("main_test.go", Way::Program(&["go", "test"])),
+            Self::Rust => (
+                "main.rs",
+                Way::Compiled(&["rustc", "-O", "main.rs", "-o", COMPILED]),
+            ),
+            Self::Java => ("Main.java", Way::Program(&["java"])),
+            Self::Perl => ("main.pl", Way::Program(&["perl"])),
+            Self::Php => ("main.php", Way::Program(&["php"])),
+            Self::Ruby => ("main.rb", Way::Program(&["ruby"])),
+            Self::Lua => ("main.lua", Way::Program(&["lua"])),
+            Self::Julia => ("main.jl", Way::Program(&["julia"])),
+            Self::R => ("main.R", Way::Program(&["Rscript"])),
         }
     }
 }

@@ -76,10 +76,10 @@ pub async fn run_code(
         },
         files: decoded(&asked.files)?,
     };
-    let file = asked.language.file();
+    let (file, way) = asked.language.program();
     let source = code.into_bytes();
     let mut compilation = None;
-    let run = match asked.language.way() {
+    let run = match way {
         Way::Interpreter => {
             request.add(file, source.clone())?;
             Request::python(source).filename(format!("/work/{file}"))
@@ -116,7 +116,7 @@ pub async fn run_code(
         None => run,
     };
     let outcome = request.run(fetched.from(run), asked.run_timeout).await?;
-    if let Way::Program(argv) = asked.language.way() {
+    if let Way::Program(argv) = way {
         check_started(&outcome, argv[0])?;
     }
     let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
