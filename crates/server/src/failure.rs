@@ -90,40 +90,31 @@ pub type InPath<T> = Result<Path<T>, PathRejection>;
 impl Failure {
     /// The status of the answer.
     pub fn status(&self) -> StatusCode {
-        match self {
-            Self::Unauthorized(_) => StatusCode::UNAUTHORIZED,
-            Self::OtherSite(_) => StatusCode::FORBIDDEN,
-            Self::Request(_) => StatusCode::UNPROCESSABLE_ENTITY,
-            Self::NotFound(_) => StatusCode::NOT_FOUND,
-            Self::Method(_) => StatusCode::METHOD_NOT_ALLOWED,
-            Self::Exists(_) => StatusCode::CONFLICT,
-            Self::Unsupported(_) => StatusCode::NOT_IMPLEMENTED,
-            Self::TooLong(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
-            Self::Quota(_) | Self::Busy(_) => StatusCode::TOO_MANY_REQUESTS,
-            Self::Draining | Self::Sandbox(_) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Lost(_) | Self::Mistake => StatusCode::INTERNAL_SERVER_ERROR,
-        }
+        self.answer().0
     }
 
     /// A word for it, for programs and metrics.
     pub fn kind(&self) -> &'static str {
+        self.answer().1
+    }
+
+    fn answer(&self) -> (StatusCode, &'static str) {
         match self {
-            Self::Unauthorized(_) => "unauthorized",
-            Self::OtherSite(_) => "other-site",
-            Self::Request(_) => "request",
-            Self::NotFound(_) => "not-found",
-            Self::Method(_) => "method",
-            Self::Exists(_) => "exists",
-            Self::Unsupported(_) => "unsupported",
-            Self::TooLong(_) => "too-long",
-            Self::Lost(_) => "lost",
-            Self::TooSlow => "too-slow",
-            Self::Quota(_) => "quota",
-            Self::Busy(_) => "busy",
-            Self::Draining => "draining",
-            Self::Sandbox(_) => "sandbox",
-            Self::Mistake => "mistake",
+            Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
+            Self::OtherSite(_) => (StatusCode::FORBIDDEN, "other-site"),
+            Self::Request(_) => (StatusCode::UNPROCESSABLE_ENTITY, "request"),
+            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not-found"),
+            Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method"),
+            Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
+            Self::Unsupported(_) => (StatusCode::NOT_IMPLEMENTED, "unsupported"),
+            Self::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too-long"),
+            Self::Lost(_) => (StatusCode::INTERNAL_SERVER_ERROR, "lost"),
+            Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
+            Self::Quota(_) => (StatusCode::TOO_MANY_REQUESTS, "quota"),
+            Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "busy"),
+            Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
+            Self::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "sandbox"),
+            Self::Mistake => (StatusCode::INTERNAL_SERVER_ERROR, "mistake"),
         }
     }
 
