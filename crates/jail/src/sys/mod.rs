@@ -5,6 +5,36 @@
 //! crate, so these files can be read and reviewed alone.
 #![allow(unsafe_code)]
 
+/// Makes an enumeration of steps, each with what it does: a fragment that follows "could not". The number of a step
+/// crosses the border of a process.
+macro_rules! steps {
+    ($(#[$attribute:meta])* pub enum $name:ident: $number:ident {
+        $($step:ident $(= $first:literal)? => $words:literal,)+
+    }) => {
+        $(#[$attribute])*
+        pub enum $name {
+            $(#[doc = $words] $step $(= $first)?,)+
+        }
+
+        impl $name {
+            const ALL: &[Self] = &[$(Self::$step),+];
+
+            /// The step with this number, if there is one.
+            pub fn from_number(number: $number) -> Option<Self> {
+                Self::ALL.iter().copied().find(|step| *step as $number == number)
+            }
+
+            /// What the step does.
+            pub fn describe(self) -> &'static str {
+                match self {
+                    $(Self::$step => $words,)+
+                }
+            }
+        }
+    };
+}
+pub(crate) use steps;
+
 pub mod checkpoint;
 pub mod descriptors;
 pub mod hold;
