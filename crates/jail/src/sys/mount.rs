@@ -11,12 +11,12 @@ use nix::errno::Errno;
 use super::check;
 use super::descriptors::owned;
 
-const OPEN_TREE_CLONE: libc::c_uint = 1;
-const OPEN_TREE_CLOEXEC: libc::c_uint = libc::O_CLOEXEC as libc::c_uint;
-const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 0x4;
-const FSOPEN_CLOEXEC: libc::c_uint = 1;
-const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
-const FSMOUNT_CLOEXEC: libc::c_uint = 1;
+pub(super) const OPEN_TREE_CLONE: libc::c_uint = 1;
+pub(super) const OPEN_TREE_CLOEXEC: libc::c_uint = libc::O_CLOEXEC as libc::c_uint;
+pub(super) const MOVE_MOUNT_F_EMPTY_PATH: libc::c_uint = 0x4;
+pub(super) const FSOPEN_CLOEXEC: libc::c_uint = 1;
+pub(super) const FSCONFIG_CMD_CREATE: libc::c_uint = 6;
+pub(super) const FSMOUNT_CLOEXEC: libc::c_uint = 1;
 
 /// Mount attributes of mount_setattr(2).
 pub const MOUNT_ATTR_RDONLY: u64 = 0x1;

@@ -8,18 +8,16 @@ use std::ffi::CStr;
 use std::ptr::null;
 use std::sync::atomic::Ordering;
 
+use libc::{AT_EMPTY_PATH, AT_RECURSIVE, c_long};
 use nix::errno::Errno;
 
 use super::super::mount::{
-    MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC, MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MountAttr,
+    FSCONFIG_CMD_CREATE, FSMOUNT_CLOEXEC, FSOPEN_CLOEXEC, MOUNT_ATTR_NODEV, MOUNT_ATTR_NOEXEC,
+    MOUNT_ATTR_NOSUID, MOUNT_ATTR_RDONLY, MOVE_MOUNT_F_EMPTY_PATH, MountAttr, OPEN_TREE_CLOEXEC,
+    OPEN_TREE_CLONE,
 };
-use super::{ChainStep, DONE, Prepared, Report};
+use super::{ChainStep as Step, DONE, Prepared, Report};
 
-const OPEN_TREE_CLONE: i32 = 1;
-const MOVE_MOUNT_F_EMPTY_PATH: usize = 4;
-const FSOPEN_CLOEXEC: usize = 1;
-const FSCONFIG_CMD_CREATE: usize = 6;
-const FSMOUNT_CLOEXEC: usize = 1;
 const READ_ONLY_NOSUID_NODEV: u64 = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV;
 const NOSUID_NODEV_NOEXEC: u64 = MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV | MOUNT_ATTR_NOEXEC;
 
@@ -29,30 +27,6 @@ const HERE: usize = libc::AT_FDCWD as usize;
 /// The argument that stands for a string.
 fn at(text: &CStr) -> usize {
     text.as_ptr().expose_provenance()
-}
-
-/// Records the step, makes the call, and ends the process with the errno if it fails.
-///
-/// Arguments are machine words: the kernel takes the low half of a word where it expects an int.
-fn call(report: &Report, step: ChainStep, number: libc::c_long, arguments: [usize; 5]) -> usize {
-    report.step.store(step as u32, Ordering::Release);
-    // SAFETY: the callers, all in this file, pass integers and pointers to NUL-terminated strings
-    // and structures that are static, on the caller's stack or in `Prepared`, none of which the
-    // kernel writes to. `libc::syscall` keeps no state but this process's own copy of errno.
-    let result = unsafe {
-        libc::syscall(
-            number,
-            arguments[0],
-            arguments[1],
-            arguments[2],
-            arguments[3],
-            arguments[4],
-        )
-    };
-    usize::try_from(result).unwrap_or_else(|_| {
-        report.errno.store(Errno::last_raw(), Ordering::Release);
-        exit()
-    })
 }
 
 fn exit() -> ! {
@@ -65,11 +39,13 @@ fn exit() -> ! {
 
 /// Runs the whole chain, in the jail's own order.
 pub(super) fn run(prepared: &Prepared) -> ! {
-    let report = prepared.report;
+    let chain = Chain {
+        report: prepared.report,
+    };
     let mut tree = None;
     if let Some((uid, gid)) = prepared.drop_to {
-        tree = Some(clone_tree(report));
-        drop_to(report, uid as usize, gid as usize);
+        tree = Some(chain.clone_tree());
+        chain.drop_to(uid as usize, gid as usize);
     }
     let namespaces = libc::CLONE_NEWUSER
         | libc::CLONE_NEWNS
@@ -78,164 +54,114 @@ pub(super) fn run(prepared: &Prepared) -> ! {
         | libc::CLONE_NEWIPC
         | libc::CLONE_NEWUTS
         | libc::CLONE_NEWCGROUP;
-    call(
-        report,
-        ChainStep::Unshare,
-        libc::SYS_unshare,
-        [namespaces as usize, 0, 0, 0, 0],
-    );
-    write(
-        report,
-        ChainStep::DenySetgroups,
-        c"/proc/self/setgroups",
-        c"deny",
-    );
-    write(
-        report,
-        ChainStep::UidMap,
-        c"/proc/self/uid_map",
-        &prepared.uid_map,
-    );
-    write(
-        report,
-        ChainStep::GidMap,
-        c"/proc/self/gid_map",
-        &prepared.gid_map,
-    );
-    let first = call(
-        report,
-        ChainStep::EnterPidNamespace,
-        libc::SYS_clone,
-        [0; 5],
-    );
+    chain.call(Step::Unshare, libc::SYS_unshare, &[namespaces as usize]);
+    chain.write(Step::DenySetgroups, c"/proc/self/setgroups", c"deny");
+    chain.write(Step::UidMap, c"/proc/self/uid_map", &prepared.uid_map);
+    chain.write(Step::GidMap, c"/proc/self/gid_map", &prepared.gid_map);
+    let first = chain.call(Step::EnterPidNamespace, libc::SYS_clone, &[]);
     if first == 0 {
-        build_root(report, tree);
+        chain.build_root(tree);
     }
     // SAFETY: waits for the one child; a null status and rusage are allowed.
     unsafe { libc::syscall(libc::SYS_wait4, first, 0_usize, libc::__WALL, 0_usize) };
     exit()
 }
 
-fn drop_to(report: &Report, uid: usize, gid: usize) {
-    let no_groups = null::<libc::gid_t>().expose_provenance();
-    call(
-        report,
-        ChainStep::DropGroups,
-        libc::SYS_setgroups,
-        [0, no_groups, 0, 0, 0],
-    );
-    call(
-        report,
-        ChainStep::DropGid,
-        libc::SYS_setresgid,
-        [gid, gid, gid, 0, 0],
-    );
-    call(
-        report,
-        ChainStep::DropUid,
-        libc::SYS_setresuid,
-        [uid, uid, uid, 0, 0],
-    );
-    // After a uid change, a process owns nothing in its own /proc until it is dumpable again.
-    let dumpable = [libc::PR_SET_DUMPABLE as usize, 1, 0, 0, 0];
-    call(report, ChainStep::DropUid, libc::SYS_prctl, dumpable);
+/// The calls of one process.
+#[derive(Clone, Copy)]
+struct Chain<'a> {
+    report: &'a Report,
 }
 
-fn write(report: &Report, step: ChainStep, path: &CStr, text: &CStr) {
-    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
-    let fd = call(
-        report,
-        step,
-        libc::SYS_openat,
-        [HERE, at(path), flags, 0, 0],
-    );
-    call(
-        report,
-        step,
-        libc::SYS_write,
-        [fd, at(text), text.count_bytes(), 0, 0],
-    );
-}
+impl Chain<'_> {
+    /// Records the step, makes the call, and ends the process with the errno if it fails.
+    ///
+    /// Arguments are machine words: the kernel takes the low half of a word where it expects an int. Those that are
+    /// not given are 0.
+    fn call(self, step: Step, number: c_long, arguments: &[usize]) -> usize {
+        self.report.step.store(step as u32, Ordering::Release);
+        let word = |index| arguments.get(index).copied().unwrap_or(0);
+        // SAFETY: the callers, all in this file, pass integers and pointers to NUL-terminated strings
+        // and structures that are static, on the caller's stack or in `Prepared`, none of which the
+        // kernel writes to. `libc::syscall` keeps no state but this process's own copy of errno.
+        let result = unsafe { libc::syscall(number, word(0), word(1), word(2), word(3), word(4)) };
+        usize::try_from(result).unwrap_or_else(|_| {
+            self.report
+                .errno
+                .store(Errno::last_raw(), Ordering::Release);
+            exit()
+        })
+    }
 
-/// A read-only copy of `/usr`, mounted nowhere yet.
-fn clone_tree(report: &Report) -> usize {
-    let clone = (OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE) as usize;
-    let arguments = [HERE, at(c"/usr"), clone, 0, 0];
-    let tree = call(report, ChainStep::OpenTree, libc::SYS_open_tree, arguments);
-    let attr = MountAttr::adding(READ_ONLY_NOSUID_NODEV);
-    let whole = (libc::AT_EMPTY_PATH | libc::AT_RECURSIVE) as usize;
-    let attr_at = (&raw const attr).expose_provenance();
-    let arguments = [tree, at(c""), whole, attr_at, size_of::<MountAttr>()];
-    call(
-        report,
-        ChainStep::MountSetattr,
-        libc::SYS_mount_setattr,
-        arguments,
-    );
-    tree
-}
+    fn write(self, step: Step, path: &CStr, text: &CStr) {
+        let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
+        let fd = self.call(step, libc::SYS_openat, &[HERE, at(path), flags]);
+        self.call(step, libc::SYS_write, &[fd, at(text), text.count_bytes()]);
+    }
 
-/// The first process of the pid namespace: builds a root as the jail does.
-fn build_root(report: &Report, opened_as_root: Option<usize>) -> ! {
-    let private = (libc::MS_REC | libc::MS_PRIVATE) as usize;
-    call(
-        report,
-        ChainStep::PrivateMounts,
-        libc::SYS_mount,
-        [0, at(c"/"), 0, private, 0],
-    );
-    let proc = detached_proc(report);
-    let tree = opened_as_root.unwrap_or_else(|| clone_tree(report));
+    fn drop_to(self, uid: usize, gid: usize) {
+        let no_groups = null::<libc::gid_t>().expose_provenance();
+        self.call(Step::DropGroups, libc::SYS_setgroups, &[0, no_groups]);
+        self.call(Step::DropGid, libc::SYS_setresgid, &[gid, gid, gid]);
+        self.call(Step::DropUid, libc::SYS_setresuid, &[uid, uid, uid]);
+        // After a uid change, a process owns nothing in its own /proc until it is dumpable again.
+        let dumpable = libc::PR_SET_DUMPABLE as usize;
+        self.call(Step::DropUid, libc::SYS_prctl, &[dumpable, 1]);
+    }
 
-    // On /proc, as in the jail: every Linux system has that directory.
-    let (stage, tmpfs) = (at(c"/proc"), at(c"tmpfs"));
-    let flags = (libc::MS_NOSUID | libc::MS_NODEV) as usize;
-    call(
-        report,
-        ChainStep::MountTmpfs,
-        libc::SYS_mount,
-        [tmpfs, stage, tmpfs, flags, 0],
-    );
-    call(
-        report,
-        ChainStep::MountTmpfs,
-        libc::SYS_chdir,
-        [stage, 0, 0, 0, 0],
-    );
-    attach(report, ChainStep::MoveMount, tree, c"usr");
-    attach(report, ChainStep::MountProc, proc, c"proc");
-    let same = [at(c"."), at(c"."), 0, 0, 0];
-    call(report, ChainStep::PivotRoot, libc::SYS_pivot_root, same);
-    report.step.store(DONE, Ordering::Release);
-    exit()
-}
+    /// A read-only copy of `/usr`, mounted nowhere yet.
+    fn clone_tree(self) -> usize {
+        let clone = (OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | AT_RECURSIVE as u32) as usize;
+        let arguments = [HERE, at(c"/usr"), clone];
+        let tree = self.call(Step::OpenTree, libc::SYS_open_tree, &arguments);
+        let attr = MountAttr::adding(READ_ONLY_NOSUID_NODEV);
+        let whole = (AT_EMPTY_PATH | AT_RECURSIVE) as usize;
+        let attr_at = (&raw const attr).expose_provenance();
+        let arguments = [tree, at(c""), whole, attr_at, size_of::<MountAttr>()];
+        self.call(Step::MountSetattr, libc::SYS_mount_setattr, &arguments);
+        tree
+    }
 
-/// A new procfs, mounted nowhere yet. The kernel grants it only if a complete procfs is visible.
-fn detached_proc(report: &Report) -> usize {
-    let step = ChainStep::MountProc;
-    let context = call(
-        report,
-        step,
-        libc::SYS_fsopen,
-        [at(c"proc"), FSOPEN_CLOEXEC, 0, 0, 0],
-    );
-    call(
-        report,
-        step,
-        libc::SYS_fsconfig,
-        [context, FSCONFIG_CMD_CREATE, 0, 0, 0],
-    );
-    let arguments = [context, FSMOUNT_CLOEXEC, NOSUID_NODEV_NOEXEC as usize, 0, 0];
-    call(report, step, libc::SYS_fsmount, arguments)
-}
+    /// The first process of the pid namespace: builds a root as the jail does.
+    fn build_root(self, opened_as_root: Option<usize>) -> ! {
+        let private = (libc::MS_REC | libc::MS_PRIVATE) as usize;
+        let arguments = [0, at(c"/"), 0, private];
+        self.call(Step::PrivateMounts, libc::SYS_mount, &arguments);
+        let proc = self.detached_proc();
+        let tree = opened_as_root.unwrap_or_else(|| self.clone_tree());
 
-fn attach(report: &Report, step: ChainStep, tree: usize, name: &CStr) {
-    call(
-        report,
-        step,
-        libc::SYS_mkdirat,
-        [HERE, at(name), 0o755, 0, 0],
-    );
-    let arguments = [tree, at(c""), HERE, at(name), MOVE_MOUNT_F_EMPTY_PATH];
-    call(report, step, libc::SYS_move_mount, arguments);
+        // On /proc, as in the jail: every Linux system has that directory.
+        let (stage, tmpfs) = (at(c"/proc"), at(c"tmpfs"));
+        let flags = (libc::MS_NOSUID | libc::MS_NODEV) as usize;
+        let arguments = [tmpfs, stage, tmpfs, flags];
+        self.call(Step::MountTmpfs, libc::SYS_mount, &arguments);
+        self.call(Step::MountTmpfs, libc::SYS_chdir, &[stage]);
+        self.attach(Step::MoveMount, tree, c"usr");
+        self.attach(Step::MountProc, proc, c"proc");
+        let same = [at(c"."), at(c".")];
+        self.call(Step::PivotRoot, libc::SYS_pivot_root, &same);
+        self.report.step.store(DONE, Ordering::Release);
+        exit()
+    }
+
+    /// A new procfs, mounted nowhere yet. The kernel grants it only if a complete procfs is visible.
+    fn detached_proc(self) -> usize {
+        let call = |number, arguments: &[usize]| self.call(Step::MountProc, number, arguments);
+        let flags = FSOPEN_CLOEXEC as usize;
+        let context = call(libc::SYS_fsopen, &[at(c"proc"), flags]);
+        let command = FSCONFIG_CMD_CREATE as usize;
+        call(libc::SYS_fsconfig, &[context, command]);
+        let flags = FSMOUNT_CLOEXEC as usize;
+        call(
+            libc::SYS_fsmount,
+            &[context, flags, NOSUID_NODEV_NOEXEC as usize],
+        )
+    }
+
+    fn attach(self, step: Step, tree: usize, name: &CStr) {
+        self.call(step, libc::SYS_mkdirat, &[HERE, at(name), 0o755]);
+        let flags = MOVE_MOUNT_F_EMPTY_PATH as usize;
+        let arguments = [tree, at(c""), HERE, at(name), flags];
+        self.call(step, libc::SYS_move_mount, &arguments);
+    }
 }
