@@ -15,7 +15,7 @@ const SIGNALS: usize = 64;
 /// Limits are numbered from 0 to below this (getrlimit(2)).
 const LIMITS: u32 = 16;
 /// The timers of setitimer(2).
-const TIMERS: [u32; 3] = [0, 1, 2];
+const TIMERS: [i32; 3] = [0, 1, 2];
 /// The longest name of a process, with its final zero.
 const NAME: usize = 16;
 
@@ -48,11 +48,7 @@ impl KernelState {
             let mut timer = MaybeUninit::<libc::itimerval>::zeroed();
             // SAFETY: the kernel fills what it is given, which is valid as zeros too.
             timers.push(unsafe {
-                check(libc::syscall(
-                    libc::SYS_getitimer,
-                    which,
-                    timer.as_mut_ptr(),
-                ))?;
+                check(libc::getitimer(which, timer.as_mut_ptr()).into())?;
                 timer.assume_init()
             });
         }
@@ -112,17 +108,9 @@ impl KernelState {
         }
         for (which, timer) in TIMERS.into_iter().zip(&self.timers) {
             let runs = timer.it_value.tv_sec != 0 || timer.it_value.tv_usec != 0;
-            let none = ptr::null_mut::<libc::itimerval>();
             if runs {
                 // SAFETY: the kernel copies what it is given.
-                unsafe {
-                    check(libc::syscall(
-                        libc::SYS_setitimer,
-                        which,
-                        ptr::from_ref(timer),
-                        none,
-                    ))?
-                };
+                unsafe { check(libc::setitimer(which, timer, ptr::null_mut()).into())? };
             }
         }
         // SAFETY: the kernel copies what it is given, of the size that it has for it. The stack's memory has been
@@ -157,17 +145,8 @@ fn limit(which: u32) -> Result<libc::rlimit64, Errno> {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    let none = ptr::null::<libc::rlimit64>();
     // SAFETY: the kernel fills what it is given.
-    unsafe {
-        check(libc::syscall(
-            libc::SYS_prlimit64,
-            0,
-            which,
-            none,
-            &raw mut limit,
-        ))?
-    };
+    unsafe { check(libc::prlimit64(0, which, ptr::null(), &raw mut limit).into())? };
     Ok(limit)
 }
 
@@ -183,18 +162,8 @@ fn lower(which: u32, saved: libc::rlimit64) -> Result<(), Errno> {
     if is_same || which == libc::RLIMIT_NPROC {
         return Ok(());
     }
-    let none = ptr::null_mut::<libc::rlimit64>();
     // SAFETY: the kernel copies what it is given.
-    unsafe {
-        check(libc::syscall(
-            libc::SYS_prlimit64,
-            0,
-            which,
-            &raw const lower,
-            none,
-        ))?
-    };
-    Ok(())
+    unsafe { check(libc::prlimit64(0, which, &raw const lower, ptr::null_mut()).into()).map(drop) }
 }
 
 #[cfg(test)]
