@@ -35,22 +35,9 @@ pub fn inherited(fd: RawFd) -> OwnedFd {
 
 /// Sends one message with descriptors.
 pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), Errno> {
-    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let rights = [ControlMessage::ScmRights(&raw)];
-    let control: &[ControlMessage] = if raw.is_empty() { &[] } else { &rights };
-    loop {
-        let sent = sendmsg::<()>(
-            socket.as_raw_fd(),
-            &[IoSlice::new(bytes)],
-            control,
-            MsgFlags::MSG_NOSIGNAL,
-            None,
-        );
-        match sent {
-            Err(Errno::EINTR) => {}
-            Ok(n) if n < bytes.len() => return Err(Errno::EMSGSIZE),
-            other => return other.map(drop),
-        }
+    match send_once(socket, bytes, fds, MsgFlags::empty())? {
+        sent if sent < bytes.len() => Err(Errno::EMSGSIZE),
+        _ => Ok(()),
     }
 }
 
@@ -59,18 +46,22 @@ pub fn send(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<(), 
 ///
 /// `EAGAIN` if the socket takes nothing; then the descriptors were not sent either.
 pub fn send_some(socket: BorrowedFd, bytes: &[u8], fds: &[BorrowedFd]) -> Result<usize, Errno> {
+    send_once(socket, bytes, fds, MsgFlags::MSG_DONTWAIT)
+}
+
+fn send_once(
+    socket: BorrowedFd,
+    bytes: &[u8],
+    fds: &[BorrowedFd],
+    flags: MsgFlags,
+) -> Result<usize, Errno> {
     let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
     let rights = [ControlMessage::ScmRights(&raw)];
     let control: &[ControlMessage] = if raw.is_empty() { &[] } else { &rights };
-    let flags = MsgFlags::MSG_NOSIGNAL | MsgFlags::MSG_DONTWAIT;
+    let (socket, bytes) = (socket.as_raw_fd(), [IoSlice::new(bytes)]);
+    let flags = MsgFlags::MSG_NOSIGNAL | flags;
     loop {
-        match sendmsg::<()>(
-            socket.as_raw_fd(),
-            &[IoSlice::new(bytes)],
-            control,
-            flags,
-            None,
-        ) {
+        match sendmsg::<()>(socket, &bytes, control, flags, None) {
             Err(Errno::EINTR) => {}
             other => return other,
         }
