@@ -8,17 +8,16 @@ use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
 use nix::sys::socket::{
     AddressFamily, Backlog, MsgFlags, SockFlag, SockProtocol, SockType, SockaddrIn, bind, listen,
     recv, send, socket,
 };
-use nix::sys::stat::Mode;
 use serde::{Deserialize, Serialize};
 
 use super::failure::{Failure, InStep, Step};
 use super::namespaces;
 use super::program::WorkerJail;
+use crate::sys::procfs;
 
 /// A socket for another process to serve.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
@@ -59,7 +58,7 @@ pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure
     namespaces::unshare_network().in_step(Step::MakeNetwork)?;
     // No cgroup is charged for what waits in connections that were not accepted yet.
     for (file, value) in BUFFERS {
-        write(proc, file, value).in_step(Step::BoundBuffers)?;
+        procfs::write(proc, file, value).in_step(Step::BoundBuffers)?;
     }
     let kernel = Netlink::open().in_step(Step::RaiseLoopback)?;
     // It gives the interface its usual addresses when that comes up.
@@ -85,12 +84,6 @@ fn open(one: NetworkSocket) -> Result<OwnedFd, Errno> {
         listen(&made, Backlog::new(BACKLOG)?)?;
     }
     Ok(made)
-}
-
-fn write(proc: BorrowedFd, file: &str, value: &str) -> Result<(), Errno> {
-    let flags = OFlag::O_WRONLY | OFlag::O_CLOEXEC;
-    let file = openat(proc, file, flags, Mode::empty())?;
-    nix::unistd::write(&file, value.as_bytes()).map(drop)
 }
 
 /// The interfaces of a network namespace (rtnetlink(7)).

@@ -3,12 +3,10 @@
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, openat};
 use nix::sys::signal::{SigSet, Signal};
-use nix::sys::stat::Mode;
 
-use super::check;
-use super::process::{SingleThreaded, exit_now, page_size};
+use super::process::{SingleThreaded, exit_now};
+use super::{check, procfs};
 
 /// Lets children of this process start with the page tables of the program text mapped so far.
 ///
@@ -22,7 +20,7 @@ use super::process::{SingleThreaded, exit_now, page_size};
 /// write to (a hardened kernel's rule against text relocations) is left as it is: slower, not
 /// wrong.
 pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
-    let maps = read_all(proc, "self/maps")?;
+    let maps = procfs::read(proc, "self/maps")?;
     Ok(maps
         .lines()
         .filter_map(Mapping::parse)
@@ -37,7 +35,7 @@ pub fn share_page_tables(proc: BorrowedFd) -> Result<usize, Errno> {
 /// the kernel leaves as it is (before Linux 6.1, or for lack of huge pages) is slower, not wrong.
 pub fn collapse(proc: BorrowedFd) -> Result<usize, Errno> {
     const MADV_COLLAPSE: libc::c_int = 25;
-    let maps = read_all(proc, "self/maps")?;
+    let maps = procfs::read(proc, "self/maps")?;
     let anonymous = maps
         .lines()
         .filter_map(Mapping::parse)
@@ -81,7 +79,7 @@ pub fn keep_little() {
 /// `maps` shows a file that was opened for reading like one that can be written, but the kernel lets only the second
 /// become writable (`EACCES`, mprotect(2)). `smaps` tells them apart too, but the kernel counts every page for it.
 pub fn shares(proc: BorrowedFd) -> Result<bool, Errno> {
-    let maps = read_all(proc, "self/maps")?;
+    let maps = procfs::read(proc, "self/maps")?;
     for mapping in maps.lines().filter_map(Mapping::parse) {
         if mapping.permissions.ends_with('s') && mapping.can_be_written()? {
             return Ok(true);
@@ -121,7 +119,7 @@ pub fn wait_without_memory(
 
 /// Finds the mappings that hold nothing of this thread's stack, this library, the C library and the dynamic linker.
 fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<(), Errno> {
-    let maps = read_all(proc, "self/maps")?;
+    let maps = procfs::read(proc, "self/maps")?;
     let on_the_stack = 0_u8;
     // SAFETY: the first takes an integer, the second nothing.
     let (linker, of_thread) = unsafe { (libc::getauxval(libc::AT_BASE), libc::__errno_location()) };
@@ -251,23 +249,6 @@ fn write_to(text: &Mapping) -> Result<(), Errno> {
     // cannot be unmapped meanwhile.
     unsafe { byte.write_volatile(byte.read_volatile()) };
     text.protect(protection)
-}
-
-fn read_all(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
-    let file = openat(
-        proc,
-        path,
-        OFlag::O_RDONLY | OFlag::O_CLOEXEC,
-        Mode::empty(),
-    )?;
-    let mut text = Vec::new();
-    let mut chunk = vec![0; usize::try_from(page_size()).unwrap_or(4096)];
-    loop {
-        match nix::unistd::read(&file, &mut chunk)? {
-            0 => return String::from_utf8(text).map_err(|_| Errno::EILSEQ),
-            length => text.extend_from_slice(&chunk[..length]),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -2,10 +2,8 @@
 
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{FcntlArg, OFlag};
-use nix::sys::stat::Mode;
+use nix::fcntl::FcntlArg;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 
@@ -30,19 +28,7 @@ impl SingleThreaded {
 
 /// Number of threads of this process, in `self/task` of the procfs at `proc`.
 pub fn count_threads(proc: BorrowedFd) -> Result<usize, Errno> {
-    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let mut tasks = Dir::openat(proc, "self/task", flags, Mode::empty())?;
-    Ok(tasks
-        .iter()
-        .filter_map(Result::ok)
-        .filter(|entry| {
-            entry
-                .file_name()
-                .to_bytes()
-                .first()
-                .is_some_and(u8::is_ascii_digit)
-        })
-        .count())
+    Ok(procfs::numbers(proc, "self/task")?.len())
 }
 
 /// The two sides of a fork.

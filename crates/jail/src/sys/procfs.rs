@@ -151,7 +151,7 @@ fn found_children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
 }
 
 /// The entries of a directory that are numbers.
-fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
+pub(super) fn numbers(proc: BorrowedFd, path: &str) -> Result<Vec<Pid>, Errno> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let dir = openat(proc, path, flags, Mode::empty())?;
     Ok(numbers_in(dir.as_fd())?
