@@ -12,8 +12,10 @@ use nix::errno::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::failure::Failure;
 use super::program::ZygoteJail;
 use crate::sys::descriptors::{receive, send};
+pub use crate::sys::process::{Exit, ExitStatus};
 
 /// The largest message, bytes.
 pub const MAX_MESSAGE: usize = 160 * 1024;
@@ -279,31 +281,18 @@ pub enum Beneath {
     Reaper,
 }
 
-/// How a process ended (wait(2)), as the kernel reported it to the parent.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Exit {
-    /// The exit code or signal.
-    pub status: ExitStatus,
-    /// Processor time of the process and of the children that it waited for, microseconds.
-    pub cpu_us: u64,
-    /// Its largest resident set, KiB (`ru_maxrss`).
-    pub max_rss_kib: u64,
-}
-
-/// The exit code or the signal of a process.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ExitStatus {
-    /// The process exited with this code.
-    Code(i32),
-    /// This signal ended the process.
-    Signal(i32),
-}
-
 impl FromMonitor {
     /// The report of an end that the caller has just learned of.
     pub fn exited(exit: Exit) -> Self {
         let at = SystemTime::now();
         Self::Exited { exit, at }
+    }
+
+    /// The report of a worker that was not born.
+    pub fn not_born(Failure { step, errno }: Failure) -> Self {
+        Self::NotBorn {
+            step: step as u16,
+            errno: errno as i32,
+        }
     }
 }

@@ -17,7 +17,7 @@ use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
 use super::{landlock, tree};
 use crate::sys;
-use crate::sys::process::Reaped;
+use crate::sys::process::Exit;
 
 /// How a reaper finds all processes below it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -59,7 +59,7 @@ pub struct Reaper {
 /// Why the reaper must end the remaining processes.
 pub enum Over {
     /// The reaper's child has ended.
-    Ended(Reaped),
+    Ended(Exit),
     /// The holder of a tie's other end is gone, or asked for the end.
     Cut {
         /// The index of the tie.
@@ -115,7 +115,7 @@ impl Reaper {
 
     /// Kills and reaps until no process is left. Returns how the child ended, if it had not been
     /// reaped before.
-    pub fn end_all(&self, proc: BorrowedFd) -> Result<Option<Reaped>, Errno> {
+    pub fn end_all(&self, proc: BorrowedFd) -> Result<Option<Exit>, Errno> {
         let mut end = None;
         loop {
             while let Some((pid, reaped)) = sys::process::reap_any()? {

@@ -13,7 +13,7 @@ use super::reaper::{Over, Reach, Reaper};
 use super::zygote::{Zygote, die_with_parent, finish, open_proc, watch_failed};
 use super::{capabilities, identity};
 use crate::sys;
-use crate::sys::process::{End, Fork, SingleThreaded};
+use crate::sys::process::{ExitStatus, Fork, SingleThreaded};
 
 /// Puts the calling process into the zygote's jail. Returns in the zygote only.
 pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
@@ -54,9 +54,9 @@ fn watch(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> Resul
     let over = reaper.watch(&[lifeline.as_fd()])?;
     reaper.end_all(proc.as_fd())?;
     Ok(match over {
-        Over::Ended(zygote) => match zygote.end {
-            End::Code(code) => code,
-            End::Signal(signal) => 128 + signal,
+        Over::Ended(zygote) => match zygote.status {
+            ExitStatus::Code(code) => code,
+            ExitStatus::Signal(signal) => 128 + signal,
         },
         Over::Cut { .. } => 0,
     })

@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use nix::fcntl::FcntlArg;
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
+use serde::{Deserialize, Serialize};
 
 use super::check;
 use super::descriptors::{close_from, owned};
@@ -199,7 +200,7 @@ pub fn exit_now(code: i32) -> ! {
 }
 
 /// Reaps one child that has ended, if any, with its resource usage (wait4(2)).
-pub fn reap_any() -> Result<Option<(Pid, Reaped)>, Errno> {
+pub fn reap_any() -> Result<Option<(Pid, Exit)>, Errno> {
     let mut status = 0;
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live locals of the right type.
@@ -217,17 +218,17 @@ pub fn reap_any() -> Result<Option<(Pid, Reaped)>, Errno> {
         u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000
             + u64::try_from(time.tv_usec).unwrap_or(0)
     };
-    let end = if libc::WIFSIGNALED(status) {
-        End::Signal(libc::WTERMSIG(status))
+    let status = if libc::WIFSIGNALED(status) {
+        ExitStatus::Signal(libc::WTERMSIG(status))
     } else {
-        End::Code(libc::WEXITSTATUS(status))
+        ExitStatus::Code(libc::WEXITSTATUS(status))
     };
-    let reaped = Reaped {
-        end,
+    let exit = Exit {
+        status,
         cpu_us: micros(usage.ru_utime) + micros(usage.ru_stime),
         max_rss_kib: u64::try_from(usage.ru_maxrss).unwrap_or(0),
     };
-    Ok(Some((Pid::from_raw(pid), reaped)))
+    Ok(Some((Pid::from_raw(pid), exit)))
 }
 
 /// Whether two descriptors of a process are one open file, with one position (kcmp(2)). A kernel that cannot say
@@ -239,20 +240,21 @@ pub fn is_same_file(pid: i32, one: RawFd, other: RawFd) -> bool {
     order == 0
 }
 
-/// What wait4(2) reported about a child.
-#[derive(Clone, Copy, Debug)]
-pub struct Reaped {
-    /// How it ended.
-    pub end: End,
-    /// Processor time, including the children it waited for, microseconds.
+/// How a process ended (wait(2)), as the kernel reported it to the parent.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct Exit {
+    /// The exit code or signal.
+    pub status: ExitStatus,
+    /// Processor time of the process and of the children that it waited for, microseconds.
     pub cpu_us: u64,
-    /// Largest resident set, KiB.
+    /// Its largest resident set, KiB (`ru_maxrss`).
     pub max_rss_kib: u64,
 }
 
-/// How a process ended.
-#[derive(Clone, Copy, Debug)]
-pub enum End {
+/// The exit code or the signal of a process.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExitStatus {
     /// The process exited with this code.
     Code(i32),
     /// This signal ended the process.

@@ -39,7 +39,7 @@ use crate::native::python::{
     method, object_method, raise,
 };
 use crate::native::run::{Offer, Rehearse, Run};
-use crate::native::serve::{ForkHooks, Served, Server};
+use crate::native::serve::{Served, Server};
 use crate::native::snapshot::{Restore, Stand};
 use crate::native::sources;
 use sandfork_jail::control::{FromZygote, NAMESPACES, send_message};
@@ -284,7 +284,7 @@ fn serve(preloaded: &str) -> Result<Born, String> {
     };
     send_message(reports.as_fd(), &ready, &[]).map_err(words)?;
     drop(reports);
-    match server.serve(&Interpreter).map_err(words)? {
+    match server.serve().map_err(words)? {
         Served::Finished => sys::process::exit_now(0),
         Served::Failed => sys::process::exit_now(1),
         Served::Worker { env } => {
@@ -328,16 +328,4 @@ fn standard_input() -> Result<&'static str, Errno> {
     } else {
         "input"
     })
-}
-
-struct Interpreter;
-
-impl ForkHooks for Interpreter {
-    fn before(&self) {
-        python::before_fork();
-    }
-
-    fn after_in_parent(&self) {
-        python::after_fork_in_parent();
-    }
 }

@@ -2,12 +2,12 @@
 //! worker. It forks the worker, reports the worker's start and end on the monitor, and finally ends
 //! every process that the worker started.
 
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
 
-use crate::native::serve::exit;
+use crate::native::serve::tell_not_born;
 use sandfork_jail::control::{Beneath, FromMonitor, send_message};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::ZygoteJail;
@@ -44,7 +44,7 @@ pub fn fork_worker(
         Ok((_, Fork::Child(worker))) => return worker,
         Ok((reach, Fork::Parent(worker))) => serve(own, reach, worker, ties),
         Err(failure) => {
-            report(ties.monitor.as_fd(), failure);
+            tell_not_born(ties.monitor, failure);
             Err(failure)
         }
     };
@@ -74,30 +74,22 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
         Ok(reaper)
     });
     let reaper = born.in_step(Step::ForkReaper).inspect_err(|failure| {
-        report(monitor.as_fd(), *failure);
+        tell_not_born(&monitor, *failure);
     })?;
     let over = reaper
         .watch(&[monitor.as_fd(), zygote.as_fd()])
         .in_step(Step::ForkReaper)?;
-    if let Over::Ended(reaped) = over {
+    if let Over::Ended(exit) = over {
         // At once: the supervisor need not wait for the remaining processes.
-        _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit(reaped)), &[]);
+        _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
     // A worker that was lost with its zygote has no end of its own to report.
-    if let (Over::Cut { tie: 0 }, Some(reaped)) = (over, killed) {
-        _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit(reaped)), &[]);
+    if let (Over::Cut { tie: 0 }, Some(exit)) = (over, killed) {
+        _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }
     Ok(())
 }
 
 /// The descriptor number of the monitor in a reaper.
 const MONITOR: RawFd = 3;
-
-fn report(monitor: BorrowedFd, Failure { step, errno }: Failure) {
-    let message = FromMonitor::NotBorn {
-        step: step as u16,
-        errno: errno as i32,
-    };
-    _ = send_message(monitor, &message, &[]);
-}

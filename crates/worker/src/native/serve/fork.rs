@@ -5,7 +5,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::Pid;
 
-use super::{ForkHooks, Server};
+use super::Server;
+use crate::native::python;
 use crate::native::reaper::{self, ReaperFds};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::sys;
@@ -28,13 +29,9 @@ pub(super) enum Forked {
 
 impl Server {
     /// Forks a worker, with an init or a reaper of its own. A failure leaves nothing behind.
-    pub(super) fn fork_worker(
-        &mut self,
-        monitor: &OwnedFd,
-        hooks: &dyn ForkHooks,
-    ) -> Result<Forked, Failure> {
+    pub(super) fn fork_worker(&mut self, monitor: &OwnedFd) -> Result<Forked, Failure> {
         if self.jail.namespaces.is_none() {
-            return Ok(match self.fork(hooks)? {
+            return Ok(match self.fork()? {
                 Fork::Parent(pid) => Forked::Reaper { pid },
                 Fork::Child(own) => {
                     let ties = ReaperFds {
@@ -54,7 +51,7 @@ impl Server {
         self.is_away = true;
         let init = sys::namespace_init::spawn(&mut self.stacks, Lives::UntilKilled);
         let init = init.in_step(Step::SpawnInit);
-        let forked = init.and_then(|init| match self.fork(hooks) {
+        let forked = init.and_then(|init| match self.fork() {
             Ok(forked) => Ok((init, forked)),
             Err(failure) => {
                 self.stacks.end(&init, None);
@@ -93,11 +90,11 @@ impl Server {
         Ok(())
     }
 
-    fn fork(&self, hooks: &dyn ForkHooks) -> Result<Fork, Failure> {
-        hooks.before();
+    fn fork(&self) -> Result<Fork, Failure> {
+        python::before_fork();
         let forked = sys::process::fork(&self.single).in_step(Step::Fork);
         if !matches!(forked, Ok(Fork::Child(_))) {
-            hooks.after_in_parent();
+            python::after_fork_in_parent();
         }
         forked
     }

@@ -18,25 +18,17 @@ use crate::native::networks::{Network, Networks};
 use crate::native::python;
 use crate::native::snapshot::Arenas;
 use sandfork_jail::control::{
-    Beneath, Exit, ExitStatus, FromMonitor, MAX_MESSAGE, MAX_WORKERS, ToZygote, recv_message,
+    Beneath, ExitStatus, FromMonitor, MAX_MESSAGE, MAX_WORKERS, ToZygote, recv_message,
     send_message,
 };
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::{Network as NetworkOf, ProcessMemory, ZygoteJail};
 use sandfork_jail::sys;
 use sandfork_jail::sys::namespace_init::{InitStacks, NamespaceInit};
-use sandfork_jail::sys::process::{End, Reaped, SingleThreaded};
+use sandfork_jail::sys::process::SingleThreaded;
 use sandfork_jail::tree;
 use sandfork_jail::worker::{ForkParams, WorkerFds};
 use sandfork_jail::zygote::Zygote;
-
-/// The interpreter's hooks around a fork.
-pub trait ForkHooks {
-    /// Before the fork, in the parent.
-    fn before(&self);
-    /// After the fork, in the parent.
-    fn after_in_parent(&self);
-}
 
 /// How serving ended.
 pub enum Served {
@@ -140,7 +132,7 @@ impl Server {
     }
 
     /// Serves until the supervisor is gone, or returns in a worker.
-    pub fn serve(mut self, hooks: &dyn ForkHooks) -> Result<Served, Errno> {
+    pub fn serve(mut self) -> Result<Served, Errno> {
         let mut buffer = vec![0; MAX_MESSAGE];
         let mut events = [EpollEvent::empty(); 32];
         loop {
@@ -175,7 +167,7 @@ impl Server {
                                 mask: self.mask_before,
                                 uid,
                             };
-                            match self.answer(birth, work.as_deref(), fds, hooks)? {
+                            match self.answer(birth, work.as_deref(), fds)? {
                                 None => {}
                                 Some(served) => {
                                     // The numbers of these descriptors belong to the worker now.
@@ -198,7 +190,6 @@ impl Server {
         birth: ForkParams,
         work: Option<&Path>,
         fds: Vec<OwnedFd>,
-        hooks: &dyn ForkHooks,
     ) -> Result<Option<Served>, Errno> {
         let mut fds = fds.into_iter();
         let (Some(stdin), Some(stdout), Some(stderr), Some(data), Some(monitor)) =
@@ -218,7 +209,7 @@ impl Server {
                 return Ok(None);
             }
         };
-        match self.fork_worker(&monitor, hooks) {
+        match self.fork_worker(&monitor) {
             Ok(Forked::Worker(child)) => {
                 if let Some(directory) = work {
                     self.jail.put_work_in(directory);
@@ -301,19 +292,16 @@ impl Server {
     /// Reaps every child that ended. A worker's end ends its namespace; that end releases the monitor.
     fn reap(&mut self) -> Result<(), Errno> {
         while self.children.read_signal()?.is_some() {}
-        while let Some((pid, reaped)) = sys::process::reap_any()? {
+        while let Some((pid, exit)) = sys::process::reap_any()? {
             if let Some(worker) = self.workers.get_mut(&pid) {
                 worker.alive = false;
-                _ = send_message(
-                    worker.monitor.as_fd(),
-                    &FromMonitor::exited(exit(reaped)),
-                    &[],
-                );
+                let exited = FromMonitor::exited(exit);
+                _ = send_message(worker.monitor.as_fd(), &exited, &[]);
                 _ = sys::pidfd::signal(worker.init.pidfd.as_fd(), Signal::SIGKILL);
                 continue;
             }
             if let Some(monitor) = self.reapers.remove(&pid) {
-                if !matches!(reaped.end, End::Code(0)) {
+                if exit.status != ExitStatus::Code(0) {
                     // The reaper could not end its worker. This process has adopted the remaining
                     // processes.
                     let others: Vec<Pid> = self.reapers.keys().copied().collect();
@@ -356,24 +344,7 @@ impl Server {
     }
 }
 
-/// The end of a process in the form reported to the supervisor.
-pub fn exit(reaped: Reaped) -> Exit {
-    let status = match reaped.end {
-        End::Code(code) => ExitStatus::Code(code),
-        End::Signal(signal) => ExitStatus::Signal(signal),
-    };
-    Exit {
-        status,
-        cpu_us: reaped.cpu_us,
-        max_rss_kib: reaped.max_rss_kib,
-    }
-}
-
-/// If this fails, the supervisor sees the worker's monitor closed.
-fn tell_not_born(monitor: &OwnedFd, Failure { step, errno }: Failure) {
-    let message = FromMonitor::NotBorn {
-        step: step as u16,
-        errno: errno as i32,
-    };
-    _ = send_message(monitor.as_fd(), &message, &[]);
+/// Reports a worker that was not born. If this fails, the supervisor sees the worker's monitor closed.
+pub fn tell_not_born(monitor: impl AsFd, failure: Failure) {
+    _ = send_message(monitor.as_fd(), &FromMonitor::not_born(failure), &[]);
 }
