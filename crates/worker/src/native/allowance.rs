@@ -2,15 +2,15 @@
 //!
 //! An object that would not fit raises `MemoryError`, as on a machine without memory left, and the guest goes
 //! on. This protects nothing: what is allocated by other means reaches the cgroup's limit.
+#![allow(clippy::unnecessary_wraps)] // the functions of the module's table are of one type
 
-use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use nix::errno::Errno;
 use nix::fcntl::AT_FDCWD;
 
-use super::python::{self, Admission, Object, ObjectFunction, Raised};
+use super::python::{self, Admission, Object, Raised};
 use sandfork_jail::sys::memory::trim;
 use sandfork_jail::sys::procfs::private;
 
@@ -87,52 +87,28 @@ pub fn begin() {
 }
 
 /// In Python: begins to limit this process.
-pub struct LimitObjects;
-
-impl ObjectFunction for LimitObjects {
-    const NAME: &'static CStr = c"limit_objects";
-
-    fn call(_: &Object) -> Result<Object, Raised> {
-        begin();
-        Ok(Object::none())
-    }
+pub fn limit_objects(_: &Object) -> Result<Object, Raised> {
+    begin();
+    Ok(Object::none())
 }
 
 /// In Python: counts the data of numpy's arrays too, once the module with its table of functions is loaded.
-pub struct IncludeArrays;
-
-impl ObjectFunction for IncludeArrays {
-    const NAME: &'static CStr = c"include_arrays";
-
-    fn call(module: &Object) -> Result<Object, Raised> {
-        python::guard_arrays::<Allowance>(module);
-        Ok(Object::none())
-    }
+pub fn include_arrays(module: &Object) -> Result<Object, Raised> {
+    python::guard_arrays::<Allowance>(module);
+    Ok(Object::none())
 }
 
 /// In Python: adds the reserve to what objects may have. Needs no memory.
-pub struct BeginReport;
-
-impl ObjectFunction for BeginReport {
-    const NAME: &'static CStr = c"begin_report";
-
-    fn call(_: &Object) -> Result<Object, Raised> {
-        RESERVED.store(RESERVE, Relaxed);
-        Ok(Object::none())
-    }
+pub fn begin_report(_: &Object) -> Result<Object, Raised> {
+    RESERVED.store(RESERVE, Relaxed);
+    Ok(Object::none())
 }
 
 /// In Python: takes it back. If there is no room for it, the next cell has it, which may be the one that frees
 /// memory.
-pub struct EndReport;
-
-impl ObjectFunction for EndReport {
-    const NAME: &'static CStr = c"end_report";
-
-    fn call(_: &Object) -> Result<Object, Raised> {
-        if RESERVED.load(Relaxed) > 0 && fits(2 * RESERVE) {
-            RESERVED.store(0, Relaxed);
-        }
-        Ok(Object::none())
+pub fn end_report(_: &Object) -> Result<Object, Raised> {
+    if RESERVED.load(Relaxed) > 0 && fits(2 * RESERVE) {
+        RESERVED.store(0, Relaxed);
     }
+    Ok(Object::none())
 }

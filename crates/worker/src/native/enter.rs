@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::ffi::CStr;
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +9,6 @@ use std::path::Path;
 use nix::errno::Errno;
 use serde::Serialize;
 
-use crate::native::python::TextFunction;
 use sandfork_jail::control::{
     FromZygote, Lent, Lifetime, MAX_MESSAGE, PythonSetup, ToZygote, recv_message, send_message,
 };
@@ -45,52 +43,46 @@ pub fn leave() -> Result<Entered, String> {
     ENTERED.take().ok_or_else(|| "not in the jail yet".into())
 }
 
-/// The function of that name.
-pub struct Enter;
-
-impl TextFunction for Enter {
-    const NAME: &'static CStr = c"enter";
-
-    fn call(facts: &str) -> Result<String, String> {
-        let control = take_streams().map_err(words)?;
-        send_message(
-            control.as_fd(),
-            &FromZygote::Facts {
-                text: facts.to_owned(),
-            },
-            &[],
-        )
-        .map_err(words)?;
-        let Some((ToZygote::Enter { jail, python, lent }, fds)) =
-            recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
-        else {
-            // The supervisor wanted only the facts, or refused them.
-            sys::process::exit_now(0);
-        };
-        let mut fds = fds.into_iter();
-        let Some(lifeline) = fds.next() else {
-            return Err("the jail came without its lifeline".into());
-        };
-        match zygote::enter(&jail, &python.preload, lifeline) {
-            Ok(zygote) => {
-                if python.lifetime == Lifetime::ManyRuns {
-                    // Before any module is preloaded: a worker uses too little of the libraries that packages
-                    // load.
-                    sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
-                }
-                let setup = reply(&jail, &python)?;
-                let mut lent: BTreeMap<Lent, OwnedFd> = lent.into_iter().zip(fds).collect();
-                ENTERED.set(Some(Entered {
-                    control,
-                    jail: *jail,
-                    zygote,
-                    codes: lent.remove(&Lent::Codes),
-                    fonts: lent.remove(&Lent::Fonts).map(File::from),
-                }));
-                Ok(setup)
+/// Enters the jail. Its argument is the interpreter's facts.
+pub fn enter(facts: &str) -> Result<String, String> {
+    let control = take_streams().map_err(words)?;
+    send_message(
+        control.as_fd(),
+        &FromZygote::Facts {
+            text: facts.to_owned(),
+        },
+        &[],
+    )
+    .map_err(words)?;
+    let Some((ToZygote::Enter { jail, python, lent }, fds)) =
+        recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
+    else {
+        // The supervisor wanted only the facts, or refused them.
+        sys::process::exit_now(0);
+    };
+    let mut fds = fds.into_iter();
+    let Some(lifeline) = fds.next() else {
+        return Err("the jail came without its lifeline".into());
+    };
+    match zygote::enter(&jail, &python.preload, lifeline) {
+        Ok(zygote) => {
+            if python.lifetime == Lifetime::ManyRuns {
+                // Before any module is preloaded: a worker uses too little of the libraries that packages
+                // load.
+                sys::memory::share_page_tables(zygote.proc.as_fd()).map_err(words)?;
             }
-            Err(failure) => end_with(&control, failure),
+            let setup = reply(&jail, &python)?;
+            let mut lent: BTreeMap<Lent, OwnedFd> = lent.into_iter().zip(fds).collect();
+            ENTERED.set(Some(Entered {
+                control,
+                jail: *jail,
+                zygote,
+                codes: lent.remove(&Lent::Codes),
+                fonts: lent.remove(&Lent::Fonts).map(File::from),
+            }));
+            Ok(setup)
         }
+        Err(failure) => end_with(&control, failure),
     }
 }
 

@@ -23,25 +23,19 @@
 //! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
 //! | `stand` | the number of a request | in a session: stands while the supervisor copies the worker's memory. Returns an empty string, and in a worker that has taken on the memory the number of its request |
 //! | `restore` | the number of a request, and on the next line the supervisor's order | in a worker: takes on the memory of another. Returns only with an error |
+#![allow(clippy::unnecessary_wraps)] // the functions of the module's table are of one type
 
-use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 
-use crate::native::allowance::{BeginReport, EndReport, IncludeArrays, LimitObjects};
-use crate::native::enter::{self, Enter, Entered, end_with, in_jail, words};
-use crate::native::programs::Programs;
-use crate::native::python::{
-    self, Flag, Object, ObjectFunction, Raised, TextFunction, create_module, end_of_methods,
-    method, object_method, raise,
-};
-use crate::native::run::{Offer, Rehearse, Run};
+use crate::native::enter::{self, Entered, end_with, in_jail, words};
+use crate::native::python::{self, Flag, Object, Raised, create_module, functions, raise};
+use crate::native::run::{self, Offer};
 use crate::native::serve::{Served, Server};
-use crate::native::snapshot::{Restore, Stand};
-use crate::native::sources;
+use crate::native::{allowance, programs, snapshot, sources};
 use sandfork_jail::control::{FromZygote, NAMESPACES, send_message};
 use sandfork_jail::sys;
 
@@ -51,108 +45,71 @@ use sandfork_jail::sys;
 pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
     create_module(
         c"_sandfork",
-        vec![
-            method::<Enter>(),
-            method::<Source>(),
-            method::<Codes>(),
-            method::<Keep>(),
-            method::<SetFlags>(),
-            method::<TellPreloading>(),
-            method::<TellUnready>(),
-            method::<Threads>(),
-            method::<Fonts>(),
-            method::<Shares>(),
-            object_method::<LimitObjects>(),
-            object_method::<BeginReport>(),
-            object_method::<EndReport>(),
-            object_method::<IncludeArrays>(),
-            object_method::<Rehearse>(),
-            method::<Settle>(),
-            object_method::<Serve>(),
-            object_method::<Run>(),
-            method::<Trim>(),
-            method::<Programs>(),
-            method::<Stand>(),
-            method::<Restore>(),
-            end_of_methods(),
-        ],
+        functions! {
+            text c"enter" => enter::enter,
+            text c"source" => source,
+            text c"codes" => codes,
+            text c"keep" => keep,
+            text c"set_flags" => set_flags,
+            text c"preloading" => tell_preloading,
+            text c"unready" => tell_unready,
+            text c"threads" => threads,
+            text c"fonts" => fonts,
+            text c"shares" => shares,
+            object c"limit_objects" => allowance::limit_objects,
+            object c"begin_report" => allowance::begin_report,
+            object c"end_report" => allowance::end_report,
+            object c"include_arrays" => allowance::include_arrays,
+            object c"rehearse" => run::rehearse,
+            text c"settle" => settle,
+            object c"serve" => serve_workers,
+            object c"run" => run::run,
+            text c"trim" => trim,
+            text c"programs" => programs::prepare_programs,
+            text c"stand" => snapshot::stand_for_copy,
+            text c"restore" => snapshot::restore,
+        },
     )
 }
 
-struct Source;
-
-impl TextFunction for Source {
-    const NAME: &'static CStr = c"source";
-
-    fn call(wanted: &str) -> Result<String, String> {
-        Ok(sources::find(wanted).unwrap_or_default().to_owned())
-    }
+fn source(wanted: &str) -> Result<String, String> {
+    Ok(sources::find(wanted).unwrap_or_default().to_owned())
 }
 
-struct Codes;
-
-impl TextFunction for Codes {
-    const NAME: &'static CStr = c"codes";
-
-    fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let number = entered.codes.as_ref().map(AsRawFd::as_raw_fd);
-            Ok(number.map_or_else(String::new, |number| number.to_string()))
-        })
-    }
+fn codes(_: &str) -> Result<String, String> {
+    in_jail(|entered| {
+        let number = entered.codes.as_ref().map(AsRawFd::as_raw_fd);
+        Ok(number.map_or_else(String::new, |number| number.to_string()))
+    })
 }
 
-struct Keep;
-
-impl TextFunction for Keep {
-    const NAME: &'static CStr = c"keep";
-
-    fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            if let Some(file) = &entered.codes {
-                // If this fails, the supervisor keeps nothing of it.
-                _ = sys::sealed::seal(file.as_fd());
-            }
-            Ok(String::new())
-        })
-    }
-}
-
-struct SetFlags;
-
-impl TextFunction for SetFlags {
-    const NAME: &'static CStr = c"set_flags";
-
-    fn call(values: &str) -> Result<String, String> {
-        let values: Vec<Flag> = serde_json::from_str(values).map_err(|error| error.to_string())?;
-        python::set_flags(&values)?;
+fn keep(_: &str) -> Result<String, String> {
+    in_jail(|entered| {
+        if let Some(file) = &entered.codes {
+            // If this fails, the supervisor keeps nothing of it.
+            _ = sys::sealed::seal(file.as_fd());
+        }
         Ok(String::new())
-    }
+    })
 }
 
-struct TellPreloading;
-
-impl TextFunction for TellPreloading {
-    const NAME: &'static CStr = c"preloading";
-
-    fn call(module: &str) -> Result<String, String> {
-        tell(&FromZygote::Preloading {
-            module: (!module.is_empty()).then(|| module.to_owned()),
-        })?;
-        Ok(String::new())
-    }
+fn set_flags(values: &str) -> Result<String, String> {
+    let values: Vec<Flag> = serde_json::from_str(values).map_err(|error| error.to_string())?;
+    python::set_flags(&values)?;
+    Ok(String::new())
 }
 
-struct TellUnready;
+fn tell_preloading(module: &str) -> Result<String, String> {
+    tell(&FromZygote::Preloading {
+        module: (!module.is_empty()).then(|| module.to_owned()),
+    })?;
+    Ok(String::new())
+}
 
-impl TextFunction for TellUnready {
-    const NAME: &'static CStr = c"unready";
-
-    fn call(why: &str) -> Result<String, String> {
-        let why = serde_json::from_str(why).map_err(|error| error.to_string())?;
-        tell(&FromZygote::Unready(why))?;
-        sys::process::exit_now(1)
-    }
+fn tell_unready(why: &str) -> Result<String, String> {
+    let why = serde_json::from_str(why).map_err(|error| error.to_string())?;
+    tell(&FromZygote::Unready(why))?;
+    sys::process::exit_now(1)
 }
 
 /// Sends a message to the supervisor.
@@ -160,94 +117,64 @@ fn tell(message: &FromZygote) -> Result<(), String> {
     in_jail(|entered| send_message(entered.control.as_fd(), message, &[]).map_err(words))
 }
 
-struct Threads;
-
-impl TextFunction for Threads {
-    const NAME: &'static CStr = c"threads";
-
-    fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let count = sys::process::count_threads(entered.zygote.proc.as_fd());
-            count.map(|count| count.to_string()).map_err(words)
-        })
-    }
+fn threads(_: &str) -> Result<String, String> {
+    in_jail(|entered| {
+        let count = sys::process::count_threads(entered.zygote.proc.as_fd());
+        count.map(|count| count.to_string()).map_err(words)
+    })
 }
 
-struct Fonts;
-
-impl TextFunction for Fonts {
-    const NAME: &'static CStr = c"fonts";
-
-    fn call(new: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let Some(file) = &entered.fonts else {
-                return Ok(String::new());
-            };
-            let text = |error: std::io::Error| error.to_string();
-            if new.is_empty() {
-                let length = file.metadata().map_err(text)?.len();
-                let mut kept = vec![0; usize::try_from(length).unwrap_or(0)];
-                file.read_exact_at(&mut kept, 0).map_err(text)?;
-                return Ok(String::from_utf8(kept).unwrap_or_default());
-            }
-            file.set_len(0).map_err(text)?;
-            file.write_all_at(new.as_bytes(), 0).map_err(text)?;
-            Ok(String::new())
-        })
-    }
-}
-
-struct Shares;
-
-impl TextFunction for Shares {
-    const NAME: &'static CStr = c"shares";
-
-    fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
-            Ok(if shares { "memory" } else { "" }.into())
-        })
-    }
-}
-
-struct Settle;
-
-impl TextFunction for Settle {
-    const NAME: &'static CStr = c"settle";
-
-    fn call(_: &str) -> Result<String, String> {
-        in_jail(|entered| {
-            // Each fork would copy the entries of what is free, and each exit remove them.
-            sys::memory::trim();
-            let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
-            bytes.map(|bytes| bytes.to_string()).map_err(words)
-        })
-    }
-}
-
-struct Serve;
-
-impl ObjectFunction for Serve {
-    const NAME: &'static CStr = c"serve";
-
-    fn call(argument: &Object) -> Result<Object, Raised> {
-        let [preloaded, offer] = argument.items()?;
-        let preloaded = preloaded.to_text()?;
-        let born = serve(&preloaded).map_err(|message| raise(&message))?;
-        // Where there is something to read or another environment, Python prepares the worker first.
-        let is_ready = !offer.is_none() && born.input == "nothing" && born.env.is_empty();
-        let left = if is_ready {
-            Offer::of(&offer)?.serve()?
-        } else {
-            Object::none()
+fn fonts(new: &str) -> Result<String, String> {
+    in_jail(|entered| {
+        let Some(file) = &entered.fonts else {
+            return Ok(String::new());
         };
-        Object::list(vec![
-            Object::text(born.input)?,
-            Object::text(&born.env)?,
-            Object::truth(is_ready)?,
-            left,
-        ])
-    }
+        let text = |error: std::io::Error| error.to_string();
+        if new.is_empty() {
+            let length = file.metadata().map_err(text)?.len();
+            let mut kept = vec![0; usize::try_from(length).unwrap_or(0)];
+            file.read_exact_at(&mut kept, 0).map_err(text)?;
+            return Ok(String::from_utf8(kept).unwrap_or_default());
+        }
+        file.set_len(0).map_err(text)?;
+        file.write_all_at(new.as_bytes(), 0).map_err(text)?;
+        Ok(String::new())
+    })
+}
+
+fn shares(_: &str) -> Result<String, String> {
+    in_jail(|entered| {
+        let shares = sys::memory::shares(entered.zygote.proc.as_fd()).map_err(words)?;
+        Ok(if shares { "memory" } else { "" }.into())
+    })
+}
+
+fn settle(_: &str) -> Result<String, String> {
+    in_jail(|entered| {
+        // Each fork would copy the entries of what is free, and each exit remove them.
+        sys::memory::trim();
+        let bytes = sys::memory::collapse(entered.zygote.proc.as_fd());
+        bytes.map(|bytes| bytes.to_string()).map_err(words)
+    })
+}
+
+fn serve_workers(argument: &Object) -> Result<Object, Raised> {
+    let [preloaded, offer] = argument.items()?;
+    let preloaded = preloaded.to_text()?;
+    let born = serve(&preloaded).map_err(|message| raise(&message))?;
+    // Where there is something to read or another environment, Python prepares the worker first.
+    let is_ready = !offer.is_none() && born.input == "nothing" && born.env.is_empty();
+    let left = if is_ready {
+        Offer::of(&offer)?.serve()?
+    } else {
+        Object::none()
+    };
+    Object::list(vec![
+        Object::text(born.input)?,
+        Object::text(&born.env)?,
+        Object::truth(is_ready)?,
+        left,
+    ])
 }
 
 /// A worker in its jail.
@@ -302,15 +229,9 @@ fn serve(preloaded: &str) -> Result<Born, String> {
     }
 }
 
-struct Trim;
-
-impl TextFunction for Trim {
-    const NAME: &'static CStr = c"trim";
-
-    fn call(_: &str) -> Result<String, String> {
-        sys::memory::trim();
-        Ok(String::new())
-    }
+fn trim(_: &str) -> Result<String, String> {
+    sys::memory::trim();
+    Ok(String::new())
 }
 
 /// The namespaces of this process, as reported to the supervisor.

@@ -1,55 +1,48 @@
 //! `programs`: prepares a session's worker to start the process that starts the caller's programs.
 
-use std::ffi::{CStr, CString, OsString};
+use std::ffi::{CString, OsString};
 use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::write;
 
-use super::python::TextFunction;
 use super::snapshot::passed;
 use super::sources;
 use sandfork_jail::DATA;
 use sandfork_jail::sys::starter;
 
-/// The function of that name. Its argument is the path of the interpreter, and its socket comes with the next byte.
-pub struct Programs;
-
-impl TextFunction for Programs {
-    const NAME: &'static CStr = c"programs";
-
-    fn call(interpreter: &str) -> Result<String, String> {
-        // A supervisor without descriptors sends none, and starts no programs.
-        let Ok(socket) = passed("socket for programs") else {
-            return Ok(String::new());
-        };
-        let source = sources::find("programs").unwrap_or_default();
-        let arguments = [interpreter, "-I", "-S", "-c", source].map(OsString::from);
-        let environment = std::env::vars_os().map(|(name, value)| {
-            let mut both = name;
-            both.push("=");
-            both.push(value);
-            both
-        });
-        // None of them has a NUL inside: they come from the kernel's own strings, or from this file.
-        let texts = |all: Vec<OsString>| {
-            let all = all.into_iter().map(|text| CString::new(text.into_vec()));
-            all.collect::<Result<Vec<_>, _>>()
-                .map_err(|error| error.to_string())
-        };
-        let prepared = starter::prepare(
-            texts(arguments.to_vec())?,
-            texts(environment.collect())?,
-            socket.as_fd(),
-            DATA,
-        );
-        prepared.map_err(|errno| errno.desc().to_owned())?;
-        // The supervisor sends the signal only after this. Nothing else can be written to the socket.
-        let ready = write(&socket, &[0]);
-        let ready = ready.and_then(|_| shutdown(socket.as_raw_fd(), Shutdown::Write));
-        ready
-            .map(|()| String::new())
-            .map_err(|errno| errno.desc().to_owned())
-    }
+/// Its argument is the path of the interpreter, and its socket comes with the next byte.
+pub fn prepare_programs(interpreter: &str) -> Result<String, String> {
+    // A supervisor without descriptors sends none, and starts no programs.
+    let Ok(socket) = passed("socket for programs") else {
+        return Ok(String::new());
+    };
+    let source = sources::find("programs").unwrap_or_default();
+    let arguments = [interpreter, "-I", "-S", "-c", source].map(OsString::from);
+    let environment = std::env::vars_os().map(|(name, value)| {
+        let mut both = name;
+        both.push("=");
+        both.push(value);
+        both
+    });
+    // None of them has a NUL inside: they come from the kernel's own strings, or from this file.
+    let texts = |all: Vec<OsString>| {
+        let all = all.into_iter().map(|text| CString::new(text.into_vec()));
+        all.collect::<Result<Vec<_>, _>>()
+            .map_err(|error| error.to_string())
+    };
+    let prepared = starter::prepare(
+        texts(arguments.to_vec())?,
+        texts(environment.collect())?,
+        socket.as_fd(),
+        DATA,
+    );
+    prepared.map_err(|errno| errno.desc().to_owned())?;
+    // The supervisor sends the signal only after this. Nothing else can be written to the socket.
+    let ready = write(&socket, &[0]);
+    let ready = ready.and_then(|_| shutdown(socket.as_raw_fd(), Shutdown::Write));
+    ready
+        .map(|()| String::new())
+        .map_err(|errno| errno.desc().to_owned())
 }

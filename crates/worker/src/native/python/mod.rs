@@ -25,35 +25,24 @@ pub use self::object::{
     Mode, Object, Plain, Raised, clear_exception, compile, evaluate, handle_signals,
 };
 
-/// A function of the module. It takes and returns text, and raises an error as `RuntimeError`.
-pub trait TextFunction {
-    /// Its name in Python.
-    const NAME: &'static CStr;
-
-    /// Runs the function, with the interpreter's lock held.
-    fn call(argument: &str) -> Result<String, String>;
+/// The table of a module's functions: how each is called, its name in Python, and what it calls.
+macro_rules! functions {
+    ($($call:ident $name:literal => $function:path,)+) => {
+        vec![
+            $({
+                extern "C" fn called(_: *mut PyObject, argument: *mut PyObject) -> *mut PyObject {
+                    $crate::native::python::$call(argument, $function)
+                }
+                $crate::native::python::row($name, called)
+            },)+
+            $crate::native::python::end_of_functions(),
+        ]
+    };
 }
+pub(crate) use functions;
 
-/// A function of the module that takes and returns objects.
-pub trait ObjectFunction {
-    /// Its name in Python.
-    const NAME: &'static CStr;
-
-    /// Runs the function, with the interpreter's lock held.
-    fn call(argument: &Object) -> Result<Object, Raised>;
-}
-
-/// A row of the module's function table.
-pub fn method<F: TextFunction>() -> PyMethodDef {
-    row(F::NAME, trampoline::<F>)
-}
-
-/// A row of the table, for a function that takes and returns objects.
-pub fn object_method<F: ObjectFunction>() -> PyMethodDef {
-    row(F::NAME, object_trampoline::<F>)
-}
-
-fn row(name: &'static CStr, function: PyCFunction) -> PyMethodDef {
+/// A row of the table.
+pub fn row(name: &'static CStr, function: PyCFunction) -> PyMethodDef {
     PyMethodDef {
         ml_name: name.as_ptr(),
         ml_meth: PyMethodDefPointer {
@@ -64,12 +53,12 @@ fn row(name: &'static CStr, function: PyCFunction) -> PyMethodDef {
     }
 }
 
-/// The end of a module's function table.
-pub fn end_of_methods() -> PyMethodDef {
+/// The end of the table.
+pub fn end_of_functions() -> PyMethodDef {
     PyMethodDef::zeroed()
 }
 
-/// Makes the module object. The table must end with [`end_of_methods`].
+/// Makes the module object. The table is one of `functions!`.
 ///
 /// Both are leaked: an extension module's definition lives as long as the process.
 pub fn create_module(name: &'static CStr, methods: Vec<PyMethodDef>) -> *mut PyObject {
@@ -89,26 +78,20 @@ pub fn create_module(name: &'static CStr, methods: Vec<PyMethodDef>) -> *mut PyO
     unsafe { PyModule_Create(Box::leak(Box::new(definition))) }
 }
 
-extern "C" fn trampoline<F: TextFunction>(
-    _module: *mut PyObject,
+/// Calls a function that takes and returns text, and raises its error as `RuntimeError`.
+pub fn text(
     argument: *mut PyObject,
+    function: impl FnOnce(&str) -> Result<String, String>,
 ) -> *mut PyObject {
-    call(argument, |argument| {
-        let reply = F::call(&argument.to_text()?).map_err(|message| raise(&message))?;
+    object(argument, |argument| {
+        let reply = function(&argument.to_text()?).map_err(|message| raise(&message))?;
         Object::text(&reply)
     })
 }
 
-extern "C" fn object_trampoline<F: ObjectFunction>(
-    _module: *mut PyObject,
-    argument: *mut PyObject,
-) -> *mut PyObject {
-    call(argument, F::call)
-}
-
-/// Calls a function with what the interpreter passes, and returns what it expects: a new reference, or null
-/// with an exception set.
-fn call(
+/// Calls a function that takes and returns an object. The interpreter expects a new reference, or null with an
+/// exception set.
+pub fn object(
     argument: *mut PyObject,
     function: impl FnOnce(&Object) -> Result<Object, Raised>,
 ) -> *mut PyObject {

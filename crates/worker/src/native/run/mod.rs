@@ -10,8 +10,6 @@ mod link;
 mod program;
 mod request;
 
-use std::ffi::CStr;
-
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::unistd::{Pid, getpid};
 use serde::Serialize;
@@ -20,7 +18,7 @@ pub use self::link::Link;
 use self::program::Program;
 use self::request::{Received, recognise};
 use crate::native::allowance;
-use crate::native::python::{Object, ObjectFunction, Plain, Raised, clear_exception};
+use crate::native::python::{Object, Plain, Raised, clear_exception};
 use sandfork_jail::sys;
 
 /// What Python provides, in the order of `offer` in the guest's `worker.py`.
@@ -190,26 +188,14 @@ impl Offer {
 }
 
 /// `run`: [`Offer::serve`], after Python has prepared the worker.
-pub struct Run;
-
-impl ObjectFunction for Run {
-    const NAME: &'static CStr = c"run";
-
-    fn call(offer: &Object) -> Result<Object, Raised> {
-        Offer::of(offer)?.serve()
-    }
+pub fn run(offer: &Object) -> Result<Object, Raised> {
+    Offer::of(offer)?.serve()
 }
 
 /// `rehearse`: does once, in a zygote, what each worker would otherwise do first.
-pub struct Rehearse;
-
-impl ObjectFunction for Rehearse {
-    const NAME: &'static CStr = c"rehearse";
-
-    fn call(offer: &Object) -> Result<Object, Raised> {
-        Offer::of(offer)?.rehearse()?;
-        Ok(Object::none())
-    }
+pub fn rehearse(offer: &Object) -> Result<Object, Raised> {
+    Offer::of(offer)?.rehearse()?;
+    Ok(Object::none())
 }
 
 /// The output streams that a program had at its start.

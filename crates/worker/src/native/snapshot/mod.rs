@@ -6,7 +6,6 @@
 mod shareable;
 mod unpack;
 
-use std::ffi::CStr;
 use std::fs::File;
 use std::io::Write as _;
 use std::mem::ManuallyDrop;
@@ -21,7 +20,6 @@ use serde_json::json;
 
 pub use self::shareable::Arenas;
 
-use super::python::TextFunction;
 use super::run::Link;
 use sandfork_jail::restore::{Descriptor, Opened, Order};
 use sandfork_jail::sys::checkpoint::{Blob, Stood, program_break, stand};
@@ -34,40 +32,33 @@ const STREAMS: Range<RawFd> = 0..3;
 
 /// `stand`: in a session's worker, between two cells. Its argument is the request's number. Returns an empty string
 /// in this worker, and the number of another request in a worker that took on the memory.
-pub struct Stand;
-
-impl TextFunction for Stand {
-    const NAME: &'static CStr = c"stand";
-
-    fn call(number: &str) -> Result<String, String> {
-        let number: u64 = number.parse().map_err(|_| "a request has a number")?;
-        let state =
-            KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
-        let link = Link::inherited();
-        let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
-        let stood = stand(|place| {
-            // From here until the supervisor has answered, nothing is allocated: it copies this memory meanwhile.
-            link.send(frame.finish(place));
-            let mut lengths = [0; 8];
-            link.peek(&mut lengths);
-        });
-        match stood {
-            Stood::Original => {
-                // The only message that the supervisor sends now is the one to go on.
-                let lengths = link.take(8);
-                let lengths = lengths.chunks(4).map(|part| {
-                    let part = [part[0], part[1], part[2], part[3]];
-                    u32::from_le_bytes(part) as usize
-                });
-                link.take(lengths.sum());
-                Ok(String::new())
-            }
-            Stood::Copy(number) => {
-                state
-                    .load()
-                    .map_err(|errno| failed("restore the kernel's state", errno))?;
-                Ok(number.to_string())
-            }
+pub fn stand_for_copy(number: &str) -> Result<String, String> {
+    let number: u64 = number.parse().map_err(|_| "a request has a number")?;
+    let state = KernelState::save().map_err(|errno| failed("read the kernel's state", errno))?;
+    let link = Link::inherited();
+    let mut frame = StandingFrame::new(number, &[], &shareable::ranges());
+    let stood = stand(|place| {
+        // From here until the supervisor has answered, nothing is allocated: it copies this memory meanwhile.
+        link.send(frame.finish(place));
+        let mut lengths = [0; 8];
+        link.peek(&mut lengths);
+    });
+    match stood {
+        Stood::Original => {
+            // The only message that the supervisor sends now is the one to go on.
+            let lengths = link.take(8);
+            let lengths = lengths.chunks(4).map(|part| {
+                let part = [part[0], part[1], part[2], part[3]];
+                u32::from_le_bytes(part) as usize
+            });
+            link.take(lengths.sum());
+            Ok(String::new())
+        }
+        Stood::Copy(number) => {
+            state
+                .load()
+                .map_err(|errno| failed("restore the kernel's state", errno))?;
+            Ok(number.to_string())
         }
     }
 }
@@ -103,28 +94,22 @@ impl StandingFrame {
 
 /// `restore`: in a worker that was checked and has run no guest code. Its argument is the request's number and the
 /// supervisor's order. Returns only if something failed before the memory was replaced.
-pub struct Restore;
-
-impl TextFunction for Restore {
-    const NAME: &'static CStr = c"restore";
-
-    fn call(argument: &str) -> Result<String, String> {
-        let (number, order) = argument.split_once('\n').ok_or("an order has a number")?;
-        let number: u64 = number.parse().map_err(|_| "a request has a number")?;
-        let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
-        let images = restore_outside_memory(&order)?;
-        drop(order);
-        let mut frame = StandingFrame::new(number, &images, &[]);
-        // From here on nothing is allocated: the supervisor looks at this process's memory now, and makes the steps
-        // for what it sees.
-        Link::inherited().send(frame.finish(0));
-        let plan = ManuallyDrop::new(passed("steps")?);
-        let blob = Blob::map(plan.as_fd()).map_err(|errno| failed("map the steps", errno))?;
-        close(plan.as_raw_fd()).map_err(|errno| failed("close the steps", errno))?;
-        detach().map_err(|errno| failed("let go of its memory", errno))?;
-        let ended = blob.enter().err().unwrap_or(Errno::EINVAL);
-        Err(failed("enter the steps", ended))
-    }
+pub fn restore(argument: &str) -> Result<String, String> {
+    let (number, order) = argument.split_once('\n').ok_or("an order has a number")?;
+    let number: u64 = number.parse().map_err(|_| "a request has a number")?;
+    let order: Order = serde_json::from_str(order).map_err(|error| error.to_string())?;
+    let images = restore_outside_memory(&order)?;
+    drop(order);
+    let mut frame = StandingFrame::new(number, &images, &[]);
+    // From here on nothing is allocated: the supervisor looks at this process's memory now, and makes the steps
+    // for what it sees.
+    Link::inherited().send(frame.finish(0));
+    let plan = ManuallyDrop::new(passed("steps")?);
+    let blob = Blob::map(plan.as_fd()).map_err(|errno| failed("map the steps", errno))?;
+    close(plan.as_raw_fd()).map_err(|errno| failed("close the steps", errno))?;
+    detach().map_err(|errno| failed("let go of its memory", errno))?;
+    let ended = blob.enter().err().unwrap_or(Errno::EINVAL);
+    Err(failed("enter the steps", ended))
 }
 
 /// Everything but memory and what [`KernelState`] has. Returns the descriptors of the files that have the memory.
