@@ -166,24 +166,31 @@ class Program:
         environment = dict(os.environb)
         environment.update(change.split(b"=", 1) for change in changes)
         self.terminal = slave = None
-        if kind:
-            environment[b"TERM"] = kind
-            master, slave = os.openpty()
-            self.terminal = Terminal(master, os.dup(streams[0]), os.dup(streams[1]))
-            self.terminal.resize(int(rows), int(columns))
-        errors, told = os.pipe()
+        # What stays here, and what is the child's.
+        kept, given = [], []
         try:
+            if kind:
+                environment[b"TERM"] = kind
+                master, slave = os.openpty()
+                kept.append(master)
+                given.append(slave)
+                for stream in streams[:2]:
+                    kept.append(os.dup(stream))
+                self.terminal = Terminal(*kept)
+                self.terminal.resize(int(rows), int(columns))
+            errors, told = os.pipe()
+            kept.append(errors)
+            given.append(told)
             self.pid = os.fork()
             if not self.pid:
                 become(streams, slave, cwd, argv, environment, told)
         except OSError:
-            os.close(errors)
-            self.close()
+            for number in kept:
+                os.close(number)
             raise
         finally:
-            os.close(told)
-            if slave is not None:
-                os.close(slave)
+            for number in given:
+                os.close(number)
         # It ends with the pipe's other end, which closes as the program begins.
         failed = os.read(errors, 8)
         os.close(errors)
