@@ -234,6 +234,17 @@ class Shown(unittest.TestCase):
             len(self.shown(type("T", (), {"__repr__": lambda _: "x" * 10**7})()).repr), 20_000
         )
 
+    def test_images_of_16_bits(self):
+        try:
+            from PIL import Image
+        except ImportError:
+            self.skipTest("no Pillow")
+        for mode in ("I;16", "I;16L", "I;16B"):
+            image = Image.new(mode, (2, 1))
+            image.putpixel((1, 0), 40_000)
+            back = there_and_back(image)
+            self.assertEqual((back.mode, back.getpixel((0, 0)), back.getpixel((1, 0))), ("I", 0, 40_000))
+
     def test_hostile_objects(self):
         def fail(*_):
             raise SystemExit("of the object")

@@ -112,7 +112,9 @@ def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 def _image(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     mode = value.mode
     if mode not in MODES:
-        value = value.convert("RGBA" if mode in ("P", "PA", "La", "RGBa") else "RGB")
+        # Pillow makes 255 of the larger values of 16 bits if they become colours.
+        deep = "I" if mode.startswith("I;16") else "RGB"
+        value = value.convert("RGBA" if mode in ("P", "PA", "La", "RGBa") else deep)
     width, height = value.size
     data = value.tobytes() if width and height else b""
     where = encoder.buffer(data)
