@@ -47,7 +47,8 @@ def main(native, entered):
         preloaded = prepare(native, setup, entered["limits_objects"])
         # The libraries have read these variables. Guests see the policy's values.
         for name, _ in setup["preload_env"]:
-            del os.environ[name]
+            # A preloaded package may have removed it.
+            os.environ.pop(name, None)
             os.environ.update(pair for pair in entered["env"] if pair[0] == name)
         # Otherwise each worker would write a package's output during import again.
         process.flush()

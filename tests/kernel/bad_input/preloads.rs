@@ -136,7 +136,8 @@ fn an_optional_module_that_fails_is_left_to_the_guest(world: &World) {
 /// These are the variables that keep OpenBLAS, pyarrow and polars from starting threads.
 fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
     let code = "import os\nnames = 'OPENBLAS_NUM_THREADS', 'JE_ARROW_MALLOC_CONF', '_RJEM_MALLOC_CONF'\n\
-                read = [os.environ.get(name) for name in names]";
+                read = [os.environ.get(name) for name in names]\n\
+                del os.environ[names[0]], os.environ[names[1]]";
     let directory = file("reader.py", 0o644, code);
     let recipe = standard()
         .set(format!("python.path={}", directory.path().display()))
