@@ -62,6 +62,9 @@ class Cells(unittest.TestCase):
             ],
         )
         self.assertIn('File "<cell 3>", line 1', self.fail("1 +")["traceback"])
+        for end in ("\u2028", "\x85", "\x1c", "\x0b", "\x0c"):
+            self.assertIn("    1 / 0\n", self.fail("x = '%s'\n1 / 0\n" % end)["traceback"])
+        self.assertIn("    1 / 0\n", self.fail("x = 1\r\ny = 2\r1 / 0")["traceback"])
         self.assertNotIn("sandfork", self.fail("1 +")["traceback"])
 
     def test_quoted_lines_survive_a_cleared_cache(self):

@@ -1,6 +1,7 @@
 """Compiles a cell, and keeps its source."""
 
 import sys
+from io import StringIO
 
 # The file name of a cell whose source is the name of a module to run, as `python -m` does.
 MODULE = "<-m>"
@@ -131,8 +132,8 @@ def show_lines(*filenames):
 
 def line_entry(filename):
     text = text_of(SOURCES[filename])
-    # Every line ends with a newline, as in a file: the position of carets depends on it.
-    lines = [line + "\n" for line in text.splitlines()]
+    # As the compiler counts them. Every line ends with a newline: the position of carets depends on it.
+    lines = [line if line.endswith("\n") else line + "\n" for line in StringIO(text, None)]
     return len(text), None, lines, filename
 
 

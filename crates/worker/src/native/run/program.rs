@@ -140,7 +140,6 @@ fn is_ordinary(text: &str) -> bool {
     let mut start = text.splitn(3, '\n').take(2);
     let is_control = |byte: u8| byte < b' ' && byte != b'\n' && byte != b'\t';
     !(text.bytes().any(is_control)
-        || text.contains(['\u{85}', '\u{2028}', '\u{2029}'])
         || text.starts_with('\u{feff}')
         || start.any(|line| line.contains("coding"))
         || text.contains("__future__"))
