@@ -356,9 +356,14 @@ class OneRun(unittest.TestCase):
                 self.assertEqual(outcome.value, value)
                 self.assertNotIn("blob", outcome.header)
         with Worker(serves="one-run") as worker:
-            outcome = worker.cell("[b'x' * (4 << 20) + b'x', 1]")
-            self.assertTrue(outcome.value.repr.startswith("[b'xxx"))
-            self.assertNotIn("blob", outcome.header)
+            self.assertEqual(len(worker.cell("bytearray(4 << 20)").value), 4 << 20)
+        shown = "class L(list):\n    def __repr__(self): print('shown')\n"
+        for source in ("[b'x' * (4 << 20) + b'x', 1]", "['x' * (3 << 20)] * 2", "[0] * 524289", shown + "[L(), b'x' * 4194305]"):
+            with Worker(serves="one-run") as worker:
+                outcome = worker.cell(source)
+                self.assertEqual(outcome.value.repr, "<list, too large to cross>")
+                self.assertNotIn("blob", outcome.header)
+                self.assertEqual(worker.output()[0], "")
 
     def test_a_guest_that_breaks_imports_gets_its_value_shown(self):
         for name in ("__import__", "len", "ValueError"):

@@ -187,22 +187,21 @@ class Runner:
         try:
             result["value"], packed = self.encode(value)
         except Exception:
-            # The value is too large, or the guest has changed what the import of the encoder needs.
+            # The guest has changed what the import of the encoder needs.
             name, shown = clean(type(value).__name__), cut(safe_repr(value), MAX_REPR)
             result["value"] = {"type": "opaque", "name": name, "repr": shown}
             return ()
         return packed
 
     def encode(self, value):
-        """The tree of a value, and its buffers. Raises `ValueError` if they are too large for a run."""
+        """The tree of a value, and its buffers."""
         from . import values
 
-        tree, buffers = values.encode(value)
+        encoder = values.Encoder(MAX_BUFFERS)
+        tree, buffers = encoder.encode(value), encoder.buffers
         if not buffers:
             return tree, ()
         lengths = [len(buffer) for buffer in buffers]
-        if values.layout(lengths)[1] > MAX_BUFFERS:
-            raise ValueError
         return tree, ({"lengths": lengths}, b"".join(values.pieces(buffers)), None)
 
     @staticmethod

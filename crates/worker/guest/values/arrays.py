@@ -55,6 +55,7 @@ def array_tree(encoder: Encoder, value: Any) -> Tree:
     item_size(dtype)
     if len(value.shape) > MAX_DIMENSIONS:
         raise ValueError("too many dimensions")
+    encoder.room_for(value.nbytes)
     flat = numpy.ascontiguousarray(value).reshape(-1)
     # Viewed as bytes, because not every dtype supports the buffer protocol.
     data = memoryview(flat.view("u1")) if flat.size else b""
@@ -116,9 +117,15 @@ def _image(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
         deep = "I" if mode.startswith("I;16") else "RGB"
         value = value.convert("RGBA" if mode in ("P", "PA", "La", "RGBa") else deep)
     width, height = value.size
+    encoder.room_for(_row(value.mode, width) * height)
     data = value.tobytes() if width and height else b""
     where = encoder.buffer(data)
     return {"type": "image", "mode": value.mode, "size": [width, height], "buffer": where}
+
+
+def _row(mode: str, width: int) -> int:
+    """The bytes of a row of pixels."""
+    return width * MODES[mode] if MODES[mode] else (width + 7) // 8
 
 
 ENCODERS: dict[str, Encode] = {"numpy.ndarray": _ndarray, "numpy.memmap": _ndarray}
@@ -216,9 +223,9 @@ def _read_image(decoder: Decoder, tree: Tree, depth: int) -> Any:
         raise ValueError("the size of an image is not made of lengths")
     width, height = size
     data = decoder.buffer(tree)
-    row = width * MODES[mode] if MODES[mode] else (width + 7) // 8
-    if row * height != data.nbytes:
-        raise ValueError(f"an image of {row * height} bytes came as {data.nbytes}")
+    length = _row(mode, width) * height
+    if length != data.nbytes:
+        raise ValueError(f"an image of {length} bytes came as {data.nbytes}")
     # A black-and-white pixel takes eight times its encoded size.
     decoder.spend(width * height // PIXELS)
     images = library("PIL.Image")

@@ -3,6 +3,7 @@ transferred becomes its `repr`."""
 
 from __future__ import annotations
 
+from .blob import ALIGNMENT
 from .bounds import (
     DEEPEST,
     HEADER_TEXT,
@@ -37,8 +38,11 @@ if TYPE_CHECKING:
 class Encoder:
     """Encodes the values of one message, which share buffers."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_bytes: int = I64) -> None:
         self.buffers: list[Buffer] = []
+        # Where the last of them ends, in the layout of a blob, and the maximum.
+        self._end = 0
+        self._max_bytes = max_bytes
         self._values = 0
         self._text = 0
         # The reader's work besides the header, and the JSON part of it.
@@ -48,13 +52,14 @@ class Encoder:
         self._around: set[int] = set()
 
     def encode(self, value: object) -> Tree:
-        before = len(self.buffers), self._values, self._text
+        before = self._values, self._text
+        buffers = len(self.buffers), self._end
         try:
             tree = self.tree(value, 1, False)
             if self._values <= HEADER_VALUES and self._text <= HEADER_TEXT:
                 return tree
-            values = self._values - before[1]
-            _, self._values, self._text = before
+            values = self._values - before[0]
+            self._values, self._text = before
             return self.text(tree, 0) if type(tree) is str else self._json(tree, values)
         except TooLarge:
             why = "too large to cross"
@@ -63,8 +68,8 @@ class Encoder:
         except BaseException as error:
             # The value's own code is guarded, so this is a lack of memory or stack.
             why = f"not encoded: {class_name(error)}"
-        buffers, self._values, self._text = before
-        del self.buffers[buffers:]
+        self._values, self._text = before
+        self._drop(*buffers)
         self._around.clear()
         name = class_name(value)
         return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}
@@ -95,18 +100,18 @@ class Encoder:
         return tree
 
     def _guarded(self, encoder: Encode, value: Any, depth: int, key: bool) -> Tree:
-        before = len(self.buffers)
+        before = len(self.buffers), self._end
         try:
             tree = encoder(self, value, depth, key)
         except (TooLarge, MemoryError, RecursionError, KeyboardInterrupt):
             raise
         except NotSupported as error:
-            del self.buffers[before:]
+            self._drop(*before)
             shown = Opaque(class_name(value), f"{safe_repr(value)}\n<not passed as a value: {error}>")
             return self.opaque(shown)
         except BaseException:
             # Code of the value's class may raise anything, and a library may refuse the value.
-            del self.buffers[before:]
+            self._drop(*before)
             return self.opaque(value)
         if type(tree) is dict:
             self.count(2 * len(tree))
@@ -136,15 +141,27 @@ class Encoder:
 
     def buffer(self, data: Buffer) -> int:
         """Adds a buffer and returns its number."""
-        if len(self.buffers) >= MAX_BUFFERS:
-            raise TooLarge
+        self._end = self.room_for(len(data))
         self.buffers.append(data)
         return len(self.buffers) - 1
+
+    def room_for(self, length: int) -> int:
+        """Where another buffer of so many bytes ends, if there is room for it. To call before its bytes are copied."""
+        end = self._end + -self._end % ALIGNMENT + length
+        if len(self.buffers) >= MAX_BUFFERS or end > self._max_bytes:
+            raise TooLarge
+        return end
+
+    def _drop(self, count: int, end: int) -> None:
+        """Drops the buffers after so many, which end there."""
+        del self.buffers[count:]
+        self._end = end
 
     def text(self, value: str, limit: int = MAX_TEXT) -> Tree:
         if len(value) <= limit and is_unicode(value):
             self._text += len(value)
             return value
+        self.room_for(len(value))
         return {"type": "text", "buffer": self.buffer(value.encode("utf-8", "surrogatepass"))}
 
     def items(self, values: Iterable[Any], depth: int, key: bool) -> list[Tree]:

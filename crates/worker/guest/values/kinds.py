@@ -58,6 +58,7 @@ def _bytes(encoder: Encoder, value: bytes, depth: int, key: bool) -> Tree:
 
 
 def _bytearray(encoder: Encoder, value: bytearray, depth: int, key: bool) -> Tree:
+    encoder.room_for(bytearray.__len__(value))
     return {
         "type": "bytearray",
         "buffer": encoder.buffer(bytearray.__getitem__(value, slice(None))),
@@ -65,6 +66,7 @@ def _bytearray(encoder: Encoder, value: bytearray, depth: int, key: bool) -> Tre
 
 
 def _memoryview(encoder: Encoder, value: memoryview, depth: int, key: bool) -> Tree:
+    encoder.room_for(value.nbytes)
     return {"type": "bytes", "buffer": encoder.buffer(value.tobytes())}
 
 
@@ -79,6 +81,7 @@ def _packed(encoder: Encoder, value: list[Any]) -> Tree:
     kinds = set(map(type, value))
     if len(kinds) != 1:
         return None
+    encoder.room_for(8 * len(value))
     from array import array
 
     code = "q" if type(value[0]) is int else "d"
