@@ -119,6 +119,10 @@ class Cells(unittest.TestCase):
         self.assertTrue(self.value("first is asyncio.get_running_loop()"))
         # A cell that waits for nothing may run a loop of its own.
         self.assertEqual(self.value("asyncio.run(later())"), 5)
+        own = "own = asyncio.new_event_loop()\nt = own.create_task(later())\nown.run_until_complete(t)"
+        self.assertEqual(self.value(own), 5)
+        client = "class C:\n    def create_task(self): return later()\nasyncio.run(C().create_task())"
+        self.assertEqual(self.value(client), 5)
         self.assertTrue(self.value("first is asyncio.get_running_loop()"))
 
     def test_tasks_go_on_between_cells(self):

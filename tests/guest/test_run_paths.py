@@ -120,6 +120,7 @@ NATIVE = [
     "import linecache\n[linecache.getline('<cell 1>', n) for n in (1, 2, 3)]",
     "import linecache\nlinecache.clearcache()\n1 / 0",
     "import asyncio\nasync def f():\n    return 8\nasyncio.run(f())",
+    "import asyncio\nasyncio.get_running_loop()",
     "x = '\u2028\x85'\n1 / 0",
     "import sys\nsys.setrecursionlimit(60)\ndef f(): f()\nf()",
     "import sys\nsys.settrace(lambda *_: None)\n1",
@@ -161,7 +162,7 @@ LEFT = [
     "x = 1\x00",
     "import asyncio\nasync def f():\n    return 7\nawait f()",
     "import asyncio\nawait asyncio.sleep(0)\nt = asyncio.create_task(asyncio.sleep(0, 5))\nawait t",
-    "import asyncio\nasyncio.get_running_loop() is not None",
+    "import asyncio\nasync def f(): return 7\nawait f()\nasyncio.run",
     "*(1, 2),",
     "[await_ for await_ in ()] or await None",
 ]

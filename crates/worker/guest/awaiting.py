@@ -4,19 +4,22 @@ import sys
 
 # `CO_COROUTINE` of CPython's Include/cpython/code.h.
 CO_COROUTINE = 0x80
-# What works on a running loop only, so that code without an `await` cannot mean anything else by it.
+# By these names, a cell of a session uses a running loop.
 LOOP_NAMES = frozenset(("create_task", "ensure_future", "get_running_loop"))
+# By these, it runs a loop of its own.
+OWN_LOOP_NAMES = frozenset(("run", "run_forever", "run_until_complete"))
 
 
-def needs_loop(*codes):
-    """Whether code runs on an event loop. All other code runs outside of one, so that it may call
-    `asyncio.run`."""
-    for code in codes:
-        if code is not None and (
-            code.co_flags & CO_COROUTINE or not LOOP_NAMES.isdisjoint(code.co_names)
-        ):
-            return True
-    return False
+def awaits(codes):
+    """Whether code runs on an event loop because it awaits. All other code of a program runs outside of one."""
+    return any(code is not None and code.co_flags & CO_COROUTINE for code in codes)
+
+
+def uses_loop(codes):
+    """Whether a cell that does not await runs on the event loop all the same. All others run outside of it, so that
+    they may call `asyncio.run`."""
+    names = [name for code in codes if code is not None for name in code.co_names]
+    return not LOOP_NAMES.isdisjoint(names) and OWN_LOOP_NAMES.isdisjoint(names)
 
 
 async def evaluate(codes, namespace):

@@ -6,7 +6,7 @@ import sys
 from os import _exit, getpid, sched_yield
 
 from . import wire
-from .awaiting import EventLoop, needs_loop
+from .awaiting import EventLoop, awaits, uses_loop
 from .cell import (
     CLAIMS,
     MAX_TEXT,
@@ -172,8 +172,9 @@ class Runner:
         body, last = compile_both(tree, pop_last_expression(tree), filename)
         keep_source(filename, source)
         namespace = self.main.__dict__
-        if needs_loop(body, last):
-            return self.loop.run((body, last), namespace)
+        codes = body, last
+        if awaits(codes) or (request.get("then") != "end" and uses_loop(codes)):
+            return self.loop.run(codes, namespace)
         call = self.loop.call
         if body is not None:
             call(body, namespace)

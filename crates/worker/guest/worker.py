@@ -14,7 +14,6 @@ import sys
 from os import _exit
 
 from . import wire
-from .awaiting import LOOP_NAMES
 from .cell import CLAIMS
 from .process import needs_seed, open_stdin, reseed
 from .program import link_project
@@ -119,7 +118,6 @@ def offer():
         READY,
         REHEARSED,
         builtins,
-        LOOP_NAMES.isdisjoint,
         sys.modules.get("warnings", _warnings).filters,
         AS_ERROR,
         None if linecache is None else linecache.cache,

@@ -229,13 +229,6 @@ impl Object {
         })
     }
 
-    /// Calls the object with an argument.
-    pub fn call_with(&self, argument: &Self) -> Result<Self, Raised> {
-        let (argument, end) = (argument.as_ptr(), ptr::null_mut::<PyObject>());
-        // SAFETY: the list of arguments ends with a null pointer.
-        Self::owned(unsafe { PyObject_CallFunctionObjArgs(self.as_ptr(), argument, end) })
-    }
-
     /// Its truth value.
     pub fn is_true(&self) -> Result<bool, Raised> {
         // SAFETY: the object is alive.

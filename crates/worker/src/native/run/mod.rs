@@ -31,8 +31,6 @@ pub struct Offer {
     rehearsed: Object,
     /// The module `builtins`.
     builtins: Object,
-    /// Whether the names of a code object show that it needs no event loop.
-    needs_no_loop: Object,
     /// The filters of warnings, and the one by which every warning is an error.
     filters: Object,
     as_error: Object,
@@ -49,14 +47,13 @@ pub struct Offer {
 impl Offer {
     /// Reads it. The fields are in the order of the tuple.
     pub fn of(tuple: &Object) -> Result<Self, Raised> {
-        let mut items = tuple.items::<11>()?.into_iter();
+        let mut items = tuple.items::<10>()?.into_iter();
         let mut next = || items.next().ok_or(Raised);
         Ok(Self {
             reseed: next()?,
             ready: next()?,
             rehearsed: next()?,
             builtins: next()?,
-            needs_no_loop: next()?,
             filters: next()?,
             as_error: next()?,
             lines: next()?,

@@ -57,16 +57,7 @@ impl Program {
             clear_exception();
         }
         offer.filters.remove_first()?;
-        let Ok([body, last]) = both else {
-            return Ok(None);
-        };
-        for code in [&body, &last].into_iter().flatten() {
-            let names = code.attribute(c"co_names")?;
-            if !offer.needs_no_loop.call_with(&names)?.is_true()? {
-                return Ok(None);
-            }
-        }
-        Ok(Some([body, last]))
+        Ok(both.ok())
     }
 
     /// Makes the module, and tells `sys` and `linecache` of the program.
