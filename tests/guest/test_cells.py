@@ -86,7 +86,7 @@ class Cells(unittest.TestCase):
         self.assertFalse(self.value("'__file__' in globals()"))
 
     def test_exits_leave_the_session_alive(self):
-        for source, code in (("raise SystemExit", 0), ("import sys\nsys.exit(300)", 44), ("exit('why')", 1)):
+        for source, code in (("raise SystemExit", 0), ("import sys\nsys.exit(300)", 44), ("exit(2 ** 64)", 255), ("exit('why')", 1)):
             outcome = self.worker.cell(source)
             self.assertEqual((outcome.status, outcome.header["exit_code"]), ("exit", code))
         self.assertEqual(self.worker.output(), ("", "why\n"))

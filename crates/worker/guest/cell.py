@@ -82,12 +82,19 @@ def set_argv(filename, argv):
 
 
 def exit_code(stop):
-    if stop.code is None:
-        return 0
-    if isinstance(stop.code, int):
-        return stop.code & 0xFF
+    """The exit status by a `SystemExit`, whose attributes may be code of the guest."""
     try:
-        print(stop.code, file=sys.stderr)
+        code = stop.code
+    except BaseException:
+        code = stop
+    if code is None:
+        return 0
+    if issubclass(type(code), int):
+        code = int.__index__(code)
+        # Python makes -1 of what is no `long` of C.
+        return code & 0xFF if -(2**63) <= code < 2**63 else 0xFF
+    try:
+        print(code, file=sys.stderr)
     except BaseException:
         pass
     return 1

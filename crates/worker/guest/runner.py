@@ -71,6 +71,8 @@ class Reserve:
 
 
 reserve = Reserve()
+# What `sys.excepthook` is where no guest has set it.
+ordinary_hook = sys.excepthook
 
 
 class NoLink:
@@ -122,10 +124,11 @@ class Runner:
         """Continues after the native way of a run has executed its program."""
         note_source(request["filename"], decoded(source, request.get("source", "file")))
         result = ok_of(request)
-        try:
-            packed = self.add_value(result, value) if error is None else describe(result, error)
-        except BaseException as second:
-            packed = describe(result, second)
+        packed = ()
+        if error is None:
+            packed, error = self.guarded(self.add_value, result, value)
+        if error is not None:
+            self.guarded(self.describe, request, result, error)
         self.conclude(request, result, packed)
 
     def conclude(self, request, result, packed):
@@ -159,8 +162,20 @@ class Runner:
         `send` takes them."""
         try:
             return self.add_value(result, self.execute(request, source))
-        except BaseException as error:
-            return describe(result, error)
+        except BaseException as raised:
+            error = raised
+        # Code of the guest may raise here too, without this exception as its context. Its name is in the result then.
+        self.guarded(self.describe, request, result, error)
+        # Its frames refer to this frame.
+        error = None
+        return ()
+
+    def describe(self, request, result, error):
+        """Changes a result to that of an exception, which a program's own hook shows."""
+        describe(result, error)
+        hook = getattr(sys, "excepthook", ordinary_hook)
+        if request.get("then") == "end" and "error" in result and hook is not ordinary_hook:
+            show_by(hook, result, error)
 
     def execute(self, request, source):
         """Runs a cell. Returns the value of its last expression."""
@@ -257,6 +272,27 @@ def describe(result, error):
         # The guest's threads have used up the reserve too. The name of the exception is enough for the
         # supervisor to name the limit.
         pass
+
+
+def show_by(hook, result, error):
+    """Calls the guest's `sys.excepthook` in place of showing the traceback."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<sandfork "):
+        trace = trace.tb_next
+    BaseException.with_traceback(error, trace)
+    try:
+        hook(type(error), error, trace)
+        shown = ""
+    except SystemExit as stop:
+        describe(result, stop)
+        result.pop("error")
+        return
+    except BaseException as second:
+        from .report import format_traceback
+
+        both = format_traceback(second), result["error"]["traceback"]
+        shown = cut("Error in sys.excepthook:\n%s\nOriginal exception was:\n%s" % both, MAX_TEXT)
+    result["error"]["traceback"] = shown
 
 
 def status_of(result):

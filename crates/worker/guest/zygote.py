@@ -5,12 +5,11 @@ import os
 import sys
 import time
 
-from . import fonts, process, wire, worker
+from . import fonts, process, runner, wire, worker
 from .importers import retry_failed_importers
 from .network import explain_no_address
 from .patches import Patches
 from .program import check_project
-from .runner import reserve
 
 # A second for threads to end.
 THREAD_CHECKS = 100
@@ -77,6 +76,8 @@ def prepare(native, setup, limits_objects):
     site.main()
     # With `-I` it leaves out this hook of interactive sessions.
     site.enablerlcompleter()
+    # Some distributions have a hook of their own, which files reports.
+    runner.ordinary_hook = sys.excepthook
     process.set_ordinary_flags(native)
     require_apart(native, "site")
     sys.path.extend(setup["path"])
@@ -88,7 +89,7 @@ def prepare(native, setup, limits_objects):
         check_project(setup["project"])
     changes = {"asyncio.base_events": explain_no_address}
     if limits_objects:
-        reserve.leave_to(native)
+        runner.reserve.leave_to(native)
         changes.update(dict.fromkeys(ARRAYS, native.include_arrays))
     process.seal_memory_files()
     Patches(changes).prepare()

@@ -141,7 +141,7 @@ class Session(Runner):
             buffers = self.add_value(result, *answered)
             result["final"] = True
         if error is not None:
-            self.guarded(describe, result, error)
+            self.guarded(self.describe, request, result, error)
         shows = getpid() == self.worker and not issubclass(type(error), KeyboardInterrupt)
         # The exception's frames refer to this frame. The cycle would keep the cell's objects until a
         # collection, and memory may run out before that.
