@@ -122,7 +122,8 @@ fn a_guest_that_is_ended_replaces_no_result() -> Result<(), Failed> {
         (output.status.code(), said(&output)),
         (Some(3), String::new())
     );
-    let report = "open('result', 'w').write('report')\nraise SystemExit(3)";
+    // A file that it leaves open is written too.
+    let report = "f = open('result', 'w')\nf.write('report')\nraise SystemExit(3)";
     let output = run_in(directory.path(), &["run", "--out", "result", "-c", report])?;
     assert_eq!(output.status.code(), Some(3));
     assert_eq!(fs::read_to_string(&result)?, "report");

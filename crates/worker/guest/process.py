@@ -1,15 +1,20 @@
 """State that a worker creates itself instead of inheriting it from its zygote."""
 
+import _thread
 import errno
+import gc
 import io
 import os
 import sys
+from _weakref import ref
 
 from . import wire
 
 # From linux/memfd.h, because not every Python has them.
 MFD_CLOEXEC, MFD_NOEXEC_SEAL, MFD_EXEC = 0x1, 0x8, 0x10
 MemberDescriptorType = type(type(sys.flags).isolated)
+# The guest may change these modules.
+collect, getrefcount, count_threads = gc.collect, sys.getrefcount, _thread._count
 
 
 def open_streams():
@@ -98,6 +103,50 @@ def flush():
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and not stream.closed:
             stream.flush()
+
+
+def end_main():
+    """Ends the variables of `__main__` as the interpreter does at its end: files are written and closed, and `__del__`
+    runs."""
+    try:
+        # It puts what holds a file before the file, so that the next collection writes before it closes. Objects that an
+        # earlier collection has left are in this order.
+        collect(0)
+        main, sys.modules["__main__"] = sys.modules.get("__main__"), None
+        left = None
+        if type(main) is type(sys):
+            # Functions and classes refer to the variables, which end in a collection then, as a cycle. With the module
+            # in it, the weak reference says whether they did.
+            if getrefcount(main.__dict__) > 2:
+                main.__dict__[""] = main
+            left = ref(main)
+        main = None
+        collect()
+        if left is not None:
+            main = left()
+        # A thread that still runs keeps its variables, which Python would neither end.
+        if main is not None and not count_threads():
+            clear(main.__dict__)
+    except Exception:
+        # The guest has replaced `sys.modules`, or memory is used up.
+        pass
+
+
+def clear(variables):
+    """Ends variables that something else refers to, such as a cache of `typing` or the handler of a signal. What a
+    `__del__` may use ends after it."""
+    for ends in has_end, is_no_code, bool:
+        for name in list(variables):
+            if name != "__builtins__" and ends(type(variables.get(name))):
+                variables[name] = None
+
+
+def has_end(kind):
+    return hasattr(kind, "__del__")
+
+
+def is_no_code(kind):
+    return not issubclass(kind, (type(sys), type, type(clear)))
 
 
 # What has random numbers of its own that a fork copies, with how a worker gets others. `random` reseeds itself

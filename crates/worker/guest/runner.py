@@ -24,7 +24,7 @@ from .cell import (
     pop_last_expression,
     set_argv,
 )
-from .process import flush
+from .process import end_main, flush
 from .program import describe_main, run_module
 
 MAX_REPR = 16 * 1024
@@ -120,21 +120,23 @@ class Runner:
         result = ok_of(request)
         self.conclude(request, result, self.evaluate(request, source, result))
 
-    def take_over(self, request, source, value, error):
-        """Continues after the native way of a run has executed its program."""
+    def take_over(self, request, source, ended):
+        """Continues after the native way of a run has executed its program, with its value and its exception."""
         note_source(request["filename"], decoded(source, request.get("source", "file")))
         result = ok_of(request)
+        error, value = ended.pop(), ended.pop()
         packed = ()
         if error is None:
             packed, error = self.guarded(self.add_value, result, value)
         if error is not None:
             self.guarded(self.describe, request, result, error)
+        value = error = None
         self.conclude(request, result, packed)
 
     def conclude(self, request, result, packed):
         """Sends the result of a cell. Ends the process if the program ends with this cell."""
         if getpid() != self.worker:
-            end_as_child(result)
+            self.end_as_child(result)
         ends = request.get("then") == "end"
         if ends:
             self.guarded(self.finish, result)
@@ -232,12 +234,29 @@ class Runner:
     def finish(self, result):
         """Runs the shutdown steps of a program, and changes the result if one of them fails. The
         supervisor's limits end a thread or a handler that takes too long."""
-        for last_act in (self.loop.close, join_threads, atexit._run_exitfuncs, flush):
+        acts = (join_threads, atexit._run_exitfuncs, flush, self.end_main, flush)
+        # The loop of a child has descriptors in common with its parent's.
+        if getpid() == self.worker:
+            acts = (self.loop.close, *acts)
+        for last_act in acts:
             try:
                 last_act()
             except BaseException as error:
                 if result["status"] == "ok":
                     describe(result, error)
+
+    def end_main(self):
+        self.main = None
+        end_main()
+
+    def end_as_child(self, result):
+        """Ends a child that the guest forked and that reached the end of the cell."""
+        try:
+            if "error" in result:
+                self.guarded(print_error, result)
+            self.finish(result)
+        finally:
+            _exit(status_of(result))
 
     def send(self, result, packed):
         try:
@@ -295,6 +314,10 @@ def show_by(hook, result, error):
     result["error"]["traceback"] = shown
 
 
+def print_error(result):
+    sys.stderr.write(result["error"]["traceback"])
+
+
 def status_of(result):
     """The exit status of a program with this result."""
     return result.get("exit_code", "error" in result)
@@ -304,17 +327,6 @@ def join_threads():
     threading = sys.modules.get("threading")
     if threading is not None:
         threading._shutdown()
-
-
-def end_as_child(result):
-    """Ends a child that the guest forked and that reached the end of the cell."""
-    if "error" in result:
-        sys.stderr.write(result["error"]["traceback"])
-    try:
-        atexit._run_exitfuncs()
-        flush()
-    finally:
-        _exit(status_of(result))
 
 
 def safe_repr(value):

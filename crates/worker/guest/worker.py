@@ -15,7 +15,7 @@ from os import _exit
 
 from . import wire
 from .cell import CLAIMS
-from .process import needs_seed, open_stdin, reseed
+from .process import end_main, needs_seed, open_stdin, reseed
 from .program import link_project
 from .runner import REHEARSED, Runner, reserve
 
@@ -35,7 +35,7 @@ def main(native, setup, offered, stdin, changed, has_begun, left):
         left = wire.write(READY) if offered is None else native.run(offered)
     mask = _signal.pthread_sigmask(_signal.SIG_BLOCK, []) - {_signal.SIGINT}
     if left is not None:
-        take_over(mask, *left)
+        take_over(mask, left)
     project = setup["project"]
     hello, order = wire.receive_alone()
     # The supervisor has checked the worker.
@@ -100,14 +100,18 @@ def restore(native, number, order):
     _exit(1)
 
 
-def take_over(mask, worker, header, source, main, value, error):
+def take_over(mask, left):
     """Continues a run where its native way has stopped: before its program, or after it."""
     _signal.pthread_sigmask(_signal.SIG_SETMASK, mask)
+    worker, header, source, main = left[:4]
     request = {**wire.loads(header.decode("utf-8")), "then": "end"}
-    runner = Runner(worker, main)
-    if main is None:
+    runner, is_new, main = Runner(worker, main), main is None, None
+    # No frame keeps a variable of the program: they end before this does.
+    ended = left[4:]
+    left.clear()
+    if is_new:
         runner.run_cell(request, source)
-    runner.take_over(request, source, value, error)
+    runner.take_over(request, source, ended)
 
 
 def offer():
@@ -123,6 +127,7 @@ def offer():
         None if linecache is None else linecache.cache,
         atexit._ncallbacks,
         CLAIMS.__len__,
+        end_main,
         reserve.release,
     )
 

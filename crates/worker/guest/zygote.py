@@ -95,13 +95,17 @@ def prepare(native, setup, limits_objects):
     Patches(changes).prepare()
     preloaded = preload_all(native, setup["preload"])
     if lasts(setup):
+        # Each rehearsal ends with a collection.
+        gc.collect()
+        gc.freeze()
         worker.warm_up(native)
     retry_failed_importers()
     if lasts(setup):
         gc.collect()
-        # These objects live as long as any worker. Without the freeze, the collector would write to
-        # their pages and the kernel would copy them.
-        gc.freeze()
+    # These objects live as long as any worker, and the collection at a program's end need not see them. Without the
+    # freeze, the collector would write to their pages and the kernel would copy them.
+    gc.freeze()
+    if lasts(setup):
         native.settle("")
     return preloaded
 

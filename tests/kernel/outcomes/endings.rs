@@ -28,6 +28,7 @@ pub fn tests() -> Vec<Test> {
         interrupted_by_the_caller,
         prints_before_a_kill_are_kept,
         atexit_handlers_run,
+        variables_end,
         threads_are_waited_for,
         a_program_exits_with_its_own_code,
         a_program_that_is_not_there,
@@ -272,6 +273,17 @@ fn atexit_handlers_run(world: &World) {
         );
         ended(&outcome, Status::Exception);
         assert_eq!(outcome.stdout(), "bye\n");
+    });
+}
+
+fn variables_end(world: &World) {
+    let class = "class D:\n    def __del__(self): print('gone', name)\nd, name = D(), 'd'\n";
+    world.with_shared(standard(), |sandbox| {
+        for (end, status) in [("1", Status::Ok), ("1 / 0", Status::Exception)] {
+            let outcome = run(sandbox, format!("{class}{end}"));
+            ended(&outcome, status);
+            assert_eq!(outcome.stdout(), "gone d\n", "{end}");
+        }
     });
 }
 

@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         c_code_that_holds_the_lock,
         a_guest_that_blocks_every_signal,
         an_exit_handler_that_stays,
+        a_variable_whose_end_stays,
         cpu_of_one_process,
         cpu_of_children_counts,
         waiting_costs_no_cpu,
@@ -66,6 +67,18 @@ fn an_exit_handler_that_stays(world: &World) {
         world,
         "import atexit, time\natexit.register(time.sleep, 60)",
     );
+}
+
+fn a_variable_whose_end_stays(world: &World) {
+    let class = "import sys\nclass D:\n    def __del__(self):\n        while True: pass\nd = D()";
+    times_out(world, class);
+    // What the program has written arrives all the same.
+    let outcome = world.run(
+        standard().set("limits.wall=2s"),
+        &format!("{class}\nsys.stdout.write('written')"),
+    );
+    timed_out(&outcome, Duration::from_secs(2));
+    assert_eq!(outcome.stdout(), "written");
 }
 
 fn cpu_of_one_process(world: &World) {

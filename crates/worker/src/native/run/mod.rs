@@ -40,6 +40,8 @@ pub struct Offer {
     count_exit_functions: Object,
     /// Counts what the guest was refused, which Python reports.
     count_claims: Object,
+    /// Ends the variables of `__main__`.
+    end_main: Object,
     /// Frees memory for a report.
     release_reserve: Object,
 }
@@ -47,7 +49,7 @@ pub struct Offer {
 impl Offer {
     /// Reads it. The fields are in the order of the tuple.
     pub fn of(tuple: &Object) -> Result<Self, Raised> {
-        let mut items = tuple.items::<10>()?.into_iter();
+        let mut items = tuple.items::<11>()?.into_iter();
         let mut next = || items.next().ok_or(Raised);
         Ok(Self {
             reseed: next()?,
@@ -59,6 +61,7 @@ impl Offer {
             lines: next()?,
             count_exit_functions: next()?,
             count_claims: next()?,
+            end_main: next()?,
             release_reserve: next()?,
         })
     }
@@ -94,10 +97,11 @@ impl Offer {
     fn rehearse(&self) -> Result<(), Raised> {
         const NAME: &str = "<warm>";
         let source = self.rehearsed.as_bytes()?;
-        if let Some(program) = Program::prepare(self, NAME, &[NAME], source) {
+        if let Some(mut program) = Program::prepare(self, NAME, &[NAME], source) {
             let streams = Streams::current();
             let executed = program.execute();
-            let concluded = executed.and_then(|value| self.conclude(&value, &streams, getpid()));
+            let concluded =
+                executed.and_then(|value| self.conclude(&mut program, &value, &streams, getpid()));
             if concluded.is_err() {
                 clear_exception();
             }
@@ -119,13 +123,13 @@ impl Offer {
             ];
             Object::list(sent.into_iter().chain(rest).collect())
         };
-        let Some(program) = Program::prepare(self, cell.filename, &argv, source) else {
+        let Some(mut program) = Program::prepare(self, cell.filename, &argv, source) else {
             return leave([Object::none(), Object::none(), Object::none()]);
         };
         let streams = Streams::current();
         mask_interrupts(SigmaskHow::SIG_UNBLOCK);
         let ended = program.execute().and_then(|value| {
-            let plain = self.conclude(&value, &streams, worker)?;
+            let plain = self.conclude(&mut program, &value, &streams, worker)?;
             Ok((value, plain))
         });
         match ended {
@@ -150,9 +154,10 @@ impl Offer {
     }
 
     /// The steps after a program, if its value is plain and none of the steps needs Python; `None` if one
-    /// does. Only the last of them has an effect, which Python may have again.
+    /// does. Python may have the effects of those that have one again.
     fn conclude(
         &self,
+        program: &mut Program,
         value: &Object,
         streams: &Streams,
         worker: Pid,
@@ -172,8 +177,13 @@ impl Offer {
         {
             return Ok(None);
         }
+        // First what is written already: a variable's `__del__` may never return.
         streams.flush()?;
-        Ok(Some(plain))
+        program.release()?;
+        self.end_main.call()?;
+        streams.flush()?;
+        // It may also fork.
+        Ok((getpid() == worker).then_some(plain))
     }
 
     /// Frees the reserve, which Python code of ours needs as well.

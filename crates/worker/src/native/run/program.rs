@@ -111,6 +111,12 @@ impl Program {
         Ok(value)
     }
 
+    /// Leaves its variables to what else refers to them, such as `sys.modules`. An empty module takes their place.
+    pub fn release(&mut self) -> Result<(), Raised> {
+        (self.main, self.namespace) = Object::module(c"__main__")?;
+        Ok(())
+    }
+
     /// Its `__main__`.
     pub fn into_main(self) -> Object {
         self.main
