@@ -10,14 +10,14 @@ use std::ptr::{self, NonNull};
 use pyo3_ffi::{
     Py_CompileString, Py_DecRef, Py_IncRef, Py_None, Py_TYPE, Py_eval_input, Py_file_input,
     Py_ssize_t, PyBool_FromLong, PyBool_Type, PyBytes_AsStringAndSize, PyBytes_FromStringAndSize,
-    PyDict_DelItem, PyDict_GetItemString, PyDict_SetItem, PyDict_SetItemString, PyDict_Type,
-    PyErr_CheckSignals, PyErr_Clear, PyErr_Fetch, PyErr_NormalizeException, PyEval_EvalCode,
-    PyException_SetTraceback, PyFloat_AsDouble, PyFloat_Type, PyList_AsTuple, PyList_Insert,
-    PyList_New, PyList_SetItem, PyLong_AsLongLongAndOverflow, PyLong_FromSize_t, PyLong_Type,
-    PyModule_GetDict, PyModule_New, PyObject, PyObject_CallFunctionObjArgs, PyObject_GetAttrString,
-    PyObject_IsTrue, PySequence_DelItem, PySys_GetObject, PySys_SetObject, PyTuple_GetItem,
-    PyTypeObject, PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize, PyUnicode_GetLength,
-    PyUnicode_Type,
+    PyDict_DelItem, PyDict_GetItemString, PyDict_SetItem, PyDict_SetItemString, PyDict_Size,
+    PyDict_Type, PyErr_CheckSignals, PyErr_Clear, PyErr_Fetch, PyErr_NormalizeException,
+    PyEval_EvalCode, PyException_SetTraceback, PyFloat_AsDouble, PyFloat_Type, PyList_AsTuple,
+    PyList_Insert, PyList_New, PyList_SetItem, PyLong_AsLongLongAndOverflow, PyLong_FromSize_t,
+    PyLong_Type, PyModule_GetDict, PyModule_New, PyObject, PyObject_CallFunctionObjArgs,
+    PyObject_GetAttrString, PyObject_IsTrue, PySequence_DelItem, PySys_GetObject, PySys_SetObject,
+    PyTuple_GetItem, PyTypeObject, PyUnicode_AsUTF8String, PyUnicode_FromStringAndSize,
+    PyUnicode_GetLength, PyUnicode_Type,
 };
 use serde::Serialize;
 
@@ -267,6 +267,12 @@ impl Object {
     pub fn remove_item(&self, key: &Self) -> Result<(), Raised> {
         // SAFETY: the call checks the type.
         succeeded(unsafe { PyDict_DelItem(self.as_ptr(), key.as_ptr()) })
+    }
+
+    /// The number of items of a dictionary.
+    pub fn size(&self) -> Py_ssize_t {
+        // SAFETY: the call checks the type.
+        unsafe { PyDict_Size(self.as_ptr()) }
     }
 
     /// Inserts an item at the beginning of a list.

@@ -179,9 +179,11 @@ impl Offer {
         }
         // First what is written already: a variable's `__del__` may never return.
         streams.flush()?;
-        program.release()?;
-        self.end_main.call()?;
-        streams.flush()?;
+        if program.has_variables() {
+            program.release()?;
+            self.end_main.call()?;
+            streams.flush()?;
+        }
         // It may also fork.
         Ok((getpid() == worker).then_some(plain))
     }

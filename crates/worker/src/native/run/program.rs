@@ -12,6 +12,8 @@ use crate::native::python::{
 pub struct Program {
     main: Object,
     namespace: Object,
+    /// How many names the module has by itself.
+    own_names: isize,
     /// All statements but a last expression.
     body: Option<Object>,
     last: Option<Object>,
@@ -90,6 +92,7 @@ impl Program {
         }
         Ok(Self {
             main,
+            own_names: namespace.size(),
             namespace,
             body,
             last,
@@ -109,6 +112,11 @@ impl Program {
         // A signal that came with the last instruction belongs to the program too.
         handle_signals()?;
         Ok(value)
+    }
+
+    /// Whether it may have variables.
+    pub fn has_variables(&self) -> bool {
+        self.namespace.size() != self.own_names
     }
 
     /// Leaves its variables to what else refers to them, such as `sys.modules`. An empty module takes their place.
