@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.server
 import threading
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -99,6 +100,29 @@ def test_the_caller_decides_on_connections(port: int, monkeypatch: pytest.Monkey
     # Without a function there is no decision, and nothing to wait for.
     with Sandbox(policy=_policy(port, ask=True)) as sandbox:
         assert [it.reason for it in sandbox.run(fetch).network] == ["undecided"]
+
+
+def test_no_decision_is_asked_for_once_the_cell_has_ended(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SANDFORK_TEST_KEY", "of-the-caller")
+    code = f"""
+import threading, time, urllib.request
+def fetch():
+    urllib.request.urlopen('http://db.localhost:{port}/')
+for _ in range(9):
+    threading.Thread(target=fetch, daemon=True).start()
+time.sleep(600)
+"""
+    asked: list[str] = []
+
+    def decide(host: str, port: int, addresses: tuple[str, ...]) -> bool:
+        asked.append(host)
+        # Until the cell has ended.
+        time.sleep(3)
+        return True
+
+    with Sandbox(policy=_policy(port), on_connect=decide) as sandbox:
+        assert sandbox.run(code, timeout=2).status == "timeout"
+    assert len(asked) <= 1
 
 
 def test_a_coroutine_decides_on_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,16 +86,28 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cell.as_ref().is_none_or(|cell| cell.calls.has_room())
     }
 
-    /// Asks the caller about a connection. Like tools, it answers while a cell runs. One that reads nothing decides
-    /// nothing.
+    /// Asks the caller about a connection, once it has decided on those before. Like tools, it answers while a cell
+    /// runs. One that reads nothing decides nothing.
     pub fn ask_caller(&mut self, question: Question, caller: &mut dyn Caller) {
         let is_session = matches!(self.terms.purpose, Purpose::Session(_));
-        let running = self.cell.as_ref().filter(|cell| cell.result.is_none());
-        let is_asked = is_session && running.is_some() && !self.is_pausing();
-        if is_asked && caller.unsent() < BACKLOG {
-            caller.answer(ClientEvent::Connect(question), Payload::default());
-        } else {
+        let is_asked = is_session && !self.is_pausing() && caller.unsent() < BACKLOG;
+        let cell = self.cell.as_mut().filter(|_| is_asked);
+        let running = cell.filter(|cell| cell.result.is_none() && cell.questions.has_room());
+        let Some(cell) = running else {
             self.io.decide(question.question, None);
+            return;
+        };
+        if let Some(question) = cell.questions.push(question) {
+            caller.answer(ClientEvent::Connect(question), Payload::default());
+        }
+    }
+
+    /// Passes the caller's decision on, and asks about the next connection.
+    pub(super) fn decide(&mut self, number: u64, allowed: Option<bool>, caller: &mut dyn Caller) {
+        self.io.decide(number, allowed);
+        let cell = self.cell.as_mut();
+        if let Some(next) = cell.and_then(|cell| cell.questions.decided(number)) {
+            caller.answer(ClientEvent::Connect(next), Payload::default());
         }
     }
 
@@ -154,8 +166,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.hand_out_calls(caller);
     }
 
-    /// Fails outstanding calls; the cell has ended.
+    /// Fails outstanding calls, and refuses the connections that wait for a decision; the cell has ended.
     pub(super) fn refuse_open_calls(&mut self, cell: &CellUnderWay) {
+        for question in cell.questions.numbers() {
+            self.io.decide(question, None);
+        }
         for call in cell.calls.numbers() {
             let error = NamedError::new("RuntimeError", "the cell that made this call has ended");
             self.answer_call(ToolAnswer::raising(call, error), Payload::default());

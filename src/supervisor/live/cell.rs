@@ -7,6 +7,7 @@ use super::Payload;
 use super::adaptive_poll::Busy;
 use super::calls::OpenCalls;
 use super::clocks::WallClock;
+use super::questions::OpenQuestions;
 use crate::protocol::CellResult;
 use crate::protocol::message::AfterCell;
 use crate::supervisor::cgroup::Counts;
@@ -36,6 +37,8 @@ pub struct CellUnderWay {
     pub before: Counts,
     /// Calls of host tools that the caller has not answered.
     pub calls: OpenCalls,
+    /// Connections on which the caller has not decided.
+    pub questions: OpenQuestions,
     /// Why the cell was interrupted.
     pub interrupted: Option<Interrupted>,
     /// The worker's result, if the worker's end is still awaited.
@@ -123,6 +126,7 @@ impl CellUnderWay {
             then: AfterCell::Stay,
             before,
             calls: OpenCalls::default(),
+            questions: OpenQuestions::default(),
             interrupted: None,
             result: None,
             answered: None,

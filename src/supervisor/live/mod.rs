@@ -17,6 +17,7 @@ mod finish;
 mod life;
 mod one_run;
 mod pausing;
+mod questions;
 mod refusal;
 mod requests;
 mod state;

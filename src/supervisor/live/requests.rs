@@ -45,7 +45,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
             ClientRequest::Pause { id } => self.begin_snapshot(id, Medium::Disk, now, caller),
             ClientRequest::Return(answer) => self.return_to_guest(answer, payload, now, caller),
-            ClientRequest::Decide { question, allowed } => self.io.decide(question, allowed),
+            ClientRequest::Decide { question, allowed } => self.decide(question, allowed, caller),
             ClientRequest::Interrupt if self.cell.is_none() => {}
             ClientRequest::Interrupt => self.interrupt(Stop::Cancelled, now),
             ClientRequest::Restart { id } => return Some(SessionExit::Restart { id }),

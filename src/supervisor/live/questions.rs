@@ -1,0 +1,77 @@
+//! Tracks the connections of a cell on which the caller decides.
+
+use std::collections::VecDeque;
+
+use sandfork_egress::control::Question;
+
+/// The most questions of a cell at once.
+const MOST: usize = 64;
+
+/// The undecided questions of one cell, in order of arrival. The caller has the first of them. The others wait here,
+/// and the end of the cell drops them. Otherwise a caller that takes its time for each decision would still decide for
+/// a guest that has ended.
+#[derive(Debug, Default)]
+pub struct OpenQuestions(VecDeque<Question>);
+
+impl OpenQuestions {
+    /// Whether another one may be added.
+    pub fn has_room(&self) -> bool {
+        self.0.len() < MOST
+    }
+
+    /// Adds a question. Returns what to ask the caller now.
+    pub fn push(&mut self, question: Question) -> Option<Question> {
+        self.0.push_back(question);
+        self.0.front().filter(|_| self.0.len() == 1).cloned()
+    }
+
+    /// Removes a question that is decided. Returns what to ask the caller next.
+    pub fn decided(&mut self, number: u64) -> Option<Question> {
+        self.0.front().filter(|first| first.question == number)?;
+        self.0.pop_front();
+        self.0.front().cloned()
+    }
+
+    /// The numbers of those that are undecided.
+    pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
+        self.0.iter().map(|question| question.question)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(number: u64) -> Question {
+        Question {
+            question: number,
+            host: "db.example".into(),
+            port: 443,
+            addresses: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn the_caller_has_one_question_at_a_time() {
+        let mut questions = OpenQuestions::default();
+        assert_eq!(questions.push(question(4)), Some(question(4)));
+        assert_eq!(questions.push(question(5)), None);
+        assert_eq!(questions.push(question(6)), None);
+        // The caller has not been asked this one.
+        assert_eq!(questions.decided(6), None);
+        assert_eq!(questions.decided(4), Some(question(5)));
+        assert_eq!(questions.decided(5), Some(question(6)));
+        assert_eq!(questions.decided(6), None);
+        assert_eq!(questions.push(question(7)), Some(question(7)));
+    }
+
+    #[test]
+    fn a_cell_has_so_many_at_once() {
+        let mut questions = OpenQuestions::default();
+        for number in 0..MOST as u64 {
+            assert!(questions.has_room());
+            questions.push(question(number));
+        }
+        assert!(!questions.has_room());
+    }
+}
