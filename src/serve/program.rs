@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use nix::poll::PollFlags;
@@ -11,7 +10,7 @@ use crate::protocol::caller::{
     ClientEvent, ClientRequest, ProgramEnded, RunningProgram, StartProgram,
 };
 use crate::supervisor::{
-    Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent, Program, ProgramEnd,
+    Caller, CallerEvent, FrameCaller, Numbers, Payload, Process, ProcessEvent, Program, ProgramEnd,
     ProgramRefusal, Programs, Refusal, Stream, wait,
 };
 
@@ -25,7 +24,7 @@ const MOST_LISTED: usize = 32 << 10;
 /// The programs of the open sessions, by the numbers of these.
 #[derive(Debug, Default)]
 pub struct SessionPrograms {
-    last: AtomicU64,
+    numbers: Numbers,
     open: Mutex<BTreeMap<u64, Programs>>,
 }
 
@@ -38,7 +37,7 @@ pub struct Listed<'a> {
 impl SessionPrograms {
     /// Lists a session.
     pub fn list(&self, programs: Programs) -> Listed<'_> {
-        let number = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = self.numbers.next();
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.insert(number, programs);
         Listed { list: self, number }

@@ -58,6 +58,7 @@ pub use programs::Report as ProgramStarterReport;
 pub use programs::{
     Process, ProcessEvent, Program, ProgramEnd, ProgramRefusal, ProgramReport, Programs,
 };
+pub use random::Numbers;
 pub use received_fd::sealed;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};

@@ -1,11 +1,31 @@
-//! Bytes that cannot be predicted.
+//! Bytes that cannot be predicted, and numbers that are not given twice.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// So many bytes (random(4)).
 pub fn random<const LENGTH: usize>() -> io::Result<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
+}
+
+/// Numbers that are given once in a process. They begin with a number of the process's own, so that one of a process
+/// that has ended means nothing to the next. They are exact in JSON readers that have floating-point numbers alone.
+#[derive(Debug)]
+pub struct Numbers(AtomicU64);
+
+impl Default for Numbers {
+    fn default() -> Self {
+        Self(AtomicU64::new(RandomState::new().hash_one(()) >> 12))
+    }
+}
+
+impl Numbers {
+    /// The next number.
+    pub fn next(&self) -> u64 {
+        self.0.fetch_add(1, Ordering::Relaxed)
+    }
 }

@@ -1,13 +1,13 @@
 //! The snapshots of a sandbox.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use super::{Base, Image, Medium, SnapshotRefusal};
 use crate::host::{descriptors_left, memory_left};
 use crate::outcome::{LimitName, Limits};
 use crate::plan::bytes;
+use crate::supervisor::random::Numbers;
 
 /// The bytes of the images that are being made in this process, of all its sandboxes.
 static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
@@ -15,8 +15,8 @@ static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
 /// What an image takes besides its bytes.
 const DESCRIPTORS_OF_AN_IMAGE: u64 = 2;
 
-/// Numbers are given once in a process, so that a caller cannot mean a snapshot of another sandbox.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Numbers are given once, so that a caller cannot mean a snapshot of another sandbox.
+static NUMBERS: LazyLock<Numbers> = LazyLock::new(Numbers::default);
 
 /// Images by number.
 #[derive(Debug, Default)]
@@ -95,7 +95,7 @@ impl Shelf {
 
     /// A number for a session.
     pub fn session() -> u64 {
-        NEXT.fetch_add(1, Ordering::Relaxed)
+        NUMBERS.next()
     }
 
     /// The room for another image of a session, with this base. A session makes one at a time. One by which it is paused
@@ -126,7 +126,7 @@ impl Shelf {
 
     /// Keeps an image of a session. Returns its number.
     pub fn put(&self, session: u64, image: Arc<Image>) -> u64 {
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let number = NUMBERS.next();
         self.lock().insert(number, Kept { image, session });
         number
     }
