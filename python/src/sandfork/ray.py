@@ -12,6 +12,7 @@ most two ahead, and sends the chunks of a lost node to another. Ray schedules; t
 from __future__ import annotations
 
 import asyncio
+import json
 import threading
 import time
 from collections import deque
@@ -26,7 +27,6 @@ from ray.exceptions import ObjectLostError, RayActorError, RayTaskError, WorkerC
 from ._async import async_map
 from ._environment import Environment
 from ._exceptions import RequestError, SupervisorDied
-from ._frames import json_text
 from ._map import MOST_JOBS
 from ._options import PolicyLike
 from ._tasks import Task, TaskLike, TaskResult, checked_tasks, prepared
@@ -115,13 +115,14 @@ class Runner:
             "verdict": [result.verdict for result in named],
             "stdout": [result.stdout for result in named],
             "stderr": [result.stderr for result in named],
-            "result": [json_text(result.to_dict(compact=True)) for result in named],
+            # In ASCII, because Arrow takes no lone surrogate, which a guest may send.
+            "result": [json.dumps(result.to_dict(compact=True)) for result in named],
         }
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
-    """The task of a row. NumPy's scalars become Python's."""
-    return {name: value.item() if hasattr(value, "item") else value for name, value in row.items()}
+    """The task of a row. NumPy's scalars and arrays become Python's scalars and lists."""
+    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
 
 
 class _Node:

@@ -73,6 +73,7 @@ def test_rows_of_a_dataset_are_tasks() -> None:
         "expect": numpy.array(["42", "0"], dtype=object),
         "id": numpy.array([7, 8]),
         "kept": numpy.array([1.5, 2.5]),
+        "args": numpy.array([numpy.array(["a"]), numpy.array([], dtype=object)], dtype=object),
     }
     found = runner(rows)
     assert list(found["kept"]) == [1.5, 2.5]
@@ -80,5 +81,9 @@ def test_rows_of_a_dataset_are_tasks() -> None:
     assert found["verdict"] == ["pass", "failed"]
     assert found["stdout"] == ["42\n", ""]
     assert [json.loads(text)["id"] for text in found["result"]] == [7, 8]
+    # Arrow takes no lone surrogate, which a guest may send.
+    (result,) = runner({"code": ["'\\ud800'"]})["result"]
+    assert result.isascii()
+    assert json.loads(result)["value"] == "\ud800"
     # The supervisor is kept for the next batch of rows.
     assert runner({"code": ["print(1)"]})["stdout"] == ["1\n"]

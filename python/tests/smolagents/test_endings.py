@@ -60,6 +60,14 @@ def test_what_was_lost_is_told(small: NativeExecutor, code: str, said: str) -> N
     assert small("final_answer(7)").is_final_answer
 
 
+def test_a_line_number_that_the_guest_has_forged_is_none(small: NativeExecutor) -> None:
+    with pytest.raises(CodeError, match="due to: ValueError"):
+        small(
+            "def f():\n    pass\nname = f.__code__.co_filename\n"
+            "raise ValueError(f'\\n  File \"{name}\", line ' + '9' * 5000 + ', in <module>\\n')"
+        )
+
+
 def test_too_much_memory(small: NativeExecutor) -> None:
     with pytest.raises(CodeError) as stopped:
         small("blocks = []\nwhile True: blocks.append(bytearray(1 << 20))")

@@ -68,7 +68,7 @@ def _syntax_error(filename: str, error: ExecutionError) -> str | None:
 def _exception(code: str, filename: str, error: ExecutionError) -> str:
     """The message of the local executor, with the traceback if the error is in a deeper frame."""
     cause = f"{error.name}: {error.value}" if error.value else error.name
-    module_frame = rf'^  File "{re.escape(filename)}", line (\d+), in <module>$'
+    module_frame = rf'^  File "{re.escape(filename)}", line (\d{{1,9}}), in <module>$'
     lines = re.findall(module_frame, error.traceback, re.MULTILINE)
     if not lines:
         return f"Code execution failed due to: {cause}"
