@@ -112,6 +112,11 @@ def test_a_policy_is_made_of_its_tables() -> None:
     tables = EVERYTHING.tables()
     assert Policy(**tables) == EVERYTHING
     assert hash(Policy(**tables)) == hash(EVERYTHING)
+    # The order of keys and the type of a number do not count.
+    one = Policy(limits={"cores": 1}, env={"set": {"A": "1", "B": "2"}})
+    other = Policy(limits={"cores": 1.0}, env={"set": {"B": "2", "A": "1"}})
+    assert one == other
+    assert hash(one) == hash(other)
     tables["limits"]["wall"] = "9s"
     assert Policy(**tables) != EVERYTHING
     assert EVERYTHING != "strict"

@@ -276,7 +276,8 @@ class Policy:
         return self._document == other._document if isinstance(other, Policy) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self.to_toml())
+        # Equal documents may differ in their order and in the types of their numbers, not in their tables.
+        return hash(frozenset(self._document))
 
     def __repr__(self) -> str:
         return f"Policy({', '.join(f'{name}={value!r}' for name, value in self._document.items())})"
