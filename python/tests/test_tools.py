@@ -99,13 +99,14 @@ def test_paths_of_the_host_do_not_cross(fake: FakeSupervisor) -> None:
         open("/etc/no-such-file-here")  # noqa: SIM115
 
     def spoken() -> None:
-        raise RuntimeError(f"see {__file__}, {os.getcwd()}/x: not /api/users of https://host/etc/x or a/b")
+        raise RuntimeError(f"see {__file__}, {os.getcwd()}/x, /no/such: not /a of https://host/etc/x or a/b")
 
     with Sandbox(tools=[missing, spoken]) as sbx:
         assert failure(sbx, "missing()") == ("FileNotFoundError", "[Errno 2] No such file or directory")
         name, message = failure(sbx, "spoken()")
     assert name == "RuntimeError"
-    assert message == "see <path>, <path>: not /api/users of https://host/etc/x or a/b"
+    # The guest does not learn whether the host has a path.
+    assert message == "see <path>, <path>, <path>: not /a of https://host/etc/x or a/b"
 
 
 def test_odd_exceptions_cross(fake: FakeSupervisor) -> None:

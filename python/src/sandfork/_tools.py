@@ -10,7 +10,6 @@ import copy
 import inspect
 import keyword
 import math
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable, Union
@@ -20,8 +19,9 @@ from ._exceptions import RequestError
 
 # Maximum characters of a documentation or a message. A worker truncates its own messages there too.
 _LONGEST_TEXT = 32 * 1024
-# An absolute path of two or more parts that is not the end of a word or of a URL.
-_PATH = re.compile(r"(?<![\w/:.])/([\w.+@-]+)/[\w.+@/-]*")
+# An absolute path of two or more parts that is not the end of a word or of a URL. Whether the host has it
+# does not count: the guest may have chosen it, and would learn that.
+_PATH = re.compile(r"(?<![\w/:.])/[\w.+@-]+/[\w.+@/-]*")
 
 
 class Tool:
@@ -131,7 +131,7 @@ def is_async(function: Callable[..., Any]) -> bool:
 def describe(error: BaseException) -> dict[str, str]:
     """An exception's type and message for the guest. The traceback, causes, locals and paths of the host are
     not sent."""
-    return {"name": type(error).__name__, "message": _text(_PATH.sub(_hide, _message(error)))}
+    return {"name": type(error).__name__, "message": _PATH.sub("<path>", _text(_message(error)))}
 
 
 def _message(error: BaseException) -> str:
@@ -142,11 +142,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception as second:
         return f"<{type(second).__name__} while reading the message>"
-
-
-def _hide(match: re.Match[str]) -> str:
-    """Hides a path if its first part exists on this host. Others, such as the route of a URL, are kept."""
-    return "<path>" if os.path.lexists("/" + match.group(1)) else match.group()
 
 
 class _Shown:
