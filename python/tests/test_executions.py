@@ -13,20 +13,22 @@ import time
 import pytest
 
 import sandfork
-from sandfork import Execution, Logs, Result, Sandbox, _html, _reports, _result
+from sandfork import Execution, Logs, Result, Sandbox, _execution, _html, _reports, _result
 
 from .support.fake import ENFORCED, LIMITS, POLICY, USAGE, FakeSupervisor
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def ended(*, shown=(), stdout=(), stderr=(), wall=None, value=None, session="live", **fields) -> Execution:
+def ended(
+    *, shown=(), stdout=(), stderr=(), wall=None, value=None, buffers=(), session="live", **fields
+) -> Execution:
     inner = {"status": "ok", "exit_code": 0, "limit": None, "error": None, "denied": [], **fields}
     told = {**inner, "usage": USAGE}
     header = {"outcome": told, "value": value, "session": session, "execution_count": 3, "final": False}
     logs = Logs(list(stdout), list(stderr))
     info = _reports.session_info({"enforced": ENFORCED, "policy": POLICY, "limits": LIMITS})
-    return Execution(header, logs, list(shown), info, wall=wall)
+    return Execution(header, logs, list(shown), info, buffers=buffers, wall=wall)
 
 
 def test_the_value_is_the_main_result_where_nothing_richer_was_shown() -> None:
@@ -181,9 +183,9 @@ def test_json_and_text_forms() -> None:
             "the cell reached its limit of what the policy allows processes and threads (limits.pids)",
         ),
         (
-            {"status": "denied", "denied": [{"operation": "ptrace", "reported_by": "kernel"}]},
+            {"status": "denied", "denied": [{"operation": "fork", "reported_by": "kernel"}]},
             "Denied",
-            "the guest was killed by seccomp for the system call `ptrace`, which the policy refuses",
+            "the guest was killed by seccomp for a system call that the policy refuses",
         ),
         ({"status": "signal", "exit_code": 137}, "Signal", "the guest was ended by signal 9 (SIGKILL)"),
         ({"status": "signal", "exit_code": 168}, "Signal", "the guest was ended by signal 40"),
@@ -384,6 +386,27 @@ def test_a_number_too_long_for_text_is_still_a_value(wrap) -> None:
         assert execution.value == number
         assert execution.text in execution.to_json()
         assert execution.text in repr(execution)
+
+
+@pytest.mark.parametrize("wrap", [lambda text: text, lambda text: [text]])
+def test_a_value_too_large_for_text_is_still_a_value(wrap, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_execution, "_LARGEST_REPR", 9)
+    for size, written in ((9, "repr"), (10, "summary")):
+        execution = ended(value=wrap({"type": "text", "buffer": 0}), buffers=[memoryview(b"\1" * size)])
+        value = wrap("\1" * size)
+        said = repr(value) if written == "repr" else f"<{type(value).__name__} of 10 bytes>"
+        assert execution.text == said
+        assert execution.value == value
+        assert execution.to_text() == f"[value] {said}"
+        if written == "summary":
+            assert execution.to_dict(compact=True)["value"] == said
+
+
+@pytest.mark.parametrize("number", ["NaN", "-Infinity", "1e999"])
+def test_numbers_that_json_has_not_make_no_other_format(number: str) -> None:
+    execution = ended(shown=[Result({"application/json": number})])
+    document = json.loads(execution.to_json(), parse_constant=pytest.fail)
+    assert document["results"] == [{"json": number}]
 
 
 FORGED = [

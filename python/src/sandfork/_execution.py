@@ -34,6 +34,8 @@ class ExecutionError(NamedTuple):
 
 
 _UNDECODED: Any = object()
+# Bytes of a value of which a `repr()` is made, whose characters may take sixteen times as many.
+_LARGEST_REPR = 16 << 20
 
 
 class Execution:
@@ -65,8 +67,9 @@ class Execution:
         self._shown = shown
         self._results: list[Result] | None = None
         self._value = _UNDECODED
-        self.has_long_int = False
-        """Whether the value, once it was read, has an integer that takes too long to convert to text."""
+        self.summary: str | None = None
+        """What stands for the value's `repr()`, once the value was read, if that takes too much time or
+        memory."""
         self.logs = logs
         """The cell's stdout and stderr."""
         self.restarted = restarted
@@ -96,8 +99,12 @@ class Execution:
         if self._value is _UNDECODED:
             decoder = _values.Decoder(self._buffers)
             try:
-                self._value = decoder.decode(self._header.get("value"))
-                self.has_long_int = decoder.has_long_int
+                self._value = value = decoder.decode(self._header.get("value"))
+                size, kind = sum(map(len, self._buffers)), type(value)
+                if decoder.has_long_int:
+                    self.summary = f"<{kind.__name__} with an integer of more than 4300 digits>"
+                elif size > _LARGEST_REPR and kind.__module__ == "builtins":
+                    self.summary = f"<{kind.__name__} of {size} bytes>"
             except ValueError as error:
                 # The guest sent the value: a malformed one affects only its own result.
                 self._value = _values.Opaque("malformed", f"<malformed value: {error}>")
@@ -110,10 +117,7 @@ class Execution:
         if self._results is None:
             results = list(self._shown)
             if self.value is not None and not any(shown.is_main_result for shown in results):
-                if self.has_long_int:
-                    text = f"<{type(self.value).__name__} with an integer of more than 4300 digits>"
-                else:
-                    text = _values.safe_repr(self.value)
+                text = _values.safe_repr(self.value) if self.summary is None else self.summary
                 results.append(Result({"text/plain": text}, is_main_result=True))
             self._results = results
         return self._results
@@ -231,9 +235,10 @@ class Execution:
             "session": self.session,
         }
         try:
-            return json.dumps(document, default=repr)
+            return json.dumps(document, default=repr, allow_nan=False)
         except (RecursionError, ValueError):
-            # The guest's JSON is nested too deeply to be written again, so its text is used.
+            # The guest's JSON is nested too deeply to be written again, or has numbers that JSON has not.
+            # Its text is used then.
             document["results"] = [{name: result._plain(name) for name in result} for result in self.results]
             return json.dumps(document, default=repr)
 

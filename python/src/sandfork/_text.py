@@ -82,7 +82,7 @@ def compact(execution: Execution) -> dict[str, Any]:
         document["stderr"] = stderr
     value = execution.value
     if value is not None:
-        document["value"] = execution.text if execution.has_long_int else plain(value)
+        document["value"] = plain(value) if execution.summary is None else execution.summary
     error = execution.error
     if error is not None:
         document["error"] = {"name": error.name, "message": error.value}
