@@ -10,7 +10,7 @@ from typing import Any, Callable
 import pytest
 
 import sandfork
-from sandfork import Execution, Tool, _blobs
+from sandfork import Execution, Tool, _blobs, _conversation
 from sandfork._batch import Batch, Source
 from sandfork._calls import Calls
 from sandfork._conversation import (
@@ -59,7 +59,7 @@ class Script:
 
     def connect(self) -> None:
         self.decoder = Decoder()
-        self(Connect, (self.decoder, {"TZ": None}))
+        self(Connect, (self.decoder, None, {"TZ": None}))
 
     def sent(self, kind: type = Send) -> dict[str, Any]:
         """The header of the next message."""
@@ -231,6 +231,16 @@ def test_a_cell_that_does_not_end_is_not_settled() -> None:
     settling(Receive, None)
     assert settling.result is False
     assert not made.settled
+
+
+def test_a_cell_that_only_prints_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = opened()
+    run(made)
+    monkeypatch.setattr(_conversation, "_GRACE", 0.0)
+    settling = Script(made.settle())
+    settling(Interrupt)
+    settling.receive({"kind": "output", "id": 1, "stream": "stdout"}, b"more")
+    assert (settling.action, settling.result) == (None, False)
 
 
 def test_a_session_that_ends_while_it_is_settled_says_so() -> None:

@@ -178,7 +178,7 @@ def test_a_session_that_cannot_be_opened_says_why(
     fake.on("open", lambda session, request: session.error(word, "the sentence"))
     before = opened()
     with pytest.raises(kind, match="the sentence") as caught:
-        Sandbox(tools={"f": print}, variables={"x": 1})
+        Sandbox(tools={"f": print}, variables={"x": bytes(1 << 20)})
     assert type(caught.value) is kind
     with pytest.raises(kind, match="the sentence"):
         sandfork.run("1")

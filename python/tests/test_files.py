@@ -6,6 +6,7 @@ import io
 import os
 import pathlib
 import pickle
+import resource
 
 import pytest
 
@@ -35,6 +36,25 @@ def test_what_is_written_is_read(fake: FakeSupervisor, data: object, content: by
         sbx.files.write("file", data)
         assert sbx.files.read("file") == sbx.files.read_bytes("file") == content
         assert_closed_since(before)
+
+
+def test_a_process_without_a_free_descriptor_is_told_so(fake: FakeSupervisor) -> None:
+    def read(session, request):
+        free = os.dup(file.fileno())
+        os.close(free)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (free, limits[1]))
+        session.wire.send({"kind": "file", "id": request.header["id"], "size": 1}, b"", (file.fileno(),))
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    fake.on("file", read)
+    with open(__file__) as file, Sandbox() as sbx:
+        sbx.run("x = 1")
+        try:
+            with pytest.raises(sandfork.SystemFailure, match="RLIMIT_NOFILE"):
+                sbx.files.read("f")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        assert sbx.run("x").value == 1
 
 
 def test_text_and_appending(fake: FakeSupervisor) -> None:
@@ -69,7 +89,9 @@ def test_directories(fake: FakeSupervisor) -> None:
         assert not sbx.files.exists("a/x")
         assert not sbx.files.exists("a/b/c/d")
         sbx.files.remove("a/b/c")
-        sbx.files.remove("a", recursive=True)
+        # Anything that is true is as good as `True`.
+        sbx.files.remove("a", recursive=1)
+        assert fake.session.heard[-1]["recursive"] is True
         assert sbx.files.list() == []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pathlib
 import threading
 import time
 import weakref
@@ -108,6 +109,59 @@ def test_an_exception_of_a_callback_is_raised_and_the_session_lives(fake: FakeSu
         with pytest.raises(LookupError, match="one"):
             sbx.run("speak", on_stdout=fail)
         assert sbx.run("1").value == 1
+
+
+def test_a_caller_that_has_left_decides_on_no_connection(fake: FakeSupervisor) -> None:
+    def ask(session, cell):
+        session.output("one")
+        assert session.interrupted.wait(60)
+        question = {"question": 4, "host": "db.example", "port": 443, "addresses": []}
+        session.wire.send({"kind": "connect", **question})
+        session.outcome(cell, status="interrupted")
+
+    def fail(*_):
+        raise LookupError
+
+    asked = []
+    fake.on("ask", ask)
+    fake.on("decide", lambda session, request: None)
+    with Sandbox(on_connect=lambda *question: asked.append(question)) as sbx:
+        with pytest.raises(LookupError):
+            sbx.run("ask", on_stdout=fail)
+        assert sbx.run("1").value == 1
+        (decided,) = (heard for heard in fake.session.heard if heard["kind"] == "decide")
+    assert (decided["question"], decided["allowed"], asked) == (4, None, [])
+
+
+def test_a_fork_begins_anew_without_its_snapshot(fake: FakeSupervisor) -> None:
+    fake.on(
+        "snapshot",
+        lambda session, request: session.wire.send(
+            {"kind": "snapshot", "id": request.header["id"], "snapshot": 9, "bytes": 1}
+        ),
+    )
+    fake.on("die", lambda session, cell: session.wire.socket.shutdown(2))
+    # Saved states are opened as snapshots are.
+    with Sandbox.resume("/state", variables={"v": 1}) as sbx, sbx.fork() as fork:
+        opened, *others = fake.sessions[-1].heard
+        assert (opened["snapshot"], "saved" in opened, others) == (9, False, [])
+        for one in (fork, sbx):
+            with pytest.raises(sandfork.SupervisorDied):
+                one.run("die")
+            one.restart()
+            assert not {"snapshot", "saved"} & fake.sessions[-1].heard[0].keys()
+            assert one.get("v") == 1
+
+
+def test_a_current_directory_that_is_gone_is_named(
+    fake: FakeSupervisor, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(sandfork.RequestError, match="the current directory cannot be found: No such file"):
+        Sandbox()
 
 
 def test_a_second_caller_is_refused_at_once(fake: FakeSupervisor) -> None:
@@ -314,6 +368,14 @@ def test_a_state_is_resumed_from_a_path(fake: FakeSupervisor, path: object) -> N
         (lambda sbx: sbx.commands.run("true", on_stderr=1), "on_stderr is of type int"),
         (lambda sbx: sbx.commands.run("true", output="1KiB"), "output is of type str"),
         (lambda sbx: sbx.commands.kill("x"), "pid is of type str"),
+        (lambda sbx: sbx.commands.kill(2**40), "pid is 1099511627776: give a number from 0 to 4194304"),
+        (lambda sbx: sbx.commands.kill(3, 2**40), "signal is 1099511627776"),
+        (lambda sbx: sbx.commands.run("true", output=-1), "output is -1: give a number from 0 to"),
+        (lambda sbx: sbx.commands.run("true", pty=(-1, 1)), "rows is -1: give a number from 0 to 65535"),
+        (lambda sbx: sbx.commands.run("cat", stdin="\ud800"), "the input has a lone surrogate, U+D800"),
+        (lambda sbx: sbx.files.write("f", "\ud800"), "the data has a lone surrogate, U+D800"),
+        (lambda sbx: sbx.run_file(__file__, argv=["x"] * 66_000), "values, of which it may have 65536"),
+        (lambda sbx: sbx.run("1", filename="x" * (5 << 18)), "one of more than 1048576 bytes"),
         (lambda sbx: sbx.files.watch(on_event=1), "on_event is of type int"),
     ],
 )

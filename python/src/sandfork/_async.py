@@ -232,7 +232,9 @@ class AsyncSnapshot(BaseSnapshot["AsyncSandbox"]):
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        self.close()
+        driver = self._made_by._driver
+        # In a thread, because it waits for the supervisor.
+        await driver.complete(driver.in_thread(self.close))
 
 
 class AsyncSandbox(BaseSandbox):

@@ -12,10 +12,11 @@ import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypedDict, Union, overload
 
+from . import _supervisor
 from ._conversation import Actions, Conversation, OnText
 from ._driver import Driver, SyncDriver, Work
-from ._exceptions import ProtocolError, RequestError
-from ._options import callbacks, checked_argv, checked_count, checked_path
+from ._exceptions import ProtocolError, RequestError, SupervisorDied
+from ._options import callbacks, checked_argv, checked_count, checked_path, utf_8
 from ._programs import CHUNK, Act, Beside, CommandResult, Program
 from ._session import Session
 from ._tools import check_seconds
@@ -28,6 +29,13 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _STANDARD = (24, 80)
+_LARGEST = 2**63 - 1
+# Linux numbers processes up to this (proc_sys_kernel(5)), and signals up to the other (signal(7)).
+_MOST_PROCESSES = 2**22
+_MOST_SIGNALS = 64
+_MOST_ROWS = 2**16 - 1
+# Handles on programs in the background, before those of programs that have ended are dropped.
+_MOST_KNOWN = 64
 
 
 class CommandOptions(TypedDict, total=False):
@@ -128,7 +136,7 @@ class Command(BaseCommand):
 
     def kill(self, signal: int = signals.SIGKILL) -> None:
         """Sends a signal to its process group. Raises `RequestError` if it has ended."""
-        return self._driver.complete(self._act(({"kind": "signal", "signal": int(signal)}, b"")))
+        return self._driver.complete(self._act(_signal(signal)))
 
     def send_stdin(self, data: Input) -> None:
         """Writes to its standard input, or types into its terminal. Waits while it does not read."""
@@ -140,7 +148,7 @@ class Command(BaseCommand):
 
     def resize(self, rows: int, columns: int) -> None:
         """Gives its terminal another size."""
-        return self._driver.complete(self._act(({"kind": "size", "rows": rows, "columns": columns}, b"")))
+        return self._driver.complete(self._act(({"kind": "size", **_size(rows, columns)}, b"")))
 
 
 class BaseCommands:
@@ -179,10 +187,14 @@ class BaseCommands:
         argv = ("/bin/sh", "-c", command) if isinstance(command, str) else checked_argv(command)
         seconds = check_seconds(timeout, "timeout")
         called, variables = callbacks(on_stdout, on_stderr), _checked_env(env)
-        cwd, output = None if cwd is None else checked_path(cwd), checked_count(output, "output")
+        cwd = None if cwd is None else checked_path(cwd)
+        output = None if output is None else checked_count(output, "output", _LARGEST)
+        size = None if pty is False else _size(*(_STANDARD if pty is True else pty))
         takes_input = stdin is not None and stdin is not False
         data = _bytes_of(stdin) if takes_input and not isinstance(stdin, bool) else None
         of_session = yield from session_number(self._driver)
+        if len(self._known) >= _MOST_KNOWN:
+            yield from self._listed()
         info = self._driver.session.info
         if seconds is None and not background and info is not None:
             seconds = info.limits.get("limits.wall")
@@ -195,9 +207,8 @@ class BaseCommands:
         }
         optional = {"cwd": cwd, "timeout": seconds, "output": output}
         opening.update((name, value) for name, value in optional.items() if value is not None)
-        if not isinstance(pty, bool) or pty:
-            rows, columns = _STANDARD if isinstance(pty, bool) else pty
-            opening["terminal"] = {"rows": rows, "columns": columns}
+        if size is not None:
+            opening["terminal"] = size
         kind: Any = type(self._driver)
         driver: Driver[Program] = kind(Program(opening, called, data))
         started = self._kind(driver, of_session, argv)
@@ -222,10 +233,9 @@ class BaseCommands:
         return listed
 
     def _killed(self, pid: int, signal: int) -> Work[None]:
-        checked_count(pid, "pid")
+        pid, request = checked_count(pid, "pid", _MOST_PROCESSES), _signal(signal)
         of_session = yield from session_number(self._driver)
-        requests = (({"kind": "signal", "signal": int(signal)}, b""),)
-        return (yield from _acted(type(self._driver), of_session, pid, requests))
+        return (yield from _acted(type(self._driver), of_session, pid, (request,)))
 
 
 class Commands(BaseCommands):
@@ -288,11 +298,30 @@ def session_number(driver: Driver[Session]) -> Work[int]:
     """The number by which other connections find a session in its supervisor."""
     session = driver.session
     driver._check()
-    if session.info is None:
-        yield from driver.conduct(session.opened())
+
+    def is_there() -> Actions[None]:
+        if _supervisor.is_gone(session.supervisor):
+            raise SupervisorDied("the supervisor has ended, and the session with it")
+        return
+        yield
+
+    if session.info is None or session.ended is not None or _supervisor.is_gone(session.supervisor):
+        # As a cell: the session is opened, or another one with `on_death="restart"`.
+        yield from driver.conduct(session._alive(is_there))
     if session.supervised is None:
         raise ProtocolError("the supervisor did not say how to find the session's programs")
     return session.supervised
+
+
+def _signal(signal: int) -> tuple[dict[str, Any], bytes]:
+    return {"kind": "signal", "signal": checked_count(signal, "signal", _MOST_SIGNALS)}, b""
+
+
+def _size(rows: int, columns: int) -> dict[str, Any]:
+    return {
+        "rows": checked_count(rows, "rows", _MOST_ROWS),
+        "columns": checked_count(columns, "columns", _MOST_ROWS),
+    }
 
 
 def _once(kind: Any, conversation: Conversation, actions: Actions[Any]) -> Work[Any]:
@@ -313,7 +342,7 @@ def _acted(
 
 def _bytes_of(data: Any) -> bytes:
     if isinstance(data, str):
-        return data.encode()
+        return utf_8(data, "the input")
     if isinstance(data, (bytes, bytearray, memoryview)):
         return bytes(data)
     raise RequestError(f"the input is of type {type(data).__name__}: give bytes or text")

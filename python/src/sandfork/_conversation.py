@@ -9,7 +9,7 @@ from __future__ import annotations
 import codecs
 import time
 from collections.abc import Generator, Mapping, Sequence
-from typing import Any, Callable, NamedTuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, Union
 
 from . import _events, _reports, _result
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
@@ -18,6 +18,9 @@ from ._execution import Logs
 from ._frames import Decoder, Frame, encode
 from ._reports import SessionInfo
 from ._result import Result
+
+if TYPE_CHECKING:
+    from ._supervisor import Supervisor
 
 T = TypeVar("T")
 
@@ -28,8 +31,8 @@ _GRACE = 2.0
 
 
 class Connect(NamedTuple):
-    """Replace the connection to the supervisor with a new one. The result is its decoder, and the
-    differences of this process's environment from the supervisor's."""
+    """Replace the connection to the supervisor with a new one. The result is its decoder, the supervisor, and
+    the differences of this process's environment from the supervisor's."""
 
 
 class StandBy(NamedTuple):
@@ -87,8 +90,10 @@ class Notify(Invoke):
 Action = Union[Connect, StandBy, Interrupt, Send, Receive, Invoke]
 Actions = Generator[Action, Any, T]
 Handle = Callable[[Frame, Decoder], Actions[None]]
-"""Handles a message of the guest that answers no request: `output`, `display` or `call`."""
+"""Handles a message of the guest that answers no request: `output`, `display`, `call` or `connect`."""
 
+
+_OF_GUESTS = ("output", "display", "call", "connect")
 
 OnText = Callable[[str], Any]
 OnResult = Callable[[Result], Any]
@@ -179,6 +184,8 @@ class Conversation:
         self.decoder: Decoder | None = None
         """The decoder of the connection; `None` without a connection."""
         self.info: SessionInfo | None = None
+        self.supervisor: Supervisor | None = None
+        """The supervisor at the other end of the latest connection."""
         self.supervised: int | None = None
         """The session's number in its supervisor, by which its programs find it."""
         self.waits = False
@@ -256,7 +263,7 @@ class Conversation:
 
     def _connect(self) -> Actions[Send]:
         """Replaces the connection with a new one. Returns the message that opens it."""
-        self.decoder, environ = yield Connect()
+        self.decoder, self.supervisor, environ = yield Connect()
         return Send(encode({**self._opening, "version": VERSION, "environ": environ}), self._stdin)
 
     def _opened(self, kind: str, number: int | None = None) -> Actions[dict[str, Any]]:
@@ -317,16 +324,12 @@ class Conversation:
             kind = frame.header["kind"]
             if (kind == "error" or kind in kinds) and frame.header.get("id") == number:
                 return frame
-            if kind == "connect":
-                yield from self._decide(frame.header)
-            elif kind in ("output", "display", "call"):
-                yield from handle(frame, self._incoming)
-            else:
+            if kind not in _OF_GUESTS:
                 raise unexpected(frame.header)
-
-    def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
-        """Sends a decision on a connection of the guest."""
-        raise unexpected(header)
+            yield from handle(frame, self._incoming)
+            # A guest may have more messages ready each time.
+            if deadline is not None and time.monotonic() >= deadline:
+                return None
 
     def _outcome(self, frame: Frame) -> Sequence[memoryview]:
         """The buffers of an outcome. Refuses an outcome that lacks a required field, and descriptors that no
@@ -361,15 +364,22 @@ def message(header: dict[str, Any], payload: bytes = b"", outgoing: OutgoingValu
 
 
 def discarding(why: str) -> Handle:
-    """Discards a guest's output, and refuses its calls for this reason."""
+    """Discards a guest's output, refuses its calls for this reason, and decides on no connection."""
 
     def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
         discard(frame, decoder)
         if frame.header["kind"] == "call":
             error = {"name": "RuntimeError", "message": why}
             yield message({"kind": "return", "call": frame.header.get("call"), "error": error})
+        elif frame.header["kind"] == "connect":
+            yield decision(frame.header, None)
 
     return handle
+
+
+def decision(question: Mapping[str, Any], allowed: bool | None) -> Send:
+    """A decision on a connection of the guest; `None` is none."""
+    return message({"kind": "decide", "question": question.get("question"), "allowed": allowed})
 
 
 def unexpected(header: Mapping[str, Any]) -> Exception:

@@ -222,12 +222,12 @@ class Driver(ABC, Generic[C]):
             _supervisor.stand_by()
         return None
 
-    def _connect(self) -> tuple[Decoder, dict[str, str | None]]:
+    def _connect(self) -> tuple[Decoder, _supervisor.Supervisor | None, dict[str, str | None]]:
         link = Link(_supervisor.connect(), blocking=self.blocking)
         if self.resources.link is not None:
             self.resources.link.close()
         self.resources.link = link
-        return link.decoder, link.connection.environ()
+        return link.decoder, link.connection.supervisor, link.connection.environ()
 
     @property
     def _link(self) -> Link:

@@ -15,7 +15,7 @@ from typing import IO, Any, Callable, NamedTuple, TypeVar, Union
 
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import FileTooLarge, RequestError, from_errno
-from ._options import checked_path
+from ._options import checked_path, utf_8
 from ._session import Session
 from ._watches import FileWatch, OnEvent, watched
 
@@ -65,12 +65,15 @@ class BaseFiles:
         return (yield from self._driver.in_thread(copied))
 
     def _watched(self, path: Path, recursive: bool, on_event: OnEvent | None) -> Work[Any]:
-        return watched(self._driver, self._watch_kind, checked_path(path), recursive, on_event)
+        return watched(self._driver, self._watch_kind, checked_path(path), bool(recursive), on_event)
 
     def _written(self, path: Path, data: Data, *, append: bool = False) -> Work[None]:
         if not isinstance(data, (bytes, bytearray, memoryview, str)) and not hasattr(data, "read"):
             raise RequestError(f"the data is of type {type(data).__name__}: give bytes, text or an open file")
-        return self._copied("open_write", path, lambda file: file.write(data), append=append)
+        if isinstance(data, str):
+            # Before the file is emptied.
+            data = utf_8(data, "the data")
+        return self._copied("open_write", path, lambda file: file.write(data), append=bool(append))
 
 
 class Files(BaseFiles):
@@ -128,12 +131,12 @@ class Files(BaseFiles):
 
     def remove(self, path: Path, *, recursive: bool = False) -> None:
         """Removes a file, a link or a directory. A directory that is not empty needs `recursive`."""
-        request = self._requested("remove", path, lambda _: None, recursive=recursive)
+        request = self._requested("remove", path, lambda _: None, recursive=bool(recursive))
         return self._driver.complete(request)
 
     def make_dir(self, path: Path, *, parents: bool = False) -> None:
         """Creates a directory. `parents` also creates its parents, and allows an existing directory."""
-        request = self._requested("make_dir", path, lambda _: None, parents=parents)
+        request = self._requested("make_dir", path, lambda _: None, parents=bool(parents))
         return self._driver.complete(request)
 
     def upload(self, local: Path, path: Path) -> None:
@@ -203,7 +206,7 @@ class _Opened(NamedTuple):
 
     def _write(self, data: bytes | bytearray | memoryview | str) -> None:
         if isinstance(data, str):
-            data = data.encode()
+            data = utf_8(data, "the data")
         if not isinstance(data, (bytes, bytearray, memoryview)):
             raise RequestError(f"an open file gave a {type(data).__name__}: give one of bytes or text")
         rest = memoryview(data).cast("B")

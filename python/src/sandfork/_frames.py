@@ -20,6 +20,8 @@ _PREFIX = _LENGTHS.size
 
 # Bounds of what a supervisor accepts from a caller.
 MAX_HEADER_SENT = 2 << 20
+_MAX_VALUES = 1 << 16
+_MAX_TEXT = 1 << 20
 MAX_PAYLOAD = 16 << 20
 # Larger, because the supervisor's header contains the worker's header and its own fields.
 _MAX_HEADER_RECEIVED = 8 << 20
@@ -79,7 +81,22 @@ def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
             f"this {header['kind']!r} request takes {len(text)} bytes beside its binary part, more "
             f"than the {MAX_HEADER_SENT} that one may take: send it in parts"
         )
+    # Shorter ones are within these bounds: a value takes two bytes.
+    if len(text) >= 2 * _MAX_VALUES:
+        _check_bounds(text, header["kind"])
     return _LENGTHS.pack(len(text), len(payload)) + text + payload
+
+
+def _check_bounds(header: bytes, kind: object) -> None:
+    # Between two quotes is either a text or what is around texts.
+    parts = header.replace(b"\\\\", b"__").replace(b'\\"', b"__").split(b'"')
+    around = b"".join(parts[::2])
+    values = 1 + sum(map(around.count, (b",", b":", b"[", b"{")))
+    if values > _MAX_VALUES or max(map(len, parts[1::2])) > _MAX_TEXT:
+        raise ValueTooLarge(
+            f"this {kind!r} request has {values} values, of which it may have {_MAX_VALUES}, or one of more "
+            f"than {_MAX_TEXT} bytes: send it in parts"
+        )
 
 
 class Decoder:

@@ -65,11 +65,16 @@ class Link:
         data, ancillary, message_flags, _ = self._arrived[0]
         self._half_read = True
         descriptors = _passed(ancillary)
-        if message_flags & _TRUNCATED or len(descriptors) > 1:
+        if len(descriptors) > 1:
             raise ProtocolError("the supervisor passed more files with a message than one")
         self.decoder.feed(data, descriptors)
         self._arrived.clear()
         self._half_read = False
+        if message_flags & _TRUNCATED:
+            raise SystemFailure(
+                "the supervisor passed a file, and this process has no descriptor left for it: raise the "
+                "limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
+            )
         return bool(data)
 
     def ahead(self) -> bytes:

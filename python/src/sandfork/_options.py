@@ -24,7 +24,7 @@ Stdin = Union[str, bytes, IO[Any]]
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
     """A policy in the form of the `open` message, with the interpreter for a policy that names none."""
-    interpreter, directory = own_interpreter(), os.getcwd()
+    interpreter, directory = own_interpreter(), absolute(os.curdir)
     ours: dict[str, Any] = {} if interpreter is None else {"interpreter": interpreter}
     if isinstance(policy, Mapping):
         policy = policy_of(policy)
@@ -81,11 +81,7 @@ def source_of(code: object) -> bytes:
     """The source as UTF-8. Raises `RequestError` if it cannot be encoded, or does not fit into a message."""
     if not isinstance(code, str):
         raise RequestError(f"the code is of type {type(code).__name__}: give a str")
-    try:
-        source = code.encode()
-    except UnicodeEncodeError as error:
-        lone = f"U+{ord(code[error.start]):04X}"
-        raise RequestError(f"the code has a lone surrogate, {lone}, which no source can") from None
+    source = utf_8(code, "the code")
     if len(source) > MAX_PAYLOAD:
         raise ValueTooLarge(
             f"the code is {len(source)} bytes long, more than the {MAX_PAYLOAD} of a message: write it "
@@ -102,6 +98,23 @@ def checked_path(path: object) -> str:
     return name
 
 
+def absolute(path: object) -> str:
+    """The path as the supervisor needs it, whose directory is another."""
+    try:
+        return os.path.abspath(checked_path(path))
+    except OSError as error:
+        raise RequestError(f"the current directory cannot be found: {error.strerror}") from None
+
+
+def utf_8(text: str, name: str, errors: str = "strict") -> bytes:
+    """The bytes of a text. Error messages call it `name`."""
+    try:
+        return text.encode("utf-8", errors)
+    except UnicodeEncodeError as error:
+        lone = f"U+{ord(text[error.start]):04X}"
+        raise RequestError(f"{name} has a lone surrogate, {lone}, which UTF-8 has not") from None
+
+
 def checked_text(text: str | None, name: str) -> str | None:
     """A text that may be missing. Error messages call it `name`."""
     if text is not None and not isinstance(text, str):
@@ -109,11 +122,13 @@ def checked_text(text: str | None, name: str) -> str | None:
     return text
 
 
-def checked_count(number: int | None, name: str) -> int | None:
-    """A whole number that may be missing. Error messages call it `name`."""
-    if number is not None and (not isinstance(number, int) or isinstance(number, bool)):
+def checked_count(number: int, name: str, most: int) -> int:
+    """A whole number from 0 to `most`. Error messages call it `name`."""
+    if not isinstance(number, int) or isinstance(number, bool):
         raise RequestError(f"{name} is of type {type(number).__name__}: give a whole number")
-    return number
+    if not 0 <= number <= most:
+        raise RequestError(f"{name} is {number}: give a number from 0 to {most}")
+    return int(number)
 
 
 def checked_function(function: F, name: str) -> F:
@@ -165,7 +180,7 @@ def read_source(path: str | os.PathLike[str]) -> str:
 def stdin_descriptor(stdin: Stdin) -> int:
     """A new descriptor for the guest's standard input. The caller owns it."""
     if isinstance(stdin, (str, bytes)):
-        return sealed_file([stdin.encode("utf-8", "surrogateescape") if isinstance(stdin, str) else stdin])
+        return sealed_file([utf_8(stdin, "stdin", "surrogateescape") if isinstance(stdin, str) else stdin])
     try:
         return os.dup(stdin.fileno())
     except (AttributeError, OSError, ValueError):

@@ -12,11 +12,9 @@ from ._conversation import (
     Conversation,
     Output,
     Receive,
-    discarding,
-    message,
     unexpected,
 )
-from ._exceptions import refused
+from ._exceptions import RequestError, refused
 from ._terminal import harmless
 
 CHUNK = 1 << 16
@@ -51,19 +49,20 @@ class Beside(Conversation):
     noun = "program"
     lost = "what it prints is lost"
 
+    @property
+    def settled(self) -> bool:
+        # What was not taken is taken by the next wait.
+        return True
+
     def settle(self) -> Actions[bool]:
-        # Nothing but output is due, which may be taken later.
+        # Nothing but output and the answer to input is due, which may be taken later.
         return self.decoder is not None and not self.decoder.drop_descriptors()
         yield
 
     def open(self, kind: str, path: str = "") -> Actions[dict[str, Any]]:
         """Connects, and waits for the first answer, which is of this kind. An error is about this file."""
         yield (yield from self._connect())
-        frame = yield from self._recv((kind,), None, discarding("this is a program's connection"))
-        if frame.header["kind"] == "error":
-            raise refused(frame.header, path)
-        header: dict[str, Any] = frame.header
-        return header
+        return (yield from self._answer(kind, path=path)).header
 
 
 class Program(Beside):
@@ -91,16 +90,20 @@ class Program(Beside):
     def _feed(self, data: memoryview) -> Actions[None]:
         """Writes a part of its input."""
         part, rest = data[:CHUNK], data[CHUNK:]
-        self._number += 1
-        self._data = rest or None
-        yield message({"kind": "input", "id": self._number, "end": not rest}, bytes(part))
-        while self.result is None:
+        if not self.under_way:
+            yield self._numbered({"kind": "input", "end": not rest}, bytes(part))
+        # A wait that was given up before it was answered goes on here.
+        while self.under_way and self.result is None:
             header = yield from self._next()
-            if header.get("id") == self._number and header["kind"] != "output":
+            if header.get("id") == self.under_way and header["kind"] != "output":
+                self._answered()
+                self._data = rest or None
                 if header["kind"] == "error":
+                    error = refused(header)
+                    if not isinstance(error, RequestError):
+                        raise error
                     # It has closed its input, as a program may.
                     self._data = None
-                return
 
     def _next(self) -> Actions[Mapping[str, Any]]:
         """Takes the next message. Its end may come in place of an answer."""
@@ -138,9 +141,12 @@ class Act(Beside):
     def act(self, requests: Iterable[tuple[dict[str, Any], bytes]]) -> Actions[None]:
         yield from self.open("started")
         for header, payload in requests:
-            self._number += 1
-            yield message({**header, "id": self._number}, payload)
-            nothing = discarding("this is a program's connection")
-            frame = yield from self._recv(("accepted",), self._number, nothing)
-            if frame.header["kind"] == "error":
-                raise refused(frame.header)
+            yield self._numbered(header, payload)
+            answer = (yield Receive()).header
+            if answer["kind"] == "ended":
+                raise RequestError("the program has ended")
+            if answer["kind"] not in ("accepted", "error") or answer.get("id") != self.under_way:
+                raise unexpected(answer)
+            self._answered()
+            if answer["kind"] == "error":
+                raise refused(answer)

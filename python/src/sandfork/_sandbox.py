@@ -18,6 +18,7 @@ from ._execution import Execution
 from ._files import Files, Path
 from ._options import (
     PolicyLike,
+    absolute,
     callbacks,
     checked_argv,
     checked_path,
@@ -30,7 +31,7 @@ from ._options import (
 )
 from ._reports import SessionInfo
 from ._session import Cell, Session
-from ._snapshots import BaseSnapshot, Snapshot, absolute, checked_snapshot, rolled_back_on_failure
+from ._snapshots import BaseSnapshot, Snapshot, checked_snapshot, rolled_back_on_failure
 from ._tools import Tools, check_name, check_seconds, collect
 
 # Seconds that a session may take to add packages.

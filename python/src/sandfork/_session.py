@@ -16,8 +16,8 @@ from ._conversation import (
     Send,
     SendCell,
     StandBy,
+    decision,
     discarding,
-    message,
 )
 from ._exceptions import (
     ProtocolError,
@@ -33,6 +33,7 @@ from ._terminal import harmless
 from ._tools import Tool, check_name
 
 _REMEDY = 'call restart(), or open sessions with on_death="restart"'
+_STATES = ("snapshot", "saved")
 
 T = TypeVar("T")
 
@@ -72,7 +73,7 @@ class Session(Conversation):
         self._revive = revive
         self._cells = 0
         self.failures = 0
-        """The number of cells that did not end well."""
+        """The number of cells of the caller that did not end well."""
         # The tools that a session gets when it begins with a snapshot, which has those of its maker.
         self._added: Mapping[str, Tool] = {}
         self._inherited = 0
@@ -91,7 +92,10 @@ class Session(Conversation):
             yield from self.open()
 
     def restart(self) -> Actions[None]:
-        """Starts a new worker with the tools and the initial variables. Nothing else is kept."""
+        """Starts a new worker with the tools and the initial variables. Nothing else is kept, also of a state
+        that the session began with."""
+        self._opening = _anew(self._opening)
+        self._inherited = 0
         if self.decoder is None:
             yield from self.open()
         else:
@@ -144,8 +148,9 @@ class Session(Conversation):
 
     def forked(self, snapshot: int, cells: int, tools: Mapping[str, Tool] | None) -> Session:
         """A session that begins with a snapshot, of a session with so many cells: names of cells go on."""
-        opening = {**self._opening, "snapshot": snapshot}
-        session = Session(opening, self._calls.renewed(tools), revive=self._revive)
+        opening = {**_anew(self._opening), "snapshot": snapshot}
+        calls = self._calls.renewed(tools)
+        session = Session(opening, calls, variables=self._variables, revive=self._revive)
         session._added = tools or {}
         session._inherited, session.origin = cells, self.number
         return session
@@ -165,7 +170,9 @@ class Session(Conversation):
 
     def run(self, cell: Cell) -> Actions[Execution]:
         """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""
-        return (yield from self._alive(lambda: self._run(cell)))
+        execution: Execution = yield from self._alive(lambda: self._run(cell))
+        self.failures += execution.status != "ok"
+        return execution
 
     def once(self, cell: Cell) -> Actions[Execution]:
         """Opens a session, runs one cell in it and ends it."""
@@ -178,7 +185,8 @@ class Session(Conversation):
     def get(self, name: str) -> Actions[Any]:
         """The value of a global of the guest."""
         source = check_name(name, "a variable").encode()
-        execution = yield from self.run(Cell(source, filename=f"<get {name}>"))
+        cell = Cell(source, filename=f"<get {name}>")
+        execution: Execution = yield from self._alive(lambda: self._run(cell))
         error = execution.error
         if error is None:
             return execution.value
@@ -206,6 +214,7 @@ class Session(Conversation):
         return (yield from self._alive(request))
 
     def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
+        """Sends a decision on a connection of the guest."""
         host, port, addresses = header.get("host"), header.get("port"), header.get("addresses")
         if not isinstance(host, str) or type(port) is not int or not isinstance(addresses, list):
             raise ProtocolError("the supervisor asked about a connection without saying which")
@@ -215,7 +224,7 @@ class Session(Conversation):
         except Exception as error:
             said = f"refused a connection: on_connect raised {type(error).__name__}"
             _events.report(self, _events.WARNING, "undecided", said, error=type(error).__name__)
-        yield message({"kind": "decide", "question": header.get("question"), "allowed": allowed})
+        yield decision(header, allowed)
 
     def release(self) -> None:
         """Closes the guest's standard input."""
@@ -260,27 +269,30 @@ class Session(Conversation):
         """Sends `first` and the requests that set up a session. `restart` is the number of `first` if it
         restarts a session."""
         requests: list[tuple[str, dict[str, Any], _blobs.OutgoingValue]] = []
-        # What was saved has the tools of another process.
-        begins_anew = restart is not None or "snapshot" not in self._opening
-        tools = self._calls.tools if begins_anew else self._added
+        # A fork has the tools and variables of its maker. What was saved has the tools of another process.
+        is_fork = "snapshot" in self._opening
+        tools = self._added if is_fork else self._calls.tools
         if tools:
             requests.append(("the tools", declarations(tools.values()), _blobs.NO_BUFFERS))
-        if self._variables:
+        if self._variables and not is_fork:
             requests.append(("the variables", *self._set(self._variables)))
-        self._establishing = True
-        yield first
-        # The first request is sent ahead, so that it is ready with the worker. A session serves one request
-        # at a time.
-        number = (yield from self._send(*requests[0][1:])) if requests else 0
-        cells = (yield from self._opened("opened", restart)).get("cells")
-        for index, (what, header, outgoing) in enumerate(requests):
-            if index > 0:
-                number = yield from self._send(header, outgoing)
-            yield from self._defined(what, number)
+        try:
+            self._establishing = True
+            yield first
+            # The first request is sent ahead, so that it is ready with the worker. A session serves one
+            # request at a time.
+            number = (yield from self._send(*requests[0][1:])) if requests else 0
+            cells = (yield from self._opened("opened", restart)).get("cells")
+            for index, (what, header, outgoing) in enumerate(requests):
+                if index > 0:
+                    number = yield from self._send(header, outgoing)
+                yield from self._defined(what, number)
+        finally:
+            for _, _, outgoing in requests:
+                outgoing.close()
         self._establishing = False
         self.ended = None
-        inherited = cells if "saved" in self._opening and type(cells) is int else self._inherited
-        self._cells = inherited if restart is None else 0
+        self._cells = cells if "saved" in self._opening and type(cells) is int else self._inherited
 
     def _once(self, opening: Send, cell: Cell) -> Actions[Execution]:
         sent = self._cell_message(cell)
@@ -323,6 +335,8 @@ class Session(Conversation):
         def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
             if frame.header["kind"] == "call":
                 return self._calls.answer(frame, decoder, self._room)
+            if frame.header["kind"] == "connect":
+                return self._decide(frame.header)
             return output.add(frame, decoder)
 
         frame: Frame = yield from self._recv(("outcome",), self.under_way, handle)
@@ -339,7 +353,6 @@ class Session(Conversation):
         )
         self.usage = _reports.total(self.usage, execution.usage)
         self.cells += 1
-        self.failures += execution.status != "ok"
         _events.cell_ended(self, header["outcome"], f"cell {execution.execution_count}")
         if execution.session == "ended":
             _events.report(self, _events.INFO, "ended", f"has ended with its cell: {execution.status}")
@@ -376,3 +389,8 @@ class Session(Conversation):
         if frame.header["session"] == "ended":
             raise SessionEnded(f"the session ended while it was given {what} ({said}): {self.lost}")
         raise RequestError(f"the guest could not be given {what}: {said}")
+
+
+def _anew(opening: Mapping[str, Any]) -> dict[str, Any]:
+    """The message that opens a session without a state."""
+    return {name: field for name, field in opening.items() if name not in _STATES}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import weakref
 from collections.abc import Iterator
@@ -15,16 +14,18 @@ from ._driver import Work
 from ._exceptions import RequestError, SupervisorDied, refused
 from ._files import Path
 from ._frames import Decoder, encode
-from ._options import checked_path
+from ._options import absolute
 from ._tools import Tools, collect
 
 if TYPE_CHECKING:
     from ._sandbox import BaseSandbox, Sandbox
     from ._session import Session
+    from ._supervisor import Supervisor
 
 S = TypeVar("S", bound="BaseSandbox")
 # Seconds for the supervisor to free a snapshot.
 _GRACE = 5.0
+_ENDED = "the supervisor has ended, and the snapshot with it"
 
 
 class BaseSnapshot(Generic[S]):
@@ -38,9 +39,9 @@ class BaseSnapshot(Generic[S]):
         self._tools = frozenset(sandbox._session.tools)
         self.cells = sandbox._session.named
         """How many cells the sandbox had run."""
-        # The number stands for a snapshot in the supervisor of this process alone.
-        self._process = _supervisor.this_process
-        self._end = weakref.finalize(self, _discard, number, self._process)
+        # The supervisor that has it.
+        self._supervisor = sandbox._session.supervisor
+        self._end = weakref.finalize(self, _discard, number, self._supervisor)
 
     @property
     def closed(self) -> bool:
@@ -61,7 +62,7 @@ class BaseSnapshot(Generic[S]):
         """Saves the snapshot as a file."""
         self._require_open()
         request = {"kind": "save", "snapshot": self.number, "path": absolute(path)}
-        return (yield from self._made_by._driver.in_thread(lambda: _saved(request, self._process)))
+        return (yield from self._made_by._driver.in_thread(lambda: _saved(request, self._supervisor)))
 
     def _forked(self, tools: Tools | None) -> S:
         """A sandbox that will begin with the snapshot."""
@@ -76,6 +77,8 @@ class BaseSnapshot(Generic[S]):
     def _require_open(self) -> None:
         if self.closed:
             raise RequestError("the snapshot is closed: take another")
+        if _supervisor.is_gone(self._supervisor):
+            raise SupervisorDied(_ENDED)
 
     def given_to(self, session: Session) -> Actions[None]:
         """Gives a session this state, and the tools that were added to it since."""
@@ -168,16 +171,11 @@ def rolled_back_on_failure(sandbox: Sandbox) -> Iterator[Snapshot]:
                 sandbox.rollback(snapshot)
 
 
-def absolute(path: Path) -> str:
-    """The path as the supervisor needs it, whose directory is another."""
-    return os.path.abspath(checked_path(path))
-
-
-def _saved(request: dict[str, Any], process: object) -> int:
+def _saved(request: dict[str, Any], supervisor: Supervisor | None) -> int:
     """Has the supervisor save a snapshot, and waits for it."""
-    connected = _asking(request, process)
+    connected = _asking(request, supervisor)
     if connected is None:
-        raise SupervisorDied("the supervisor has ended, and the snapshot with it")
+        raise SupervisorDied(_ENDED)
     decoder = Decoder()
     with connected:
         while (frame := decoder.next_frame()) is None:
@@ -193,22 +191,22 @@ def _saved(request: dict[str, Any], process: object) -> int:
     return length
 
 
-def _discard(number: int, process: object) -> None:
+def _discard(number: int, supervisor: Supervisor | None) -> None:
     """Discards a snapshot without waiting for the supervisor."""
-    connected = _discarding(number, process)
+    connected = _discarding(number, supervisor)
     if connected is not None:
         connected.close()
 
 
-def _discarding(number: int, process: object) -> socket.socket | None:
+def _discarding(number: int, supervisor: Supervisor | None) -> socket.socket | None:
     """Tells the supervisor that a snapshot is no longer used. Returns the connection on which it answers."""
-    return _asking({"kind": "discard", "snapshot": number}, process)
+    return _asking({"kind": "discard", "snapshot": number}, supervisor)
 
 
-def _asking(request: dict[str, Any], process: object) -> socket.socket | None:
+def _asking(request: dict[str, Any], supervisor: Supervisor | None) -> socket.socket | None:
     """Sends a request on a connection of its own, on which it is answered. `None` if the supervisor has
     ended."""
-    connected = _supervisor.existing() if process is _supervisor.this_process else None
+    connected = _supervisor.connect_to(supervisor)
     if connected is None:
         return None
     try:

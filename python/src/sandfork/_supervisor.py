@@ -36,7 +36,7 @@ class Supervisor:
         # At most one spare connection, for which the supervisor has started a thread already: starting a
         # thread takes longer than opening a session.
         self._spare: deque[socket.socket] = deque()
-        self.control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.control, theirs = _pair(socket.SOCK_SEQPACKET)
         _supervisors.add(self)
         try:
             self.process = subprocess.Popen(
@@ -71,7 +71,7 @@ class Supervisor:
                 self._spare.append(self._connected())
 
     def _connected(self) -> socket.socket:
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        ours, theirs = _pair(socket.SOCK_STREAM)
         rights = array.array("i", [theirs.fileno()])
         try:
             self.control.sendmsg([b"+"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
@@ -105,6 +105,14 @@ class Supervisor:
                 return f"the supervisor (process {self.process.pid}) {how}"
             time.sleep(0.001)
         return None
+
+
+def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
+    """Two connected sockets that wait, whatever `socket.setdefaulttimeout` says."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    for end in (ours, theirs):
+        end.setblocking(True)
+    return ours, theirs
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket, spare: deque[socket.socket]) -> None:
@@ -199,15 +207,20 @@ def connect() -> Connection:
             raise SystemFailure(f"no connection to the supervisor: {error.strerror}") from error
 
 
-def existing() -> socket.socket | None:
-    """A connection to this process's supervisor, if there is one and no other thread holds the lock for
+def is_gone(supervisor: Supervisor | None) -> bool:
+    """Whether a supervisor has ended, or is that of another process."""
+    return supervisor is not None and (supervisor is not _shared or supervisor.process.poll() is not None)
+
+
+def connect_to(supervisor: Supervisor | None) -> socket.socket | None:
+    """A connection to this supervisor, if it is still this process's and no other thread holds the lock for
     long."""
     if not _lock.acquire(timeout=1):
         return None
     try:
-        if _shared is None or _shared.process.returncode is not None:
+        if supervisor is None or supervisor is not _shared or supervisor.process.returncode is not None:
             return None
-        return _shared.connect()
+        return supervisor.connect()
     except OSError:
         return None
     finally:

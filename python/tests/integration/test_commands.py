@@ -125,6 +125,12 @@ def test_what_cannot_be_started_says_why(sbx: Sandbox) -> None:
     sbx.run("import os; os._exit(1)")
     with pytest.raises(sandfork.SessionEnded):
         sbx.commands.run(["true"])
+    with Sandbox(on_death="restart", variables={"v": 1}) as revived:
+        revived.run("import os; os._exit(1)")
+        assert revived.commands.run(["true"]).ok
+        assert revived.get("v") == 1
+        revived.run("import os; os._exit(1)")
+        revived.files.watch().close()
     sbx.close()
     with pytest.raises(sandfork.SessionClosed):
         sbx.commands.run(["true"])

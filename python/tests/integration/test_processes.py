@@ -128,6 +128,41 @@ def test_a_supervisor_that_is_killed_in_between() -> None:
     assert sandfork.run("6 * 7").value == 42
 
 
+def test_what_is_left_of_a_supervisor_reaches_no_session_of_the_next() -> None:
+    with Sandbox() as sbx, Sandbox(on_death="restart", variables={"v": 1}) as kept:
+        command = sbx.commands.run(["sleep", "600"], background=True)
+        os.kill(supervisor(), signal.SIGKILL)
+        with Sandbox() as other:
+            theirs = other.commands.run(["sleep", "600"], background=True)
+            assert theirs.pid == command.pid
+            for act in (command.kill, lambda: command.send_stdin("x"), lambda: sbx.commands.kill(theirs.pid)):
+                with pytest.raises((sandfork.SessionEnded, sandfork.SupervisorDied)):
+                    act()
+            for act in (lambda: sbx.commands.run("true"), sbx.files.watch, sbx.commands.list):
+                with pytest.raises((sandfork.SessionEnded, sandfork.SupervisorDied)):
+                    act()
+            assert [one.pid for one in other.commands.list()] == [theirs.pid]
+            # As with cells, the first call learns of it.
+            with pytest.raises(sandfork.SupervisorDied):
+                kept.commands.run("true")
+            assert kept.commands.run("true").ok
+            assert kept.get("v") == 1
+
+
+def test_time_limits_of_other_sockets_are_not_ours() -> None:
+    code = """
+import socket
+socket.setdefaulttimeout(600)
+with sandfork.Sandbox() as sbx, sandfork.Sandbox() as other:
+    print(sbx.run("6 * 7").value, other.commands.run("echo ran").stdout, end="")
+    shared = sandfork._supervisor._shared
+    print(shared.control.getblocking(), shared.control.gettimeout())
+"""
+    with script(code) as host:
+        out, _ = host.communicate(timeout=60)
+    assert (host.returncode, out) == (0, "42 ran\nTrue None\n")
+
+
 def test_everything_ends_with_the_host() -> None:
     code = """
 sbx = sandfork.Sandbox()

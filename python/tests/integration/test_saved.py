@@ -63,6 +63,10 @@ def test_a_file_begins_several_sandboxes_which_restart_as_new(tmp_path: pathlib.
         with Sandbox.resume(path, variables={"y": 5}) as other:
             assert other.run("[x, y]").value == [1, 5]
             drawn.append(other.run("random.random()").value)
+            with other.fork() as fork:
+                assert fork.run("[x, y]").value == [1, 5]
+                fork.restart()
+                assert fork.run("y, 'x' in globals()").value == (5, False)
             other.restart()
             assert other.run("y, 'x' in globals()").value == (5, False)
     assert drawn[0] != drawn[1]
@@ -126,6 +130,41 @@ def test_asyncio(tmp_path: pathlib.Path) -> None:
                     await snapshot.save(path)
 
     asyncio.run(goes_on())
+
+
+def test_a_state_does_not_outlive_its_supervisor(tmp_path: pathlib.Path) -> None:
+    program = f"""
+import os, signal, sandfork
+from sandfork import _supervisor
+
+def ends(act):
+    try:
+        act()
+    except (sandfork.SupervisorDied, sandfork.SessionEnded) as error:
+        return
+    raise AssertionError(act)
+
+path = {str(tmp_path / "state")!r}
+sbx = sandfork.Sandbox(variables={{"v": 1}})
+sbx.run("x = 1")
+snapshot = sbx.snapshot()
+snapshot.save(path)
+fork, resumed = snapshot.fork(), sandfork.Sandbox.resume(path)
+os.kill(_supervisor._shared.process.pid, signal.SIGKILL)
+with sandfork.Sandbox() as other, other.snapshot() as theirs:
+    assert theirs.number != snapshot.number
+    for act in (snapshot.fork, lambda: snapshot.save(path), lambda: other.rollback(snapshot)):
+        ends(act)
+    snapshot.close()
+    with theirs.fork() as branch:
+        print(branch.run("6 * 7").value)
+    for one in (fork, resumed):
+        ends(lambda: one.run("1"))
+        one.restart()
+        print(one.run("[name for name in ('v', 'x') if name in globals()]").value)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("42\n['v']\n[]\n", "")
 
 
 def test_a_snapshot_of_a_supervisor_that_has_ended_cannot_be_saved(tmp_path: pathlib.Path) -> None:

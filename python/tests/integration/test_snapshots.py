@@ -7,13 +7,14 @@ import contextlib
 import gc
 import os
 import pathlib
+import threading
 import time
 from typing import Callable
 
 import pytest
 
 import sandfork
-from sandfork import AsyncSandbox, RequestError, Sandbox, SessionEnded
+from sandfork import AsyncSandbox, AsyncSnapshot, RequestError, Sandbox, SessionEnded, UndefinedVariable
 
 
 def test_forks_go_their_own_ways(sbx: Sandbox) -> None:
@@ -113,6 +114,9 @@ def test_a_transaction_counts_as_a_whole_or_not_at_all(sbx: Sandbox) -> None:
     sbx.run("x = 1")
     with sbx.transaction():
         sbx.run("x = 2")
+        # A name that is missing is no cell that failed.
+        with pytest.raises(UndefinedVariable):
+            sbx.get("missing")
     assert sbx.run("x").value == 2
     with sbx.transaction():
         sbx.run("x = 3")
@@ -202,7 +206,15 @@ def test_forks_leave_nothing_behind() -> None:
         await_that(lambda: descriptors() <= before + 30)
 
 
-def test_the_async_face_does_the_same() -> None:
+def test_the_async_face_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    close, closing = AsyncSnapshot.close, []
+
+    def closed(snapshot: AsyncSnapshot) -> None:
+        closing.append(threading.current_thread())
+        close(snapshot)
+
+    monkeypatch.setattr(AsyncSnapshot, "close", closed)
+
     async def use() -> None:
         async with AsyncSandbox(tools={"who": lambda: "me"}) as sbx:
             await sbx.run("x = 1")
@@ -221,3 +233,6 @@ def test_the_async_face_does_the_same() -> None:
                 assert (await fork.run("x")).value == 1
 
     asyncio.run(use())
+    # That waits for the supervisor, so the event loop does not.
+    assert len(closing) == 3
+    assert threading.main_thread() not in closing

@@ -55,7 +55,7 @@ class Wire:
 
     def _take(self, header: dict[str, Any]) -> list[int]:
         blob = header.get("blob") or {}
-        if blob.get("passed") or header.get("stdin"):
+        if blob.get("passed") or (header.get("stdin") and header["kind"] == "open"):
             return [self._descriptors.pop(0)]
         return []
 
