@@ -173,7 +173,7 @@ class Batch(Conversation):
         else:
             yield from self._output.end()
             failure, execution = None, self._execution(frame, sent)
-            _events.cell_ended(self, header["outcome"], f"task {index}", task=index)
+            _events.cell_ended(self, header["outcome"], "task", index, task=index)
         del self._in_flight[index]
         self._deaths = 0
         verdict, mismatch = (

@@ -213,11 +213,6 @@ class Conversation:
         is_open = has_begun and self.ended is None and not self.waits
         return int(is_open), int(self.running and not self.waits), int(self.waits)
 
-    @property
-    def settled(self) -> bool:
-        """Whether every request is answered."""
-        return not self.under_way and not self._establishing
-
     def settle(self) -> Actions[bool]:
         """After an exception of the caller during a request: interrupts the running cell and waits briefly
         for its end. Returns whether the session can serve another request."""
@@ -286,12 +281,16 @@ class Conversation:
         return header
 
     def _numbered(
-        self, header: dict[str, Any], payload: bytes = b"", outgoing: OutgoingValue = NO_BUFFERS
+        self,
+        header: dict[str, Any],
+        payload: bytes = b"",
+        outgoing: OutgoingValue = NO_BUFFERS,
+        kind: type[Send] = Send,
     ) -> Send:
         """A request with the next number. It counts as unanswered from now on, so it must be sent at once."""
-        self._number += 1
-        send = message({**header, "id": self._number}, payload, outgoing)
-        self.under_way = self._number
+        self._number = header["id"] = number = self._number + 1
+        send = message(header, payload, outgoing, kind)
+        self.under_way = number
         return send
 
     def _send(self, header: dict[str, Any], outgoing: OutgoingValue = NO_BUFFERS) -> Actions[int]:
@@ -358,9 +357,17 @@ class Conversation:
         return self.decoder
 
 
-def message(header: dict[str, Any], payload: bytes = b"", outgoing: OutgoingValue = NO_BUFFERS) -> Send:
-    """A message with the buffers of its values."""
-    return Send(encode({**header, **outgoing.field}, payload or outgoing.payload), outgoing.descriptor)
+def message(
+    header: dict[str, Any],
+    payload: bytes = b"",
+    outgoing: OutgoingValue = NO_BUFFERS,
+    kind: type[Send] = Send,
+) -> Send:
+    """A message with the buffers of its values, which are added to the header."""
+    if outgoing is NO_BUFFERS:
+        return kind(encode(header, payload))
+    header.update(outgoing.field)
+    return kind(encode(header, outgoing.payload), outgoing.descriptor)
 
 
 def discarding(why: str) -> Handle:

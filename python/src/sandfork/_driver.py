@@ -70,6 +70,8 @@ class Driver(ABC, Generic[C]):
             weakref.finalize(owner, self.resources.release)
         self.closed = False
         self._process = _supervisor.this_process
+        # Whether a conversation has begun and did not end, and the session was not made ready for another.
+        self._is_open = False
         # The conversation that has the turn. A signal handler or a finalizer could deadlock on a lock;
         # `dict.setdefault` is atomic and never waits.
         self._turns: dict[None, object] = {}
@@ -106,6 +108,7 @@ class Driver(ABC, Generic[C]):
         try:
             self._begin(turn)
             result = yield from self._perform(conversation)
+            self._is_open = False
             self._end()
             return result
         except BaseException as error:
@@ -151,9 +154,10 @@ class Driver(ABC, Generic[C]):
                 f"the {self.session.noun} is running something, for another thread or task or for the one "
                 "whose tool or callback this is: it serves one caller at a time, so open one for each"
             )
-        if self._is_connected and not (self._is_intact and self.session.settled):
+        if self._is_open and self._is_connected:
             # A second exception arrived while the session recovered from the first.
             self._lose()
+        self._is_open = True
 
     def _end(self) -> None:
         """Releases the turn."""
@@ -174,6 +178,7 @@ class Driver(ABC, Generic[C]):
     def _mend(self, error: BaseException) -> Work[None]:
         """After an exception: makes the session ready for the next request, or ends it."""
         if not self._is_connected:
+            self._is_open = False
             return
         try:
             usable = self._is_intact and not isinstance(error, _FATAL)
@@ -183,6 +188,7 @@ class Driver(ABC, Generic[C]):
             good = False
         if not good:
             self._lose(error)
+        self._is_open = False
 
     def _lose(self, error: BaseException | None = None) -> None:
         """Ends a session that cannot continue after this exception."""
@@ -272,19 +278,24 @@ class Driver(ABC, Generic[C]):
 
     def _send(self, action: Send) -> Work[None]:
         link = self._link
-        data, descriptor = memoryview(action.data), action.descriptor
+        data: bytes | memoryview = action.data
+        descriptor = action.descriptor
         with link.writing:
             if isinstance(action, SendCell):
                 # Set exactly here: an interrupt from now on is written after the cell.
                 link.cancel_interrupt()
                 self.session.running = True
             link.half_written = True
-            while data:
+            while True:
                 try:
-                    data, descriptor = data[link.write(data, descriptor) :], None
+                    written = link.write(data, descriptor)
                 except BlockingIOError:
-                    if not (yield from self._make_room(link)):
-                        break
+                    if (yield from self._make_room(link)):
+                        continue
+                    break
+                if written == len(data):
+                    break
+                data, descriptor = memoryview(data)[written:], None
             link.half_written = False
         if self.session.running:
             link.flush_interrupt()

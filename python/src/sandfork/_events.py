@@ -58,6 +58,8 @@ class _Counts:
 
 
 _counts = _Counts()
+# The logger, once the process uses `logging`.
+_logger: Any = None
 
 
 def _forget_in_child() -> None:
@@ -94,33 +96,44 @@ def refused(conversation: Conversation, error: BaseException) -> None:
         report(conversation, WARNING, "refused", f"was refused: {name}", error=name)
 
 
-def cell_ended(conversation: Conversation, outcome: Mapping[str, Any], what: str, **fields: Any) -> None:
+def cell_ended(
+    conversation: Conversation, outcome: Mapping[str, Any], what: str, number: object, **fields: Any
+) -> None:
     """Counts and reports the end of a cell or a task."""
     status = str(outcome["status"])
     _counts.add(_counts.ended, status)
     hit = outcome.get("limit")
-    if hit is None:
-        said = f"{what} ended: {status}"
-        report(conversation, DEBUG, "cell-ended", said, status=status, **fields)
-    else:
+    if hit is not None:
         key = str(hit.get("name"))
-        said = f"{what} reached its limit {key}"
+        said = f"{what} {number} reached its limit {key}"
         report(conversation, WARNING, "limit", said, status=status, limit=key, **fields)
+    elif _is_reported(DEBUG):
+        said = f"{what} {number} ended: {status}"
+        report(conversation, DEBUG, "cell-ended", said, status=status, **fields)
+
+
+def _is_reported(level: int) -> bool:
+    """Whether the process uses `logging`, and wants such records."""
+    global _logger
+    if _logger is None:
+        logging = sys.modules.get("logging")
+        # Nothing that was not imported has a handler, and its import takes longer than that of this package.
+        if logging is None:
+            return False
+        _logger = logging.getLogger("sandfork")
+    enabled: bool = _logger.isEnabledFor(level)
+    return enabled
 
 
 def report(conversation: Conversation, level: int, event: str, said: str, **fields: Any) -> None:
     """Writes a record, if the process uses `logging`. A handler that fails changes nothing here."""
-    logging = sys.modules.get("logging")
-    # Nothing that was not imported has a handler, and its import takes longer than that of this package.
-    if logging is None:
-        return
     with contextlib.suppress(Exception):
-        logger = logging.getLogger("sandfork")
-        if not logger.isEnabledFor(level):
+        if not _is_reported(level):
             return
+        logger = _logger
         if not logger.handlers:
             # Without any handler, `logging` would write warnings to stderr.
-            logger.addHandler(logging.NullHandler())
+            logger.addHandler(sys.modules["logging"].NullHandler())
         info = conversation.info
         policy = None if info is None else info.policy.name
         extra = {"event": event, "session": conversation.number, "policy": policy, **fields}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import Any, Callable, NamedTuple
 
@@ -52,14 +52,8 @@ def _make_encoder() -> Callable[[Any], str]:
 _write_json = _make_encoder()
 
 
-def _integer(text: str) -> int:
-    # At most 64 bits: parsing an integer takes time quadratic in its number of digits.
-    if len(text) > 20:
-        raise ValueError("a number of more than 64 bits")
-    return int(text)
-
-
-_read_json = json.JSONDecoder(parse_int=_integer).raw_decode
+# Of a guest's numbers, the supervisor passes on those of 64 bits as numbers.
+_read_json = json.JSONDecoder().raw_decode
 
 
 class Frame(NamedTuple):
@@ -163,9 +157,11 @@ class Decoder:
             raise ProtocolError("the supervisor announced a file and passed none")
         return self._descriptors.popleft()
 
-    def drop_descriptors(self, arrived: Iterable[int] = ()) -> int:
+    def drop_descriptors(self, arrived: Sequence[int] = ()) -> int:
         """Closes the descriptors that no frame has taken, and those in `arrived`, which may not have been
         fed yet. Returns how many it closed."""
+        if not self._descriptors and not arrived:
+            return 0
         dropped = {*self._descriptors, *arrived}
         self._descriptors.clear()
         for descriptor in dropped:

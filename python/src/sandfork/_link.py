@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from ._exceptions import ProtocolError, SessionClosed, SessionForked, SystemFailure
@@ -64,7 +65,7 @@ class Link:
             return False
         data, ancillary, message_flags, _ = self._arrived[0]
         self._half_read = True
-        descriptors = _passed(ancillary)
+        descriptors = _passed(ancillary) if ancillary else ()
         if len(descriptors) > 1:
             raise ProtocolError("the supervisor passed more files with a message than one")
         self.decoder.feed(data, descriptors)
@@ -86,7 +87,8 @@ class Link:
 
     def _receive(self, flags: int) -> None:
         """Reads from the socket. Reads nothing if the peer is gone."""
-        size = min(max(_CHUNK, self.decoder.wanted()), _LARGEST_CHUNK)
+        wanted = self.decoder.wanted()
+        size = _CHUNK if wanted <= _CHUNK else min(wanted, _LARGEST_CHUNK)
         take = self._socket.recvmsg
         try:
             # This is one call into C code, during which no signal handler runs. A handler's exception occurs
@@ -97,7 +99,7 @@ class Link:
         except OSError as error:
             raise self._unusable(error) from None
 
-    def write(self, data: memoryview, descriptor: int | None) -> int:
+    def write(self, data: bytes | memoryview, descriptor: int | None) -> int:
         """Writes as much as the socket accepts at once, and returns the number of bytes. If the peer is
         gone, returns the full length: its last messages are read next. Raises `BlockingIOError` if the
         socket accepts nothing."""
@@ -127,7 +129,7 @@ class Link:
                     return
                 if self._interrupt_wanted:
                     # The message is so short that the socket accepts all of it or nothing.
-                    self.write(memoryview(_INTERRUPT), None)
+                    self.write(_INTERRUPT, None)
                     self._interrupt_wanted = False
             except BlockingIOError:
                 # The socket is full: the supervisor is still reading an earlier message.
@@ -177,7 +179,7 @@ class Link:
         self.decoder.drop_descriptors(arrived)
 
 
-def _passed(ancillary: list[Any]) -> list[int]:
+def _passed(ancillary: list[Any]) -> Sequence[int]:
     """The descriptors in the ancillary data of recvmsg(2)."""
     descriptors: list[int] = []
     for level, kind, content in ancillary:

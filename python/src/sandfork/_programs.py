@@ -49,11 +49,6 @@ class Beside(Conversation):
     noun = "program"
     lost = "what it prints is lost"
 
-    @property
-    def settled(self) -> bool:
-        # What was not taken is taken by the next wait.
-        return True
-
     def settle(self) -> Actions[bool]:
         # Nothing but output and the answer to input is due, which may be taken later.
         return self.decoder is not None and not self.decoder.drop_descriptors()

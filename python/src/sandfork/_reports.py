@@ -186,23 +186,43 @@ def usage(report: Mapping[str, Any]) -> Usage:
     return Usage(**_known(Usage, report))
 
 
-def total(before: Usage, cell: Usage) -> Usage:
-    """The usage of cells, with that of another one."""
+class Total:
+    """The usage of many cells. It is added up for each cell, and rarely asked for."""
 
-    def peak(one: int | None, other: int | None) -> int | None:
-        return one if other is None else other if one is None else max(one, other)
+    def __init__(self) -> None:
+        self._wall_ms, self._cpu_ms = 0.0, 0.0
+        self._output, self._connections, self._sent, self._received = 0, 0, 0, 0
+        self._memory: int | None = None
+        self._pids: int | None = None
+        self._written: int | None = None
 
-    return Usage(
-        wall_ms=before.wall_ms + cell.wall_ms,
-        cpu_ms=before.cpu_ms + cell.cpu_ms,
-        peak_memory_bytes=peak(before.peak_memory_bytes, cell.peak_memory_bytes),
-        peak_pids=peak(before.peak_pids, cell.peak_pids),
-        written_bytes=cell.written_bytes,
-        output_bytes=before.output_bytes + cell.output_bytes,
-        connections=before.connections + cell.connections,
-        sent_bytes=before.sent_bytes + cell.sent_bytes,
-        received_bytes=before.received_bytes + cell.received_bytes,
-    )
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Adds a report on another cell."""
+        get = report.get
+        self._wall_ms += get("wall_ms", 0.0)
+        self._cpu_ms += get("cpu_ms", 0.0)
+        self._output += get("output_bytes", 0)
+        self._connections += get("connections", 0)
+        self._sent += get("sent_bytes", 0)
+        self._received += get("received_bytes", 0)
+        memory, pids, self._written = get("peak_memory_bytes"), get("peak_pids"), get("written_bytes")
+        if memory is not None and (self._memory is None or memory > self._memory):
+            self._memory = memory
+        if pids is not None and (self._pids is None or pids > self._pids):
+            self._pids = pids
+
+    def usage(self) -> Usage:
+        return Usage(
+            wall_ms=self._wall_ms,
+            cpu_ms=self._cpu_ms,
+            peak_memory_bytes=self._memory,
+            peak_pids=self._pids,
+            written_bytes=self._written,
+            output_bytes=self._output,
+            connections=self._connections,
+            sent_bytes=self._sent,
+            received_bytes=self._received,
+        )
 
 
 def limit(report: Mapping[str, Any] | None) -> Limit | None:

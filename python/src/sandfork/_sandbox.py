@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from ._calls import Approve, Calls, OnConnect
 from ._commands import Commands
-from ._conversation import OnResult, OnText
+from ._conversation import Callbacks, OnResult, OnText
 from ._driver import Driver, SyncDriver, Work
 from ._environment import Environment, cell_that_adds
 from ._exceptions import RequestError
@@ -116,6 +116,14 @@ class BaseSandbox:
         """The timeout of a cell."""
         return self._timeout if timeout is None else check_seconds(timeout, "timeout")
 
+    def _called(
+        self, on_stdout: OnText | None, on_stderr: OnText | None, on_result: OnResult | None
+    ) -> Callbacks:
+        """The functions that get a cell's output."""
+        if on_stdout is None and on_stderr is None and on_result is None:
+            return self._callbacks
+        return callbacks(on_stdout, on_stderr, on_result).over(self._callbacks)
+
     def _install(self, packages: tuple[str, ...]) -> Work[None]:
         """Adds packages to the session's."""
         listed = checked_argv(packages, "packages")
@@ -151,7 +159,7 @@ class BaseSandbox:
             session.info,
             session=session.number,
             cells=session.cells,
-            usage=session.usage,
+            usage=session.usage.usage(),
             paused=self._driver.paused,
             forked_from=session.origin,
         )
@@ -253,7 +261,7 @@ class Sandbox(BaseSandbox):
             filename=checked_text(filename, "filename"),
             last=last,
             wall=self._wall(timeout),
-            callbacks=callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
+            callbacks=self._called(on_stdout, on_stderr, on_result),
             variables=checked_variables(variables),
         )
         return self._driver.perform(self._session.run(cell))
@@ -275,7 +283,7 @@ class Sandbox(BaseSandbox):
             filename=name,
             argv=checked_argv(argv),
             wall=self._wall(timeout),
-            callbacks=callbacks(on_stdout, on_stderr, on_result).over(self._callbacks),
+            callbacks=self._called(on_stdout, on_stderr, on_result),
         )
         return self._driver.perform(self._session.run(cell))
 

@@ -27,7 +27,7 @@ from ._exceptions import (
     UndefinedVariable,
     refused,
 )
-from ._execution import Execution
+from ._execution import Execution, Logs
 from ._frames import Decoder, Frame
 from ._terminal import harmless
 from ._tools import Tool, check_name
@@ -66,7 +66,7 @@ class Session(Conversation):
         super().__init__(opening, stdin)
         self.cells = 0
         """The number of cells that have ended, over restarts."""
-        self.usage = _reports.usage({})
+        self.usage = _reports.Total()
         """The resources that these cells used."""
         self._calls = calls
         self._variables = variables
@@ -170,23 +170,23 @@ class Session(Conversation):
 
     def run(self, cell: Cell) -> Actions[Execution]:
         """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""
-        execution: Execution = yield from self._alive(lambda: self._run(cell))
-        self.failures += execution.status != "ok"
-        return execution
+        return self._alive(lambda: self._run(cell))
 
     def once(self, cell: Cell) -> Actions[Execution]:
         """Opens a session, runs one cell in it and ends it."""
-        return (yield from self._connected(lambda opening: self._once(opening, cell)))
+        return self._connected(lambda opening: self._once(opening, cell))
 
     def set_variables(self, variables: Mapping[str, Any]) -> Actions[None]:
         """Sets globals of the guest."""
-        return (yield from self._alive(lambda: self._define("the variables", *self._set(variables))))
+        return self._alive(lambda: self._define("the variables", *self._set(variables)))
 
     def get(self, name: str) -> Actions[Any]:
         """The value of a global of the guest."""
         source = check_name(name, "a variable").encode()
-        cell = Cell(source, filename=f"<get {name}>")
-        execution: Execution = yield from self._alive(lambda: self._run(cell))
+        failures = self.failures
+        execution = yield from self.run(Cell(source, filename=f"<get {name}>"))
+        # This is no cell of the caller's.
+        self.failures = failures
         error = execution.error
         if error is None:
             return execution.value
@@ -211,7 +211,7 @@ class Session(Conversation):
                 frame.header["descriptor"] = self._incoming.take_descriptor()
             return frame.header
 
-        return (yield from self._alive(request))
+        return self._alive(request)
 
     def _decide(self, header: Mapping[str, Any]) -> Actions[None]:
         """Sends a decision on a connection of the guest."""
@@ -250,7 +250,8 @@ class Session(Conversation):
 
     def _alive(self, conversation: Callable[[], Actions[T]]) -> Actions[T]:
         """Has a conversation in a live session: the current one, or a fresh one if `revive` is set."""
-        yield from self.opened()
+        if self.decoder is None:
+            yield from self.opened()
         if self.ended is None:
             try:
                 return (yield from conversation())
@@ -307,36 +308,40 @@ class Session(Conversation):
     def _run(self, cell: Cell) -> Actions[Execution]:
         if cell.variables:
             yield from self._define("the variables", *self._set(cell.variables))
-        yield SendCell(*self._cell_message(cell))
+        yield self._cell_message(cell)
         return (yield from self._follow(cell))
 
     def _cell_message(self, cell: Cell) -> Send:
         self._cells += 1
-        callbacks = cell.callbacks
-        header: dict[str, Any] = {
-            "kind": "cell",
-            "filename": cell.filename or f"<cell {self._cells}>",
-            "argv": cell.argv,
-            "last": cell.last,
-            "then": cell.then,
-            "stream": callbacks.stdout is not None or callbacks.stderr is not None,
-        }
+        # Fields that are as they are without them are not sent.
+        header: dict[str, Any] = {"kind": "cell", "filename": cell.filename or f"<cell {self._cells}>"}
+        if cell.argv:
+            header["argv"] = cell.argv
+        if cell.last != "expression":
+            header["last"] = cell.last
+        if cell.then != "stay":
+            header["then"] = cell.then
+        if cell.callbacks.stdout is not None or cell.callbacks.stderr is not None:
+            header["stream"] = True
         if cell.wall is not None:
             header["wall"] = cell.wall
-        return self._numbered(header, cell.source)
+        return self._numbered(header, cell.source, kind=SendCell)
 
     def _follow(self, cell: Cell) -> Actions[Execution]:
         """Follows a cell that was sent until it ends, or raises the error for which it did not run."""
         if self._cells == 1:
             # Connects while the caller waits for the cell, rather than while a session is opened.
             yield StandBy()
-        output = Output(cell.callbacks)
+        output: Output | None = None
 
         def handle(frame: Frame, decoder: Decoder) -> Actions[None]:
+            nonlocal output
             if frame.header["kind"] == "call":
                 return self._calls.answer(frame, decoder, self._room)
             if frame.header["kind"] == "connect":
                 return self._decide(frame.header)
+            # Most cells are silent.
+            output = output or Output(cell.callbacks)
             return output.add(frame, decoder)
 
         frame: Frame = yield from self._recv(("outcome",), self.under_way, handle)
@@ -344,17 +349,22 @@ class Session(Conversation):
         if frame.header["kind"] == "error":
             raise refused(frame.header)
         buffers = self._outcome(frame)
-        yield from output.end()
+        logs, shown = Logs([], []), []
+        if output is not None:
+            yield from output.end()
+            logs, shown = output.logs, output.shown
         restarted, self._restarted = self._restarted, False
         assert self.info is not None
-        header, logs, shown = frame.header, output.logs, output.shown
+        header = frame.header
         execution = Execution(
             header, logs, shown, self.info, buffers=buffers, wall=cell.wall, restarted=restarted
         )
-        self.usage = _reports.total(self.usage, execution.usage)
+        outcome = header["outcome"]
+        self.usage.add(outcome.get("usage", {}))
         self.cells += 1
-        _events.cell_ended(self, header["outcome"], f"cell {execution.execution_count}")
-        if execution.session == "ended":
+        self.failures += outcome["status"] != "ok"
+        _events.cell_ended(self, outcome, "cell", header.get("execution_count"))
+        if header["session"] == "ended":
             _events.report(self, _events.INFO, "ended", f"has ended with its cell: {execution.status}")
             error = execution.error
             how = execution.status if error is None else harmless(f"{execution.status}: {error.value}")
