@@ -180,33 +180,34 @@ def test_a_wrong_change_of_a_list_is_refused(change: dict) -> None:
         Policy(python={"preload": change})  # type: ignore[typeddict-item]
 
 
-def test_an_unknown_table_is_a_type_error() -> None:
-    with pytest.raises(TypeError):
+def test_an_unknown_table_is_named() -> None:
+    with pytest.raises(sandfork.PolicyError, match="limit: unknown key: did you mean `limits`?"):
         Policy(limit={})  # type: ignore[call-arg]
 
 
 def test_the_keys_are_those_of_the_document() -> None:
     rows = re.findall(r"^\| `([a-z_.]+)` \| ([^|]+) \|", DOCUMENT.read_text(encoding="utf-8"), re.M)
     documented = {key: kind for key, kind in rows if "." in key}
-    ours = {f"{table}.{key}": kind for table, keys in _policy._KEYS.items() for key, kind in keys.items()}
+    keys = _policy._KEYS.items()
+    ours = {f"{table}.{key}": _policy._KINDS[hint][0] for table, of in keys for key, hint in of.items()}
     assert documented.keys() == ours.keys()
     for key, words in documented.items():
         assert _KINDS[ours[key]] in words, f"{key}: {words}"
 
 
-# The names of the kinds in the document.
+# The words of the document for each type.
 _KINDS = {
-    "text": "`",
-    "path": "text",
-    "texts": "list of",
-    "paths": "list of",
-    "hosts": "list of",
-    "table": "table of texts",
-    "boolean": "boolean",
-    "count": "number",
-    "number": "number",
-    "size": "size",
-    "duration": "duration",
+    "a text": "`",
+    "a path": "text",
+    'a list of texts, or {"remove": [...], "add": [...]}': "list of",
+    'a list of paths, or {"remove": [...], "add": [...]}': "list of",
+    _policy._KINDS[_policy._Hosts][0]: "list of",
+    "a dict of texts": "table of texts",
+    "True or False": "boolean",
+    "a whole number": "number",
+    "a number": "number",
+    'a text with a unit, such as "256MiB"': "size",
+    'a text with a unit, such as "2s"': "duration",
 }
 
 

@@ -6,10 +6,13 @@ import copy
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, TypedDict, Union, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Callable, TypedDict, Union, get_type_hints
 
 from . import _toml
 from ._exceptions import PolicyError
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 _Path = Union[str, os.PathLike[str]]
 
@@ -158,51 +161,30 @@ class SessionTable(TypedDict, total=False):
     snapshot_bytes: _Size
 
 
-_TABLES = {
-    "python": PythonTable,
-    "environments": EnvironmentsTable,
-    "imports": ImportsTable,
-    "filesystem": FilesystemTable,
-    "network": NetworkTable,
-    "env": EnvTable,
-    "stdio": StdioTable,
-    "limits": LimitsTable,
-    "syscalls": SyscallsTable,
-    "assurance": AssuranceTable,
-    "session": SessionTable,
-}
-_NAMES = ("extends", "description", *_TABLES)
-# The kind of value of each type.
-_KINDS: dict[Any, str] = {
-    str: "text",
-    _Path: "path",
-    _Texts: "texts",
-    _Paths: "paths",
-    _Hosts: "hosts",
-    Mapping[str, str]: "table",
-    bool: "boolean",
-    int: "count",
-    float: "number",
-    _Size: "size",
-    _Duration: "duration",
-}
-# The kind of value of each key.
+class PolicyTables(TypedDict, total=False):
+    """The tables of a policy, and what stands before them."""
+
+    extends: _Path
+    description: str
+    python: PythonTable
+    environments: EnvironmentsTable
+    imports: ImportsTable
+    filesystem: FilesystemTable
+    network: NetworkTable
+    env: EnvTable
+    stdio: StdioTable
+    limits: LimitsTable
+    syscalls: SyscallsTable
+    assurance: AssuranceTable
+    session: SessionTable
+
+
+_NAMES = get_type_hints(PolicyTables, include_extras=True)
+# The types of the keys of each table.
 _KEYS = {
-    name: {key: _KINDS[hint] for key, hint in get_type_hints(table, include_extras=True).items()}
-    for name, table in _TABLES.items()
-}
-_WANTED = {
-    "text": "a text",
-    "path": "a path",
-    "texts": 'a list of texts, or {"remove": [...], "add": [...]}',
-    "paths": 'a list of paths, or {"remove": [...], "add": [...]}',
-    "hosts": 'a list of hosts, each a text or a dict such as {"host": "api.github.com", "methods": ["GET"]}',
-    "table": "a dict of texts",
-    "boolean": "True or False",
-    "count": "a whole number",
-    "number": "a number",
-    "size": 'a text with a unit, such as "256MiB"',
-    "duration": 'a text with a unit, such as "2s"',
+    name: get_type_hints(table, include_extras=True)
+    for name, table in _NAMES.items()
+    if hasattr(table, "__total__")
 }
 
 
@@ -219,45 +201,8 @@ class Policy:
 
     __slots__ = ("_document",)
 
-    def __init__(
-        self,
-        *,
-        extends: _Path | None = None,
-        description: str | None = None,
-        python: PythonTable | None = None,
-        environments: EnvironmentsTable | None = None,
-        imports: ImportsTable | None = None,
-        filesystem: FilesystemTable | None = None,
-        network: NetworkTable | None = None,
-        env: EnvTable | None = None,
-        stdio: StdioTable | None = None,
-        limits: LimitsTable | None = None,
-        syscalls: SyscallsTable | None = None,
-        assurance: AssuranceTable | None = None,
-        session: SessionTable | None = None,
-    ) -> None:
-        document: dict[str, Any] = {}
-        if extends is not None:
-            document["extends"] = _checked("extends", "path", extends)
-        if description is not None:
-            document["description"] = _checked("description", "text", description)
-        tables: dict[str, Mapping[str, Any] | None] = {
-            "python": python,
-            "environments": environments,
-            "imports": imports,
-            "filesystem": filesystem,
-            "network": network,
-            "env": env,
-            "stdio": stdio,
-            "limits": limits,
-            "syscalls": syscalls,
-            "assurance": assurance,
-            "session": session,
-        }
-        for name, table in tables.items():
-            if table is not None:
-                document[name] = _checked_table(name, table)
-        self._document = document
+    def __init__(self, **tables: Unpack[PolicyTables]) -> None:
+        self._document = _checked_document(tables)
 
     def tables(self) -> dict[str, Any]:
         """A deep copy of the policy's tables: `Policy(**policy.tables()) == policy`."""
@@ -283,14 +228,22 @@ class Policy:
         return f"Policy({', '.join(f'{name}={value!r}' for name, value in self._document.items())})"
 
 
-def policy_of(tables: Mapping[str, Any]) -> Policy:
-    """A policy of a dict of its tables. Raises `PolicyError` for what `Policy` has no argument for."""
-    for name in tables:
+def policy_of(tables: Mapping[Any, Any]) -> Policy:
+    """A policy of a dict of its tables."""
+    return Policy(**{str(name): table for name, table in tables.items()})
+
+
+def _checked_document(given: Mapping[str, object]) -> dict[str, Any]:
+    for name in given:
         if name not in _NAMES:
-            near = difflib.get_close_matches(str(name), _NAMES, n=1)
+            near = difflib.get_close_matches(name, _NAMES, n=1)
             remedy = f"did you mean `{near[0]}`?" if near else f"a policy has {', '.join(sorted(_NAMES))}"
             raise PolicyError(f"{name}: unknown key: {remedy}")
-    return Policy(**tables)
+    return {
+        name: _checked_table(name, given[name]) if name in _KEYS else _checked(name, hint, given[name])
+        for name, hint in _NAMES.items()
+        if given.get(name) is not None
+    }
 
 
 def _checked_table(name: str, table: object) -> dict[str, Any]:
@@ -307,12 +260,13 @@ def _checked_table(name: str, table: object) -> dict[str, Any]:
     return checked
 
 
-def _checked(key: str, kind: str, value: object) -> Any:
-    """The value in TOML's types. Raises `PolicyError` if it is not of the key's kind."""
-    plain = _plain(value, paths=kind.startswith("path"))
-    if _is_of_kind(kind, plain):
+def _checked(key: str, hint: Any, value: object) -> Any:
+    """The value in TOML's types. Raises `PolicyError` if it is not of the key's type."""
+    wanted, fits = _KINDS[hint]
+    plain = _plain(value, paths=hint in (_Path, _Paths))
+    if fits(plain):
         return plain
-    raise PolicyError(f"{key}: {value!r} is of type {type(value).__name__}: give {_WANTED[kind]}")
+    raise PolicyError(f"{key}: {value!r} is of type {type(value).__name__}: give {wanted}")
 
 
 def _plain(value: object, *, paths: bool) -> object:
@@ -326,33 +280,38 @@ def _plain(value: object, *, paths: bool) -> object:
     return value
 
 
-def _is_of_kind(kind: str, value: object) -> bool:
-    if kind in ("text", "path", "size", "duration"):
-        return isinstance(value, str)
-    if kind in ("texts", "paths"):
-        if isinstance(value, Mapping):
-            return value.keys() <= {"remove", "add"} and all(map(_is_list_of_texts, value.values()))
-        return _is_list_of_texts(value)
-    if kind == "hosts":
-        if isinstance(value, Mapping):
-            hosts, removed = value.get("add", []), value.get("remove", [])
-            return (
-                value.keys() <= {"remove", "add"} and _is_list_of_hosts(hosts) and _is_list_of_texts(removed)
-            )
-        return _is_list_of_hosts(value)
-    if kind == "table":
-        return isinstance(value, Mapping) and all(
-            _is_of_kind("text", item) for pair in value.items() for item in pair
-        )
-    if kind == "boolean":
-        return isinstance(value, bool)
-    whole = isinstance(value, int) and not isinstance(value, bool)
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_table(value: object) -> bool:
+    return isinstance(value, Mapping) and all(map(_is_text, (*value.keys(), *value.values())))
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
     # TOML has infinity and NaN, but a limit may not be either.
-    return whole or (kind == "number" and isinstance(value, float) and value - value == 0)
+    return _is_count(value) or (isinstance(value, float) and value - value == 0)
+
+
+def _are_texts(value: object) -> bool:
+    if isinstance(value, Mapping):
+        return value.keys() <= {"remove", "add"} and all(map(_is_list_of_texts, value.values()))
+    return _is_list_of_texts(value)
+
+
+def _are_hosts(value: object) -> bool:
+    if isinstance(value, Mapping):
+        hosts, removed = value.get("add", []), value.get("remove", [])
+        return value.keys() <= {"remove", "add"} and _is_list_of_hosts(hosts) and _is_list_of_texts(removed)
+    return _is_list_of_hosts(value)
 
 
 def _is_list_of_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(item, str) for item in value)
+    return isinstance(value, list) and all(map(_is_text, value))
 
 
 def _is_list_of_hosts(value: object) -> bool:
@@ -367,8 +326,25 @@ def _is_host(value: object) -> bool:
     return all(
         isinstance(item, simple)
         or (isinstance(item, list) and all(isinstance(part, simple) for part in item))
-        or (
-            isinstance(item, Mapping) and all(isinstance(part, str) for pair in item.items() for part in pair)
-        )
+        or _is_table(item)
         for item in value.values()
     )
+
+
+# What each type is called, and what it has.
+_KINDS: dict[Any, tuple[str, Callable[[object], bool]]] = {
+    str: ("a text", _is_text),
+    _Path: ("a path", _is_text),
+    _Texts: ('a list of texts, or {"remove": [...], "add": [...]}', _are_texts),
+    _Paths: ('a list of paths, or {"remove": [...], "add": [...]}', _are_texts),
+    _Hosts: (
+        'a list of hosts, each a text or a dict such as {"host": "api.github.com", "methods": ["GET"]}',
+        _are_hosts,
+    ),
+    Mapping[str, str]: ("a dict of texts", _is_table),
+    bool: ("True or False", lambda value: isinstance(value, bool)),
+    int: ("a whole number", _is_count),
+    float: ("a number", _is_number),
+    _Size: ('a text with a unit, such as "256MiB"', _is_text),
+    _Duration: ('a text with a unit, such as "2s"', _is_text),
+}

@@ -103,9 +103,9 @@ async def asynchronous() -> None:
 
 
 def refused() -> None:
-    Policy(limits={"wall": 2})  # type: ignore[arg-type]
-    Policy(python={"preload": {"removed": ["x"]}})  # type: ignore[arg-type]
-    Policy(limits={"wal": "2s"})  # type: ignore[arg-type]
+    Policy(limits={"wall": 2})  # type: ignore[typeddict-item]
+    Policy(python={"preload": {"removed": ["x"]}})  # type: ignore[typeddict-item]
+    Policy(limits={"wal": "2s"})  # type: ignore[typeddict-unknown-key]
     Policy(limit={})  # type: ignore[call-arg]
     Sandbox(tools=3)  # type: ignore[arg-type]
     Sandbox().commands.run(["ls"], shell=True)  # type: ignore[call-overload]
