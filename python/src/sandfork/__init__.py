@@ -147,17 +147,7 @@ if _TYPE_CHECKING:
     )
 
 # asyncio takes longer to import than everything else, so it is imported on first use.
-_LATER = (
-    "AsyncCommand",
-    "AsyncCommands",
-    "AsyncFileWatch",
-    "AsyncFiles",
-    "AsyncMapped",
-    "AsyncSandbox",
-    "AsyncSnapshot",
-    "async_map",
-    "async_run",
-)
+_LATER = tuple(_name for _name in __all__ if _name not in globals())
 
 
 def __getattr__(name: str) -> object:

@@ -30,7 +30,7 @@ from ._programs import CommandResult
 from ._run import one_run
 from ._sandbox import BaseSandbox, Sandbox
 from ._session import Session
-from ._snapshots import BaseSnapshot, Snapshot, checked_number, checked_snapshot
+from ._snapshots import BaseSnapshot, Snapshot, checked_number
 from ._tasks import TaskLike, TaskResult
 from ._tools import Tools, is_async
 from ._watches import OnEvent
@@ -263,6 +263,7 @@ class AsyncSandbox(BaseSandbox):
     get = _awaiting(Sandbox.get)
     add_tools = _awaiting(Sandbox.add_tools)
     install = _awaiting(Sandbox.install)
+    rollback = _awaiting(Sandbox.rollback)
     restart = _awaiting(Sandbox.restart)
 
     async def snapshot(self) -> AsyncSnapshot:
@@ -281,10 +282,6 @@ class AsyncSandbox(BaseSandbox):
         async with await self.snapshot() as snapshot:
             await snapshot.save(path)
         return await self.close()
-
-    async def rollback(self, snapshot: BaseSnapshot[Any]) -> None:
-        """The async version of `Sandbox.rollback`."""
-        await self._driver.perform(checked_snapshot(snapshot).given_to(self._session))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[AsyncSnapshot]:

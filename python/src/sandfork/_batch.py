@@ -9,11 +9,12 @@ from typing import Any, Callable
 
 from . import _events, _reports
 from ._blobs import unpack
-from ._conversation import Actions, Conversation, Notify, Output, Receive, Send, unexpected
+from ._conversation import Actions, Conversation, Notify, Receive, Send, unexpected
 from ._exceptions import ProtocolError, RequestError, SupervisorDied, refused
 from ._execution import Execution
 from ._frames import Frame, encode
 from ._options import checked_function
+from ._output import Output
 from ._tasks import Progress, Sent, TaskResult, described, prepared
 
 OnProgress = Callable[[Progress], Any]

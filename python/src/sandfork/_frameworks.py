@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ._driver import Work
@@ -29,6 +31,8 @@ ROOMY: dict[str, Any] = {
     "session": {"idle": "24h"},
 }
 """The policy of frameworks: `standard`, for an agent that works for hours."""
+NOT_FOUND = 127
+"""The exit status of a shell whose command does not exist."""
 LONGEST = 24 * 3600.0
 """Seconds that stand for no time limit: a session ends after them in any case."""
 MOST_PROGRAMS = 24
@@ -67,6 +71,18 @@ _PATIENCE = 60.0
 # Larger than any path.
 _PATH_BYTES = 1 << 14
 _SAID = 200
+
+
+@contextmanager
+def needed(module: str, extra: str, what: str, *packages: str) -> Iterator[None]:
+    """Names the extra whose packages the block imports for a module, if one is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in packages:
+            raise
+        said = f"{module} needs {what}: pip install 'sandfork[{extra}]'"
+        raise ModuleNotFoundError(said, name=error.name) from error
 
 
 def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:

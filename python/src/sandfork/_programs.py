@@ -10,11 +10,11 @@ from ._conversation import (
     Actions,
     Callbacks,
     Conversation,
-    Output,
     Receive,
     unexpected,
 )
 from ._exceptions import RequestError, refused
+from ._output import Output
 from ._terminal import harmless
 
 CHUNK = 1 << 16
@@ -41,6 +41,14 @@ class CommandResult:
     def ok(self) -> bool:
         """Whether it exited with status 0."""
         return self.exit_code == 0
+
+    @property
+    def shell_code(self) -> int | None:
+        """Its exit status as a shell and timeout(1) report it: 128 and the number of the signal that ended
+        it, and 124 after its time."""
+        if self.signal is not None:
+            return 128 + self.signal
+        return 124 if self.status == "timeout" else self.exit_code
 
 
 class Beside(Conversation):

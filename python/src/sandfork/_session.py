@@ -12,7 +12,6 @@ from ._conversation import (
     Actions,
     Callbacks,
     Conversation,
-    Output,
     Send,
     SendCell,
     StandBy,
@@ -29,6 +28,7 @@ from ._exceptions import (
 )
 from ._execution import Execution, Logs
 from ._frames import Decoder, Frame
+from ._output import Output
 from ._terminal import harmless
 from ._tools import Tool, check_name
 
@@ -69,9 +69,12 @@ class Session(Conversation):
         self.usage = _reports.Total()
         """The resources that these cells used."""
         self._calls = calls
+        self.tools: Mapping[str, Tool] = calls.tools
+        """The host tools, by name."""
         self._variables = variables
         self._revive = revive
-        self._cells = 0
+        self.named = 0
+        """The number of cells that have got a name."""
         self.failures = 0
         """The number of cells of the caller that did not end well."""
         # The tools that a session gets when it begins with a snapshot, which has those of its maker.
@@ -106,16 +109,6 @@ class Session(Conversation):
             finally:
                 self.waits = False
         self._restarted = True
-
-    @property
-    def tools(self) -> Mapping[str, Tool]:
-        """The host tools, by name."""
-        return self._calls.tools
-
-    @property
-    def named(self) -> int:
-        """How many cells have got a name."""
-        return self._cells
 
     def snapshot(self) -> Actions[tuple[int, int]]:
         """Copies the session's state. Returns the snapshot's number and its size."""
@@ -164,7 +157,7 @@ class Session(Conversation):
         yield request
         yield from self._opened("opened", number)
         self.ended = None
-        self._cells = cells
+        self.named = cells
         if added:
             yield from self._define("the tools", declarations(added.values()))
 
@@ -293,7 +286,7 @@ class Session(Conversation):
                 outgoing.close()
         self._establishing = False
         self.ended = None
-        self._cells = cells if "saved" in self._opening and type(cells) is int else self._inherited
+        self.named = cells if "saved" in self._opening and type(cells) is int else self._inherited
 
     def _once(self, opening: Send, cell: Cell) -> Actions[Execution]:
         sent = self._cell_message(cell)
@@ -312,9 +305,9 @@ class Session(Conversation):
         return (yield from self._follow(cell))
 
     def _cell_message(self, cell: Cell) -> Send:
-        self._cells += 1
+        self.named += 1
         # Fields that are as they are without them are not sent.
-        header: dict[str, Any] = {"kind": "cell", "filename": cell.filename or f"<cell {self._cells}>"}
+        header: dict[str, Any] = {"kind": "cell", "filename": cell.filename or f"<cell {self.named}>"}
         if cell.argv:
             header["argv"] = cell.argv
         if cell.last != "expression":
@@ -329,7 +322,7 @@ class Session(Conversation):
 
     def _follow(self, cell: Cell) -> Actions[Execution]:
         """Follows a cell that was sent until it ends, or raises the error for which it did not run."""
-        if self._cells == 1:
+        if self.named == 1:
             # Connects while the caller waits for the cell, rather than while a session is opened.
             yield StandBy()
         output: Output | None = None

@@ -16,20 +16,14 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-try:
-    from deepagents.backends.protocol import ExecuteResponse, FileDownloadResponse, FileUploadResponse
-    from deepagents.backends.sandbox import BaseSandbox
-except ModuleNotFoundError as error:
-    if error.name != "deepagents":
-        raise
-    raise ModuleNotFoundError(
-        "sandfork.deepagents needs deepagents: pip install 'sandfork[deepagents]'", name="deepagents"
-    ) from error
-
 from ._exceptions import FileError, RequestError
-from ._frameworks import LONGEST, MOST_PROGRAMS, ROOMY, read_anywhere, write_anywhere
+from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
 from ._sandbox import Sandbox
 from ._tools import check_seconds
+
+with needed(__name__, "deepagents", "deepagents", "deepagents"):
+    from deepagents.backends.protocol import ExecuteResponse, FileDownloadResponse, FileUploadResponse
+    from deepagents.backends.sandbox import BaseSandbox
 
 if TYPE_CHECKING:
     from deepagents.backends.protocol import FileOperationError
@@ -102,18 +96,15 @@ class SandforkBackend(BaseSandbox):
                     on_stderr=printed.append,
                 )
         except RequestError as error:
-            return ExecuteResponse(str(error), _NOT_FOUND)
-        code = result.exit_code
+            return ExecuteResponse(str(error), NOT_FOUND)
         if result.status == "timeout":
-            code = _TIMED_OUT
             printed.append(f"\nThe command was ended after {seconds:g} seconds.")
-        elif result.status == "signal" and result.signal is not None:
-            code = _SIGNALLED + result.signal
         elif result.status == "output-limit":
             printed.append(f"\nThe command was ended because it printed more than {self._output} bytes.")
         elif result.status == "lost":
             printed.append(f"\nThe command was lost: {result.why}")
-        return ExecuteResponse("".join(printed), code, truncated=result.status == "output-limit")
+        is_cut = result.status == "output-limit"
+        return ExecuteResponse("".join(printed), result.shell_code, truncated=is_cut)
 
     def upload_files(self, files: list[tuple[str, bytes]]) -> list[FileUploadResponse]:
         """Writes files. Each of them succeeds or fails by itself."""

@@ -13,26 +13,25 @@ import asyncio
 import errno
 from typing import Any, Literal, overload
 
-try:
-    import pydantic
-    from inspect_ai import util
-except ModuleNotFoundError as error:
-    if error.name not in ("inspect_ai", "pydantic"):
-        raise
-    raise ModuleNotFoundError(
-        "sandfork.inspect_ai needs inspect_ai: pip install 'sandfork[inspect]'", name="inspect_ai"
-    ) from error
-
 from ._async import AsyncSandbox
 from ._exceptions import FileError, RequestError, SandforkError
-from ._frameworks import LONGEST, MOST_PROGRAMS, ROOMY, builtin_error, read_anywhere, write_anywhere
+from ._frameworks import (
+    LONGEST,
+    MOST_PROGRAMS,
+    NOT_FOUND,
+    ROOMY,
+    builtin_error,
+    needed,
+    read_anywhere,
+    write_anywhere,
+)
 from ._programs import CommandResult
 
-__all__ = ["SandforkConfig", "SandforkSandboxEnvironment"]
+with needed(__name__, "inspect", "inspect_ai", "inspect_ai", "pydantic"):
+    import pydantic
+    from inspect_ai import util
 
-# The exit status of a shell whose command does not exist, and what it adds to the number of a signal.
-_NOT_FOUND = 127
-_SIGNALLED = 128
+__all__ = ["SandforkConfig", "SandforkSandboxEnvironment"]
 
 
 class SandforkConfig(pydantic.BaseModel):
@@ -129,7 +128,7 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
                 raise PermissionError(error.errno, str(error)) from error
             if error.errno is None:
                 raise
-            return util.ExecResult(False, _NOT_FOUND, "", str(error))
+            return util.ExecResult(False, NOT_FOUND, "", str(error))
         except SandforkError as error:
             raise util.SandboxUnavailableError(str(error)) from error
         return _exec_result(result, most)
@@ -175,7 +174,4 @@ def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:
         # What is kept is cut to the limit.
         limit = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE_STR
         raise util.OutputLimitExceededError(limit, (result.stdout or result.stderr)[:most])
-    code = result.exit_code
-    if code is None:
-        code = _SIGNALLED + (result.signal or 0)
-    return util.ExecResult(code == 0, code, result.stdout, result.stderr)
+    return util.ExecResult(result.ok, result.shell_code, result.stdout, result.stderr)

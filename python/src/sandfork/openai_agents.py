@@ -21,28 +21,19 @@ from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
-try:
+from ._async import AsyncSandbox
+from ._exceptions import FileError, RequestError, SandforkError
+from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
+
+with needed(__name__, "openai-agents", "the OpenAI Agents SDK", "agents"):
     from agents.sandbox import Manifest, errors
     from agents.sandbox import session as sdk
     from agents.sandbox.snapshot import SnapshotBase, SnapshotSpec, resolve_snapshot
     from agents.sandbox.types import ExecResult, User
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.partition(".")[0] != "agents":
-        raise
-    raise ModuleNotFoundError(
-        "sandfork.openai_agents needs the OpenAI Agents SDK: pip install 'sandfork[openai-agents]'",
-        name=error.name,
-    ) from error
-
-from ._async import AsyncSandbox
-from ._exceptions import FileError, RequestError, SandforkError
-from ._frameworks import LONGEST, MOST_PROGRAMS, ROOMY, read_anywhere, write_anywhere
 
 __all__ = ["SandforkSandboxClient", "SandforkSandboxClientOptions", "SandforkSandboxSession"]
 
 _WORK = "/work"
-# The exit status of a shell whose command does not exist, and what it adds to the number of a signal.
-_NOT_FOUND, _SIGNALLED = 127, 128
 
 
 class SandforkSandboxClientOptions(sdk.BaseSandboxClientOptions):
@@ -118,7 +109,7 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         except RequestError as error:
             if error.errno is None:
                 raise
-            return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=_NOT_FOUND)
+            return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=NOT_FOUND)
         except SandforkError as error:
             raise errors.ExecTransportError(command=argv, cause=error, message=str(error)) from error
         if result.status == "timeout":
@@ -126,8 +117,8 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         if result.status in ("lost", "output-limit"):
             why = result.why or f"it printed more than {options.output} bytes"
             raise errors.ExecTransportError(command=argv, message=f"the command was ended: {why}")
-        code = _SIGNALLED + (result.signal or 0) if result.exit_code is None else result.exit_code
-        return ExecResult(stdout=result.stdout.encode(), stderr=result.stderr.encode(), exit_code=code)
+        stdout, stderr = result.stdout.encode(), result.stderr.encode()
+        return ExecResult(stdout=stdout, stderr=stderr, exit_code=result.shell_code)
 
     async def read(self, path: Path, *, user: str | User | None = None) -> io.IOBase:
         _check_user(user, "read")

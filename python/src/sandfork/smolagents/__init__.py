@@ -12,14 +12,10 @@ without a name. `docs/smolagents.md` lists the differences from the other execut
 
 from __future__ import annotations
 
-try:
+from sandfork._frameworks import needed as _needed
+
+with _needed(__name__, "smolagents", "smolagents", "smolagents"):
     import smolagents as _smolagents
-except ModuleNotFoundError as error:
-    if error.name != "smolagents":
-        raise
-    raise ModuleNotFoundError(
-        "sandfork.smolagents needs smolagents: pip install 'sandfork[smolagents]'", name="smolagents"
-    ) from error
 
 from ._errors import CodeError, CodeTimeout
 from ._executor import NativeExecutor

@@ -9,6 +9,7 @@ from smolagents.utils import AgentExecutionError
 
 from sandfork import Execution, ExecutionError
 from sandfork._terminal import harmless
+from sandfork._text import shortened
 
 from ._code import failing_source
 
@@ -76,7 +77,7 @@ def _exception(code: str, filename: str, error: ExecutionError) -> str:
     said = f"Code execution failed at line '{failing_source(code, int(lines[-1]))}' due to: {cause}"
     if error.traceback.count('\n  File "') < 2:
         return said
-    return f"{said}\n{_shortened(error.traceback.rstrip())}"
+    return f"{said}\n{shortened(error.traceback.rstrip(), _MOST_TRACEBACK)}"
 
 
 def _refused(execution: Execution) -> str:
@@ -88,10 +89,3 @@ def _refused(execution: Execution) -> str:
     )
     first = next(denials, None)
     return "" if first is None else f"\nThe sandbox refused: {first}"
-
-
-def _shortened(text: str) -> str:
-    if len(text) <= _MOST_TRACEBACK:
-        return text
-    half = _MOST_TRACEBACK // 2
-    return f"{text[:half]}\n...\n{text[-half:]}"
