@@ -26,9 +26,11 @@ def start(tmp_path: pathlib.Path) -> Iterator[Any]:
     numbers = itertools.count()
     with contextlib.ExitStack() as stack:
 
-        def begin(*arguments: str) -> Server:
+        def begin(*arguments: str, descriptors: int | None = None) -> Server:
             # As a user starts it: the command becomes the server.
             command = [_binary.find(), "server", "--listen", "127.0.0.1:0", *arguments]
+            if descriptors is not None:
+                command[:0] = ["sh", "-c", f'ulimit -n {descriptors}; exec "$@"', "sh"]
             # A pipe that the test does not read would fill, and later lines would be lost.
             log = tmp_path / f"{next(numbers)}.log"
             with log.open("w") as written:

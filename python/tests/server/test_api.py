@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import http.client
 import json
 import time
@@ -64,6 +65,9 @@ def test_output_comes_as_events_and_the_result_last(server: Server) -> None:
     *output, (name, result) = _events(server, "/v1/runs", {"code": code})
     assert sorted((name, data["text"]) for name, data in output) == [("stderr", "e"), ("stdout", "o\n")]
     assert (name, result["value"]) == ("result", 1)
+    code = "import sys\nsys.stdout.buffer.write('a\u20ac'.encode()[:-1])"
+    *output, (name, result) = _events(server, "/v1/runs", {"code": code})
+    assert "".join(data["text"] for name, data in output) == result["stdout"] == "a\ufffd"
 
 
 def test_a_mistake_has_its_status_with_events_too(server: Server) -> None:
@@ -199,6 +203,27 @@ def test_a_client_that_leaves_interrupts_its_cell(server: Server, session: str) 
     begun = time.monotonic()
     assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
     assert time.monotonic() - begun < 20
+
+
+def test_cells_that_wait_end_with_their_session(server: Server, session: str) -> None:
+    with contextlib.ExitStack() as stack:
+
+        def begin(code: str) -> http.client.HTTPConnection:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            stack.callback(connection.close)
+            connection.request("POST", f"{session}/cells", json.dumps({"code": code}))
+            return connection
+
+        running = begin("import time\ntime.sleep(25)")
+        while not server.ask("GET", session).json["busy"]:
+            time.sleep(0.01)
+        waiting = [begin("print(1)") for _ in range(4)]
+        # Nothing shows that they wait. One that came later would not find the session either.
+        time.sleep(0.5)
+        assert server.ask("DELETE", session).status == 204
+        assert json.loads(running.getresponse().read())["status"] == "interrupted"
+        for connection in waiting:
+            assert connection.getresponse().status == 404
 
 
 def test_a_closed_session_is_not_there(server: Server, session: str) -> None:

@@ -15,6 +15,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -525,10 +526,18 @@ def test_the_end_of_a_sandbox_ends_what_it_runs(served: Server) -> None:
         thread = threading.Thread(target=run)
         thread.start()
         assert begun.wait(60)
-        killed = time.monotonic()
-        assert sandbox.kill()
-        thread.join(60)
-        assert time.monotonic() - killed < 20
+        # Cells that wait for it.
+        with ThreadPoolExecutor() as pool:
+            named = data(sandbox)
+            waiting = [
+                pool.submit(served.ask, "POST", "/execute", {"code": "print(1)"}, **named) for _ in range(4)
+            ]
+            time.sleep(0.5)
+            killed = time.monotonic()
+            assert sandbox.kill()
+            thread.join(60)
+            assert time.monotonic() - killed < 20
+            assert {cell.result().status for cell in waiting} == {404}
 
 
 def test_sandboxes_are_listed_page_by_page(served: Server) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
+import select
 import signal
 import socket
 import threading
@@ -94,6 +97,77 @@ def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.P
     ):
         assert server.ask("POST", path, body).status == 429, path
     assert server.ask("POST", "/v1/runs", {"code": "#" * 900_000}).status == 200
+
+
+def _ended(server: Server) -> int:
+    """How many runs and cells have ended well."""
+    text = server.ask("GET", "/metrics").body.decode()
+    found = re.search(r'sandfork_runs_total{.*status="ok"} (\d+)', text)
+    return int(found[1]) if found else 0
+
+
+def test_a_notebook_is_bounded_as_a_whole(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="4MiB"))
+    # Each cell has its output, and the answer that of all of them.
+    many = {"cells": ["print('x' * 1_000_000)"] * 20, "total_timeout": 1000}
+    assert server.ask("POST", "/run_jupyter", many).status == 504
+    assert _ended(server) < 10
+    one = {"cells": ["open('a', 'wb').truncate(700_000)"], "fetch_files": ["a", "./a", "././a"]}
+    assert list(server.ask("POST", "/run_jupyter", one).json["files"]) == ["a"]
+
+
+def test_the_cells_of_a_notebook_leave_turns_to_others(start: Any) -> None:
+    server: Server = start("--jobs", "1")
+    body = json.dumps({"cells": ["import time; time.sleep(0.2)"] * 300, "total_timeout": 1e9})
+    head = f"POST /run_jupyter HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
+    with _raw(server, (head + body).encode()) as notebook:
+        while not _ended(server):
+            time.sleep(0.05)
+        assert server.run("1").status == 200
+        assert not select.select([notebook], [], [], 0)[0], "the notebook was first"
+
+
+def _unread(server: Server) -> socket.socket:
+    """A client of much output as it comes that reads none of it."""
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    connection.connect(("127.0.0.1", server.port))
+    body = json.dumps({"code": "print(chr(0) * 900_000)"})
+    head = f"Host: localhost\r\nAccept: text/event-stream\r\nContent-Length: {len(body)}\r\n\r\n"
+    connection.sendall(f"POST /v1/runs HTTP/1.1\r\n{head}{body}".encode())
+    return connection
+
+
+def test_output_that_waits_for_a_client_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="4MiB"))
+    # A body that runs nothing.
+    body = b"x" * 900_000
+    assert server.ask("POST", "/v1/runs", body).status == 422
+    # What the kernel holds for each does not count.
+    clients = [_unread(server) for _ in range(8)]
+    until = time.monotonic() + 60
+    while server.ask("POST", "/v1/runs", body).status != 429:
+        assert time.monotonic() < until
+    for connection in clients:
+        connection.close()
+    while server.ask("POST", "/v1/runs", body).status != 422:
+        time.sleep(0.05)
+
+
+def test_a_picture_for_a_model_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB"))
+    code = "class Picture:\n    def _repr_png_(self):\n        return bytes({})\nPicture()"
+    kinds = {"Content_Type": "application/json", "Accept": "application/json, text/event-stream"}
+    for size, status in ((100, 200), (3 << 20, 429)):
+        arguments = {"python_code": code.format(size)}
+        params = {"name": "run_python_code", "arguments": arguments}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        assert server.ask("POST", "/mcp", body, **kinds).status == status, size
+
+
+def test_a_client_that_sends_too_much_hears_of_it(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="16MiB", bodies="16MiB"))
+    assert server.ask("POST", "/v1/runs", bytes(24 << 20)).status == 413
 
 
 @pytest.mark.parametrize(

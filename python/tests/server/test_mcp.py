@@ -62,6 +62,26 @@ async def test_a_failure_is_for_the_model_to_read(client: Client) -> None:
             await client.call_tool("nothing", {})
 
 
+async def test_variables_of_a_call_are_bounded(client: Client) -> None:
+    async with client:
+        arguments = {"python_code": "v1", "global_variables": {f"v{n}": n for n in range(1001)}}
+        result = await client.call_tool("run_python_code", arguments)
+        assert result.is_error
+        assert "global_variables" in _text(result)
+        del arguments["global_variables"]["v0"]
+        result = await client.call_tool("run_python_code", arguments)
+        assert "<return_value>\n1\n" in _text(result)
+
+
+async def test_standard_streams_are_for_the_default_tenant(real: None, tmp_path: pathlib.Path) -> None:
+    config = tmp_path / "server.toml"
+    config.write_text("[tenants.admin]\nset = ['limits.output=10B']\n")
+    arguments = ["mcp", "--config", str(config)]
+    async with Client(stdio_client(StdioServerParameters(command=_binary.find(), args=arguments))) as client:
+        result = await client.call_tool("run_python_code", {"python_code": "print('x' * 100)"})
+        assert "<status>ok</status>" in _text(result)
+
+
 async def test_a_session_keeps_variables_and_files(client: Client) -> None:
     async with client:
         opened = _text(await client.call_tool("open_session", {}))

@@ -74,6 +74,17 @@ def test_a_session_that_ends_is_followed_by_another(page: Browser) -> None:
     assert _run(page, "'new'").strip() == '"new"'
 
 
+def test_a_cell_that_is_refused_leaves_the_session(page: Browser) -> None:
+    _run(page, "kept = 6")
+    # The network fails once.
+    page.value(
+        "{ const own = fetch; window.fetch = (path, request) => path.endsWith('/cells')"
+        " ? (window.fetch = own, Promise.reject(new TypeError('gone'))) : own(path, request); }"
+    )
+    _run(page, "1")
+    assert _run(page, "kept").strip() == "6"
+
+
 def _click(page: Browser, row: int, button: str) -> None:
     buttons = f"[...at('sessions').rows[{row}].querySelectorAll('button')]"
     page.value(f"{buttons}.find((one) => one.textContent === {button!r}).click()")

@@ -98,11 +98,35 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
                 connection.close()
                 waiting[n] = begin("GET", "files/a")
     assert answer.json["error"]["kind"] == "busy"
+    # Trainers try again after this one only.
+    assert server.ask("POST", "/run_code", {"code": "1"}, **_as(ALPHA)).status == 504
     assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
     for connection in (running, *waiting):
         connection.close()
     while server.ask("GET", "/v1/sessions", **_as(ALPHA)).status != 200:
         time.sleep(0.05)
+
+
+def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, tokens: pathlib.Path) -> None:
+    # The library needs those below 1024.
+    server: Server = start("--token-file", str(tokens), descriptors=1100)
+    session = f"/v1/sessions/{server.ask('POST', '/v1/sessions', **_as(ALPHA)).json['id']}"
+    with contextlib.ExitStack() as stack:
+
+        def begin(method: str, path: str, body: str | None = None) -> http.client.HTTPConnection:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            stack.callback(connection.close)
+            connection.request(method, session + path, body, _as(ALPHA))
+            return connection
+
+        begin("POST", "/cells", json.dumps({"code": "import time; time.sleep(25)"}))
+        while not server.ask("GET", session, **_as(ALPHA)).json["busy"]:
+            time.sleep(0.05)
+        # They wait for the cell. A tenant has 275 places.
+        waiting = [begin("GET", "/files/a") for _ in range(300)]
+        ready, _, _ = select.select([connection.sock for connection in waiting], [], [], 20)
+        assert ready, "all have a place"
+        assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
 
 
 # Takes the place of what starts programs, and does not answer.
@@ -279,6 +303,9 @@ def test_what_outlasts_the_drain_is_answered(start: Any, tmp_path: pathlib.Path)
         (["--token-file", "/missing"], None, 2, "/missing"),
         (["--config", "CONFIG"], "[default]\nsets = []", 2, "sets"),
         (["--config", "CONFIG"], "[tenants.a]\npolicy = 'b.toml'", 2, "the tenant `a`"),
+        (["--config", "CONFIG"], "[default]\nmemory = '256MiB'", 2, "limits.memory"),
+        (["--config", "CONFIG"], "[tenants.a]\nruns = 0", 2, "the tenant `a`: runs"),
+        (["--config", "CONFIG"], "[http]\nbodies = '1MiB'", 2, "http.bodies"),
         (["token", "a/b"], None, 2, "tenant"),
     ],
 )
@@ -288,7 +315,7 @@ def test_a_server_that_cannot_serve_says_why(
     if text is not None:
         arguments = [_config(tmp_path, text) if word == "CONFIG" else word for word in arguments]
     command = [_binary.find(), "server", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stdout) == (code, "")
     assert words in done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
