@@ -92,6 +92,32 @@ pub enum PlanError {
         /// The path.
         path: PathBuf,
     },
+    /// A path would be read-only in a writable one.
+    #[error(
+        "{place}: {path} is to be read-only, and lies in {above}, which `filesystem.write` makes writable: remove one \
+         of the two", path = path.display(), above = above.display()
+    )]
+    ReadOnlyInWritable {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// The writable one, without links.
+        above: PathBuf,
+    },
+    /// A path of the policy leads through a link that guests can replace.
+    #[error(
+        "{place}: {path} leads to {resolved}, by a link where `filesystem.write` lets guests make links: name {resolved}, \
+         if that is what the sandbox is to show", path = path.display(), resolved = resolved.display()
+    )]
+    WritableLink {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// Where it leads.
+        resolved: PathBuf,
+    },
     /// Programs in the work directory need a mount of the worker's own.
     #[error(
         "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of \

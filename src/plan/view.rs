@@ -45,7 +45,7 @@ impl View {
         }
         view.trees = arrange(wanted)?;
         check_writable(&view.trees, level)?;
-        check_cache(&view.trees, host)?;
+        check_code(&view.trees, host)?;
         view.link_interpreter(host);
         Ok(view)
     }
@@ -138,6 +138,14 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> 
         }
         let above = covering(&trees, &tree.path);
         match tree.resolved.take() {
+            // A guest may have put the link there, to be shown what it leads to.
+            Some(resolved) if resolved != tree.path && above.is_some_and(Tree::is_writable) => {
+                return Err(PlanError::WritableLink {
+                    place: tree.place,
+                    path: tree.path,
+                    resolved,
+                });
+            }
             Some(resolved) if above.is_some() && resolved != tree.path => {
                 behind_links.push(Tree {
                     path: resolved,
@@ -157,6 +165,11 @@ fn covering<'a>(trees: &'a [Tree], path: &Path) -> Option<&'a Tree> {
 }
 
 impl Tree {
+    /// Its path without links.
+    fn real_path(&self) -> &PathBuf {
+        self.resolved.as_ref().unwrap_or(&self.path)
+    }
+
     pub(super) fn is_writable(&self) -> bool {
         self.allow == PathAccess::ReadWrite
     }
@@ -196,31 +209,49 @@ impl Tree {
     }
 }
 
-/// Without mounts, nothing protects a tree beneath a writable one from writes.
+/// Nothing that is to be read-only may lie in a writable tree, if it is the policy that asks for it: a guest that may
+/// write above a mount can rename what is above it, and the next start finds at that path what the guest left there.
+/// Without mounts, nothing protects what the system and the interpreter show there either.
 fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
-    if level > Level::Landlock {
-        return Ok(());
-    }
+    let is_kept = |tree: &&Tree| {
+        !tree.is_writable() && (level == Level::Landlock || matches!(tree.place, Place::Policy(_)))
+    };
     for above in trees.iter().filter(|tree| tree.is_writable()) {
-        let inside = trees
-            .iter()
-            .find(|tree| !tree.is_writable() && tree.path.starts_with(&above.path));
-        if let Some(tree) = inside {
-            let (place, path) = (above.place.clone(), tree.path.clone());
-            return Err(PlanError::WritableCode { place, path });
-        }
+        let inside = |tree: &&Tree| {
+            tree.real_path().starts_with(above.real_path()) || tree.path.starts_with(&above.path)
+        };
+        let Some(tree) = trees.iter().filter(is_kept).find(inside) else {
+            continue;
+        };
+        let path = tree.path.clone();
+        return Err(match &tree.place {
+            Place::Policy(_) => PlanError::ReadOnlyInWritable {
+                place: tree.place.clone(),
+                path,
+                above: above.real_path().clone(),
+            },
+            _ => PlanError::WritableCode {
+                place: above.place.clone(),
+                path,
+            },
+        });
     }
     Ok(())
 }
 
-/// Later starts take code from the cache directory and from environments, and believe what belongs to their user. A mount
-/// over it would protect nothing: a guest that may write above it can rename what is above it.
-fn check_cache(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
+/// Later starts take code from the cache directory, from environments and from the interpreter, which the supervisor
+/// itself executes, and believe what belongs to their user. A mount over it would protect nothing: a guest that may write
+/// above it can rename what is above it.
+fn check_code(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
     // Root's guests too: they take the place of the owner of what they may write to.
-    for kept in host.cache.iter().chain(&host.environments) {
+    let used = host.cache.iter().chain(&host.environments);
+    for kept in used.chain(&host.interpreter.code) {
         for tree in trees.iter().filter(|tree| tree.is_writable()) {
-            let path = tree.resolved.as_ref().unwrap_or(&tree.path);
-            if kept.starts_with(path) || path.starts_with(kept) {
+            let above = [&tree.path, tree.real_path()];
+            if above
+                .into_iter()
+                .any(|path| kept.starts_with(path) || path.starts_with(kept))
+            {
                 let (place, path) = (tree.place.clone(), kept.clone());
                 return Err(PlanError::WritableCode { place, path });
             }

@@ -125,7 +125,13 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
         return None;
     };
     let mut writable = policy.filesystem().write.iter();
-    let is_writable = writable.any(|write| path.starts_with(&write.value));
+    let is_writable = writable.any(|write| {
+        let real = match host.paths.get(&write.value) {
+            Some(PathFact::Found { resolved, .. }) => resolved,
+            _ => &write.value,
+        };
+        path.starts_with(&write.value) || resolved.starts_with(real)
+    });
     // Without mounts, the guest reaches only what any user can reach.
     let is_hidden = level == Level::Landlock
         && host.machine.user.drop_to.is_some()

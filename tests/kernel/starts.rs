@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         an_environment_is_planned_for_as_it_is,
         what_is_in_other_hands_is_not_used,
         a_guest_cannot_write_what_later_starts_use,
+        a_guest_cannot_exchange_the_interpreter_of_later_starts,
         where_nothing_can_be_kept_a_run_is_only_slower,
         doctor_says_where_starts_are_kept,
         the_process_that_waits_for_a_zygote_has_no_interpreter_any_more,
@@ -445,4 +446,42 @@ fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World
     run.wait().expect("it ends");
     assert!(its * 2 < zygotes, "{its} kB of {zygotes}");
     assert_eq!(blocked, 1 << (Signal::SIGINT as u64 - 1));
+}
+
+/// The control is the same guest where another interpreter is started: it moves the environment away.
+fn a_guest_cannot_exchange_the_interpreter_of_later_starts(world: &World) {
+    let started = Started::new(world);
+    let project = tempfile::tempdir().expect("a temporary directory");
+    let (venv, away) = (project.path().join(".venv"), project.path().join("away"));
+    let python = &world.host.interpreter.executable;
+    let home = python.parent().expect("it lies in a directory").display();
+    fs::create_dir_all(venv.join("bin")).expect("a directory");
+    symlink(python, venv.join("bin/python")).expect("a link");
+    fs::write(venv.join("pyvenv.cfg"), format!("home = {home}\n")).expect("a file");
+    let writable = format!("filesystem.write=[\"{}\"]", project.path().display());
+    let code = format!(
+        "import os; os.rename('{}', '{}')",
+        venv.display(),
+        away.display()
+    );
+    let run = |interpreter: &Path| {
+        let set = format!("python.interpreter={}", interpreter.display());
+        let run = ["run", "-c", &code, "--set", &writable, "--set", &set];
+        let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
+        command.args(run).env("XDG_CACHE_HOME", started.home.path());
+        text(&output(command).stderr)
+    };
+    let said = run(python);
+    if said.is_empty() {
+        assert!(away.exists(), "the guest can write there");
+        fs::rename(&away, &venv).expect("it is ours");
+    } else {
+        // Root's guests, on a file system whose mounts map no ids.
+        assert!(said.contains("PermissionError"), "{said}");
+    }
+    for interpreter in [&venv, &venv.join("bin/python")] {
+        let said = run(interpreter);
+        assert!(said.contains("is where code is run from"), "{said}");
+        assert!(!away.exists(), "the guest ran");
+    }
 }

@@ -161,6 +161,52 @@ fn a_writable_directory_with_what_later_starts_take_code_from() {
 }
 
 #[test]
+fn a_writable_directory_with_the_interpreter() {
+    let mut host = host(machine());
+    host.interpreter = virtual_environment();
+    for path in [
+        "/srv",
+        "/srv/venv",
+        "/srv/venv/bin",
+        "/srv/venv/share",
+        "/root/.pyenv",
+    ] {
+        let host = host.clone().with_directory(path);
+        let refused = refusal(&format!("filesystem.write = [\"{path}\"]"), &host);
+        assert!(
+            refused
+                .to_string()
+                .contains("is where code is run from, and cannot be writable"),
+            "{refused}"
+        );
+    }
+    // Under another name, and where a link of the host's leads there.
+    let host = host.with_path("/home/link", PathKind::Directory, "/srv");
+    insta::assert_snapshot!(refusal("filesystem.write = [\"/home/link\"]", &host), @"/srv/tenant.toml:1: /srv/venv is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`");
+}
+
+#[test]
+fn what_a_guest_could_exchange_for_a_link() {
+    let host = host(machine()).with_directory("/srv/out").with_path(
+        "/srv/out/a/in",
+        PathKind::Directory,
+        "/home/user/.ssh",
+    );
+    let both = "filesystem.write = [\"/srv/out\", \"/srv/out/a/in\"]";
+    insta::assert_snapshot!(refusal(both, &host), @"/srv/tenant.toml:1: /srv/out/a/in leads to /home/user/.ssh, by a link where `filesystem.write` lets guests make links: name /home/user/.ssh, if that is what the sandbox is to show");
+    super::planned(both, &host.with_directory("/srv/out/a/in"));
+}
+
+#[test]
+fn a_read_only_path_in_a_writable_one_behind_a_link() {
+    let host = host(machine())
+        .with_path("/data", PathKind::Directory, "/srv/data")
+        .with_directory("/srv/data/lib");
+    let toml = "filesystem.write = [\"/data\"]\npython.path = [\"/srv/data/lib\"]";
+    insta::assert_snapshot!(refusal(toml, &host), @"/srv/tenant.toml:2: /srv/data/lib is to be read-only, and lies in /srv/data, which `filesystem.write` makes writable: remove one of the two");
+}
+
+#[test]
 fn without_mounts_code_beneath_a_writable_directory() {
     let mut host = host(Machine {
         user: USER,

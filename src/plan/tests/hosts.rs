@@ -1,6 +1,6 @@
 //! Hosts built by hand.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use sandfork_jail::program::{HostIds, UidRange};
@@ -180,8 +180,17 @@ pub fn system_python() -> Interpreter {
             .map(PathBuf::from)
             .into(),
         venv: None,
+        code: code([
+            "/usr/bin/python3",
+            "/usr/bin/python3.11",
+            "/usr/lib/python3.11",
+        ]),
         reach: Reach::Everyone,
     }
+}
+
+fn code<const N: usize>(paths: [&str; N]) -> BTreeSet<PathBuf> {
+    paths.map(PathBuf::from).into()
 }
 
 /// Made with `python -m venv` from an interpreter in a home directory that only root may enter.
@@ -217,6 +226,12 @@ pub fn virtual_environment_at(venv: &str) -> Interpreter {
             format!("{venv}/lib").into(),
         ],
         venv: Some(venv.into()),
+        code: code([
+            venv,
+            &format!("{venv}/bin/python"),
+            &format!("{lib}/python3.12"),
+            &format!("{base}/bin/python3.12"),
+        ]),
         reach: Reach::NotEveryone,
         ..system_python()
     }
