@@ -155,10 +155,10 @@ impl Egress {
         if let Some(files) = &self.files
             && let Some(resolution) = files.read_if_changed()
         {
-            state
-                .process
-                .send(&ToEgress::Resolve(resolution.clone()), &[])?;
-            state.resolution = resolution;
+            // First, for the next process if this one has died.
+            state.resolution = resolution.clone();
+            let sent = state.process.send(&ToEgress::Resolve(resolution), &[]);
+            sent.inspect_err(|_| files.forget())?;
         }
         let (link, theirs) = socket_pair(SockType::SeqPacket).when("make the link of a network")?;
         let sockets = sockets.iter().map(AsFd::as_fd);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use sandfork_egress::control::Resolution;
 use sandfork_egress::host::Host;
@@ -23,16 +23,18 @@ const MOST_NAMES: usize = 256;
 /// What tells one version of a file from the next: its file system, its number, its size and when it changed.
 type Version = (u64, u64, u64, i64, i64);
 
+/// The versions of the two files.
+type Versions = [Option<Version>; 2];
+
 /// The two files, and their versions when they were read last.
 #[derive(Debug, Default)]
-pub(super) struct HostFiles(Mutex<[Option<Version>; 2]>);
+pub(super) struct HostFiles(Mutex<Option<Versions>>);
 
 impl HostFiles {
     /// Reads the files.
     pub(super) fn read(&self) -> Resolution {
         // Before the contents: what changes in between is read again.
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = versions();
-        let text = |path| fs::read_to_string(path).unwrap_or_default();
+        *self.known() = Some(versions());
         Resolution {
             servers: resolvers(&text(RESOLVERS)),
             hosts: names(&text(NAMES)),
@@ -41,12 +43,27 @@ impl HostFiles {
 
     /// Reads the files if one of them has changed: a host that moves to another network has other resolvers.
     pub(super) fn read_if_changed(&self) -> Option<Resolution> {
-        let known = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        (known != versions()).then(|| self.read())
+        let known = *self.known();
+        (known != Some(versions())).then(|| self.read())
+    }
+
+    /// Has the files read again, as what they said did not arrive.
+    pub(super) fn forget(&self) {
+        *self.known() = None;
+    }
+
+    fn known(&self) -> MutexGuard<'_, Option<Versions>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn versions() -> [Option<Version>; 2] {
+/// What a file says, as far as it is text: a comment may be in another encoding.
+fn text(path: &str) -> String {
+    let bytes = fs::read(path).unwrap_or_default();
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+fn versions() -> Versions {
     [RESOLVERS, NAMES].map(|path| {
         let found = fs::metadata(path).ok()?;
         let (size, seconds) = (found.len(), found.ctime());
@@ -126,5 +143,16 @@ mod tests {
         let files = HostFiles::default();
         assert!(files.read_if_changed().is_some());
         assert!(files.read_if_changed().is_none());
+        files.forget();
+        assert!(files.read_if_changed().is_some());
+    }
+
+    #[test]
+    fn a_byte_that_is_no_text_spoils_one_name() {
+        let file = tempfile::NamedTempFile::new().expect("there is room");
+        fs::write(&file, b"10.0.0.7 db # caf\xe9\n10.0.0.8 \xff web\n").expect("it is written");
+        let names = names(&text(&file.path().to_string_lossy()));
+        let shown: Vec<_> = names.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(shown, ["db", "web"]);
     }
 }
