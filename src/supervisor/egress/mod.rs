@@ -13,16 +13,14 @@ mod worker_network;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use nix::sys::socket::SockType;
 use sandfork_egress::control::{Authority, Resolution, ServiceSocket, Start, ToEgress};
 
 pub(crate) use self::worker_network::{Spent, WorkerNetwork};
 
-use self::process::Process;
+use self::process::{Process, connection};
 use self::resolution::HostFiles;
 use self::restarts::Restarts;
 use super::clock;
-use super::descriptors::socket_pair;
 use super::error::{SupervisorError, While};
 use crate::host::CallerEnvironment;
 use crate::plan::EgressPlan;
@@ -160,7 +158,7 @@ impl Egress {
             let sent = state.process.send(&ToEgress::Resolve(resolution), &[]);
             sent.inspect_err(|_| files.forget())?;
         }
-        let (link, theirs) = socket_pair(SockType::SeqPacket).when("make the link of a network")?;
+        let (link, theirs) = connection().when("make the link of a network")?;
         let sockets = sockets.iter().map(AsFd::as_fd);
         let descriptors: Vec<BorrowedFd> = std::iter::once(theirs.as_fd()).chain(sockets).collect();
         let serve = ToEgress::Serve {

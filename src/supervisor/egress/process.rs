@@ -28,6 +28,13 @@ const READY_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the process may leave messages unread.
 const READ_TIMEOUT: i64 = 10;
 
+/// A connection with the process, and its end of it. What it leaves unread for too long cannot be sent (`EAGAIN`).
+pub(super) fn connection() -> Result<(OwnedFd, OwnedFd), Errno> {
+    let (ours, theirs) = socket_pair(SockType::SeqPacket)?;
+    setsockopt(&ours, sockopt::SendTimeout, &TimeVal::new(READ_TIMEOUT, 0))?;
+    Ok((ours, theirs))
+}
+
 /// A running egress process. Dropping it ends it.
 #[derive(Debug)]
 pub(super) struct Process {
@@ -46,9 +53,7 @@ impl Process {
     pub(super) fn start(start: &Start) -> Result<Self, SupervisorError> {
         let program = EGRESS.as_ref().ok_or(SupervisorError::NoEgress)?;
         let program = program.open().when("make the egress program")?;
-        let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
-        let patience = TimeVal::new(READ_TIMEOUT, 0);
-        setsockopt(&control, sockopt::SendTimeout, &patience).when("bound the wait for it")?;
+        let (control, theirs) = connection().when("make the control socket")?;
         let log = memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?;
         let log = File::from(log);
         let stderr = log.try_clone().when("copy the log's descriptor")?;

@@ -1,10 +1,11 @@
 //! One worker's connection with the egress process.
 
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::sys::socket::{Shutdown, shutdown};
 use sandfork_egress::control::{Connection as Seen, FromNetwork, Question, Report, ToNetwork};
 use sandfork_egress::refusal::Verdict;
 use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
@@ -107,9 +108,12 @@ impl WorkerNetwork {
         self.send(&ToNetwork::Decided { question, allowed });
     }
 
-    /// Tells the process what it does not answer. If it has died, the link says so.
+    /// Tells the process what it does not answer. If it has died, the link says so; if it does not read, the link ends
+    /// here, as it must not miss anything.
     fn send(&self, message: &ToNetwork) {
-        _ = send_message(self.link.as_fd(), message, &[]);
+        if send_message(self.link.as_fd(), message, &[]).is_err() {
+            _ = shutdown(self.link.as_raw_fd(), Shutdown::Both);
+        }
     }
 
     /// What happened since the last report; nothing if the process has died meanwhile.
