@@ -15,7 +15,7 @@ use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
-use std::process;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
@@ -23,6 +23,7 @@ use nix::sys::stat::{Mode, fstatat};
 use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
 use sha2::{Digest, Sha256};
 
+use super::random::random;
 use crate::host::{cache_directory, check_private, may_be_made};
 use sandfork_jail::sys::sealed;
 
@@ -43,6 +44,9 @@ struct Kind {
     /// How many files are kept.
     most_files: usize,
 }
+
+/// How long a process may take to write a file, seconds. One that is not whole by then is removed.
+const LONGEST_STORE: i64 = 3600;
 
 /// A file in the user's cache directory. It may not exist.
 #[derive(Clone, Debug)]
@@ -131,10 +135,10 @@ impl CacheFile {
         stored.map_err(|error| Unused::io(&self.directory.join(&self.name), error))
     }
 
-    /// Replaces the file at one moment: another process finds the old one or the new one.
+    /// Replaces the file at one moment: others, in this process too, find the old one or the new one.
     fn store_in(&self, directory: &File, bytes: &[u8], how: RenameFlags) -> io::Result<()> {
         let mut temporary = self.name.clone();
-        temporary.push(format!(".{}", process::id()));
+        temporary.push(format!(".{:016x}", u64::from_ne_bytes(random()?)));
         let write = || {
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
             let mode = Mode::S_IRUSR | Mode::S_IWUSR;
@@ -150,7 +154,6 @@ impl CacheFile {
         };
         let renamed: io::Result<()> = write();
         if renamed.is_err() {
-            // It may be one that a killed process with this number left.
             _ = unlinkat(directory, &*temporary, UnlinkatFlags::NoRemoveDir);
         }
         prune(directory.as_fd(), self.kind)?;
@@ -177,21 +180,31 @@ fn is_private(metadata: &fs::Metadata) -> bool {
     metadata.is_file() && is_own && !mode.intersects(others)
 }
 
-/// Removes the oldest files of a kind, also those that a killed process left.
+/// Removes the oldest files of a kind, and those that are not whole and that a killed process left.
 fn prune(directory: BorrowedFd, kind: Kind) -> io::Result<()> {
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let mut files = Vec::new();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let now = now.map_or(i64::MAX, |now| now.as_secs().cast_signed());
+    let (mut files, mut left) = (Vec::new(), Vec::new());
     for entry in Dir::openat(directory, ".", flags, Mode::empty())? {
         let name = entry?.file_name().to_owned();
         if !name.to_bytes().starts_with(kind.prefix.as_bytes()) {
             continue;
         }
-        let stat = fstatat(directory, &*name, AtFlags::AT_SYMLINK_NOFOLLOW)?;
-        files.push((stat.st_mtime, stat.st_mtime_nsec, name));
+        // One that is not there any more was another's that is whole now.
+        let Ok(stat) = fstatat(directory, &*name, AtFlags::AT_SYMLINK_NOFOLLOW) else {
+            continue;
+        };
+        if !name.to_bytes().contains(&b'.') {
+            files.push((stat.st_mtime, stat.st_mtime_nsec, name));
+        } else if stat.st_mtime < now.saturating_sub(LONGEST_STORE) {
+            left.push(name);
+        }
     }
     files.sort_by(|one, other| other.cmp(one));
-    for (_, _, name) in files.iter().skip(kind.most_files) {
-        _ = unlinkat(directory, &**name, UnlinkatFlags::NoRemoveDir);
+    let old = files.into_iter().skip(kind.most_files);
+    for name in old.map(|(_, _, name)| name).chain(left) {
+        _ = unlinkat(directory, &*name, UnlinkatFlags::NoRemoveDir);
     }
     Ok(())
 }

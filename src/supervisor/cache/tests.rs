@@ -1,6 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::thread;
+use std::time::Duration;
 
 use super::*;
 
@@ -197,13 +199,43 @@ fn the_oldest_go_and_other_files_stay() {
 fn what_a_killed_process_left_is_removed() {
     let own = Own::new();
     own.file.store(b"text").unwrap();
-    let mut left = own.path().into_os_string();
-    left.push(format!(".{}", process::id()));
-    fs::write(&left, "half").unwrap();
-    own.file.store(b"other").unwrap_err();
+    let half = |name: &str| {
+        let path = own.file.directory.join(format!("test-{name}.0"));
+        fs::write(&path, "half").unwrap();
+        path
+    };
+    let (left, written) = (half("left"), half("written"));
+    let long_ago = SystemTime::now() - Duration::from_secs(2 * 3600);
+    let file = File::options().write(true).open(&left).unwrap();
+    file.set_modified(long_ago).unwrap();
     own.file.store(b"other").unwrap();
     assert_eq!(own.file.load().unwrap(), b"other");
-    assert!(!Path::new(&left).exists());
+    // The other one is still being written, perhaps.
+    assert!(!left.exists() && written.exists());
+}
+
+#[test]
+fn threads_that_store_at_once_do_not_disturb_each_other() {
+    let kind = Kind {
+        most_files: 1,
+        ..KIND
+    };
+    for _ in 0..50 {
+        let home = tempfile::tempdir().unwrap();
+        let file = CacheFile::beneath(&home.path().join("sandfork"), kind, []);
+        let first = |number: u8| (number, file.store_first(&[number]));
+        let stored: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || first(n))).collect();
+            threads.into_iter().map(|it| it.join().unwrap()).collect()
+        });
+        let (first, others): (Vec<_>, Vec<_>) = stored.iter().partition(|(_, it)| it.is_ok());
+        assert_eq!(file.load().unwrap(), [first[0].0]);
+        assert_eq!(first.len(), 1);
+        for (_, refused) in others {
+            let refused = refused.as_ref().unwrap_err().to_string();
+            assert!(refused.contains("File exists"), "{refused}");
+        }
+    }
 }
 
 #[test]
