@@ -118,13 +118,7 @@ impl Sandbox {
     ) -> Result<SessionExit, Error> {
         let stdin = request.stdin.take();
         let session = *request.session.get_or_insert_with(Shelf::session);
-        let terms = SessionTerms {
-            idle: self.inner.plan.supervision.session_idle,
-            age: self.inner.plan.supervision.session_age,
-            pause_after: self.inner.plan.supervision.session_pause_after,
-            cpu_rule: self.inner.plan.supervision.cpu_rule,
-            tool_time: request.tool_time,
-        };
+        let terms = self.terms(request.tool_time);
         let mut cells = request.from.as_ref().map(|image| image.cells());
         let ready = match request.from.take() {
             Some(image) => self.restored(&image, stdin, terms)?,
@@ -194,6 +188,17 @@ impl Sandbox {
     /// A worker for a new session.
     fn fresh(&self, stdin: Option<OwnedFd>) -> Result<Ready<'_>, Error> {
         let (parked, refill) = match &stdin {
+    pub(super) fn terms(&self, tool_time: ToolTime) -> SessionTerms {
+        let supervision = &self.inner.plan.supervision;
+        SessionTerms {
+            idle: supervision.session_idle,
+            age: supervision.session_age,
+            pause_after: supervision.session_pause_after,
+            cpu_rule: supervision.cpu_rule,
+            tool_time,
+        }
+    }
+
             // A worker that is ready has no standard input.
             None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
             Some(_) => (None, None),
@@ -223,7 +228,7 @@ impl Sandbox {
     }
 
     /// Requires that a worker could take on this state.
-    fn try_out(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
+    pub(super) fn try_out(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
         let (parked, _refill) = self.worker_of(image, None)?;
         let context = self.inner.place(&parked.zygote);
         let trial = Beginning::Trial(Arc::clone(image));

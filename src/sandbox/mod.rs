@@ -33,12 +33,13 @@ use crate::host::CallerEnvironment;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Grants, Plan, Start};
 use crate::policy::Stdin;
+use crate::protocol::caller::ToolTime;
 use crate::supervisor::cgroup::CgroupRoot;
 use crate::supervisor::egress::Egress;
 use crate::supervisor::error::While;
 use crate::supervisor::session::SessionRoot;
 use crate::supervisor::{
-    AskHost, Image, MadeBy, OutputSink, Request, RunContext, Shelf, SnapshotRefusal,
+    AskHost, Image, MadeBy, OutputSink, Refusal, Request, RunContext, Shelf, SnapshotRefusal,
     SupervisorError, Zygote, clock, run, run_in,
 };
 use sandfork_jail::control::CpuBudgetScope;
@@ -216,9 +217,17 @@ impl Sandbox {
         self.inner.snapshots.get(number)
     }
 
-    /// Saves a state as a file. Returns the file's length.
-    pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, SnapshotRefusal> {
-        image.save(self.made_by()?, &self.inner.plan.supervision.limits, path)
+    /// Saves a state as a file, once another worker has shown that it could take it on from there. Returns the file's
+    /// length.
+    pub(crate) fn save(&self, image: &Image, path: &Path) -> Result<u64, Refusal> {
+        let zygote = self.inner.zygote()?;
+        let saved = Arc::new(image.as_saved(&zygote)?);
+        let tried = self.try_out(&saved, self.terms(ToolTime::default()));
+        if !zygote.is_alive() {
+            self.inner.warm.discard(&zygote);
+        }
+        tried?;
+        Ok(image.save(self.made_by()?, &self.inner.plan.supervision.limits, path)?)
     }
 
     /// The state that a file has.

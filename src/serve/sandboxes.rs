@@ -111,7 +111,7 @@ impl Sandboxes {
         let mut made = self.made().into_iter();
         let found = made.find_map(|sandbox| Some((sandbox.snapshot(number)?, sandbox)));
         let (image, sandbox) = found.ok_or(Refusal::NoSnapshot(number))?;
-        Ok(sandbox.save(&image, path)?)
+        sandbox.save(&image, path)
     }
 
     /// The sandboxes that there are.

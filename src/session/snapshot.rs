@@ -7,7 +7,7 @@ use super::{Session, SessionError, await_opened, next};
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::sandbox::{Sandbox, SessionRequest};
-use crate::supervisor::{Image, Payload, Refusal};
+use crate::supervisor::{Image, Payload};
 
 /// The state of a session at the end of a cell: variables, imports, functions, generators, open files and the
 /// contents of its directories. Sessions begin with it, in any number and each on its own.
@@ -31,10 +31,9 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// When the file cannot be written. Nothing is left of it then.
+    /// When no session could begin with it, or the file cannot be written. Nothing is left of it then.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<u64, Error> {
-        let saved = self.sandbox.save(&self.image, path.as_ref());
-        Ok(saved.map_err(Refusal::from)?)
+        Ok(self.sandbox.save(&self.image, path.as_ref())?)
     }
 
     /// Opens a session that begins with this state. It has no host tools until [`Session::tool`] defines them.

@@ -115,6 +115,7 @@ impl Source<'_> {
         let stat = self.worker.proc.read_at_once("stat").doing("describe it")?;
         name_heap(&mut regions, &stat, standing.program_break);
         regions::require_mappable(&regions)?;
+        self.require_paths(&regions)?;
         let pages = self.pages(&regions)?;
         let bytes: u64 = pages.own.iter().map(|range| range.end - range.start).sum();
         require_room(self.limits, bytes, self.limits.memory(), LimitName::Memory)?;
@@ -139,8 +140,8 @@ impl Source<'_> {
             inodes: self.lent,
             owner: self.worker.ids,
         });
-        let of_trees = pack(&self.worker.directories, &directories, &trees, lent)?;
-        self.require_kept(making.written() + of_trees, room)?;
+        let packed = pack(&self.worker.directories, &directories, &trees, lent)?;
+        self.require_kept(making.written() + packed.bytes, room)?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
@@ -162,7 +163,8 @@ impl Source<'_> {
                 files: mapped,
                 cells: self.cells,
             },
-            bytes_of_trees: of_trees,
+            bytes_of_trees: packed.bytes,
+            unreadable: packed.unreadable,
         })
     }
 

@@ -114,7 +114,7 @@ enum ImageKind {
 }
 
 /// What the supervisor knows of a worker that was copied, besides the bytes.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 struct Lists {
     regions: Vec<Region>,
     /// The pages that it may not touch, in order.
@@ -140,6 +140,8 @@ pub struct Image {
     lists: Lists,
     /// The bytes of its files.
     bytes_of_trees: u64,
+    /// A file among them that its owner may not read.
+    unreadable: Option<String>,
 }
 
 impl Image {

@@ -38,14 +38,25 @@ pub struct Lent<'a> {
     pub owner: Option<HostIds>,
 }
 
-/// Reads these directories, which have these paths, into a file. Returns the length of the stream. Refuses files of
-/// `lent` that are still open for writing, if there is any: what was written to them later would be lost.
+/// What was read of a worker's files.
+#[derive(Debug)]
+pub struct Packed {
+    /// The length of the stream.
+    pub bytes: u64,
+    /// A file that its owner may not read.
+    pub unreadable: Option<String>,
+}
+
+/// Reads these directories, which have these paths, into a file. With `lent` it is for a worker that goes on in place of
+/// this one: files that are still open for writing are refused, as what was written to them later would be lost, and so
+/// is what their owner may not read.
 pub fn pack(
     directories: &[OwnedFd],
     paths: &[&Path],
     file: &File,
     lent: Option<Lent>,
-) -> Result<u64, SnapshotRefusal> {
+) -> Result<Packed, SnapshotRefusal> {
+    let mut unreadable = None;
     let mut writer = BufWriter::with_capacity(CHUNK, file);
     for (directory, path) in directories.iter().zip(paths) {
         let mut tree = Tree {
@@ -55,14 +66,19 @@ pub fn pack(
             nodes: BTreeMap::new(),
             names: Vec::new(),
             inodes: used(directory)?.inodes,
+            unreadable: None,
         };
         tree.find()?;
         // Now, as what a caller has open may have grown since.
         tree.write(&mut writer, used(directory)?.bytes)?;
+        unreadable = unreadable.or(tree.unreadable);
     }
     writer.flush().doing("write an image")?;
     drop(writer);
-    Ok(file.metadata().doing("measure an image")?.len())
+    Ok(Packed {
+        bytes: file.metadata().doing("measure an image")?.len(),
+        unreadable,
+    })
 }
 
 /// What the file system of a tree has. A guest that does not stand could change its files as they are copied, so that
@@ -98,6 +114,8 @@ struct Tree<'a> {
     names: Vec<(CString, u64)>,
     /// The inodes that it had at first. Each name takes one, also one of several of a file.
     inodes: u64,
+    /// The first file that its owner may not read.
+    unreadable: Option<String>,
 }
 
 impl Tree<'_> {
@@ -164,10 +182,13 @@ impl Tree<'_> {
             Kind::File => 0o400,
             _ => 0,
         };
-        if self.lent.is_some() && stat.st_mode & owner_may != owner_may {
+        if stat.st_mode & owner_may != owner_may {
             // A mapping of it could not be made again, and the session would be lost.
             let path = self.path(&path);
-            return Err(SnapshotRefusal::Unreadable { path });
+            if self.lent.is_some() {
+                return Err(SnapshotRefusal::Unreadable { path });
+            }
+            self.unreadable.get_or_insert(path);
         }
         self.names.push((path.clone(), stat.st_ino));
         let node = Node { kind, stat, path };
@@ -321,6 +342,7 @@ mod tests {
             nodes: BTreeMap::new(),
             names: Vec::new(),
             inodes,
+            unreadable: None,
         };
         tree.find()?;
         tree.write(&mut io::sink(), bytes)

@@ -175,6 +175,14 @@ pub enum SnapshotRefusal {
 /// Adds what failed to an error of the kernel.
 pub trait Doing<T> {
     /// The refusal for it.
+impl SnapshotRefusal {
+    /// For a mapping of a file that no path leads to.
+    pub(super) fn mapped(path: &str) -> Self {
+        let what = format!("`{path}` is mapped, and cannot be opened again");
+        Self::Mapping { what }
+    }
+}
+
     fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal>;
 }
 

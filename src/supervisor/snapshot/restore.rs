@@ -9,6 +9,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
 use nix::sys::stat::{Mode, fstat};
 
+use super::descriptors::is_path;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
 use super::steps::{Memory, Origin, Plan, hole, steps};
@@ -138,6 +139,17 @@ impl Source<'_> {
         let mut found = self.stamps(mapped.keys().copied())?;
         found.retain(|path, stamp| mapped.get(path.as_str()) == Some(&stamp.inode));
         Ok(found)
+    }
+
+    /// Requires that a worker can open the files of its own that this one maps. The others are the interpreter's, and may
+    /// have been replaced on the host: forks have their mappings already.
+    pub(super) fn require_paths(&self, regions: &[Region]) -> Result<(), SnapshotRefusal> {
+        let mut paths = regions.iter().filter_map(|region| match &region.backing {
+            Backing::File { path, .. } => Some(path),
+            _ => None,
+        });
+        let lost = paths.find(|path| self.is_own(path) && !is_path(path));
+        lost.map_or(Ok(()), |path| Err(SnapshotRefusal::mapped(path)))
     }
 
     fn is_own(&self, path: &str) -> bool {

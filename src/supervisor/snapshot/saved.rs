@@ -12,9 +12,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
@@ -31,6 +29,7 @@ use crate::supervisor::cache::{Unused, snapshot_key};
 use crate::supervisor::descriptors::CHUNK;
 use crate::supervisor::embedded::WORKER;
 use crate::supervisor::instance_name::boot_id;
+use crate::supervisor::random::random;
 use crate::supervisor::zygote::Zygote;
 
 /// The first bytes of a file, with the version of its form.
@@ -100,6 +99,22 @@ struct Head<L> {
 }
 
 impl Image {
+    /// The image as a file will have it, for workers of this zygote.
+    pub fn as_saved(&self, zygote: &Arc<Zygote>) -> Result<Self, SnapshotRefusal> {
+        if let Some(path) = self.unreadable.clone() {
+            return Err(SnapshotRefusal::Unreadable { path });
+        }
+        Ok(Self {
+            zygote: Arc::clone(zygote),
+            kind: ImageKind::Saved,
+            layers: self.layers.clone(),
+            trees: self.trees.try_clone().doing("copy an image's descriptor")?,
+            lists: self.lists.clone(),
+            bytes_of_trees: self.bytes_of_trees,
+            unreadable: None,
+        })
+    }
+
     /// Saves it as a file that only this user can read. Another file with the name is replaced once all is written.
     /// Returns the file's length.
     pub fn save(
@@ -121,14 +136,17 @@ impl Image {
             lists: &self.lists,
             pages: self.layers.pages(),
         };
+        let head = serde_json::to_vec(&head).map_err(|error| unsaved(error.to_string()))?;
+        if head.len() as u64 > MOST_HEAD {
+            return Err(unsaved("the list of its memory is too long".into()));
+        }
         let part = Part::create(path).map_err(|error| unsaved(reason(&error)))?;
         let written = self.write(&head, &key, &part.file);
         let length = written.and_then(|length| part.finish(path).map(|()| length));
         length.map_err(|error| unsaved(reason(&error)))
     }
 
-    fn write(&self, head: &Head<&Lists>, key: &[u8], file: &File) -> io::Result<u64> {
-        let head = serde_json::to_vec(head)?;
+    fn write(&self, head: &[u8], key: &[u8], file: &File) -> io::Result<u64> {
         let trees = File::from(open_to_read(self.trees.as_fd())?);
         let lengths = [
             head.len() as u64,
@@ -140,7 +158,7 @@ impl Image {
         for length in lengths {
             writer.write_all(&length.to_le_bytes())?;
         }
-        writer.write_all(&head)?;
+        writer.write_all(head)?;
         self.layers.write_to(&mut writer)?;
         copy(&trees, &mut writer, lengths[2])?;
         let code = writer.code.finalize().into_bytes();
@@ -202,6 +220,7 @@ impl Image {
             trees: Medium::Disk.finish(&trees)?,
             lists: head.lists,
             bytes_of_trees: sections.trees,
+            unreadable: None,
         })
     }
 }
@@ -304,11 +323,10 @@ struct Part {
 
 impl Part {
     fn create(of: &Path) -> io::Result<Self> {
-        static PARTS: AtomicU64 = AtomicU64::new(0);
-        let name = of.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        let number = PARTS.fetch_add(1, Ordering::Relaxed);
-        let name = format!(".{}.{}-{number}", name.to_string_lossy(), process::id());
-        let path = of.with_file_name(name);
+        of.file_name().ok_or(io::ErrorKind::IsADirectory)?;
+        // Without the name of the other, to which nothing may be added if it is as long as names are.
+        let number = u64::from_ne_bytes(random()?);
+        let path = of.with_file_name(format!(".sandfork-{number:016x}"));
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(0o600);
         let file = options.open(&path)?;

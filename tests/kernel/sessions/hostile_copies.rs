@@ -134,11 +134,8 @@ fn names_with_line_feeds_are_names(world: &World) {
         &mut session,
         "m = mmap.mmap(f.fileno(), 8000, flags=mmap.MAP_PRIVATE)",
     );
-    let snapshot = copy(&mut session);
-    let refused = snapshot
-        .fork()
-        .expect_err("its file has no path")
-        .to_string();
+    let refused = session.snapshot().expect_err("its file has no path");
+    let refused = refused.to_string();
     assert!(
         refused.contains("is mapped, and cannot be opened again"),
         "{refused}"

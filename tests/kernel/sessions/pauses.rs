@@ -184,7 +184,7 @@ fn what_runs_or_is_watched_is_not_paused(world: &World) {
 }
 
 /// Maps a file of the session.
-const MAPS: &str = "import ctypes, os\n\
+pub const MAPS: &str = "import ctypes, os\n\
     libc = ctypes.CDLL(None); libc.mmap.restype = ctypes.c_void_p\n\
     libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]\n\
     with open('m', 'w+') as f: f.write('kept' * 1024); f.flush(); p = libc.mmap(None, 4096, 1, 2, f.fileno(), 0)\n\

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use sandfork::session::Session;
 use sandfork::{ErrorKind, Sandbox};
 
+use super::pauses::MAPS;
 use super::snapshots::{copy, fork, ok};
 use super::{open, session, value};
 use crate::need::Need;
@@ -22,6 +23,7 @@ pub fn tests() -> Vec<Test> {
         what_a_resumed_session_does_not_share_works,
         a_resumed_session_is_as_closed_as_before,
         a_pause_to_a_file_ends_the_session,
+        a_session_that_could_not_come_back_is_not_ended,
         a_file_that_is_of_no_use_is_refused
     ];
     tests
@@ -169,7 +171,6 @@ fn a_resumed_session_is_as_closed_as_before(world: &World) {
 
 fn a_pause_to_a_file_ends_the_session(world: &World) {
     let directory = tempfile::tempdir().expect("there is a directory");
-    let path = directory.path().join("state");
     let first = sandbox(world, standard());
     let mut paused = session(&first);
     ok(&mut paused, "x = 5");
@@ -180,10 +181,42 @@ fn a_pause_to_a_file_ends_the_session(world: &World) {
         "{refused}"
     );
     assert_eq!(value(&mut paused, "x"), "5");
+    // There may be a name as long as this.
+    let path = directory.path().join("s".repeat(255));
     paused.pause_to(&path).expect("it is saved");
     let ended = paused.run("x").expect_err("it has ended");
     assert_eq!(ended.kind(), ErrorKind::SessionEnded);
     assert_eq!(value(&mut resume(&first, &path), "x"), "5");
+}
+
+fn a_session_that_could_not_come_back_is_not_ended(world: &World) {
+    let directory = tempfile::tempdir().expect("there is a directory");
+    let path = directory.path().join("state");
+    let sandbox = sandbox(world, standard());
+    for (spoils, sentence) in [
+        ("os.remove('m')", "cannot be opened again"),
+        ("os.chmod('m', 0)", "cannot be read by its owner"),
+        (
+            "f = open('m', 'r+'); os.chmod('m', 0o400)",
+            "cannot be opened again",
+        ),
+        (
+            "f = open('m'); os.link('m', 'n'); os.remove('m'); libc.munmap(p, 4096)",
+            "a file without a name",
+        ),
+    ] {
+        let mut session = session(&sandbox);
+        ok(
+            &mut session,
+            &format!(
+                "{MAPS}; libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]; x = 5; {spoils}"
+            ),
+        );
+        let refused = session.pause_to(&path).expect_err(spoils).to_string();
+        assert!(refused.contains(sentence), "{refused}");
+        assert!(!path.exists());
+        assert_eq!(value(&mut session, "x"), "5");
+    }
 }
 
 fn a_file_that_is_of_no_use_is_refused(world: &World) {

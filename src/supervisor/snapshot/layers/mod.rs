@@ -64,7 +64,7 @@ impl Piece {
 }
 
 /// The files of an image, and where its pages are in them.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Layers {
     layers: Vec<Arc<Layer>>,
     /// In the order of addresses.

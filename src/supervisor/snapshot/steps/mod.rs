@@ -21,6 +21,7 @@ pub use self::pages::{in_order, split};
 use self::memory::within;
 use self::moved::{is_elsewhere, moved};
 use self::pages::{Who, compare, parts};
+use super::descriptors::is_path;
 use super::layers::Places;
 use super::refusal::SnapshotRefusal;
 use super::regions::{Backing, Region, at};
@@ -321,9 +322,8 @@ impl Steps<'_> {
         if self.file.as_deref() == Some(path) {
             return Ok(());
         }
-        if path.ends_with(" (deleted)") || path.contains("\\012") {
-            let what = format!("`{path}` is mapped, and cannot be opened again");
-            return Err(SnapshotRefusal::Mapping { what });
+        if !is_path(path) {
+            return Err(SnapshotRefusal::mapped(path));
         }
         self.close();
         let name = self.blob.name(path);
