@@ -156,7 +156,10 @@ impl Sandbox {
                         }
                     }
                     SessionExit::Paused(paused) => match self.try_out(&paused.image, terms) {
-                        Ok(()) => break Left::Paused(paused),
+                        Ok(()) => {
+                            served.note_paused(&paused);
+                            break Left::Paused(paused);
+                        }
                         Err(error) if paused.asked.is_some() => {
                             caller.refuse(paused.asked, error.into());
                         }
@@ -185,9 +188,6 @@ impl Sandbox {
         }
     }
 
-    /// A worker for a new session.
-    fn fresh(&self, stdin: Option<OwnedFd>) -> Result<Ready<'_>, Error> {
-        let (parked, refill) = match &stdin {
     pub(super) fn terms(&self, tool_time: ToolTime) -> SessionTerms {
         let supervision = &self.inner.plan.supervision;
         SessionTerms {
@@ -199,6 +199,9 @@ impl Sandbox {
         }
     }
 
+    /// A worker for a new session.
+    fn fresh(&self, stdin: Option<OwnedFd>) -> Result<Ready<'_>, Error> {
+        let (parked, refill) = match &stdin {
             // A worker that is ready has no standard input.
             None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
             Some(_) => (None, None),

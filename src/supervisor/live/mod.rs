@@ -147,6 +147,14 @@ impl<'a> ServedSession<'a> {
         Ok(())
     }
 
+    /// Ends what watches the directories of the worker, whose state is another's from now on, if its caller asked for that.
+    pub fn note_paused(&mut self, paused: &Paused) {
+        let programs = self.0.state.io.programs.as_mut();
+        if let Some(programs) = programs.filter(|_| paused.asked.is_some()) {
+            programs.end_watches("its session was paused");
+        }
+    }
+
     /// Serves until the worker or the caller is gone, the caller wants another worker, or the session is paused.
     /// `first` is a request that was received before. `later` runs after the first cell.
     ///

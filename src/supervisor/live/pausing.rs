@@ -184,10 +184,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 return None;
             }
         };
-        if asked.is_some() {
-            self.io.end_watches("its session was paused");
-        }
-        if self.cell.is_some() || self.reap_until.is_some() || !self.io.rest() {
+        // Watches end by a pause that the caller asked for. They hold back any other.
+        let is_used = asked.is_none() && self.io.is_used();
+        if is_used || self.cell.is_some() || self.reap_until.is_some() || !self.io.rest() {
             if asked.is_some() {
                 caller.refuse(asked, SnapshotRefusal::Changed.into());
             }

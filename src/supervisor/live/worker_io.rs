@@ -76,8 +76,6 @@ pub trait WorkerIo {
     ) -> Result<Image, SnapshotRefusal>;
     /// Whether programs of the caller run, or its directories are watched.
     fn is_used(&self) -> bool;
-    /// Ends what watches its directories.
-    fn end_watches(&mut self, why: &str);
     /// Queues programs that are asked for from now on for the next worker. Returns false, and changes nothing, if this
     /// one has some already.
     fn rest(&mut self) -> bool;
@@ -318,12 +316,6 @@ impl WorkerIo for JailedWorker<'_> {
     fn is_used(&self) -> bool {
         let programs = self.programs.as_ref();
         programs.is_some_and(Host::is_used)
-    }
-
-    fn end_watches(&mut self, why: &str) {
-        if let Some(programs) = &self.programs {
-            programs.end_watches(why);
-        }
     }
 
     fn rest(&mut self) -> bool {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -19,6 +19,7 @@ use crate::protocol::{FrameError, FrameLimits};
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
 use crate::supervisor::link::{Link, Received};
+use crate::supervisor::watch::{self, WatchRefusal};
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
 
@@ -57,9 +58,11 @@ pub struct Host<'a> {
     pub(super) waiting: VecDeque<Box<Start>>,
     pub(super) live: BTreeMap<u64, Live>,
     /// Why there are no more programs, as part of a sentence.
-    why: String,
+    pub(super) why: String,
     /// Whether what is asked for waits for the session's next worker.
     pub(super) rests: bool,
+    /// What watched directories before that.
+    pub(super) watches: Vec<Weak<watch::Shared>>,
 }
 
 pub(super) struct Live {
@@ -102,6 +105,7 @@ impl<'a> Host<'a> {
             live: BTreeMap::new(),
             why: "it was closed, or began anew".to_owned(),
             rests: false,
+            watches: Vec::new(),
         }
     }
 
@@ -154,8 +158,9 @@ impl<'a> Host<'a> {
             match command {
                 Command::Directory { path, answer } => {
                     let files = self.terms.files.ok_or(FileError::Gone);
+                    let opened = files.and_then(|files| files.watched(&files.path(&path)?));
                     // Its caller waits.
-                    _ = answer.send(files.and_then(|files| files.watched(&files.path(&path)?)));
+                    _ = answer.send(opened.map_err(WatchRefusal::File));
                 }
                 Command::Start(start) => {
                     if let Some(refusal) = self.refusal(&start, is_copied) {
@@ -374,15 +379,6 @@ impl<'a> Host<'a> {
                 live.process.has_ended(ProgramEnd::Lost(why));
                 self.queue.remove(number);
             }
-        }
-    }
-}
-
-/// Every end of a loop ends its programs' handles, unless the session is paused.
-impl Drop for Host<'_> {
-    fn drop(&mut self) {
-        if !self.rests {
-            self.queue.close(&self.why);
         }
     }
 }

@@ -74,6 +74,26 @@ pub struct Start {
     pub streams: [OwnedFd; 3],
 }
 
+impl Inner {
+    /// Whether something is wanted, or programs run.
+    fn is_asked(&self) -> bool {
+        !self.commands.is_empty() || !self.live.is_empty()
+    }
+}
+
+impl Command {
+    /// Tells what waits for it why it is not carried out.
+    fn refuse(self, why: &str) {
+        let why = why.to_owned();
+        match self {
+            // Its caller waits.
+            Self::Directory { answer, .. } => _ = answer.send(Err(WatchRefusal::Ended(why))),
+            Self::Start(start) => start.process.is_refused(ProgramRefusal::Ended(why)),
+            Self::Signal { .. } | Self::Size { .. } => {}
+        }
+    }
+}
+
 impl Programs {
     /// For a session whose policy lets programs print so many bytes.
     pub(crate) fn new(output: u64) -> Result<Self, Errno> {
@@ -151,8 +171,9 @@ impl Queue {
     /// Adds what is wanted of a session that has not ended.
     pub(super) fn push(&self, command: Command) {
         let mut inner = self.lock();
-        if inner.closed.is_none() {
-            inner.commands.push_back(command);
+        match &inner.closed {
+            None => inner.commands.push_back(command),
+            Some(why) => command.refuse(why),
         }
         drop(inner);
         self.ring();
@@ -207,28 +228,25 @@ impl Queue {
         let (answer, opened) = sync_channel(1);
         let path = path.to_owned();
         self.push(Command::Directory { path, answer });
-        // If the session ends first, the request is dropped.
+        // Each is answered.
         let ended = |_| WatchRefusal::Ended("it was closed, or began anew".to_owned());
-        Ok(opened.recv().map_err(ended)??)
+        opened.recv().map_err(ended)?
     }
 
     /// Whether something is asked for, or directories are watched.
     pub(super) fn is_used(&self) -> bool {
         let inner = self.lock();
         let mut watches = inner.watches.iter().filter_map(Weak::upgrade);
-        let is_asked = !inner.commands.is_empty() || !inner.live.is_empty();
-        is_asked || watches.any(|watch| !watch.has_ended())
+        inner.is_asked() || watches.any(|watch| !watch.has_ended())
     }
 
     /// Refuses what is asked for.
     pub(crate) fn refuse(&self, why: &str) {
         for command in self.take() {
-            if let Command::Start(start) = command {
+            if let Command::Start(start) = &command {
                 self.remove(start.process.number());
-                start
-                    .process
-                    .is_refused(ProgramRefusal::Ended(why.to_owned()));
             }
+            command.refuse(why);
         }
     }
 
@@ -237,12 +255,16 @@ impl Queue {
         self.lock().closed = None;
     }
 
-    /// Ends what watches directories.
-    pub(super) fn end_watches(&self, why: &str) {
-        let watches = std::mem::take(&mut self.lock().watches);
-        for watch in watches.iter().filter_map(Weak::upgrade) {
-            watch.end(why);
-        }
+    /// Takes what watches directories, unless something else is asked for.
+    pub(super) fn take_watches(&self) -> Option<Vec<Weak<watch::Shared>>> {
+        let mut inner = self.lock();
+        let is_asked = inner.is_asked();
+        (!is_asked).then(|| std::mem::take(&mut inner.watches))
+    }
+
+    /// Has watches end with the session's worker again.
+    pub(super) fn put_back(&self, watches: Vec<Weak<watch::Shared>>) {
+        self.lock().watches.extend(watches);
     }
 
     /// Accepts no more, and ends what there is for this reason.
@@ -251,12 +273,18 @@ impl Queue {
         inner.closed = Some(why.to_owned());
         let commands = std::mem::take(&mut inner.commands);
         let live = std::mem::take(&mut inner.live);
+        let watches = std::mem::take(&mut inner.watches);
         drop(inner);
-        drop(commands);
-        self.end_watches(&format!("its session ended because {why}"));
+        for command in commands {
+            command.refuse(why);
+        }
+        let of_session = format!("its session ended because {why}");
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.end(&of_session);
+        }
         for process in live.into_values() {
             if process.is_running() {
-                process.has_ended(ProgramEnd::Lost(format!("its session ended because {why}")));
+                process.has_ended(ProgramEnd::Lost(of_session.clone()));
             } else if process.end().is_none() {
                 process.is_refused(ProgramRefusal::Ended(why.to_owned()));
             }

@@ -1,5 +1,8 @@
 //! A session whose worker is copied, or that is to be paused: what is asked for then waits for its next worker.
 
+use std::mem;
+use std::sync::Weak;
+
 use super::host::Host;
 
 impl Host<'_> {
@@ -8,20 +11,32 @@ impl Host<'_> {
         self.is_busy() || self.queue.is_used()
     }
 
-    /// Ends what watches directories.
-    pub fn end_watches(&self, why: &str) {
-        self.queue.end_watches(why);
+    /// Leaves what is asked for from now on to the session's next worker, unless there is something already. What watches
+    /// directories goes on meanwhile.
+    pub fn rest(&mut self) -> bool {
+        if self.is_busy() {
+            return false;
+        }
+        let taken = self.queue.take_watches();
+        self.rests = taken.is_some();
+        self.watches = taken.unwrap_or_default();
+        self.rests
     }
 
     /// Serves what is asked for from now on.
     pub fn go_on(&mut self) {
         self.rests = false;
+        self.queue.put_back(mem::take(&mut self.watches));
     }
 
-    /// Leaves what is asked for from now on to the session's next worker, unless there is something already.
-    pub fn rest(&mut self) -> bool {
-        self.rests = !self.is_used();
-        self.rests
+    /// Ends what watched directories before it rested.
+    pub fn end_watches(&mut self, why: &str) {
+        for watch in mem::take(&mut self.watches)
+            .iter()
+            .filter_map(Weak::upgrade)
+        {
+            watch.end(why);
+        }
     }
 
     /// Ends the starter, so that the worker can be copied. Returns whether there was one, and the name of a program
@@ -32,6 +47,17 @@ impl Host<'_> {
         match running.chain(waiting).next() {
             Some(process) => Err(process.argv()[0].clone()),
             None => Ok(self.link.take().is_some()),
+        }
+    }
+}
+
+/// Every end of a loop ends its programs' handles, unless the session is paused.
+impl Drop for Host<'_> {
+    fn drop(&mut self) {
+        if self.rests {
+            self.go_on();
+        } else {
+            self.queue.close(&self.why);
         }
     }
 }

@@ -224,7 +224,7 @@ impl Shared {
 }
 
 /// How the session's thread answers a request for a directory.
-pub type DirectoryAnswer = Result<OwnedFd, super::files::FileError>;
+pub type DirectoryAnswer = Result<OwnedFd, WatchRefusal>;
 
 #[cfg(test)]
 mod tests;

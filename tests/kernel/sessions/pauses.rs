@@ -338,3 +338,6 @@ fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
     hostile.restart().expect("it begins anew");
     assert_eq!(value(&mut hostile, "1"), "1");
 }
+        let watch = hostile.watcher().watch(".", Depth::Directory);
+        let refused = watch.expect_err("there is no worker for it");
+        assert!(refused.to_string().contains("after a pause"), "{refused}");

@@ -129,8 +129,6 @@ impl WorkerIo for FakeWorker {
         self.runs_programs
     }
 
-    fn end_watches(&mut self, _: &str) {}
-
     fn rest(&mut self) -> bool {
         true
     }
