@@ -19,6 +19,7 @@ mod path;
 mod put;
 mod remove;
 
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 
@@ -32,6 +33,9 @@ pub use self::remove::Removal;
 
 use super::as_guest::as_guest;
 use sandfork_jail::program::HostIds;
+
+/// Files that a caller got for writing: their paths by the numbers of their inodes.
+pub type LentFiles = BTreeMap<u64, GuestPath>;
 
 /// The work directory of a live session.
 #[derive(Clone, Copy, Debug)]

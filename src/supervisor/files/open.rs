@@ -1,14 +1,17 @@
 //! Opens regular files for callers that transfer their bytes.
 
 use std::fs::File;
+use std::os::fd::AsFd;
 
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::sys::stat::{Mode, fchmod};
+use nix::sys::stat::{Mode, fchmod, fstat};
 
 use super::beneath::{ATTEMPTS, HANDLE, create_beneath, kind_of, open_beneath, reopen};
 use super::list::EntryKind;
-use super::{Act, FileError, GuestPath, WorkDir};
+use super::{Act, FileError, GuestPath, LentFiles, WorkDir};
+use crate::supervisor::as_guest::as_guest;
+use sandfork_jail::sys;
 
 /// What happens to a file's existing bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -48,6 +51,24 @@ impl WorkDir<'_> {
     /// When it cannot be created, or another kind of entry has the name.
     pub fn open_write(&self, path: &GuestPath, contents: Contents) -> Result<File, FileError> {
         self.as_guest(path, Act::Write, || self.open_or_make(path, contents))
+    }
+
+    /// Forgets those of these files that no one has open for writing. The kernel does not say who has: what is not
+    /// forgotten before the guest opens it is kept until both have closed it.
+    pub fn forget_unwritten(&self, lent: &mut LentFiles) {
+        // If nothing can be told, all are kept.
+        _ = as_guest(self.guest, || {
+            lent.retain(|inode, path| self.may_be_written(*inode, path));
+            Ok(())
+        });
+    }
+
+    fn may_be_written(&self, inode: u64, path: &GuestPath) -> bool {
+        let Ok((file, _)) = self.open_read(path) else {
+            return true;
+        };
+        let is_same = fstat(&file).is_ok_and(|stat| stat.st_ino == inode);
+        !is_same || sys::lease::is_written(file.as_fd()) != Ok(false)
     }
 
     fn open_or_make(&self, path: &GuestPath, contents: Contents) -> Result<File, FileError> {

@@ -10,7 +10,9 @@ use super::caller::{Caller, Payload};
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
 use crate::protocol::caller::{ClientEvent, FileEntry, FileOperation, FileRequest};
-use crate::supervisor::files::{Contents, Entry, EntryKind, FileError, Parents, Removal, WorkDir};
+use crate::supervisor::files::{
+    Contents, Entry, EntryKind, FileError, GuestPath, LentFiles, Parents, Removal, WorkDir,
+};
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::program::ZygoteJail;
@@ -25,6 +27,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 size,
                 entry,
                 entries,
+                ..
             }) => {
                 let payload = file.map(|file| Payload::passed(file.into()));
                 let answer = ClientEvent::File {
@@ -73,7 +76,10 @@ pub fn do_with_file(
             } else {
                 Contents::Replaced
             };
-            done.file = Some(work.open_write(&path, contents)?);
+            let file = work.open_write(&path, contents)?;
+            // An open file can be described.
+            done.lent = fstat(&file).ok().map(|stat| (stat.st_ino, path));
+            done.file = Some(file);
         }
         FileOperation::List => {
             let entries = work.list(&path)?;
@@ -107,14 +113,14 @@ pub struct Done {
     size: Option<u64>,
     entry: Option<FileEntry>,
     entries: Option<Vec<FileEntry>>,
+    /// The number and the path of the file that was opened for writing, if one was.
+    pub lent: Option<(u64, GuestPath)>,
 }
 
-impl Done {
-    /// The number of the file that was opened for writing, if one was.
-    pub fn lent(&self) -> Option<u64> {
-        let written = self.file.as_ref().filter(|_| self.size.is_none());
-        // An open file can be described.
-        Some(fstat(written?).ok()?.st_ino)
+/// Forgets those of these files of a worker that no one has open for writing.
+pub fn forget_unwritten(verified: &VerifiedWorker, jail: &ZygoteJail, lent: &mut LentFiles) {
+    if let Some(work) = work_dir(verified, jail).ok().filter(|_| !lent.is_empty()) {
+        work.forget_unwritten(lent);
     }
 }
 

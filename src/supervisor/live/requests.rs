@@ -128,6 +128,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             // A caller reads its files itself.
             source: SourceKind::Text,
         };
+        self.io.note_closed_files();
         self.cells += 1;
         self.begin(id, wall, &request, source, now, caller);
         match &mut self.cell {

@@ -1,13 +1,12 @@
 //! What a session does to its worker, and asks about it.
 
-use std::collections::BTreeSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::files::{Done, do_with_file, work_dir};
+use super::files::{Done, do_with_file, forget_unwritten, work_dir};
 use crate::outcome::Traffic;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
@@ -17,7 +16,7 @@ use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
 use crate::supervisor::egress::{Spent, WorkerNetwork};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
-use crate::supervisor::files::FileError;
+use crate::supervisor::files::{FileError, LentFiles};
 use crate::supervisor::forwarded_calls::ForwardedCalls;
 use crate::supervisor::link::{Link, LinkError};
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
@@ -63,6 +62,8 @@ pub trait WorkerIo {
     fn files(&self) -> Files;
     /// Carries out a caller's request for the worker's files.
     fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError>;
+    /// Looks which files the caller has closed that it got for writing, before the guest opens them.
+    fn note_closed_files(&mut self);
     /// Requires that the session may have another copy there, and that nothing of the worker runs but its main thread.
     fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal>;
     /// Whether the worker waits for something.
@@ -118,8 +119,8 @@ pub struct JailedWorker<'a> {
     pub(super) watch: Watch<'a>,
     /// Whether the last process of the worker has ended.
     is_gone: bool,
-    /// The numbers of the files that the caller got for writing.
-    pub(super) lent: BTreeSet<u64>,
+    /// The files that the caller may still write to.
+    pub(super) lent: LentFiles,
     /// The state that the worker has taken on, or that was copied of it last, as long as its caller keeps that.
     pub(super) beneath: Weak<Image>,
     pub(super) forwarded: ForwardedCalls<'a>,
@@ -146,7 +147,7 @@ impl<'a> JailedWorker<'a> {
             verified,
             watch: verified.watch(context),
             is_gone: false,
-            lent: BTreeSet::new(),
+            lent: LentFiles::new(),
             beneath: Weak::new(),
             forwarded: verified.forwarded_calls(),
             network: verified.take_network(),
@@ -291,8 +292,12 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError> {
         let done = do_with_file(self.verified, self.context.jail, request)?;
-        self.lent.extend(done.lent());
+        self.lent.extend(done.lent.clone());
         Ok(done)
+    }
+
+    fn note_closed_files(&mut self) {
+        forget_unwritten(self.verified, self.context.jail, &mut self.lent);
     }
 
     fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal> {

@@ -1,6 +1,5 @@
 //! Copies a worker that stands.
 
-use std::collections::BTreeSet;
 use std::io::{BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -19,6 +18,7 @@ use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
 use super::{Base, Image, ImageKind, Lists, Room, Standing};
 use crate::outcome::{LimitName, Limits};
+use crate::supervisor::files::LentFiles;
 use crate::supervisor::run::Files;
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::zygote::Zygote;
@@ -45,8 +45,8 @@ pub struct Source<'a> {
     pub limits: &'a Limits,
     /// The base of a copy: of the state that it has taken on, or that was copied of it last.
     pub base: Option<Base<'a>>,
-    /// The numbers of the files that its caller got for writing.
-    pub lent: &'a BTreeSet<u64>,
+    /// The files that its caller may still write to.
+    pub lent: &'a LentFiles,
     /// The inode of the socket over which its programs are summoned, if it has one.
     pub summons: Option<u64>,
 }
@@ -137,7 +137,7 @@ impl Source<'_> {
         let trees = medium.file(c"sandfork-files")?;
         // Elsewhere the worker goes on, with the files that its caller has.
         let lent = (medium == Medium::Disk).then_some(Lent {
-            inodes: self.lent,
+            files: self.lent,
             owner: self.worker.ids,
         });
         let packed = pack(&self.worker.directories, &directories, &trees, lent)?;

@@ -1,7 +1,7 @@
 //! Reads the files of a worker into a stream. The names, links and contents are the guest's: paths lead through
 //! descriptors beneath the worker's directories only.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, CString};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
@@ -19,7 +19,7 @@ use nix::unistd::{Whence, lseek};
 use super::refusal::{Doing, SnapshotRefusal};
 use crate::supervisor::as_guest::as_guest;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
-use crate::supervisor::files::{open_beneath, reopen};
+use crate::supervisor::files::{LentFiles, open_beneath, reopen};
 use sandfork_jail::archive::{Entry, Kind, piece};
 use sandfork_jail::program::HostIds;
 use sandfork_jail::sys;
@@ -32,8 +32,8 @@ const LISTED: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY);
 /// What a caller may still do to a worker's files.
 #[derive(Clone, Copy, Debug)]
 pub struct Lent<'a> {
-    /// The numbers of the files that it got for writing.
-    pub inodes: &'a BTreeSet<u64>,
+    /// The files that it may still write to.
+    pub files: &'a LentFiles,
     /// The user whose files they are, if it is another one.
     pub owner: Option<HostIds>,
 }
@@ -202,7 +202,7 @@ impl Tree<'_> {
 
     fn require_unwritten(&self, node: &Node, file: &OwnedFd) -> Result<(), SnapshotRefusal> {
         let lent = self.lent;
-        let Some(lent) = lent.filter(|lent| lent.inodes.contains(&node.stat.st_ino)) else {
+        let Some(lent) = lent.filter(|lent| lent.files.contains_key(&node.stat.st_ino)) else {
             return Ok(());
         };
         let is_written = as_guest(lent.owner, || sys::lease::is_written(file.as_fd()));

@@ -59,8 +59,11 @@ pub enum SnapshotRefusal {
         /// What it is.
         what: &'static str,
     },
-    /// The session's caller has one of its files open.
-    #[error("`{}` is open for the session's caller to write to", harmless(.path))]
+    /// A file is open that the session's caller got for writing.
+    #[error(
+        "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; close it first",
+        harmless(.path)
+    )]
     Lent {
         /// Its path.
         path: String,
@@ -172,9 +175,6 @@ pub enum SnapshotRefusal {
     },
 }
 
-/// Adds what failed to an error of the kernel.
-pub trait Doing<T> {
-    /// The refusal for it.
 impl SnapshotRefusal {
     /// For a mapping of a file that no path leads to.
     pub(super) fn mapped(path: &str) -> Self {
@@ -183,6 +183,9 @@ impl SnapshotRefusal {
     }
 }
 
+/// Adds what failed to an error of the kernel.
+pub trait Doing<T> {
+    /// The refusal for it.
     fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal>;
 }
 

@@ -27,6 +27,8 @@ pub fn tests() -> Vec<Test> {
         what_a_paused_session_takes_and_what_ends_it,
         a_session_that_was_paused_is_as_closed_as_before,
         a_session_is_paused_at_once_if_its_caller_asks,
+        a_watch_outlives_a_pause_that_is_refused,
+        a_file_that_the_caller_has_closed_holds_back_no_pause,
         a_guest_that_forges_its_place_loses_its_own_session
     ];
     tests
@@ -83,6 +85,56 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
     // Asked for again, it is paused again.
     paused_now(&mut paused);
     assert_eq!(value(&mut paused, "x.append(2); x"), "[1, 2]");
+}
+
+fn a_watch_outlives_a_pause_that_is_refused(world: &World) {
+    let mut session = open(world, standard());
+    let watch = session.watcher().watch(".", Depth::Directory);
+    let watch = watch.expect("it is watched");
+    ok(
+        &mut session,
+        "import os; f = open('f', 'w+'); os.chmod('f', 0o400)",
+    );
+    let until = || Some(Instant::now() + Duration::from_secs(60));
+    let refused = session.pause().expect_err("it could not come back");
+    let refused = refused.to_string();
+    assert!(refused.contains("cannot be opened again"), "{refused}");
+    while !watch
+        .next(Some(Instant::now()))
+        .expect("it goes on")
+        .is_empty()
+    {}
+    ok(&mut session, "open('g', 'w').close(); f.close()");
+    assert!(!watch.next(until()).expect("it goes on").is_empty());
+    session.pause().expect("nothing is in its way");
+    while let Ok(events) = watch.next(until()) {
+        assert!(!events.is_empty(), "it goes on");
+    }
+}
+
+fn a_file_that_the_caller_has_closed_holds_back_no_pause(world: &World) {
+    let mut session = open(world, standard());
+    let write = |session: &mut Session| {
+        let file = session.open_write("rows", Contents::Kept);
+        let mut file = file.expect("it is there");
+        file.write_all(b"rows").expect("there is room");
+        file
+    };
+    drop(write(&mut session));
+    ok(&mut session, "f = open('rows', 'r+')");
+    session.pause().expect("only the guest has it open");
+    let file = write(&mut session);
+    ok(&mut session, "1");
+    for _ in 0..2 {
+        let refused = session.pause().expect_err("it is open").to_string();
+        assert!(refused.contains("by the caller or the guest"), "{refused}");
+    }
+    drop(file);
+    // Nothing says that it is not the caller who has it open.
+    session.pause().expect_err("the guest has it open");
+    ok(&mut session, "f.close()");
+    session.pause().expect("it is closed");
+    assert_eq!(value(&mut session, "open('rows').read()"), "'rowsrows'");
 }
 
 /// Waits until another session of the sandbox, which is younger, is paused.
@@ -333,11 +385,11 @@ fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
         let program = hostile.programs().start(Program::new(["true"]));
         let refused = program.expect_err("there is no worker for it");
         assert!(refused.to_string().contains("after a pause"), "{refused}");
+        let watch = hostile.watcher().watch(".", Depth::Directory);
+        let refused = watch.expect_err("there is no worker for it");
+        assert!(refused.to_string().contains("after a pause"), "{refused}");
     }
     await_pause_of_another(&sandbox);
     hostile.restart().expect("it begins anew");
     assert_eq!(value(&mut hostile, "1"), "1");
 }
-        let watch = hostile.watcher().watch(".", Depth::Directory);
-        let refused = watch.expect_err("there is no worker for it");
-        assert!(refused.to_string().contains("after a pause"), "{refused}");

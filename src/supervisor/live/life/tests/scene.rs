@@ -113,6 +113,8 @@ impl WorkerIo for FakeWorker {
         Err(FileError::Gone)
     }
 
+    fn note_closed_files(&mut self) {}
+
     fn require_copyable(&mut self, _: Medium) -> Result<(), SnapshotRefusal> {
         self.refusal.clone().map_or(Ok(()), Err)
     }
