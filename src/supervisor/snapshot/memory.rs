@@ -23,6 +23,8 @@ use sandfork_jail::sys::pagemap::{Pages, scan};
 /// The most pieces of memory.
 const MOST_PIECES: usize = 1 << 18;
 
+const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented { most: MOST_PIECES };
+
 /// The bytes that are copied at once: few enough pages for one call. A buffer that glibc would map by itself, as one of a
 /// megabyte, has it keep twice as much of each arena from then on (`M_MMAP_THRESHOLD`, mallopt(3)).
 const AT_ONCE: u64 = CHUNK as u64;
@@ -56,7 +58,7 @@ impl Source<'_> {
             };
             match scan(pagemap.as_fd(), within.clone(), found, MOST_PIECES) {
                 Err(Errno::ENOTTY) => return Err(SnapshotRefusal::Kernel),
-                Err(Errno::E2BIG) => return Err(SnapshotRefusal::Fragmented { most: MOST_PIECES }),
+                Err(Errno::E2BIG) => return Err(FRAGMENTED),
                 other => other.doing("list its pages")?,
             }
             if region.is_image {
@@ -69,6 +71,8 @@ impl Source<'_> {
                     add(ranges, range);
                 }
             }
+            // Those of an image were counted by themselves.
+            require_few(&pages)?;
         }
         Ok(pages)
     }
@@ -127,6 +131,13 @@ impl Source<'_> {
     }
 }
 
+fn require_few(pages: &Pages) -> Result<(), SnapshotRefusal> {
+    if pages.own.len() + pages.guards.len() > MOST_PIECES {
+        return Err(FRAGMENTED);
+    }
+    Ok(())
+}
+
 fn length(range: &Range<u64>) -> usize {
     usize::try_from(range.end - range.start).unwrap_or(0)
 }
@@ -161,6 +172,18 @@ fn batches(pages: &[Range<u64>]) -> impl Iterator<Item = Vec<Range<u64>>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_pieces_of_all_mappings_are_counted() {
+        let many = |count: usize| vec![0..1; count];
+        let pages = |guards| Pages {
+            own: many(MOST_PIECES / 2),
+            guards: many(guards),
+        };
+        assert_eq!(require_few(&pages(MOST_PIECES / 2)), Ok(()));
+        let refused = require_few(&pages(MOST_PIECES / 2 + 1));
+        assert_eq!(refused, Err(FRAGMENTED));
+    }
 
     #[test]
     fn batches_have_every_byte_once() {
