@@ -205,11 +205,11 @@ impl Source<'_> {
                 what: format!("one of more than {MOST_DESCRIPTORS}"),
             });
         }
-        let mut kept: Vec<Descriptor> = Vec::new();
+        let (mut kept, mut files) = (Vec::new(), Vec::new());
         for number in numbers {
             let found = self.find(number)?;
             if let Some(descriptor) = keep(&found, outputs)? {
-                kept.push(self.same_as_before(descriptor, &kept));
+                kept.push(self.same_as_before(descriptor, &mut files));
             }
         }
         Ok(kept)
@@ -244,21 +244,22 @@ impl Source<'_> {
         })
     }
 
-    /// Finds one that shares its position, as after dup(2).
-    fn same_as_before(&self, new: Descriptor, before: &[Descriptor]) -> Descriptor {
+    /// Finds one that shares its position, as after dup(2). `files` are the open files before it, in the kernel's order.
+    fn same_as_before(&self, new: Descriptor, files: &mut Vec<i32>) -> Descriptor {
+        if !matches!(new.open, Opened::File { .. }) {
+            return new;
+        }
         let pid = self.worker.proc.pid();
-        let is_same = |old: &&Descriptor| {
-            let is_file = matches!(old.open, Opened::File { .. });
-            is_file
-                && old.open == new.open
-                && sys::process::is_same_file(pid, old.number, new.number)
-        };
-        match before.iter().find(is_same) {
-            None => new,
-            Some(old) => Descriptor {
-                open: Opened::Same(old.number),
+        let order = |old: &i32| sys::process::compare_files(pid, *old, new.number);
+        match files.binary_search_by(order) {
+            Ok(place) => Descriptor {
+                open: Opened::Same(files[place]),
                 ..new
             },
+            Err(place) => {
+                files.insert(place, new.number);
+                new
+            }
         }
     }
 }

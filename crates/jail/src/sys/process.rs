@@ -1,5 +1,6 @@
 //! Processes: fork, exit status, and the state that prctl(2) reports and sets.
 
+use std::cmp::Ordering;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -231,13 +232,16 @@ pub fn reap_any() -> Result<Option<(Pid, Exit)>, Errno> {
     Ok(Some((Pid::from_raw(pid), exit)))
 }
 
-/// Whether two descriptors of a process are one open file, with one position (kcmp(2)). A kernel that cannot say
-/// answers no.
-pub fn is_same_file(pid: i32, one: RawFd, other: RawFd) -> bool {
+/// Orders two descriptors of a process in a way that the kernel chooses. They are equal if they are one open file, with
+/// one position (kcmp(2)), which those are not of which the kernel says nothing.
+pub fn compare_files(pid: i32, one: RawFd, other: RawFd) -> Ordering {
     const KCMP_FILE: libc::c_int = 0;
     // SAFETY: integers only.
-    let order = unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) };
-    order == 0
+    match unsafe { libc::syscall(libc::SYS_kcmp, pid, pid, KCMP_FILE, one, other) } {
+        0 => Ordering::Equal,
+        1 => Ordering::Less,
+        _ => Ordering::Greater,
+    }
 }
 
 /// How a process ended (wait(2)), as the kernel reported it to the parent.

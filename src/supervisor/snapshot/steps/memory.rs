@@ -102,11 +102,15 @@ impl Memory<'_> {
 /// An address at which neither process has anything for as long as a hole is, with all of the target behind it.
 pub fn hole(source: &[Region], target: &[Region]) -> Option<u64> {
     let mapped: u64 = target.iter().map(|region| region.end - region.start).sum();
-    let is_free = |start: &u64| {
-        let end = start + HOLE + mapped;
-        let overlaps = |region: &Region| region.start < end && *start < region.end;
-        !source.iter().chain(target).any(overlaps)
-    };
-    let step = usize::try_from(HOLE).unwrap_or(usize::MAX);
-    HOLES.step_by(step).take(1 << 16).find(is_free)
+    let length = HOLE.checked_add(mapped)?;
+    let mut regions: Vec<&Region> = source.iter().chain(target).collect();
+    regions.sort_unstable_by_key(|region| region.start);
+    let mut start = HOLES.start;
+    for region in regions {
+        if region.start >= start.checked_add(length)? {
+            break;
+        }
+        start = start.max(region.end.checked_next_multiple_of(HOLE)?);
+    }
+    (start.checked_add(length)? <= HOLES.end).then_some(start)
 }

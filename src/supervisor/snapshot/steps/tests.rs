@@ -180,6 +180,13 @@ fn a_hole_is_free_in_both() {
     );
     let hole = hole(&source, &target).expect("there is one");
     assert_eq!(hole, 0x1_3000_0000);
+    // Behind a mapping of 16 TiB.
+    let source = regions("100000000-100100000000 ---p 0 00:00 0 ");
+    assert_eq!(super::hole(&source, &target), Some(0x1001_0000_0000));
+    let source = regions("100000000-7fe000000000 ---p 0 00:00 0 ");
+    assert_eq!(super::hole(&source, &target), Some(0x7fe0_0000_0000));
+    let source = regions("100000000-7fefffffe000 ---p 0 00:00 0 ");
+    assert_eq!(super::hole(&source, &target), None);
 }
 
 #[test]
