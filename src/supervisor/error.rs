@@ -9,7 +9,7 @@ use super::files::FileError;
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
-use crate::plan::Layer;
+use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::MessageError;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
@@ -58,7 +58,7 @@ pub enum SupervisorError {
     #[error("could not begin with the snapshot: {0}")]
     Restore(#[from] SnapshotRefusal),
     /// A worker tried to take on the state of another, and failed.
-    #[error("could not begin with the snapshot: {why}")]
+    #[error("could not begin with the snapshot: {}", harmless(.why))]
     NotRestored {
         /// The reason, as part of a sentence.
         why: String,

@@ -6,6 +6,7 @@ use thiserror::Error;
 use super::list::EntryKind;
 use super::path::{GuestPath, PathError};
 use crate::error::{Cause, ErrorKind};
+use crate::plan::harmless;
 
 /// An operation on a session's file failed. Nothing was changed, except where a tree was being
 /// removed.
@@ -42,7 +43,7 @@ pub enum FileError {
         limit: usize,
     },
     /// A system call failed.
-    #[error("`{path}` cannot be {act}: {cause}", act = .act.done(), cause = cause(*act, *errno))]
+    #[error("`{}` cannot be {act}: {cause}", harmless(.path), act = .act.done(), cause = cause(*act, *errno))]
     Failed {
         /// The entry's path.
         path: String,
@@ -135,6 +136,10 @@ fn cause(act: Act, errno: Errno) -> &'static str {
         }
         (Errno::ENOENT, _) => "it does not exist",
         (Errno::EEXIST, _) => "it exists already",
+        (Errno::ENOSPC, Act::Watch) => {
+            "this user watches as many files as the kernel allows; close a watch, or raise the sysctl \
+             fs.inotify.max_user_watches"
+        }
         (Errno::ENOSPC | Errno::EDQUOT, _) => {
             "the work directory is full, or at level `landlock` the host's disk; remove files, or \
              raise `filesystem.work_size`, or `filesystem.work_inodes` if there are many"

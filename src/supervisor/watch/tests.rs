@@ -5,6 +5,7 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::inotify::{InitFlags, Inotify};
 use nix::sys::stat::Mode;
@@ -13,7 +14,23 @@ use tempfile::TempDir;
 use super::WatchRefusal;
 use super::tree::{Depth, Tree};
 use crate::protocol::caller::FileEvent;
+use crate::supervisor::files::{Act, FileError};
 use FileEvent::{Chmod, Create, Overflow, Remove, Rename, Write as Written};
+
+#[test]
+fn what_is_refused_names_its_reason_and_acts_on_no_terminal() {
+    let failed = |path: &str, errno| {
+        let (path, act) = (path.to_owned(), Act::Watch);
+        FileError::Failed { path, act, errno }.to_string()
+    };
+    let full = failed("d", Errno::ENOSPC);
+    assert!(full.ends_with("fs.inotify.max_user_watches"), "{full}");
+    let named = failed("d/a\x1b]0;b\x07", Errno::EACCES);
+    assert!(
+        named.starts_with(r"`d/a\u{1b}]0;b\u{7}` cannot be watched"),
+        "{named}"
+    );
+}
 
 struct Scene {
     directory: TempDir,

@@ -201,6 +201,14 @@ fn names_act_on_no_terminal(world: &World) {
         let shown = r"`/work/a\u{1b}]0;b\u{7}\u{202e}";
         assert!(refused.contains(shown), "{refused}");
     }
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "import os; name = 'a\\x1b]0;b\\x07'; f = open(name, 'w+'); os.chmod(name, 0o400)",
+    );
+    let refused = copy(&mut session).fork().expect_err("it is not writable");
+    let refused = refused.to_string();
+    assert!(refused.contains(r"`/work/a\u{1b}]0;b\u{7}`"), "{refused}");
 }
 
 fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
