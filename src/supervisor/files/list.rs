@@ -1,10 +1,7 @@
 //! Describes and lists entries.
 
-use std::ffi::OsString;
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::ffi::OsStringExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use nix::dir::Dir;
 use nix::errno::Errno;
@@ -13,23 +10,10 @@ use nix::sys::stat::{FileStat, SFlag, fstat, fstatat};
 
 use super::beneath::{DIRECTORY, HANDLE, kind, open_beneath};
 use super::{Act, FileError, GuestPath, WorkDir};
+use crate::protocol::caller::FileEntry;
 
 /// The most entries of a directory that are listed: the list takes the host's memory.
 const MOST_ENTRIES: usize = 50_000;
-
-/// One entry of a directory, at the time it was read.
-#[derive(Clone, Debug, Eq, PartialEq)]
-#[non_exhaustive]
-pub struct Entry {
-    /// The name, which may be any bytes.
-    pub name: OsString,
-    /// The kind of the entry.
-    pub kind: EntryKind,
-    /// The size of a file, bytes.
-    pub size: u64,
-    /// When the entry was last written to. The guest can set any time.
-    pub modified: SystemTime,
-}
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -55,22 +39,20 @@ impl fmt::Display for EntryKind {
     }
 }
 
-impl Entry {
-    fn new(name: Vec<u8>, stat: &FileStat) -> Self {
-        let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
-        // The guest can set any time. A time that the clock cannot represent becomes the epoch.
-        let modified = match u64::try_from(stat.st_mtime) {
-            Ok(seconds) => UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds)),
-            Err(_) => UNIX_EPOCH
-                .checked_sub(Duration::from_secs(stat.st_mtime.unsigned_abs()))
-                .and_then(|second| second.checked_add(Duration::new(0, nanoseconds))),
-        };
-        Self {
-            name: OsString::from_vec(name),
-            kind: kind(SFlag::from_bits_truncate(stat.st_mode)),
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: modified.unwrap_or(UNIX_EPOCH),
-        }
+/// An entry as it is now. Its name may be any bytes, and its guest can set any time.
+fn entry(name: &[u8], stat: &FileStat) -> FileEntry {
+    #[allow(clippy::cast_precision_loss, reason = "no time is that exact")]
+    let modified = stat.st_mtime as f64 + stat.st_mtime_nsec as f64 / 1e9;
+    FileEntry {
+        name: String::from_utf8_lossy(name).into_owned(),
+        kind: match kind(SFlag::from_bits_truncate(stat.st_mode)) {
+            EntryKind::File => "file",
+            EntryKind::Directory => "dir",
+            EntryKind::Symlink => "symlink",
+            EntryKind::Other => "other",
+        },
+        size: u64::try_from(stat.st_size).unwrap_or(0),
+        modified,
     }
 }
 
@@ -80,12 +62,12 @@ impl WorkDir<'_> {
     /// # Errors
     ///
     /// When nothing is there.
-    pub fn stat(&self, path: &GuestPath) -> Result<Entry, FileError> {
+    pub fn stat(&self, path: &GuestPath) -> Result<FileEntry, FileError> {
         let failed = |errno| FileError::failed(path, Act::Look, errno);
         let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
         let name = path.names().last().cloned().unwrap_or_default();
         let stat = fstat(&handle).map_err(failed)?;
-        Ok(Entry::new(name.into_bytes(), &stat))
+        Ok(entry(name.as_bytes(), &stat))
     }
 
     /// A handle on a directory, to watch it.
@@ -103,12 +85,12 @@ impl WorkDir<'_> {
     /// # Errors
     ///
     /// When there is none, or it has more entries than a host should hold in memory.
-    pub fn list(&self, path: &GuestPath) -> Result<Vec<Entry>, FileError> {
+    pub fn list(&self, path: &GuestPath) -> Result<Vec<FileEntry>, FileError> {
         let failed = |errno| FileError::failed(path, Act::List, errno);
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NONBLOCK;
         let directory = open_beneath(self.directory, &path.to_c(), flags).map_err(failed)?;
         let mut listing = Dir::from_fd(directory).map_err(failed)?;
-        let names = names(&mut listing, MOST_ENTRIES + 1).map_err(failed)?;
+        let mut names = names(&mut listing, MOST_ENTRIES + 1).map_err(failed)?;
         if names.len() > MOST_ENTRIES {
             return Err(FileError::TooMany {
                 path: path.to_string(),
@@ -116,6 +98,7 @@ impl WorkDir<'_> {
                 limit: MOST_ENTRIES,
             });
         }
+        names.sort_unstable();
         let mut entries = Vec::with_capacity(names.len());
         for name in names {
             match fstatat(
@@ -123,13 +106,12 @@ impl WorkDir<'_> {
                 name.as_c_str(),
                 AtFlags::AT_SYMLINK_NOFOLLOW,
             ) {
-                Ok(stat) => entries.push(Entry::new(name.into_bytes(), &stat)),
+                Ok(stat) => entries.push(entry(name.to_bytes(), &stat)),
                 // The entry was removed meanwhile.
                 Err(Errno::ENOENT) => {}
                 Err(errno) => return Err(failed(errno)),
             }
         }
-        entries.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(entries)
     }
 }

@@ -25,7 +25,7 @@ use std::path::Path;
 
 pub(super) use self::beneath::{open_beneath, reopen};
 pub use self::error::{Act, FileError};
-pub use self::list::{Entry, EntryKind};
+pub use self::list::EntryKind;
 pub use self::make::Parents;
 pub use self::open::Contents;
 pub use self::path::{GuestPath, PathError};

@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::os::fd::AsFd;
-use std::time::UNIX_EPOCH;
 
 use nix::sys::stat::fstat;
 
@@ -11,7 +10,7 @@ use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
 use crate::protocol::caller::{ClientEvent, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::files::{
-    Contents, Entry, EntryKind, FileError, GuestPath, LentFiles, Parents, Removal, WorkDir,
+    Contents, FileError, GuestPath, LentFiles, Parents, Removal, WorkDir,
 };
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::verified_worker::VerifiedWorker;
@@ -82,10 +81,9 @@ pub fn do_with_file(
             done.file = Some(file);
         }
         FileOperation::List => {
-            let entries = work.list(&path)?;
-            done.entries = Some(entries.iter().map(file_entry).collect());
+            done.entries = Some(work.list(&path)?);
         }
-        FileOperation::Stat => done.entry = Some(file_entry(&work.stat(&path)?)),
+        FileOperation::Stat => done.entry = Some(work.stat(&path)?),
         FileOperation::Remove { recursive } => {
             let removal = if recursive {
                 Removal::Tree
@@ -121,24 +119,5 @@ pub struct Done {
 pub fn forget_unwritten(verified: &VerifiedWorker, jail: &ZygoteJail, lent: &mut LentFiles) {
     if let Some(work) = work_dir(verified, jail).ok().filter(|_| !lent.is_empty()) {
         work.forget_unwritten(lent);
-    }
-}
-
-/// An entry in the form that the caller receives.
-fn file_entry(entry: &Entry) -> FileEntry {
-    let modified = match entry.modified.duration_since(UNIX_EPOCH) {
-        Ok(since) => since.as_secs_f64(),
-        Err(before) => -before.duration().as_secs_f64(),
-    };
-    FileEntry {
-        name: entry.name.to_string_lossy().into_owned(),
-        kind: match entry.kind {
-            EntryKind::File => "file",
-            EntryKind::Directory => "dir",
-            EntryKind::Symlink => "symlink",
-            EntryKind::Other => "other",
-        },
-        size: entry.size,
-        modified,
     }
 }

@@ -112,18 +112,18 @@ fn only_regular_files_have_bytes() {
     let entries = world.dir().list(&world.at("")).unwrap();
     let kinds: Vec<_> = entries
         .iter()
-        .map(|entry| (entry.name.to_str().unwrap(), entry.kind))
+        .map(|entry| (entry.name.as_str(), entry.kind))
         .collect();
     assert_eq!(
         kinds,
         [
-            ("dangling", EntryKind::Symlink),
-            ("dir", EntryKind::Directory),
-            ("dirlink", EntryKind::Symlink),
-            ("fifo", EntryKind::Other),
-            ("link", EntryKind::Symlink),
-            ("magic", EntryKind::Symlink),
-            ("socket", EntryKind::Other),
+            ("dangling", "symlink"),
+            ("dir", "dir"),
+            ("dirlink", "symlink"),
+            ("fifo", "other"),
+            ("link", "symlink"),
+            ("magic", "symlink"),
+            ("socket", "other"),
         ]
     );
     world.assert_outside_untouched();
@@ -140,13 +140,10 @@ fn an_entry_is_told_as_it_is() {
         .unwrap();
     file.set_modified(long_ago).unwrap();
     let entry = world.dir().stat(&world.at("file")).unwrap();
-    assert_eq!(
-        (entry.kind, entry.size, entry.modified),
-        (EntryKind::File, 5, long_ago)
-    );
+    assert_eq!((entry.kind, entry.size, entry.modified), ("file", 5, -1.5));
     assert_eq!(world.dir().list(&world.at(".")).unwrap(), [entry]);
     let root = world.dir().stat(&world.at("/work")).unwrap();
-    assert_eq!(root.kind, EntryKind::Directory);
+    assert_eq!(root.kind, "dir");
     assert_eq!(errno(world.dir().list(&world.at("file"))), Errno::ENOTDIR);
 }
 

@@ -128,7 +128,7 @@ fn a_fifo_never_learns_of_the_host() {
                 Errno::EINVAL
             );
             let kind = world.dir().stat(&fifo).unwrap().kind;
-            assert_eq!(kind, EntryKind::Other);
+            assert_eq!(kind, "other");
         }
         over.store(true, Ordering::Relaxed);
     });
