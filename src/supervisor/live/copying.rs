@@ -4,9 +4,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::worker_io::JailedWorker;
+use crate::protocol::message::Standing;
 use crate::supervisor::programs::{Host, Summons};
 use crate::supervisor::snapshot::{
-    Base, Image, Medium, Room, SnapshotRefusal, Source, Standing, require_alone,
+    Base, Image, Medium, Room, SnapshotRefusal, Source, require_alone,
 };
 
 /// How often a worker's processes are counted until the process that starts programs has ended.

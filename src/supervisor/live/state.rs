@@ -17,12 +17,12 @@ use super::worker_io::{JailedWorker, WorkerIo};
 use super::worker_loop::WorkerLoop;
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, SessionState};
-use crate::protocol::message::{self, GuestError};
+use crate::protocol::message::{FailedStep, GuestError, Standing};
 use crate::protocol::{CellResult, Ended, Request};
 use crate::supervisor::clock;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::Pace;
-use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing, in_order};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
 /// The numbers of the request to take on a state: as one of several that do, which get random numbers of their own,
@@ -144,25 +144,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// The worker stands. Guest code runs in it and may say so at any time.
-    pub(super) fn on_standing(&mut self, said: &message::Standing) -> Result<(), String> {
+    pub(super) fn on_standing(&mut self, said: Standing) -> Result<(), String> {
         let refused = Err(format!(
             "it stood without being asked, for request {}",
             said.id
         ));
         let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == said.id) else {
             return refused;
-        };
-        let standing = Standing {
-            place: said.place,
-            program_break: said.program_break,
-            thread: said.thread,
-            images: said.images.clone(),
-            shareable: in_order(
-                said.shareable
-                    .iter()
-                    .map(|[start, end]| *start..*end)
-                    .collect(),
-            ),
         };
         match mem::take(&mut cell.state) {
             state @ (StateRequest::Copied(None) | StateRequest::Paused(None)) => {
@@ -172,7 +160,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 } else {
                     (Medium::Memory, StateRequest::Copied)
                 };
-                let image = self.io.capture(standing, self.cells, medium);
+                let image = self.io.capture(said, self.cells, medium);
                 cell.state = then(Some(image.map(Arc::new)));
                 let mut frame = Vec::new();
                 // A message without a payload fits.
@@ -181,7 +169,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Replaced(image) => {
-                match self.io.plan(&image, &standing, cell.id) {
+                match self.io.plan(&image, &said, cell.id) {
                     Ok((file, steps)) => {
                         cell.state = StateRequest::Restoring(steps);
                         self.io.send(BYTE.to_vec(), Some(file));
@@ -191,7 +179,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Tried(image) => {
-                match self.io.plan(&image, &standing, cell.id) {
+                match self.io.plan(&image, &said, cell.id) {
                     Ok((_, steps)) => cell.state = StateRequest::Restoring(steps),
                     Err(refusal) => self.on_fault(refusal.into()),
                 }
@@ -205,7 +193,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// A step has failed. Guest code runs in a session's worker and may say so at any time.
-    pub(super) fn on_failed_step(&mut self, failed: &message::FailedStep) -> Result<(), String> {
+    pub(super) fn on_failed_step(&mut self, failed: &FailedStep) -> Result<(), String> {
         let state = self.cell.as_ref().map(|cell| &cell.state);
         let Some(StateRequest::Restoring(steps)) = state else {
             return Err("a step failed that it did not have".to_owned());

@@ -54,7 +54,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             _ if !self.greeted => Err("it spoke before it greeted".into()),
-            Reply::Standing(said) => self.on_standing(&said),
+            Reply::Standing(said) => self.on_standing(said),
             Reply::FailedStep(failed) => self.on_failed_step(&failed),
             Reply::Call(call) => self.call(call, payload, frame.header.len(), now, caller),
             Reply::Display(display) => {

@@ -23,7 +23,7 @@ mod steps;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::os::fd::{OwnedFd, RawFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// What reads what the kernel says of a guest, and makes steps of it.
@@ -41,7 +41,6 @@ pub use self::medium::Medium;
 pub use self::refusal::SnapshotRefusal;
 pub use self::saved::MadeBy;
 pub use self::shelf::{Room, Shelf};
-pub use self::steps::in_order;
 
 use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};
@@ -51,6 +50,7 @@ use self::regions::Region;
 use self::steps::Origin;
 use super::zygote::Zygote;
 use crate::policy::Level;
+use crate::protocol::message::Standing;
 use sandfork_jail::restore::Descriptor;
 use sandfork_jail::sys;
 
@@ -66,21 +66,6 @@ pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
         return Err(SnapshotRefusal::Processor);
     }
     memory::is_listed()
-}
-
-/// Where a worker says that it stands. It is hostile: what is wrong breaks its copies, and nothing else.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
-    /// The address from which a copy goes on.
-    pub place: u64,
-    /// The end of its heap.
-    pub program_break: u64,
-    /// Where its thread's own data are.
-    pub thread: u64,
-    /// The descriptors of the files of an image, in a worker that takes it on.
-    pub images: Vec<RawFd>,
-    /// Ranges that copies may share, in order.
-    pub shareable: Vec<Range<u64>>,
 }
 
 /// By what a file is known to be the same.
@@ -119,6 +104,7 @@ struct Lists {
     regions: Vec<Region>,
     /// The pages that it may not touch, in order.
     guards: Vec<Range<u64>>,
+    /// What it said of itself. It is hostile: what is wrong breaks its copies, and nothing else.
     standing: Standing,
     descriptors: Vec<Descriptor>,
     /// The files that are mapped, by path, as they were.

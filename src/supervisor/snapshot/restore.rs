@@ -12,8 +12,9 @@ use nix::sys::stat::{Mode, fstat};
 use super::descriptors::is_path;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
-use super::steps::{Memory, Origin, Plan, hole, steps};
-use super::{Image, ImageKind, Source, Stamp, Standing};
+use super::steps::{Memory, Origin, Plan, hole, in_order, steps};
+use super::{Image, ImageKind, Source, Stamp};
+use crate::protocol::message::Standing;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, LARGEST_BLOB, Order, Step};
 use sandfork_jail::sys::checkpoint::DATA_AT;
@@ -60,12 +61,15 @@ impl Image {
             return Err(SnapshotRefusal::Guest(why));
         }
         let (its, places) = (self.layers.pages(), self.layers.places(&own.images));
+        let stood = &self.lists.standing;
+        let shareable = stood.shareable.iter().map(|[start, end]| *start..*end);
+        let shareable = in_order(shareable.collect());
         let source = Memory {
             regions: &self.lists.regions,
             pages: &its,
             guards: &self.lists.guards,
-            shareable: (self.kind == ImageKind::Copy).then_some(&self.lists.standing.shareable),
-            thread: self.lists.standing.thread,
+            shareable: (self.kind == ImageKind::Copy).then_some(&shareable),
+            thread: stood.thread,
             origin: self.origin(),
         };
         let target_memory = Memory {
@@ -79,12 +83,12 @@ impl Image {
         let plan = steps(
             source,
             places,
-            self.lists.standing.program_break,
+            stood.program_break,
             target_memory,
             &mut blob,
         )?;
         target.require_same(&plan, &self.lists.files)?;
-        let bytes = blob.finish(self.lists.standing.place, number, &plan.steps);
+        let bytes = blob.finish(stood.place, number, &plan.steps);
         // In the blob, code and buffer are before them.
         if (DATA_AT + bytes.len()) as u64 > LARGEST_BLOB {
             return Err(SnapshotRefusal::Fragmented {

@@ -33,7 +33,7 @@ use crate::supervisor::random::random;
 use crate::supervisor::zygote::Zygote;
 
 /// The first bytes of a file, with the version of its form.
-const MAGIC: [u8; 16] = *b"sandfork-saved-1";
+const MAGIC: [u8; 16] = *b"sandfork-saved-2";
 
 /// The prefix: the magic bytes, and the lengths of the head, the memory and the directories.
 const PREFIX: usize = 16 + 3 * 8;

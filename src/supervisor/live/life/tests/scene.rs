@@ -9,7 +9,7 @@ use crate::protocol::Frame;
 use crate::protocol::caller::{
     Cell, CellOutcome, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
 };
-use crate::protocol::message::ResultMode;
+use crate::protocol::message::{ResultMode, Standing};
 use crate::supervisor::drain::OutputSink;
 use crate::supervisor::egress::Spent;
 use crate::supervisor::files::FileError;
@@ -18,7 +18,7 @@ use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{AskHost, Files, Measured};
-use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Standing};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
 pub const fn ms(count: u64) -> Duration {
