@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::{Base, Layer, Layers, Piece, offset};
 use crate::supervisor::snapshot::shelf::Reserved;
+use crate::supervisor::snapshot::steps::split_by;
 
 /// The pages of an image in the making.
 #[derive(Debug)]
@@ -43,7 +44,7 @@ impl<'a> LayersInMaking<'a> {
         let Some(base) = self.base else {
             return self.write(range.clone(), bytes);
         };
-        for (part, piece) in base.layers.split(range) {
+        for (part, piece) in split_by(range, &base.layers.pieces, |piece| &piece.pages) {
             let bytes = &bytes[offset(part.start - range.start)..offset(part.end - range.start)];
             let place = piece
                 .filter(|piece| piece.layer < base.files)

@@ -134,28 +134,6 @@ impl Layers {
         bases.into_iter().find(Base::is_useful)
     }
 
-    /// The parts of a range that these files have, each with its piece, and those that they have not.
-    fn split(&self, range: &Range<u64>) -> Vec<(Range<u64>, Option<&Piece>)> {
-        let mut found = Vec::new();
-        let mut start = range.start;
-        let first = self
-            .pieces
-            .partition_point(|piece| piece.pages.end <= start);
-        let within = self.pieces[first..].iter();
-        for piece in within.take_while(|piece| piece.pages.start < range.end) {
-            if start < piece.pages.start {
-                found.push((start..piece.pages.start, None));
-            }
-            let end = piece.pages.end.min(range.end);
-            found.push((start.max(piece.pages.start)..end, Some(piece)));
-            start = end;
-        }
-        if start < range.end {
-            found.push((start..range.end, None));
-        }
-        found
-    }
-
     /// Writes all pages one after the other.
     pub fn write_to(&self, writer: &mut impl Write) -> io::Result<()> {
         with_buffer(|buffer| {

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 
 pub use self::memory::{HOLE, Memory, Origin, hole};
-pub use self::pages::{in_order, split};
+pub use self::pages::{in_order, split, split_by};
 
 use self::memory::within;
 use self::moved::{is_elsewhere, moved};

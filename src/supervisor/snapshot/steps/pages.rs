@@ -70,22 +70,34 @@ pub fn parts(pages: &Range<u64>, most: u64) -> impl Iterator<Item = Range<u64>> 
 
 /// The parts of a range that lie in some ranges, which are in order, and those that do not.
 pub fn split(range: &Range<u64>, within: &[Range<u64>]) -> Vec<(Range<u64>, bool)> {
+    let parts = split_by(range, within, |one| one).into_iter();
+    parts.map(|(part, one)| (part, one.is_some())).collect()
+}
+
+/// The parts of a range that lie in the ranges of these items, which are in order, each with its item, and those that do
+/// not.
+pub fn split_by<'a, T>(
+    range: &Range<u64>,
+    items: &'a [T],
+    range_of: impl Fn(&T) -> &Range<u64>,
+) -> Vec<(Range<u64>, Option<&'a T>)> {
     let mut found = Vec::new();
     let mut start = range.start;
-    let first = within.partition_point(|one| one.end <= start);
-    for one in within[first..]
-        .iter()
-        .take_while(|one| one.start < range.end)
-    {
+    let first = items.partition_point(|item| range_of(item).end <= start);
+    for item in &items[first..] {
+        let one = range_of(item);
+        if one.start >= range.end {
+            break;
+        }
         if start < one.start {
-            found.push((start..one.start, false));
+            found.push((start..one.start, None));
         }
         let end = one.end.min(range.end);
-        found.push((start.max(one.start)..end, true));
+        found.push((start.max(one.start)..end, Some(item)));
         start = end;
     }
     if start < range.end {
-        found.push((start..range.end, false));
+        found.push((start..range.end, None));
     }
     found
 }
