@@ -9,7 +9,7 @@ use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
 
-use super::cache::{FontCache, LentCodes, LentFonts, StartCache};
+use super::cache::{FontCache, LentFile, StartCache};
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
@@ -83,8 +83,8 @@ impl Zygote {
 #[derive(Debug)]
 pub struct Entering {
     launched: Launched,
-    codes: Option<LentCodes>,
-    fonts: Option<LentFonts>,
+    codes: Option<LentFile>,
+    fonts: Option<LentFile>,
 }
 
 impl Entering {

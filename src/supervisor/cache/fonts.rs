@@ -6,12 +6,9 @@
 //! same packages. They check what it depends on.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 
-use super::{CacheFile, Kind, Unused, memory_file};
+use super::{CacheFile, Kind, LentFile, Unused};
 
 /// As large as the list of some thousand fonts.
 const FONTS: Kind = Kind {
@@ -31,44 +28,25 @@ impl FontCache {
     }
 
     /// A file in memory for a zygote, with what is kept.
-    pub(in crate::supervisor) fn lend(&self) -> io::Result<LentFonts> {
-        let text = self.0.load().unwrap_or_default();
-        let file = memory_file(&text)?;
-        Ok(LentFonts { file, text })
+    pub(in crate::supervisor) fn lend(&self) -> io::Result<LentFile> {
+        LentFile::new(self.0.load().unwrap_or_default())
     }
 
     /// Keeps what the zygote has left in the file, if it is new.
-    pub(in crate::supervisor) fn take_back(&self, lent: &LentFonts) -> Result<(), Unused> {
-        let read = || {
-            let length = lent.file.metadata()?.len().min(FONTS.most_bytes + 1);
-            let mut text = vec![0; usize::try_from(length).unwrap_or(0)];
-            lent.file.read_exact_at(&mut text, 0)?;
-            Ok(text)
-        };
-        let text: Vec<u8> = read().map_err(|error| Unused::io("the list".as_ref(), error))?;
-        if text.is_empty() || text.len() as u64 > FONTS.most_bytes || text == lent.text {
-            return Ok(());
+    pub(in crate::supervisor) fn take_back(&self, lent: &LentFile) -> Result<(), Unused> {
+        let text = lent.changed(FONTS);
+        match text.map_err(|error| Unused::io("the list".as_ref(), error))? {
+            Some(text) => self.0.store(&text),
+            None => Ok(()),
         }
-        self.0.store(&text)
-    }
-}
-
-/// A file in memory that a zygote reads and writes.
-#[derive(Debug)]
-pub(in crate::supervisor) struct LentFonts {
-    file: File,
-    text: Vec<u8>,
-}
-
-impl AsFd for LentFonts {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     #[test]
@@ -78,11 +56,11 @@ mod tests {
         let cache = FontCache(file);
         let lend = |expected: &str| {
             let lent = cache.lend().unwrap();
-            assert_eq!(lent.text, expected.as_bytes());
+            assert_eq!(lent.before, expected.as_bytes());
             lent
         };
         // What a zygote writes, as `_sandfork.fonts` does.
-        let write = |lent: LentFonts, text: &str| {
+        let write = |lent: LentFile, text: &str| {
             lent.file.set_len(0).unwrap();
             lent.file.write_all_at(text.as_bytes(), 0).unwrap();
             cache.take_back(&lent).unwrap();

@@ -13,7 +13,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,9 +29,7 @@ use sandfork_jail::sys::sealed;
 
 pub use self::error::Unused;
 pub use self::fonts::FontCache;
-pub(super) use self::fonts::LentFonts;
 pub use self::key::snapshot_key;
-pub(super) use self::start::LentCodes;
 pub use self::start::StartCache;
 
 /// What a kind of files has in common.
@@ -220,10 +218,35 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
 }
 
 /// A file in memory that a zygote reads and writes.
-fn memory_file(bytes: &[u8]) -> io::Result<File> {
-    let mut file = File::from(sealed::memory_file(c"sandfork-lent")?);
-    file.write_all(bytes)?;
-    Ok(file)
+#[derive(Debug)]
+pub(super) struct LentFile {
+    file: File,
+    before: Vec<u8>,
+}
+
+impl LentFile {
+    fn new(before: Vec<u8>) -> io::Result<Self> {
+        let mut file = File::from(sealed::memory_file(c"sandfork-lent")?);
+        file.write_all(&before)?;
+        Ok(Self { file, before })
+    }
+
+    /// What a zygote has left in it, if that is new and no larger than a file of this kind.
+    fn changed(&self, kind: Kind) -> io::Result<Option<Vec<u8>>> {
+        let length = self.file.metadata()?.len();
+        if length == 0 || length > kind.most_bytes {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        self.file.read_exact_at(&mut bytes, 0)?;
+        Ok(Some(bytes).filter(|bytes| *bytes != self.before))
+    }
+}
+
+impl AsFd for LentFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
 }
 
 #[cfg(test)]

@@ -7,14 +7,12 @@
 //! and nothing but such an interpreter and its own library has had a hand in it.
 
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{CacheFile, Kind, Unused, digest, memory_file};
+use super::{CacheFile, Kind, LentFile, Unused, digest};
 use sandfork_jail::control::Lifetime;
 use sandfork_jail::sys::sealed;
 
@@ -92,34 +90,32 @@ impl StartCache {
 
     /// A file in memory for a zygote whose interpreter reported these facts: its byte code, or an empty file
     /// to fill.
-    pub(in crate::supervisor) fn lend(&self, facts: &str) -> io::Result<LentCodes> {
+    pub(in crate::supervisor) fn lend(&self, facts: &str) -> io::Result<LentFile> {
         let kept = self.kept().filter(|kept| kept.facts == facts);
-        let codes = kept.as_ref().map_or(&[][..], |kept| &kept.codes);
-        let file = memory_file(codes)?;
+        let codes = kept.as_ref().map(|kept| kept.codes.clone());
+        let lent = LentFile::new(codes.unwrap_or_default())?;
         if kept.is_some() {
-            sealed::seal(file.as_fd())?;
+            sealed::seal(lent.as_fd())?;
             tracing::trace!("the byte code of an earlier start is used");
         }
-        let is_empty = kept.is_none();
-        Ok(LentCodes { file, is_empty })
+        Ok(lent)
     }
 
     /// Keeps what the zygote has left in the file, if it was empty.
     pub(in crate::supervisor) fn take_back(
         &self,
-        lent: &LentCodes,
+        lent: &LentFile,
         facts: &str,
     ) -> Result<(), Unused> {
         // The zygote seals it before it imports any package.
-        if !lent.is_empty || !sealed::is_unchanging(lent.as_fd()) {
+        if !lent.before.is_empty() || !sealed::is_unchanging(lent.as_fd()) {
             return Ok(());
         }
-        let codes = lent
-            .read()
-            .map_err(|error| Unused::io("the byte code".as_ref(), error))?;
-        if codes.is_empty() {
+        let codes = lent.changed(STARTS);
+        let codes = codes.map_err(|error| Unused::io("the byte code".as_ref(), error))?;
+        let Some(codes) = codes else {
             return Ok(());
-        }
+        };
         let facts = facts.to_owned();
         let kept = Arc::new(Kept { facts, codes });
         *self.lock() = Some(Arc::clone(&kept));
@@ -166,34 +162,11 @@ impl Kept {
     }
 }
 
-/// A file in memory that a zygote reads, or fills and seals.
-#[derive(Debug)]
-pub(in crate::supervisor) struct LentCodes {
-    file: File,
-    is_empty: bool,
-}
-
-impl LentCodes {
-    fn read(&self) -> io::Result<Vec<u8>> {
-        let length = self.file.metadata()?.len();
-        if length > STARTS.most_bytes {
-            return Ok(Vec::new());
-        }
-        let mut codes = vec![0; usize::try_from(length).unwrap_or(0)];
-        self.file.read_exact_at(&mut codes, 0)?;
-        Ok(codes)
-    }
-}
-
-impl AsFd for LentCodes {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
-    }
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::fs::FileExt;
+
     use super::*;
 
     fn file(home: &Path) -> CacheFile {
@@ -203,13 +176,13 @@ mod tests {
     /// What a zygote is lent whose interpreter reports these facts.
     fn lent(cache: &StartCache, facts: &str) -> Vec<u8> {
         let lent = cache.lend(facts).unwrap();
-        assert_eq!(lent.is_empty, !sealed::is_unchanging(lent.as_fd()));
-        lent.read().unwrap()
+        assert_eq!(lent.before.is_empty(), !sealed::is_unchanging(lent.as_fd()));
+        lent.before
     }
 
     fn fill(cache: &StartCache, facts: &str, codes: &[u8]) {
         let lent = cache.lend(facts).unwrap();
-        assert!(lent.is_empty);
+        assert!(lent.before.is_empty());
         lent.file.write_all_at(codes, 0).unwrap();
         sealed::seal(lent.as_fd()).unwrap();
         cache.take_back(&lent, facts).unwrap();
