@@ -11,7 +11,7 @@ use std::thread;
 use super::files;
 use super::worker::Made;
 use crate::host::Controller;
-use crate::plan::{CgroupPlan, CgroupVersion};
+use crate::plan::CgroupPlan;
 use crate::supervisor::proc_dir;
 
 /// Kernel memory that a removed cgroup may pass on, bytes: about 5,000 names.
@@ -20,46 +20,31 @@ const MOST_KERNEL_MEMORY: u64 = 1 << 20;
 /// Removes an empty cgroup, after reclaiming its kernel memory if there is much of it. Reclaiming
 /// takes 0.2 s for 300,000 names, so it runs in its own thread and delays no caller.
 pub fn remove(made: Made, plan: &CgroupPlan) {
-    let Some(leftovers) = Leftovers::of(&made, plan) else {
+    let version = plan.version;
+    let Some((dir, charged)) = mostly_kernel_memory(&made, plan) else {
         return drop(made);
     };
     let builder = thread::Builder::new().name("reclaim".into());
     // Without a thread to spare, the cgroup is removed as it is: the closure drops it.
     _ = builder.spawn(move || {
-        leftovers.reclaim();
+        // If the kernel lacks the file or cannot reclaim everything, the rest stays until the host
+        // needs memory.
+        _ = files::reclaim(version, &dir, charged);
         drop(made);
     });
 }
 
-/// A directory whose charged memory is mostly kernel memory.
-struct Leftovers {
-    version: CgroupVersion,
-    dir: PathBuf,
-    charged: u64,
-}
-
-impl Leftovers {
-    fn of(made: &Made, plan: &CgroupPlan) -> Option<Self> {
-        let mut places = plan.hierarchies.iter().zip(made.dirs());
-        let (_, dir) =
-            places.find(|(hierarchy, _)| hierarchy.controllers.contains(&Controller::Memory))?;
-        let charged = proc_dir::read(&dir.join(files::memory_charged(plan.version))).ok()?;
-        let charged = charged.trim().parse().ok()?;
-        // Read only if needed: on version 2 the kernel sums it up over all processors.
-        let is_worth_it = charged > MOST_KERNEL_MEMORY
-            && is_mostly_kernel_memory(charged, files::kernel_memory(plan.version, dir)?);
-        is_worth_it.then(|| Self {
-            version: plan.version,
-            dir: dir.clone(),
-            charged,
-        })
-    }
-
-    fn reclaim(&self) {
-        // If the kernel lacks the file or cannot reclaim everything, the rest stays until the host
-        // needs memory.
-        _ = files::reclaim(self.version, &self.dir, self.charged);
-    }
+/// The directory of a cgroup whose charged memory is mostly kernel memory, and how much is charged.
+fn mostly_kernel_memory(made: &Made, plan: &CgroupPlan) -> Option<(PathBuf, u64)> {
+    let mut places = plan.hierarchies.iter().zip(made.dirs());
+    let (_, dir) =
+        places.find(|(hierarchy, _)| hierarchy.controllers.contains(&Controller::Memory))?;
+    let charged = proc_dir::read(&dir.join(files::memory_charged(plan.version))).ok()?;
+    let charged = charged.trim().parse().ok()?;
+    // Read only if needed: on version 2 the kernel sums it up over all processors.
+    let is_worth_it = charged > MOST_KERNEL_MEMORY
+        && is_mostly_kernel_memory(charged, files::kernel_memory(plan.version, dir)?);
+    is_worth_it.then(|| (dir.clone(), charged))
 }
 
 /// Reclaiming also takes file pages, which the next run would have to read from disk again.
