@@ -32,7 +32,7 @@ pub mod readers {
     pub use super::descriptors::{Found, Kind, Outputs, keep};
     pub use super::layers::{Piece, Places};
     pub use super::regions::{Backing, MOST_REGIONS, Region, parse};
-    pub use super::steps::{Memory, Origin, hole, in_order, split, steps};
+    pub use super::steps::{Memory, hole, in_order, split, steps};
 }
 
 pub use self::capture::{Source, require_alone};
@@ -47,7 +47,6 @@ use serde::{Deserialize, Serialize};
 
 use self::layers::Layers;
 use self::regions::Region;
-use self::steps::Origin;
 use super::zygote::Zygote;
 use crate::policy::Level;
 use crate::protocol::message::Standing;
@@ -144,13 +143,6 @@ impl Image {
     /// Whether it keeps a session that is paused, which goes on once, and not copies of one.
     pub fn is_paused(&self) -> bool {
         self.kind == ImageKind::Pause
-    }
-
-    fn origin(&self) -> Origin {
-        match self.kind {
-            ImageKind::Copy | ImageKind::Pause => Origin::Worker,
-            ImageKind::Saved => Origin::File,
-        }
     }
 
     /// What of its memory another image may have beneath its own.

@@ -12,7 +12,7 @@ use nix::sys::stat::{Mode, fstat};
 use super::descriptors::is_path;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
-use super::steps::{Memory, Origin, Plan, hole, in_order, steps};
+use super::steps::{Memory, Plan, hole, in_order, steps};
 use super::{Image, ImageKind, Source, Stamp};
 use crate::protocol::message::Standing;
 use sandfork_jail::program::WorkerJail;
@@ -70,7 +70,7 @@ impl Image {
             guards: &self.lists.guards,
             shareable: (self.kind == ImageKind::Copy).then_some(&shareable),
             thread: stood.thread,
-            origin: self.origin(),
+            is_saved: self.kind == ImageKind::Saved,
         };
         let target_memory = Memory {
             regions: &regions,
@@ -78,7 +78,7 @@ impl Image {
             guards: &pages.guards,
             shareable: None,
             thread: own.thread,
-            origin: Origin::Worker,
+            is_saved: false,
         };
         let plan = steps(
             source,

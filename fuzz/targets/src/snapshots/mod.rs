@@ -6,8 +6,7 @@ mod model;
 use std::str;
 
 use sandfork::internals::snapshot::{
-    Found, Kind, MOST_REGIONS, Memory, Origin, Outputs, Piece, Places, hole, in_order, keep, parse,
-    steps,
+    Found, Kind, MOST_REGIONS, Memory, Outputs, Piece, Places, hole, in_order, keep, parse, steps,
 };
 use sandfork_jail::archive::{ENTRY, Entry};
 use sandfork_jail::restore::{BlobData, Opened};
@@ -112,11 +111,7 @@ fn way(choices: &mut Source) -> bool {
     let blob = hole(&its, &own).expect("there is room");
     let mut data = BlobData::new(blob);
     let is_in_memory = !choices.byte().is_multiple_of(4);
-    let origin = if !is_in_memory && choices.byte().is_multiple_of(2) {
-        Origin::File
-    } else {
-        Origin::Worker
-    };
+    let is_saved = !is_in_memory && choices.byte().is_multiple_of(2);
     let program_break = choices.long();
     source.guard(choices);
     target.guard(choices);
@@ -126,14 +121,14 @@ fn way(choices: &mut Source) -> bool {
         guards: &source.guards,
         shareable: is_in_memory.then_some(&shareable[..]),
         thread: 0,
-        origin,
+        is_saved,
     };
     let to = Memory {
         regions: &own,
         pages: &target.pages,
         guards: &target.guards,
         shareable: None,
-        origin: Origin::Worker,
+        is_saved: false,
         ..from
     };
     let pieces = Piece::in_a_row(&source.pages);

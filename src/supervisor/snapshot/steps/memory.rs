@@ -31,17 +31,8 @@ pub struct Memory<'a> {
     pub shareable: Option<&'a [Range<u64>]>,
     /// Where its thread's own data are.
     pub thread: u64,
-    /// Where it comes from.
-    pub origin: Origin,
-}
-
-/// Where a memory comes from.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Origin {
-    /// A worker of this supervisor.
-    Worker,
-    /// A file, which another supervisor may have saved.
-    File,
+    /// Whether it comes from a file, which another supervisor may have saved.
+    pub is_saved: bool,
 }
 
 /// The parts of these ranges that are in a range.

@@ -15,7 +15,7 @@ mod pages;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-pub use self::memory::{HOLE, Memory, Origin, hole};
+pub use self::memory::{HOLE, Memory, hole};
 pub use self::pages::{in_order, split, split_by};
 
 use self::memory::within;

@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::Memory;
 use super::memory::within;
 use super::pages::PAGE;
-use super::{Memory, Origin};
 use crate::supervisor::snapshot::refusal::SnapshotRefusal;
 use crate::supervisor::snapshot::regions::{Backing, Region, at};
 use sandfork_jail::restore::{Protection, Step};
@@ -66,9 +66,7 @@ pub fn is_elsewhere(source: Memory, target: Memory) -> bool {
         of_kernel.map(|region| (region.start, region.end)).collect()
     };
     // Another interpreter may have had the same addresses, but neither the same files in memory nor the same heap.
-    source.origin == Origin::File
-        || source.thread != target.thread
-        || of_kernel(source) != of_kernel(target)
+    source.is_saved || source.thread != target.thread || of_kernel(source) != of_kernel(target)
 }
 
 /// Moves what the target has of the source's mappings. `room` is a range as long as all mappings of the target, in which

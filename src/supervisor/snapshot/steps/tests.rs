@@ -37,7 +37,7 @@ fn made(
         guards: &[],
         shareable: Some(&SHAREABLE),
         thread: 7,
-        origin: Origin::Worker,
+        is_saved: false,
     };
     let target = Memory {
         regions: &own,
@@ -45,7 +45,7 @@ fn made(
         guards: &[],
         shareable: None,
         thread: 7,
-        origin: Origin::Worker,
+        is_saved: false,
     };
     let plan = steps(
         source,
@@ -86,7 +86,7 @@ fn guards_are_made_and_removed() {
         guards: &[0x1_1000..0x1_2000],
         shareable: None,
         thread: 7,
-        origin: Origin::Worker,
+        is_saved: false,
     };
     let target = Memory {
         pages: &[],
@@ -244,7 +244,7 @@ fn nothing_is_mapped_from_an_image_on_a_disk() {
         guards: &[],
         shareable: None,
         thread: 7,
-        origin: Origin::Worker,
+        is_saved: false,
     };
     let target = Memory {
         pages: &[0x5_0000..0x5_1000],
@@ -289,7 +289,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
         guards: &[],
         shareable: None,
         thread: 7,
-        origin: Origin::Worker,
+        is_saved: false,
     };
     let target = Memory {
         regions: &own,
@@ -297,7 +297,7 @@ fn made_elsewhere(source: &str, target: &str) -> Result<Plan, SnapshotRefusal> {
         guards: &[],
         shareable: None,
         thread: 8,
-        origin: Origin::Worker,
+        is_saved: false,
     };
     steps(
         source,
