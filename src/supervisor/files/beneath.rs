@@ -77,8 +77,8 @@ pub fn kind(mode: SFlag) -> EntryKind {
 
 /// Opens the very file that a handle refers to. Uses `O_NONBLOCK`, because a guest that holds a
 /// lease on the file could make the open wait (fcntl(2), `F_SETLEASE`).
-pub fn reopen(handle: &OwnedFd, flags: OFlag) -> Result<OwnedFd, Errno> {
-    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+pub fn reopen(handle: impl AsFd, flags: OFlag) -> Result<OwnedFd, Errno> {
+    let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     let flags = flags | OFlag::O_NONBLOCK | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
     open(path.as_str(), flags, Mode::empty())
 }

@@ -26,6 +26,7 @@ use std::path::Path;
 pub(super) use self::beneath::{open_beneath, reopen};
 pub use self::error::{Act, FileError};
 pub use self::list::EntryKind;
+pub(super) use self::list::names;
 pub use self::make::Parents;
 pub use self::open::Contents;
 pub use self::path::{GuestPath, PathError};

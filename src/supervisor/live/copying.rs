@@ -6,9 +6,7 @@ use std::time::Duration;
 use super::worker_io::JailedWorker;
 use crate::protocol::message::Standing;
 use crate::supervisor::programs::{Host, Summons};
-use crate::supervisor::snapshot::{
-    Base, Image, Medium, Room, SnapshotRefusal, Source, require_alone,
-};
+use crate::supervisor::snapshot::{Base, Image, Medium, SnapshotRefusal, Source, require_alone};
 
 /// How often a worker's processes are counted until the process that starts programs has ended.
 const STARTER_LOOKS: usize = 200;
@@ -56,7 +54,7 @@ impl JailedWorker<'_> {
         &self,
         medium: Medium,
         base: Option<Base<'_>>,
-    ) -> Result<Room, SnapshotRefusal> {
+    ) -> Result<u64, SnapshotRefusal> {
         if self.verified.session.is_some() {
             return Err(SnapshotRefusal::Level);
         }

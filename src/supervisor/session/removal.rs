@@ -14,6 +14,7 @@ use nix::sys::stat::{Mode, fstat};
 use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::DIRECTORY;
+use crate::supervisor::files::names;
 
 /// Removes what a supervisor left: its directory, and those of its sessions in it.
 pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
@@ -63,14 +64,7 @@ pub fn make_usable(handle: BorrowedFd) -> Result<(), Errno> {
 
 fn entries(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {
     let mut listing = Dir::openat(dir, c".", DIRECTORY, Mode::empty())?;
-    let mut names = Vec::new();
-    for entry in listing.iter() {
-        let entry = entry?;
-        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            names.push(entry.file_name().to_owned());
-        }
-    }
-    Ok(names)
+    names(&mut listing, usize::MAX)
 }
 
 /// Moves a directory into `parent`, under a name that is unused there.

@@ -16,7 +16,7 @@ use super::medium::Medium;
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
-use super::{Base, Image, ImageKind, Lists, Room};
+use super::{Base, Image, ImageKind, Lists};
 use crate::outcome::{LimitName, Limits};
 use crate::protocol::message::Standing;
 use crate::supervisor::files::LentFiles;
@@ -106,7 +106,7 @@ impl Source<'_> {
     pub fn capture(
         &self,
         standing: Standing,
-        room: Room,
+        room: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {
         if !sys::checkpoint::IS_SUPPORTED {
@@ -129,7 +129,7 @@ impl Source<'_> {
             let most = self.limits.memory_allowance();
             require_room(self.limits, bytes + files, most, LimitName::Memory)?;
         }
-        let (memory, reserved) = medium.reserve(bytes.min(room.bytes), files)?;
+        let (memory, reserved) = medium.reserve(bytes.min(room), files)?;
         let mut making = LayersInMaking::new(&memory, self.base);
         self.copy(&pages.own, &mut making, room)?;
         let descriptors = self.descriptors()?;
@@ -170,8 +170,8 @@ impl Source<'_> {
     }
 
     /// Requires that an image that keeps so many bytes is within the room for it.
-    pub fn require_kept(&self, bytes: u64, room: Room) -> Result<(), SnapshotRefusal> {
-        require_room(self.limits, bytes, room.bytes, LimitName::SnapshotBytes)
+    pub fn require_kept(&self, bytes: u64, room: u64) -> Result<(), SnapshotRefusal> {
+        require_room(self.limits, bytes, room, LimitName::SnapshotBytes)
     }
 
     /// Its mappings, from `maps` or `smaps`.

@@ -17,10 +17,10 @@ use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 
 use super::refusal::{Doing, SnapshotRefusal};
-use super::restore::open_to_read;
 use super::shelf::Reserved;
 use crate::host::cache_directory;
 use crate::plan::bytes;
+use crate::supervisor::files::reopen;
 use sandfork_jail::sys::sealed;
 
 /// The other file system in memory (linux/magic.h).
@@ -71,7 +71,7 @@ impl Medium {
         if self == Self::Memory {
             sealed::seal(file.as_fd()).doing("seal an image")?;
         }
-        open_to_read(file.as_fd()).doing("open an image")
+        reopen(file, OFlag::O_RDONLY).doing("open an image")
     }
 }
 

@@ -15,7 +15,6 @@ use super::Source;
 use super::layers::LayersInMaking;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::Region;
-use super::shelf::Room;
 use super::steps::split;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use sandfork_jail::sys::pagemap::{Pages, scan};
@@ -82,7 +81,7 @@ impl Source<'_> {
         &self,
         pages: &[Range<u64>],
         image: &mut LayersInMaking,
-        room: Room,
+        room: u64,
     ) -> Result<(), SnapshotRefusal> {
         with_buffer(|buffer| {
             for batch in batches(pages) {

@@ -40,7 +40,7 @@ pub use self::layers::Base;
 pub use self::medium::Medium;
 pub use self::refusal::SnapshotRefusal;
 pub use self::saved::MadeBy;
-pub use self::shelf::{Room, Shelf};
+pub use self::shelf::Shelf;
 
 use nix::sys::stat::FileStat;
 use serde::{Deserialize, Serialize};

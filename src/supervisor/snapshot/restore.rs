@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, openat, openat2};
 use nix::sys::stat::{Mode, fstat};
 
 use super::descriptors::is_path;
@@ -15,6 +15,7 @@ use super::regions::{Backing, Region};
 use super::steps::{Memory, Plan, hole, in_order, steps};
 use super::{Image, ImageKind, Source, Stamp};
 use crate::protocol::message::Standing;
+use crate::supervisor::files::reopen;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, LARGEST_BLOB, Order, Step};
 use sandfork_jail::sys::checkpoint::DATA_AT;
@@ -38,7 +39,7 @@ impl Image {
     /// them anew, so that workers share no position.
     pub fn attachments(&self) -> Result<Vec<OwnedFd>, SnapshotRefusal> {
         let files = self.layers.files().chain([self.trees.as_fd()]);
-        let again = |file: BorrowedFd| open_to_read(file).doing("open an image");
+        let again = |file| reopen(file, OFlag::O_RDONLY).doing("open an image");
         files.map(again).collect()
     }
 
@@ -101,13 +102,6 @@ impl Image {
         sealed::seal(file.as_fd()).doing("seal the steps")?;
         Ok((file.into(), plan.steps))
     }
-}
-
-/// Opens a memory file once more, for reading.
-pub fn open_to_read(file: BorrowedFd) -> Result<OwnedFd, Errno> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = OFlag::O_RDONLY | OFlag::O_CLOEXEC;
-    open(path.as_str(), flags, Mode::empty())
 }
 
 impl Source<'_> {

@@ -9,12 +9,12 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::ops::Range;
-use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
+use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
@@ -22,12 +22,12 @@ use super::capture::require_room;
 use super::layers::Layers;
 use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
-use super::restore::open_to_read;
 use super::{Image, ImageKind, Lists};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::cache::{Unused, snapshot_key};
 use crate::supervisor::descriptors::CHUNK;
 use crate::supervisor::embedded::WORKER;
+use crate::supervisor::files::reopen;
 use crate::supervisor::instance_name::boot_id;
 use crate::supervisor::random::random;
 use crate::supervisor::zygote::Zygote;
@@ -147,7 +147,7 @@ impl Image {
     }
 
     fn write(&self, head: &[u8], key: &[u8], file: &File) -> io::Result<u64> {
-        let trees = File::from(open_to_read(self.trees.as_fd())?);
+        let trees = File::from(reopen(&self.trees, OFlag::O_RDONLY)?);
         let lengths = [
             head.len() as u64,
             self.layers.length(),

@@ -29,13 +29,6 @@ struct Kept {
     session: u64,
 }
 
-/// What a session may still keep.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Room {
-    /// Bytes.
-    pub bytes: u64,
-}
-
 /// Bytes that this process counts as its own until this is dropped.
 #[derive(Debug)]
 pub struct Reserved {
@@ -98,15 +91,15 @@ impl Shelf {
         NUMBERS.next()
     }
 
-    /// The room for another image of a session, with this base. A session makes one at a time. One by which it is paused
-    /// is not put here, and takes what the others leave.
+    /// The bytes that another image of a session, with this base, may have. A session makes one at a time. One by which it
+    /// is paused is not put here, and takes what the others leave.
     pub fn room(
         &self,
         session: u64,
         limits: &Limits,
         medium: Medium,
         base: Option<Base<'_>>,
-    ) -> Result<Room, SnapshotRefusal> {
+    ) -> Result<u64, SnapshotRefusal> {
         let kept = self.lock();
         let own = kept.values().filter(|kept| kept.session == session);
         let (count, bytes) = (
@@ -120,8 +113,7 @@ impl Shelf {
                 key: LimitName::Snapshots.key(),
             });
         }
-        let bytes = limits.snapshot_bytes().saturating_sub(bytes);
-        Ok(Room { bytes })
+        Ok(limits.snapshot_bytes().saturating_sub(bytes))
     }
 
     /// Keeps an image of a session. Returns its number.
