@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use super::caller::{Caller, CallerEvent, Payload};
 use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
-use super::pausing::Record;
+use super::pausing::{Pause, Record};
 use super::refusal::Refusal;
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::worker_loop::WorkerLoop;
@@ -105,6 +105,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cells = image.cells();
         cell.state = what(image);
         self.cell = Some(cell);
+        // This loop ends with it. The one that serves the worker then may pause it.
+        self.pause = Pause::Tried;
         self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
         self.io.send(frame, None);
         self.io.hand_over_summons();

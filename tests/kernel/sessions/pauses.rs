@@ -20,6 +20,7 @@ pub fn tests() -> Vec<Test> {
     let tests = tests![
         a_session_that_is_not_used_is_paused_and_goes_on,
         whatever_uses_a_session_brings_it_back,
+        a_session_may_be_paused_sooner_than_it_is_brought_back,
         what_runs_or_is_watched_is_not_paused,
         a_session_that_cannot_be_paused_stays_as_it_is,
         a_paused_session_ends_by_its_clocks,
@@ -216,6 +217,18 @@ fn whatever_uses_a_session_brings_it_back(world: &World) {
         value(&mut session, "import os; sorted(os.listdir())"),
         "['a', 'b', 'c']"
     );
+}
+
+fn a_session_may_be_paused_sooner_than_it_is_brought_back(world: &World) {
+    let mut session = open(world, standard().set("session.pause_after=1ms"));
+    ok(&mut session, "x = []");
+    for round in 1..6 {
+        await_pause(&session);
+        assert_eq!(
+            value(&mut session, "x.append(1); len(x)"),
+            round.to_string()
+        );
+    }
 }
 
 fn what_runs_or_is_watched_is_not_paused(world: &World) {
