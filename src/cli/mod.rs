@@ -69,8 +69,7 @@ fn execute(arguments: Arguments) -> Result<u8, Failure> {
 /// Serves another process until it closes its end.
 fn serve(control_fd: i32) -> Result<u8, Failure> {
     let control = crate::serve::control_socket(control_fd);
-    let served = crate::serve::serve(&control);
-    served.map_err(|errno| Failure::Setup(errno.into()))?;
+    crate::serve::serve(&control).map_err(Failure::Setup)?;
     Ok(exit_code::OK)
 }
 

@@ -15,7 +15,7 @@ use super::keep::{Description, sweep};
 use super::lock::{InterpreterBuild, Lock};
 use super::requirements::Wanted;
 use super::resolver::Resolver;
-use super::staging::{Staging, write_name};
+use super::staging::{Staging, lock_when_free, write_name};
 use super::tree::{Tree, set_directories};
 use crate::host::{
     CallerEnvironment, DESCRIPTION, EnvironmentStore, HostError, Interpreter, NamedEnvironment,
@@ -96,7 +96,7 @@ pub enum Step<'a> {
 
 /// Makes an environment, or finds that there is one.
 ///
-/// Two at once make one: the second waits for the first. What fails, or is ended, leaves nothing behind.
+/// Two at once make one: the second waits for the first. What fails, or is cancelled, leaves nothing behind.
 ///
 /// # Errors
 /// If it cannot be made.
@@ -132,7 +132,7 @@ pub fn create(
     let mut lock = store.lock(&subject, Sharing::Alone, Patience::GivesUp)?;
     if lock.is_none() {
         progress(Step::Waiting);
-        lock = store.lock(&subject, Sharing::Alone, Patience::Waits)?;
+        lock = Some(lock_when_free(&store, &subject, cancel)?);
     }
     let making = Making {
         store: &store,
@@ -246,9 +246,7 @@ impl Making<'_> {
             size,
         });
         // The same wheels under another name: one process makes them.
-        let _alone = self
-            .store
-            .lock(&format!("making {key}"), Sharing::Alone, Patience::Waits)?;
+        let _alone = lock_when_free(self.store, &format!("making {key}"), &jail.cancel)?;
         // Nothing removes it before it has a name.
         let held = self.store.lock(&key, Sharing::Shared, Patience::Waits)?;
         let path = self.store.path_of(&key);

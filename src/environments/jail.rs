@@ -46,7 +46,7 @@ pub struct InstallJail {
     pub(super) builds: Builds,
     resolver: Resolver,
     pub(super) access: Access,
-    cancel: Cancel,
+    pub(super) cancel: Cancel,
 }
 
 impl InstallJail {

@@ -13,11 +13,15 @@ use crate::sandbox::{ChosenInterpreter, Sandbox, SandboxBuilder};
 use crate::supervisor::Cancel;
 
 /// Makes the environment that a policy's `python.packages` need, if they are to be installed at the first use and are
-/// not yet.
+/// not yet. `cancel` ends it.
 ///
 /// # Errors
 /// If it cannot be made.
-pub fn provide(policy: &Policy, environment: &CallerEnvironment) -> Result<(), EnvironmentError> {
+pub fn provide(
+    policy: &Policy,
+    environment: &CallerEnvironment,
+    cancel: &Cancel,
+) -> Result<(), EnvironmentError> {
     if !is_missing(policy, environment) {
         return Ok(());
     }
@@ -33,8 +37,7 @@ pub fn provide(policy: &Policy, environment: &CallerEnvironment) -> Result<(), E
         builds: Builds::Refused,
         layer: Layer::Whole,
     };
-    let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
-    create(&creation, environment, &cancel, &mut |_| ()).map(drop)
+    create(&creation, environment, cancel, &mut |_| ()).map(drop)
 }
 
 impl SandboxBuilder {
@@ -48,13 +51,19 @@ impl SandboxBuilder {
     /// the interpreter cannot be used ([`ErrorKind::Interpreter`](crate::ErrorKind::Interpreter)).
     /// The message is one sentence with the cause and the remedy. Nothing is left behind.
     pub fn build(self) -> Result<Sandbox, Error> {
-        let adds = |policy: &&Policy| policy.python().added_packages == AddedPackages::Shown;
-        if self.given_policy().as_ref().is_some_and(adds) {
+        if let Some(policy) = self.given_policy().filter(|policy| installs(policy)) {
+            let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
+            provide(policy, &self.caller_environment(), &cancel)?;
+        }
+        self.build_provided()
+    }
+
+    /// Builds a sandbox whose packages were [provided](provide).
+    pub(crate) fn build_provided(self) -> Result<Sandbox, Error> {
+        let adds = |policy: &Policy| policy.python().added_packages == AddedPackages::Shown;
+        if self.given_policy().is_some_and(adds) {
             let store = EnvironmentStore::of(&self.caller_environment())?;
             make_store(&store.added())?;
-        }
-        if let Some(policy) = self.given_policy().filter(|policy| installs(policy)) {
-            provide(policy, &self.caller_environment())?;
         }
         self.build_as_it_is()
     }

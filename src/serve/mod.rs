@@ -12,16 +12,19 @@ mod program;
 mod sandboxes;
 mod watch;
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::{Shutdown, shutdown};
 
 use self::connection::Connection;
 use self::sandboxes::Sandboxes;
+use crate::supervisor::Cancel;
 use sandfork_jail::sys::descriptors::{inherited, receive};
 
 /// The control socket, which this process inherited by number.
@@ -30,7 +33,10 @@ use sandfork_jail::sys::descriptors::{inherited, receive};
 ///
 /// When the number is negative.
 pub fn control_socket(number: i32) -> OwnedFd {
-    inherited(number)
+    let control = inherited(number);
+    // For no program that this process starts. Fails if the number is no descriptor's, which `serve` reports.
+    _ = fcntl(&control, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC));
+    control
 }
 
 /// Serves connections until the control socket's other end is closed, and returns when nothing of
@@ -38,14 +44,17 @@ pub fn control_socket(number: i32) -> OwnedFd {
 ///
 /// # Errors
 ///
-/// When the control socket is none.
-pub fn serve(control: &OwnedFd) -> Result<(), Errno> {
+/// When the control socket is none, or there is no descriptor left.
+pub fn serve(control: &OwnedFd) -> io::Result<()> {
     raise_open_files();
-    let sandboxes = Arc::new(Sandboxes::new());
+    let cancel = Cancel::new()?;
+    let sandboxes = Arc::new(Sandboxes::new(cancel.clone()));
     let open = Open::default();
     let served = accept(control, &sandboxes, &open);
+    // A thread that installs packages does not see that its caller is gone.
+    cancel.cancel();
     open.end_all();
-    served
+    Ok(served?)
 }
 
 fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<(), Errno> {

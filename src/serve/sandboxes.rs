@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use super::policies::Policies;
@@ -14,7 +14,7 @@ use crate::host::CallerEnvironment;
 use crate::policy::Policy;
 use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
 use crate::sandbox::{Sandbox, SandboxKey};
-use crate::supervisor::Refusal;
+use crate::supervisor::{Cancel, Refusal};
 use sandfork_jail::control::Lifetime;
 
 /// The most unused sandboxes that are kept warm.
@@ -27,12 +27,21 @@ pub struct Sandboxes {
     policies: Policies,
     slots: Mutex<HashMap<SandboxKey, Slot>>,
     programs: SessionPrograms,
+    /// Ends what is being installed.
+    cancel: Cancel,
 }
 
 struct Slot {
-    /// Locked while the sandbox is made, so that it is made once and others can be made meanwhile.
-    sandbox: Arc<Mutex<Option<Arc<Sandbox>>>>,
+    shared: Arc<SharedSandbox>,
     used: Instant,
+}
+
+/// A sandbox that its first caller makes.
+#[derive(Default)]
+struct SharedSandbox {
+    /// Held while the sandbox is made, so that it is made once and others can be made meanwhile.
+    turn: Mutex<()>,
+    made: OnceLock<Arc<Sandbox>>,
 }
 
 /// What a caller specifies about its sandbox.
@@ -65,13 +74,14 @@ impl<'a> From<&'a OpenBatch> for Wanted<'a> {
 }
 
 impl Sandboxes {
-    /// Starts without sandboxes.
-    pub fn new() -> Self {
+    /// Starts without sandboxes. `cancel` ends what is being installed for them.
+    pub fn new(cancel: Cancel) -> Self {
         Self {
             environment: CallerEnvironment::current(),
             policies: Policies::default(),
             slots: Mutex::default(),
             programs: SessionPrograms::default(),
+            cancel,
         }
     }
 
@@ -84,18 +94,18 @@ impl Sandboxes {
     pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
         let policy = self.policies.get(wanted)?;
         let environment = self.environment_of(wanted);
-        provide(&policy, &environment)?;
-        let slot = self.slot(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
-        let mut made = slot.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(sandbox) = &*made {
+        provide(&policy, &environment, &self.cancel)?;
+        let shared = self.shared(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
+        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(sandbox) = shared.made.get() {
             return Ok((Arc::clone(sandbox), policy));
         }
         let builder = Sandbox::builder()
             .policy(Policy::clone(&policy))
             .environment(environment.into_owned());
-        let sandbox = Arc::new(builder.build()?);
-        *made = Some(Arc::clone(&sandbox));
-        Ok((sandbox, policy))
+        let sandbox = Arc::new(builder.build_provided()?);
+        let sandbox = shared.made.get_or_init(|| sandbox);
+        Ok((Arc::clone(sandbox), policy))
     }
 
     /// Discards a snapshot, of any policy.
@@ -114,17 +124,11 @@ impl Sandboxes {
         sandbox.save(&image, path)
     }
 
-    /// The sandboxes that there are.
+    /// The sandboxes that there are. Those that are being made have no snapshots yet.
     fn made(&self) -> Vec<Arc<Sandbox>> {
         let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
-        let slots: Vec<_> = slots
-            .values()
-            .map(|slot| Arc::clone(&slot.sandbox))
-            .collect();
-        let made = slots
-            .iter()
-            .filter_map(|slot| slot.lock().unwrap_or_else(PoisonError::into_inner).clone());
-        made.collect()
+        let made = slots.values().filter_map(|slot| slot.shared.made.get());
+        made.cloned().collect()
     }
 
     fn environment_of(&self, wanted: &Wanted) -> Cow<'_, CallerEnvironment> {
@@ -136,15 +140,18 @@ impl Sandboxes {
         Cow::Owned(self.environment.clone().changed_by(differences))
     }
 
-    fn slot(&self, key: SandboxKey) -> Arc<Mutex<Option<Arc<Sandbox>>>> {
+    fn shared(&self, key: SandboxKey) -> Arc<SharedSandbox> {
         let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = slots.entry(key).or_insert_with(|| Slot {
-            sandbox: Arc::default(),
+            shared: Arc::default(),
             used: Instant::now(),
         });
         slot.used = Instant::now();
-        let wanted = Arc::clone(&slot.sandbox);
-        forget_unused(&mut slots);
+        let wanted = Arc::clone(&slot.shared);
+        let forgotten = forget_unused(&mut slots);
+        // Each waits until its zygote has ended, which other callers need not.
+        drop(slots);
+        drop(forgotten);
         wanted
     }
 }
@@ -158,24 +165,43 @@ pub fn require_absolute(path: &Path) -> Result<(), Refusal> {
     Err(Refusal::Protocol(how))
 }
 
-/// Drops the least recently used of the unused sandboxes.
-fn forget_unused(slots: &mut HashMap<SandboxKey, Slot>) {
+/// Removes the least recently used of the unused sandboxes, and returns them.
+fn forget_unused(slots: &mut HashMap<SandboxKey, Slot>) -> Vec<Slot> {
     let mut unused: Vec<(Instant, SandboxKey)> = slots
         .iter()
-        .filter(|(_, slot)| Arc::strong_count(&slot.sandbox) == 1 && slot.is_unused())
+        .filter(|(_, slot)| slot.is_unused())
         .map(|(key, slot)| (slot.used, *key))
         .collect();
     unused.sort_by_key(|(used, _)| *used);
     let surplus = unused.len().saturating_sub(MOST_UNUSED);
-    for (_, key) in unused.into_iter().take(surplus) {
-        slots.remove(&key);
-    }
+    let surplus = unused.into_iter().take(surplus);
+    surplus.filter_map(|(_, key)| slots.remove(&key)).collect()
 }
 
 impl Slot {
     fn is_unused(&self) -> bool {
-        let made = self.sandbox.lock().unwrap_or_else(PoisonError::into_inner);
-        made.as_ref()
-            .is_none_or(|sandbox| Arc::strong_count(sandbox) == 1 && !sandbox.has_snapshots())
+        let is_unused =
+            |sandbox: &Arc<_>| Arc::strong_count(sandbox) == 1 && !Sandbox::has_snapshots(sandbox);
+        // A caller that makes it has it too.
+        Arc::strong_count(&self.shared) == 1 && self.shared.made.get().is_none_or(is_unused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn a_sandbox_that_is_being_made_holds_up_no_caller_of_another() {
+        let sandboxes = Sandboxes::new(Cancel::new().unwrap());
+        let environment = CallerEnvironment::current();
+        let policy = Policy::default();
+        let key = SandboxKey::of(&policy, Lifetime::ManyRuns, &environment).unwrap();
+        let shared = sandboxes.shared(key);
+        let _turn = shared.turn.lock().unwrap();
+        assert!(sandboxes.made().is_empty());
+        assert!(Arc::ptr_eq(&shared, &sandboxes.shared(key)));
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Output, Stdio};
 use std::sync::Arc;
@@ -10,6 +12,9 @@ use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
 use nix::sys::signal::Signal;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use sandfork::internals::protocol::VERSION;
+use sandfork_jail::sys::descriptors::send;
 use sandfork::{CallerEnvironment, ErrorKind, FileSystem, Policy, Sandbox};
 
 use super::behaviour::{sandfork, signal};
@@ -25,6 +30,7 @@ trials! {
     a_password_of_the_index_stays_outside,
     two_at_once_make_one,
     what_is_ended_leaves_nothing,
+    a_supervisor_whose_client_is_gone_installs_no_more,
     a_policy_has_packages,
     packages_are_added_to_a_running_session,
     a_source_distribution_is_built_in_a_sandbox,
@@ -502,6 +508,52 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
     // What a killed one left goes with the next.
     scene.printed(&["env", "create", "shapes", "shapes"])?;
     assert_eq!(scene.kept(), [1, 1, 0]);
+    Ok(())
+}
+
+fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let kind = (AddressFamily::Unix, SockType::SeqPacket);
+    let (control, theirs) = socketpair(kind.0, kind.1, None, SockFlag::SOCK_CLOEXEC)?;
+    let mut supervisor = scene
+        .command(&["serve", "--control-fd", "0"])
+        .stdin(theirs)
+        .spawn()?;
+    let open = serde_json::json!({
+        "kind": "open",
+        "version": VERSION,
+        "policy": { "name": "standard" },
+        "set": ["python.packages=[\"slow\", \"colours\"]", "environments.create=true"],
+    });
+    let open = open.to_string();
+    let mut connections = Vec::new();
+    // One installs, and the other waits for it.
+    for _ in 0..2 {
+        let (mut ours, theirs) = UnixStream::pair()?;
+        send(control.as_fd(), b"c", &[theirs.as_fd()])?;
+        ours.write_all(&u32::try_from(open.len())?.to_le_bytes())?;
+        ours.write_all(&0_u32.to_le_bytes())?;
+        ours.write_all(open.as_bytes())?;
+        connections.push(ours);
+    }
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let sleep = || {
+        assert!(Instant::now() < deadline, "it does not come so far");
+        std::thread::sleep(Duration::from_millis(10));
+    };
+    while scene.kept()[2] == 0 {
+        sleep();
+    }
+    // No program that it starts keeps its client's socket open.
+    let socket = fs::read_to_string(format!("/proc/{}/fdinfo/0", supervisor.id()))?;
+    let flags = socket.lines().find_map(|line| line.strip_prefix("flags:"));
+    let flags = i32::from_str_radix(flags.ok_or("no flags")?.trim(), 8)?;
+    assert_eq!(flags & nix::libc::O_CLOEXEC, nix::libc::O_CLOEXEC);
+    drop((control, connections));
+    while supervisor.try_wait()?.is_none() {
+        sleep();
+    }
+    assert_eq!(scene.kept(), [0, 0, 0]);
     Ok(())
 }
 
