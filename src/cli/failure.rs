@@ -81,12 +81,12 @@ impl Failure {
             | Self::Policy(_)
             | Self::Log(_)
             | Self::NoTerminal => exit_code::USAGE,
-            Self::Learn(error) if error.is_usage() => exit_code::USAGE,
+            Self::Learn(error) => error.exit_code(),
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) => error.exit_code(),
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
-            Self::Output(_) | Self::Transfer(_) | Self::Learn(_) => exit_code::NOT_WRITTEN,
+            Self::Output(_) | Self::Transfer(_) => exit_code::NOT_WRITTEN,
         }
     }
 

@@ -1,12 +1,15 @@
 //! `sandfork learn`, and `sandfork policy diff`.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
+use nix::sys::signal::Signal;
 
-use super::behaviour::sandfork;
+use super::behaviour::{sandfork, signal};
 use super::shell::Person;
 use super::trials;
 
@@ -14,6 +17,7 @@ trials! {
     a_learnt_policy_lets_the_script_pass_and_says_why,
     a_person_is_asked_and_may_decline,
     what_the_script_does_not_need_is_left_out,
+    ctrl_c_writes_no_policy,
     a_call_is_learnt_that_the_script_does_not_name,
     nothing_is_written_for_a_script_that_does_not_pass,
     bad_input_is_refused_before_anything_runs,
@@ -111,6 +115,41 @@ fn what_the_script_does_not_need_is_left_out() -> Result<(), Failed> {
     assert!(policy.contains("mode = \"loopback\""), "{policy}");
     assert!(!policy.contains("wave"), "{policy}");
     assert!(said.contains("not needed: imports.allow=wave"), "{said}");
+    Ok(())
+}
+
+/// While a setting is tried without which the script waits.
+fn ctrl_c_writes_no_policy() -> Result<(), Failed> {
+    let marks = tempfile::tempdir_in("/var/tmp")?;
+    // Open to the user that guests are.
+    fs::set_permissions(marks.path(), fs::Permissions::from_mode(0o777))?;
+    let mark = marks.path().join("waits");
+    let waits = format!("import time; open({mark:?}, 'w').close(); time.sleep(3600)");
+    let code = format!("{SURVIVES}import sys\nif 'wave' not in sys.modules:\n    {waits}\n");
+    let write = format!("filesystem.write={}", marks.path().display());
+    let mut arguments = vec!["learn", "--accept", "import,net"];
+    for set in [
+        "imports.allow=[\"socket\", \"sys\", \"time\"]",
+        "limits.wall=1h",
+        &write,
+    ] {
+        arguments.extend(["--set", set]);
+    }
+    let child = sandfork(&[&arguments[..], &["-c", &code]].concat()).spawn()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !mark.exists() {
+        assert!(Instant::now() < deadline, "it does not wait");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    signal(&child, Signal::SIGINT);
+    let ended = child.wait_with_output()?;
+    assert_eq!(ended.status.code(), Some(130), "{ended:?}");
+    assert!(ended.stdout.is_empty(), "{ended:?}");
+    let said = String::from_utf8(ended.stderr)?;
+    assert!(
+        said.contains("interrupted: no policy was written"),
+        "{said}"
+    );
     Ok(())
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
-use crate::outcome::{Denial, Outcome, exit_code};
+use crate::outcome::{Denial, Ending, Outcome, exit_code};
 use crate::policy::{Grant, Override, Policy, learnt};
 use crate::policy_source::FileSystem;
 use crate::{Cancel, Lifetime, Request, Sandbox};
@@ -53,12 +53,19 @@ pub enum LearnError {
         /// Why.
         cause: io::Error,
     },
+    /// A signal ended a run.
+    #[error("interrupted: no policy was written")]
+    Interrupted,
 }
 
 impl LearnError {
-    /// Whether it was found before anything ran.
-    pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Unwritable { .. })
+    /// The exit code of the command.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            Self::NoAnswers | Self::Exists(_) => exit_code::USAGE,
+            Self::Unwritable { .. } => exit_code::NOT_WRITTEN,
+            Self::Interrupted => exit_code::INTERRUPTED,
+        }
     }
 }
 
@@ -177,7 +184,12 @@ impl Learner<'_> {
         self.interrupts.end_what_runs();
         let outcome = sandbox.run(&self.request);
         self.interrupts.end_the_command();
-        Ok(outcome?)
+        let outcome = outcome?;
+        // What an ended run needs is not known, and every later one would be ended too.
+        if *outcome.ending() == Ending::Interrupted {
+            return Err(LearnError::Interrupted.into());
+        }
+        Ok(outcome)
     }
 
     /// Whether some of what was refused is allowed from now on.
