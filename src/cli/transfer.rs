@@ -2,10 +2,10 @@
 //!
 //! The guest gets copies, and nothing of the host's file system. What it leaves behind is hostile: a
 //! name may be a link, a pipe or a directory by then, so only a regular file is read, through
-//! [`WorkDir`], and at most as much as the work directory holds.
+//! [`WorkDir`], and at most as much as the policy lets a file be.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -72,6 +72,18 @@ pub enum TransferError {
         /// The size of the work directory.
         room: u64,
     },
+    /// A file to copy out is larger than the policy lets one be.
+    #[error(
+        "--out: `{name}` has {size} bytes, more than the {room} that the policy lets a file have; it was not copied"
+    )]
+    OutTooLarge {
+        /// The name in the work directory.
+        name: GuestPath,
+        /// Its size.
+        size: u64,
+        /// The largest that is copied.
+        room: u64,
+    },
     /// A file to copy out cannot be put where it belongs.
     #[error("--out: `{path}` cannot be written: {cause}")]
     Unwritable {
@@ -91,7 +103,10 @@ pub enum TransferError {
 impl TransferError {
     /// Whether it was found before anything ran.
     pub fn is_usage(&self) -> bool {
-        !matches!(self, Self::Missing { .. } | Self::Unwritable { .. })
+        !matches!(
+            self,
+            Self::Missing { .. } | Self::OutTooLarge { .. } | Self::Unwritable { .. }
+        )
     }
 }
 
@@ -148,6 +163,7 @@ fn name_in_sandbox(option: &'static str, path: &Path) -> Result<GuestPath, Trans
 /// The files of `--out`, which are written after the run.
 pub struct Outputs {
     wanted: Vec<(GuestPath, PathBuf)>,
+    /// The largest file that is copied. One with holes may be larger than the work directory.
     room: u64,
     failed: Mutex<Option<TransferError>>,
 }
@@ -166,7 +182,7 @@ impl Outputs {
                 .iter()
                 .map(wanted)
                 .collect::<Result<_, _>>()?,
-            room: policy.limits().work_size(),
+            room: policy.limits().work_size().max(policy.limits().file_size()),
             failed: Mutex::default(),
         })
     }
@@ -209,9 +225,13 @@ impl Outputs {
     fn copy(&self, work: &WorkDir, name: &GuestPath, path: &Path) -> Result<(), TransferError> {
         let missing = |cause: String| TransferError::Missing { cause };
         let opened = work.open_read(name);
-        let (file, _) = opened.map_err(|error| missing(error.to_string()))?;
+        let (file, size) = opened.map_err(|error| missing(error.to_string()))?;
+        if size > self.room {
+            let (name, room) = (name.clone(), self.room);
+            return Err(TransferError::OutTooLarge { name, size, room });
+        }
         check_destination(path)?;
-        replace(path, file.take(self.room)).map_err(|error| unwritable(path, &error))
+        replace(path, file.take(size)).map_err(|error| unwritable(path, &error))
     }
 }
 
@@ -258,13 +278,8 @@ fn directory_of(path: &Path) -> &Path {
 /// new one. It belongs to the caller, and an existing file's mode stays.
 fn replace(path: &Path, mut contents: impl Read) -> io::Result<()> {
     let mode = fs::metadata(path).map(|found| found.permissions()).ok();
-    let name = format!(".sandfork-{}.part", std::process::id());
-    let part = directory_of(path).join(name);
     // Opened first: a name that another process has is not this one's to remove.
-    let mut file: File = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&part)?;
+    let (mut file, part) = new_file_in(directory_of(path))?;
     let mut write = || -> io::Result<()> {
         io::copy(&mut contents, &mut file)?;
         file.flush()?;
@@ -278,4 +293,36 @@ fn replace(path: &Path, mut contents: impl Read) -> io::Result<()> {
         _ = fs::remove_file(&part);
     }
     written
+}
+
+/// Makes a file under a name of its own. A command that was killed has left one, and in another container it may have had
+/// the same pid.
+fn new_file_in(directory: &Path) -> io::Result<(File, PathBuf)> {
+    let mut number = 0_u64;
+    loop {
+        let name = format!(".sandfork-{}-{number}.part", std::process::id());
+        let part = directory.join(name);
+        match File::create_new(&part) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+            made => return Ok((made?, part)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+
+    use super::*;
+
+    #[test]
+    fn what_a_killed_command_left_is_in_no_ones_way() {
+        let directory = tempfile::tempdir().unwrap();
+        let (left, _) = new_file_in(directory.path()).unwrap();
+        drop(left);
+        let path = directory.path().join("result");
+        replace(&path, &b"whole"[..]).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);
+    }
 }

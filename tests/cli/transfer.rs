@@ -12,6 +12,7 @@ use super::trials;
 
 trials! {
     files_are_copied_in_and_out,
+    a_file_with_holes_is_copied_out_whole,
     what_is_no_file_is_not_copied_out,
     a_guest_that_is_ended_replaces_no_result,
     what_cannot_be_copied_is_refused_before_the_run,
@@ -71,6 +72,22 @@ fn files_are_copied_in_and_out() -> Result<(), Failed> {
     let output = run_in(directory.path(), &exec)?;
     assert_eq!(said(&output), "");
     assert_eq!(fs::read_to_string(inside("copy"))?, "a,b\n");
+    Ok(())
+}
+
+/// It may be larger than the work directory.
+fn a_file_with_holes_is_copied_out_whole() -> Result<(), Failed> {
+    let directory = tempfile::tempdir()?;
+    let code = "with open('result', 'wb') as file: file.truncate(3 << 20); file.seek(-1, 2); file.write(b'x')";
+    let small = "filesystem.work_size=1MiB";
+    let run = ["run", "--set", small, "--out", "result", "-c", code];
+    let output = run_in(directory.path(), &run)?;
+    assert_eq!(
+        (output.status.code(), said(&output)),
+        (Some(0), String::new())
+    );
+    let result = fs::read(directory.path().join("result"))?;
+    assert_eq!((result.len(), result.last()), (3 << 20, Some(&b'x')));
     Ok(())
 }
 
