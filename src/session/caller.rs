@@ -13,11 +13,33 @@ use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 
-/// An event, or why a request was not carried out.
-type Event = Result<(ClientEvent, Payload), Error>;
+/// An event, or why a request was not carried out, with the request's number if it had one.
+type Event = Result<(ClientEvent, Payload), (Option<u64>, Error)>;
 
 /// The events that a session receives.
-pub type Events = Receiver<Event>;
+#[derive(Debug)]
+pub struct Events(Receiver<Event>);
+
+impl Events {
+    /// The next event of the request with this number, or of none. Those of a request that its caller left by a panic
+    /// are dropped.
+    pub fn next(&self, request: u64) -> Result<(ClientEvent, Payload), Error> {
+        let is_of_another = |id: Option<u64>| id.is_some_and(|id| id != request);
+        loop {
+            match self.0.recv().map_err(|_| SessionError::Lost)? {
+                Ok((event, _)) if is_of_another(event.id()) => {}
+                Err((id, _)) if is_of_another(id) => {}
+                Ok(event) => return Ok(event),
+                Err((_, error)) => return Err(error),
+            }
+        }
+    }
+
+    /// Drops what has come so far.
+    pub fn forget(&self) {
+        self.0.try_iter().for_each(drop);
+    }
+}
 
 /// The two ends between a session and its thread, and the receiver of events.
 pub fn link() -> Result<(RequestSender, ThreadCaller, Events), SessionError> {
@@ -32,7 +54,7 @@ pub fn link() -> Result<(RequestSender, ThreadCaller, Events), SessionError> {
         requests: Arc::clone(&requests),
         events: sender,
     };
-    Ok((RequestSender(requests), caller, events))
+    Ok((RequestSender(requests), caller, Events(events)))
 }
 
 #[derive(Debug)]
@@ -135,7 +157,7 @@ impl Caller for ThreadCaller {
         queue.unwrap_or_else(PoisonError::into_inner).between_cells += used;
     }
 
-    fn refuse(&mut self, _: Option<u64>, refusal: Refusal) {
-        _ = self.events.send(Err(refusal.into()));
+    fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
+        _ = self.events.send(Err((id, refusal.into())));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::{Session, SessionError, next};
+use super::{Session, SessionError};
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::Payload;
@@ -91,7 +91,7 @@ impl Session {
         self.requests
             .send(ClientRequest::File(request), Payload::default());
         loop {
-            let (event, payload) = next(&self.events)?;
+            let (event, payload) = self.events.next(id)?;
             if let ClientEvent::File {
                 size,
                 entry,

@@ -101,7 +101,7 @@ impl Sandbox {
             ..request
         };
         let thread = attend_on_a_thread(Arc::clone(self), caller, request)?;
-        match await_opened(&events) {
+        match await_opened(&events, FIRST) {
             Ok(enforced) => Ok(Session {
                 sandbox: Arc::clone(self),
                 requests,
@@ -109,7 +109,7 @@ impl Sandbox {
                 thread: Some(thread),
                 tools: BTreeMap::new(),
                 decider: None,
-                next_id: 0,
+                next_id: FIRST,
                 enforced,
                 programs,
             }),
@@ -121,6 +121,9 @@ impl Sandbox {
         }
     }
 }
+
+/// The number that stands for opening a session, which is no request with a number.
+const FIRST: u64 = 0;
 
 /// Ends a session's thread, and waits until it has.
 fn disconnect(requests: &RequestSender, thread: JoinHandle<()>) {
@@ -173,7 +176,7 @@ impl Session {
             let interrupter = self.interrupter();
             cancel.interrupts(move || interrupter.interrupt())
         });
-        self.await_outcome(sink)
+        self.await_outcome(id, sink)
     }
 
     /// Defines a variable of the session.
@@ -191,7 +194,7 @@ impl Session {
         let pairs = vec![(name.into(), value)];
         let request = ClientRequest::Set(Variables { id, pairs, blob });
         self.requests.send(request, payload);
-        self.await_outcome(&mut ())
+        self.await_outcome(id, &mut ())
     }
 
     /// Defines a host tool: a function of this process that the guest calls by name. It returns a
@@ -231,7 +234,7 @@ impl Session {
             ClientRequest::Tools(Tools { id, tools }),
             Payload::default(),
         );
-        self.await_outcome(&mut ())
+        self.await_outcome(id, &mut ())
     }
 
     /// Ends the worker, if it still lives, and starts another with the same tools.
@@ -241,9 +244,7 @@ impl Session {
     /// When no worker could be provided.
     pub fn restart(&mut self) -> Result<(), Error> {
         let id = self.id();
-        self.requests
-            .send(ClientRequest::Restart { id }, Payload::default());
-        self.enforced = await_opened(&self.events)?;
+        self.begin_anew(id, ClientRequest::Restart { id })?;
         let tools: Vec<_> = self
             .tools
             .keys()
@@ -252,6 +253,15 @@ impl Session {
         if !tools.is_empty() {
             self.declare(tools)?;
         }
+        Ok(())
+    }
+
+    /// Has another worker take over, by the request with this number.
+    fn begin_anew(&mut self, id: u64, request: ClientRequest) -> Result<(), Error> {
+        // An error that came unasked is about the worker that goes.
+        self.events.forget();
+        self.requests.send(request, Payload::default());
+        self.enforced = await_opened(&self.events, id)?;
         Ok(())
     }
 
@@ -290,11 +300,11 @@ impl Session {
         self.next_id
     }
 
-    fn await_outcome(&mut self, sink: &mut dyn OutputSink) -> Result<CellReport, Error> {
+    fn await_outcome(&mut self, id: u64, sink: &mut dyn OutputSink) -> Result<CellReport, Error> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut shown = Vec::new();
         loop {
-            let (event, payload) = next(&self.events)?;
+            let (event, payload) = self.events.next(id)?;
             match event {
                 ClientEvent::Output {
                     stream: "stdout", ..
@@ -324,16 +334,12 @@ impl Session {
     }
 }
 
-fn await_opened(events: &Events) -> Result<Enforced, Error> {
+fn await_opened(events: &Events, id: u64) -> Result<Enforced, Error> {
     loop {
-        if let ClientEvent::Opened(opened) = next(events)?.0 {
+        if let ClientEvent::Opened(opened) = events.next(id)?.0 {
             return Ok(opened.enforced);
         }
     }
-}
-
-fn next(events: &Events) -> Result<(ClientEvent, Payload), Error> {
-    events.recv().map_err(|_| SessionError::Lost)?
 }
 
 impl Drop for Session {

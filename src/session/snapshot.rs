@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Session, SessionError, await_opened, next};
+use super::{Session, SessionError};
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::sandbox::{Sandbox, SessionRequest};
@@ -79,7 +79,8 @@ impl Session {
     pub fn pause_to(&mut self, path: impl AsRef<Path>) -> Result<u64, Error> {
         let length = self.snapshot()?.save(path)?;
         self.requests.send(ClientRequest::Close, Payload::default());
-        while !matches!(next(&self.events)?.0, ClientEvent::Closed) {}
+        let id = self.id();
+        while !matches!(self.events.next(id)?.0, ClientEvent::Closed) {}
         Ok(length)
     }
 
@@ -91,7 +92,8 @@ impl Session {
     /// it, and the session lives on.
     pub fn snapshot(&mut self) -> Result<Snapshot, Error> {
         let id = self.id();
-        let ClientEvent::Snapshot { snapshot, .. } = self.copied(ClientRequest::Snapshot { id })?
+        let ClientEvent::Snapshot { snapshot, .. } =
+            self.copied(id, ClientRequest::Snapshot { id })?
         else {
             return Err(SessionError::Lost.into());
         };
@@ -112,14 +114,14 @@ impl Session {
     /// As [`snapshot`](Self::snapshot), and when there is no disk or too little room on it. The session lives on.
     pub fn pause(&mut self) -> Result<(), Error> {
         let id = self.id();
-        self.copied(ClientRequest::Pause { id }).map(drop)
+        self.copied(id, ClientRequest::Pause { id }).map(drop)
     }
 
-    /// Copies the session, and returns the answer.
-    fn copied(&mut self, request: ClientRequest) -> Result<ClientEvent, Error> {
+    /// Copies the session by the request with this number, and returns the answer.
+    fn copied(&mut self, id: u64, request: ClientRequest) -> Result<ClientEvent, Error> {
         self.requests.send(request, Payload::default());
         loop {
-            match next(&self.events)?.0 {
+            match self.events.next(id)?.0 {
                 answer @ (ClientEvent::Snapshot { .. } | ClientEvent::Accepted { .. }) => {
                     return Ok(answer);
                 }
@@ -141,10 +143,7 @@ impl Session {
     pub fn rollback(&mut self, snapshot: &Snapshot) -> Result<(), Error> {
         let id = self.id();
         let snapshot = snapshot.number;
-        self.requests
-            .send(ClientRequest::Rollback { id, snapshot }, Payload::default());
-        self.enforced = await_opened(&self.events)?;
-        Ok(())
+        self.begin_anew(id, ClientRequest::Rollback { id, snapshot })
     }
 }
 

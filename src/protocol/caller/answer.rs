@@ -318,6 +318,22 @@ impl From<ErrorKind> for ErrorCode {
 }
 
 impl ClientEvent {
+    /// The number of the request that it belongs to, if it names one.
+    pub fn id(&self) -> Option<u64> {
+        match self {
+            Self::Opened(opened) => opened.id,
+            Self::Output { id, .. }
+            | Self::File { id, .. }
+            | Self::Snapshot { id, .. }
+            | Self::Accepted { id } => Some(*id),
+            Self::Display(display) => Some(display.id),
+            Self::Call(call) => Some(call.id),
+            Self::Outcome(outcome) => Some(outcome.id),
+            Self::Error { id, .. } => *id,
+            _ => None,
+        }
+    }
+
     /// What the caller receives in place of an event that fits the worker's limits and exceeds those of
     /// a caller. `id` is the number of the request, if it had one.
     pub fn not_written(id: Option<u64>, error: &MessageError) -> Self {

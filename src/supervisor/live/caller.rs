@@ -214,14 +214,7 @@ impl FrameCaller {
     /// Sends an error in place of an event that fits the worker's limits but exceeds those of the
     /// caller.
     fn answer_instead(&mut self, answer: &ClientEvent, error: &MessageError) {
-        let id = match answer {
-            ClientEvent::Outcome(outcome) => Some(outcome.id),
-            ClientEvent::Call(call) => Some(call.id),
-            ClientEvent::Display(display) => Some(display.id),
-            ClientEvent::File { id, .. } => Some(*id),
-            _ => None,
-        };
-        let instead = ClientEvent::not_written(id, error);
+        let instead = ClientEvent::not_written(answer.id(), error);
         let mut bytes = Vec::new();
         if instead.encode_into(&[], &mut bytes).is_ok() {
             self.link.send(bytes, None);

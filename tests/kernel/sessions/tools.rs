@@ -1,9 +1,11 @@
 //! Functions of the host, called by the guest.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::session::{NamedError, OutgoingValue, Parents, SessionState, ToolArguments};
-use sandfork::{Status, Value};
+use sandfork::{ErrorKind, Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;
@@ -19,6 +21,7 @@ pub fn tests() -> Vec<Test> {
         a_cell_that_always_has_a_call_open_is_ended,
         answers_that_a_guest_does_not_take_are_few,
         tools_are_there_again_after_a_restart,
+        a_tool_that_panics_leaves_nothing_for_the_next_cell,
         a_call_between_cells_is_refused,
     ]
 }
@@ -70,7 +73,7 @@ fn threads_of_the_guest_call_tools(world: &World) {
 fn the_time_of_a_tool_is_not_the_cells(world: &World) {
     let mut session = open(world, standard().set("limits.wall=3s"));
     let slow = |_: ToolArguments| {
-        std::thread::sleep(Duration::from_millis(3500));
+        thread::sleep(Duration::from_millis(3500));
         Ok(Value::None.into())
     };
     session.tool("slow", slow).expect("it is defined");
@@ -89,7 +92,7 @@ const CALLED_ALWAYS: &str = "import threading\n\
 
 #[allow(clippy::unnecessary_wraps)] // as a tool is
 fn brief(_: ToolArguments) -> Result<OutgoingValue, NamedError> {
-    std::thread::sleep(Duration::from_millis(2));
+    thread::sleep(Duration::from_millis(2));
     Ok(Value::None.into())
 }
 
@@ -174,8 +177,29 @@ fn a_call_between_cells_is_refused(world: &World) {
     let until = Instant::now() + Duration::from_secs(60);
     while session.list("called").is_err() {
         assert!(Instant::now() < until, "it has not called");
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
     let told = value(&mut session, "said");
     assert!(told.contains("only while a cell runs"), "{told}");
+}
+
+/// The caller catches the panic, and goes on.
+fn a_tool_that_panics_leaves_nothing_for_the_next_cell(world: &World) {
+    let mut session = open(world, standard());
+    let panics = |_: ToolArguments| panic!("a tool of a test panics");
+    session.tool("panics", panics).expect("it is defined");
+    let left = catch_unwind(AssertUnwindSafe(|| session.run("print('shown')\npanics()")));
+    assert!(left.is_err());
+    session.interrupter().interrupt();
+    let report = loop {
+        match session.run("6 * 7") {
+            // The cell that was left has not ended yet.
+            Err(error) if error.kind() == ErrorKind::Busy => {
+                thread::sleep(Duration::from_millis(10));
+            }
+            report => break report.expect("it runs"),
+        }
+    };
+    assert_eq!(report.outcome().value(), Some(&42.into()));
+    assert_eq!(report.outcome().stdout(), "");
 }
