@@ -8,11 +8,16 @@
 const MAX_SEQUENCE: usize = 64;
 
 /// The private modes that a guest may set: cursor keys, reverse video, origin, wrapping, the cursor and its
-/// blinking, mouse and focus reports, the alternate screen, pasting, and drawing at once. `tty::RESET` ends them.
-const MODES: [u16; 21] = [
+/// blinking, mouse and focus reports, the alternate screen, pasting, and drawing at once. `tty::RESET` ends them. The
+/// width of 132 columns is none: some terminals clear the screen when that is ended.
+pub const MODES: [u16; 20] = [
     1, 5, 6, 7, 12, 25, 45, 47, 1000, 1002, 1003, 1004, 1005, 1006, 1015, 1047, 1048, 1049, 2004,
-    2026, 3,
+    2026,
 ];
+
+/// The ends of sequences with numbers alone: move, erase, insert, delete, scroll, repeat, tab stops, colours, margins, save
+/// and restore.
+const PLAIN_ENDS: &[u8] = b"@ABCDEFGHIJKLMPSTXZ`abdefgmrsu";
 
 /// The filter of a stream.
 #[derive(Debug, Default)]
@@ -147,29 +152,7 @@ fn draws(parameters: &[u8], end: u8) -> bool {
         ([b'?', rest @ ..], b'J' | b'K') => rest.iter().all(u8::is_ascii_digit),
         // The cursor's shape.
         ([shape @ .., b' '], b'q') => shape.iter().all(u8::is_ascii_digit),
-        // Move, erase, insert, delete, scroll, repeat, tab stops, colours, margins, save and restore.
-        (
-            _,
-            b'@'
-            | b'A'..=b'M'
-            | b'P'
-            | b'S'
-            | b'T'
-            | b'X'
-            | b'Z'
-            | b'`'
-            | b'a'
-            | b'b'
-            | b'd'
-            | b'e'
-            | b'f'
-            | b'g'
-            | b'm'
-            | b'r'
-            | b's'
-            | b'u',
-        ) => is_plain,
-        _ => false,
+        _ => PLAIN_ENDS.contains(&end) && is_plain,
     }
 }
 
@@ -232,7 +215,7 @@ mod tests {
             b"\x1b[1;1;1;1;9;9*y",
             b"\x1b[>4;2m\x1b[>1u\x1b[?u",
             b"\x05\x00\x7f",
-            b"\x1b[2h\x1b[12h",
+            b"\x1b[2h\x1b[12h\x1b[?3h",
             b"\x1b[?2031h\x1b[?2048h\x1b[?1000;2048h",
             "\u{9b}6n".as_bytes(),
             b"\x1b[i\x1b[4i\x1b[0q",

@@ -17,11 +17,11 @@ use crate::{Cancel, Request};
 /// The modes from before, while the terminal is raw.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Undoes what a guest may leave behind: the alternate screen, colours and character sets, and every mode in
-/// which the terminal writes by itself, such as reports of the mouse. The cursor stays where it is.
+/// Undoes what a guest may leave behind: the alternate screen, colours and character sets, tab stops, the shape of the
+/// cursor, and every mode of [`drawing::MODES`](super::drawing::MODES). The cursor stays where it is.
 const RESET: &[u8] = b"\x18\x1b7\x1b[?1049l\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1004l\x1b[?1005l\
-    \x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?2026l\x1b[?1l\x1b[?5l\x1b[?6l\x1b[?7h\x1b[?25h\x1b[4l\x1b>\
-    \x1b[r\x1b8\x1b[0m\x1b(B\x1b)B\x0f";
+    \x1b[?1006l\x1b[?1015l\x1b[?2004l\x1b[?2026l\x1b[?1l\x1b[?5l\x1b[?6l\x1b[?7h\x1b[?12l\x1b[?25h\x1b[?45l\
+    \x1b[0 q\x1b[?5W\x1b[4l\x1b>\x1b[r\x1b8\x1b[0m\x1b(B\x1b)B\x0f";
 
 /// The kind of a terminal whose kind is not known.
 const UNKNOWN: &str = "dumb";
@@ -162,5 +162,25 @@ pub fn restore() {
             _ = stdout.write_all(RESET).and_then(|()| stdout.flush());
         }
         _ = tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &before);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RESET;
+    use crate::cli::drawing::MODES;
+
+    #[test]
+    fn every_mode_that_a_guest_may_set_is_ended() {
+        let reset = String::from_utf8_lossy(RESET);
+        for mode in MODES {
+            let (mode, usual) = match mode {
+                7 | 25 => (mode, 'h'),
+                // Ends the older ones of the alternate screen too.
+                47 | 1047 | 1048 => (1049, 'l'),
+                _ => (mode, 'l'),
+            };
+            assert!(reset.contains(&format!("\x1b[?{mode}{usual}")), "{mode}");
+        }
     }
 }
