@@ -34,8 +34,8 @@ pub enum ErrorKind {
     /// The request itself is too large, has a standard input that the policy closes, asks for more
     /// than the policy allows, or has files that cannot be placed.
     Request,
-    /// More runs are active and waiting than an [`Admission`](crate::Admission) allows. A later
-    /// attempt may succeed.
+    /// More runs are active and waiting than an [`Admission`](crate::Admission) allows, a run was cancelled while it
+    /// waited for one, or the session runs another cell. A later attempt may succeed.
     Busy,
     /// The session's worker is gone, with its variables, imports and files.
     SessionEnded,
@@ -96,7 +96,7 @@ impl Error {
         self.kind
     }
 
-    /// The errno(3) of an operation on a session's file that failed; `None` for other errors.
+    /// The errno(3) of an operation on a session's file, or of the start of a program, that failed; `None` for other errors.
     pub const fn errno(&self) -> Option<i32> {
         self.errno
     }

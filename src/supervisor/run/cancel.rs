@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-/// Cancels runs and cells from any thread; their outcome is then `interrupted`. Clones are the same handle.
+/// Cancels runs and cells from any thread; their outcome is then `interrupted`. A run that still waits for its
+/// [`Admission`](crate::Admission) ends with an error of kind [`Busy`](crate::ErrorKind::Busy). Clones are the same handle.
 #[derive(Clone, Debug)]
 pub struct Cancel(Arc<Handle>);
 
