@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::interpreter::ChosenInterpreter;
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
-use super::zygote_manager::{FirstZygote, Serving};
+use super::zygote_manager::{Making, Serving, ZygoteManager};
 use super::{AddedStore, AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
@@ -134,14 +134,15 @@ impl SandboxBuilder {
         if let Some(egress) = &egress {
             trust(&mut plan.jail, &egress.certificate()?);
         }
-        let zygote = FirstZygote::begin(launched, &plan, self.serving, start)?;
+        let zygote = Making::begin(launched, &plan, self.serving, &start)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         cgroups.iter().for_each(CgroupRoot::prepare);
         let sessions = match plan.session_files {
             SessionFiles::Private => None,
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
-        let warm = zygote.finish(&mut plan)?;
+        let zygote = zygote.finish(&mut plan, &start)?;
+        let warm = ZygoteManager::new(zygote, &plan, self.serving, start);
         let grants = Grants::new(&policy, &plan);
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
@@ -186,7 +187,7 @@ impl SandboxBuilder {
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
         let (launched, mut plan, start) =
             launch(&policy, &chosen, serving.lifetime, support, &environment)?;
-        FirstZygote::begin(launched, &plan, serving, start)?.finish(&mut plan)?;
+        Making::begin(launched, &plan, serving, &start)?.finish(&mut plan, &start)?;
         Ok(plan.interpreter.preload)
     }
 }

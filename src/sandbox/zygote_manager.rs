@@ -40,46 +40,27 @@ struct Generation {
     workers: u64,
 }
 
-/// The first zygote while it enters its jail and prepares, which takes longer than anything that the
-/// supervisor has to do meanwhile. Dropping it ends it.
-#[derive(Debug)]
-pub struct FirstZygote {
-    making: Making,
-    start: StartCache,
-}
-
-impl FirstZygote {
-    /// Begins to make it from an interpreter that has started.
-    pub fn begin(
-        launched: Launched,
-        plan: &Plan,
-        serving: Serving,
-        start: StartCache,
-    ) -> Result<Self, SupervisorError> {
-        let making = Making::begin(launched, plan, serving, &start)?;
-        Ok(Self { making, start })
-    }
-
-    /// Waits until it serves. Afterwards the plan says which modules are left to the guest.
-    pub fn finish(self, plan: &mut Plan) -> Result<ZygoteManager, SupervisorError> {
-        let Self { making, start } = self;
-        let serving = making.serving;
-        let first = Generation {
-            zygote: making.finish(plan, &start)?,
+impl Generation {
+    fn new(zygote: Arc<Zygote>) -> Self {
+        Self {
+            zygote,
             born: Instant::now(),
             workers: 0,
-        };
-        let executable = plan.interpreter.executable.clone();
-        Ok(ZygoteManager {
-            executable,
-            serving,
-            start,
-            current: Mutex::new(Some(first)),
-        })
+        }
     }
 }
 
 impl ZygoteManager {
+    /// Begins with this zygote.
+    pub fn new(zygote: Arc<Zygote>, plan: &Plan, serving: Serving, start: StartCache) -> Self {
+        Self {
+            executable: plan.interpreter.executable.clone(),
+            serving,
+            start,
+            current: Mutex::new(Some(Generation::new(zygote))),
+        }
+    }
+
     /// Returns a zygote for one worker.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,11 +72,7 @@ impl ZygoteManager {
             }
             _ => {
                 let zygote = self.launch(plan, self.serving)?;
-                current.insert(Generation {
-                    zygote,
-                    born: Instant::now(),
-                    workers: 0,
-                })
+                current.insert(Generation::new(zygote))
             }
         };
         generation.workers += 1;
@@ -138,16 +115,18 @@ impl ZygoteManager {
     }
 }
 
-/// A zygote that is being made.
+/// A zygote that enters its jail and prepares, which takes longer than anything that the supervisor has to do meanwhile.
+/// Dropping it ends it.
 #[derive(Debug)]
-struct Making {
+pub struct Making {
     entering: Entering,
     fonts: Option<FontCache>,
     serving: Serving,
 }
 
 impl Making {
-    fn begin(
+    /// Begins to make it from an interpreter that has started.
+    pub fn begin(
         launched: Launched,
         plan: &Plan,
         serving: Serving,
@@ -162,10 +141,10 @@ impl Making {
         })
     }
 
-    /// Waits until the zygote serves. A module that cannot be preloaded spoils the interpreter that tries: its
+    /// Waits until the zygote serves. Afterwards the plan says which modules are left to the guest. A module that cannot be preloaded spoils the interpreter that tries: its
     /// threads stay, and a package that was imported in part may not be imported again. If the policy can do
     /// without, another interpreter leaves the module to the guest.
-    fn finish(
+    pub fn finish(
         mut self,
         plan: &mut Plan,
         start: &StartCache,
