@@ -161,7 +161,10 @@ impl Worker {
             expect,
         } = task;
         let request = request.cancel(&self.cancel);
-        let attempt = || self.sandboxes.get(policy.as_deref())?.run(&request);
+        let attempt = || {
+            let sandbox = self.sandboxes.get(policy.as_deref(), &self.cancel)?;
+            sandbox.run(&request)
+        };
         let pause = |time| stopping.pause(time);
         let (result, attempts) = retry(attempt, may_pass, pause);
         let judged = expect.zip(result.as_ref().ok());

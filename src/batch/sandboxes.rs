@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::environments::provide;
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::sandbox::Sandbox;
+use crate::supervisor::Cancel;
 
 /// The sandboxes, made as they are needed.
 #[derive(Debug)]
@@ -26,8 +28,9 @@ impl Sandboxes {
         }
     }
 
-    /// Returns the sandbox of a policy. If it cannot be made now, the next task tries again.
-    pub fn get(&self, policy: Option<&Policy>) -> Result<Arc<Sandbox>, Error> {
+    /// Returns the sandbox of a policy. If it cannot be made now, the next task tries again. `cancel` ends what is
+    /// installed for it.
+    pub fn get(&self, policy: Option<&Policy>, cancel: &Cancel) -> Result<Arc<Sandbox>, Error> {
         let Some(policy) = policy else {
             return Ok(Arc::clone(&self.default));
         };
@@ -38,7 +41,9 @@ impl Sandboxes {
         if let Some(sandbox) = &*slot {
             return Ok(Arc::clone(sandbox));
         }
-        let sandbox = Arc::new(Sandbox::builder().policy(policy.clone()).build()?);
+        let builder = self.default.another().policy(policy.clone());
+        provide(policy, &builder.caller_environment(), cancel)?;
+        let sandbox = Arc::new(builder.build_provided()?);
         *slot = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }

@@ -65,7 +65,8 @@ impl Task {
         }
     }
 
-    /// Sets another policy. All tasks under policies of the same effect share one sandbox.
+    /// Sets another policy. All tasks under policies of the same effect share one sandbox, built with the settings of the
+    /// batch's own. It has an interpreter, and stays until the batch has ended: a batch has few policies.
     #[must_use]
     pub fn policy(mut self, policy: Arc<Policy>) -> Self {
         self.policy = Some(policy);

@@ -35,7 +35,7 @@ pub struct SandboxBuilder {
     serving: Serving,
     environment: Option<CallerEnvironment>,
     ready: Option<usize>,
-    admission: Option<Admission>,
+    pub(super) admission: Option<Admission>,
 }
 
 /// The default for how many workers may be ready: as many as can be made at once.
@@ -160,11 +160,14 @@ impl SandboxBuilder {
             grants,
             _environment: chosen.held,
             added,
+            settings: Self {
+                policy: None,
+                ..self
+            },
             egress,
             cgroups: cgroups.map(Arc::new),
             sessions,
             warm,
-            admission: self.admission,
             snapshots: Shelf::default(),
             runs: AtomicUsize::new(0),
             counts: Counts::default(),

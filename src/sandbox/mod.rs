@@ -75,7 +75,8 @@ struct Inner {
     /// Keeps the environment of packages from being removed.
     _environment: Option<File>,
     added: Option<AddedStore>,
-    admission: Option<Admission>,
+    /// What it was built with, but for the policy.
+    settings: SandboxBuilder,
     runs: AtomicUsize,
     counts: Counts,
 }
@@ -93,6 +94,11 @@ impl Sandbox {
     /// Starts building a sandbox.
     pub fn builder() -> SandboxBuilder {
         SandboxBuilder::default()
+    }
+
+    /// Starts building a sandbox with the settings of this one, but for the policy.
+    pub(crate) fn another(&self) -> SandboxBuilder {
+        self.inner.settings.clone()
     }
 
     /// Runs a request in a fresh worker and waits for its end.
@@ -162,7 +168,8 @@ impl Sandbox {
         let admit =
             |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
         let waiting = self.inner.counts.begin(Activity::Waiting);
-        let _permit = self.inner.admission.as_ref().map(admit).transpose()?;
+        let admission = self.inner.settings.admission.as_ref();
+        let _permit = admission.map(admit).transpose()?;
         let _running = self.inner.counts.begin(Activity::Running);
         drop(waiting);
         match self.attempt(request, sink) {

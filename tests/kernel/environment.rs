@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;
+use std::sync::Arc;
 
+use sandfork::batch::{Batch, Task};
 use sandfork::{CallerEnvironment, Sandbox};
 
 use crate::recipe::standard;
@@ -12,6 +14,7 @@ use crate::world::{World, run};
 pub fn tests() -> Vec<Test> {
     tests![
         only_what_the_policy_names_is_passed,
+        tasks_with_a_policy_of_their_own_have_their_batch_s_environment,
         a_name_is_looked_up_where_the_caller_would,
     ]
 }
@@ -34,6 +37,20 @@ fn only_what_the_policy_names_is_passed(world: &World) {
         outcome.stdout(),
         "{'SANDFORK_TEST_TOKEN': 'of the caller'}\n"
     );
+}
+
+fn tasks_with_a_policy_of_their_own_have_their_batch_s_environment(world: &World) {
+    let given = CallerEnvironment::current().changed_by([("SANDFORK_TEST_TOKEN", Some("given"))]);
+    let recipe = || standard().python_unless_named(world.python());
+    let passes = recipe().set("env.pass=['SANDFORK_TEST_TOKEN']").policy();
+    let builder = Sandbox::builder().policy(recipe().policy());
+    let sandbox = builder.environment(given).ready(0).build();
+    let sandbox = sandbox.unwrap_or_else(|error| panic!("no sandbox: {error}"));
+    let code = "import os\nprint(os.environ['SANDFORK_TEST_TOKEN'])";
+    let task = Task::new(0, code).policy(Arc::new(passes));
+    let mut results = Batch::new(sandbox).map([task]).expect("there are threads");
+    let done = results.next().expect("a result");
+    assert_eq!(done.outcome().expect("it was run").stdout(), "given\n");
 }
 
 fn a_name_is_looked_up_where_the_caller_would(world: &World) {
