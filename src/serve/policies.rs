@@ -7,11 +7,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::sandboxes::Wanted;
 use crate::error::Error;
 use crate::policy::{Override, Policy, PolicySource};
 use crate::policy_source::FileSystem;
-use crate::protocol::caller::PolicyChoice;
+use crate::protocol::caller::{PolicyChoice, SandboxChoice};
 
 /// The most policies in the cache: a caller that invents a policy for each session gains nothing.
 const MOST: usize = 32;
@@ -24,8 +23,8 @@ type Said = (PolicyChoice, Vec<String>);
 
 impl Policies {
     /// Returns the policy that a caller names.
-    pub fn get(&self, wanted: &Wanted) -> Result<Arc<Policy>, Error> {
-        let said = (wanted.policy.clone(), wanted.set.to_vec());
+    pub fn get(&self, wanted: &SandboxChoice) -> Result<Arc<Policy>, Error> {
+        let said = (wanted.policy.clone(), wanted.set.clone());
         if let Some(known) = self.lock().get(&said) {
             return Ok(Arc::clone(known));
         }
@@ -55,10 +54,10 @@ enum Grounds {
     FileSystem,
 }
 
-fn load(wanted: &Wanted) -> Result<(Policy, Grounds), Error> {
+fn load(wanted: &SandboxChoice) -> Result<(Policy, Grounds), Error> {
     let overrides: Result<Vec<Override>, _> = wanted.set.iter().map(|set| set.parse()).collect();
     let overrides = overrides?;
-    let (name, source, interpreter) = match wanted.policy {
+    let (name, source, interpreter) = match &wanted.policy {
         PolicyChoice::Name {
             name,
             directory,
@@ -137,22 +136,13 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::protocol::VERSION;
-    use crate::protocol::caller::{Open, ToolTime};
 
     fn get(policies: &Policies, policy: PolicyChoice, set: &[&str]) -> Result<Arc<Policy>, Error> {
-        let open = Open {
-            version: VERSION,
+        policies.get(&SandboxChoice {
             policy,
             set: set.iter().map(|set| (*set).to_owned()).collect(),
             environ: BTreeMap::default(),
-            tool_time: ToolTime::default(),
-            ask_host: false,
-            snapshot: None,
-            saved: None,
-            stdin: false,
-        };
-        policies.get(&(&open).into())
+        })
     }
 
     fn named(name: &str, directory: &Path) -> PolicyChoice {

@@ -1,7 +1,7 @@
 //! The sandboxes of a supervisor: one for each policy, shared by all of its sessions.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -12,7 +12,7 @@ use crate::environments::provide;
 use crate::error::Error;
 use crate::host::CallerEnvironment;
 use crate::policy::Policy;
-use crate::protocol::caller::{Open, OpenBatch, PolicyChoice};
+use crate::protocol::caller::SandboxChoice;
 use crate::sandbox::{Sandbox, SandboxKey};
 use crate::supervisor::{Cancel, Refusal};
 use sandfork_jail::control::Lifetime;
@@ -44,35 +44,6 @@ struct SharedSandbox {
     made: OnceLock<Arc<Sandbox>>,
 }
 
-/// What a caller specifies about its sandbox.
-pub struct Wanted<'a> {
-    /// The policy, by name or as text.
-    pub policy: &'a PolicyChoice,
-    /// Overrides of the policy's keys.
-    pub set: &'a [String],
-    environ: &'a BTreeMap<String, Option<String>>,
-}
-
-impl<'a> From<&'a Open> for Wanted<'a> {
-    fn from(open: &'a Open) -> Self {
-        Self {
-            policy: &open.policy,
-            set: &open.set,
-            environ: &open.environ,
-        }
-    }
-}
-
-impl<'a> From<&'a OpenBatch> for Wanted<'a> {
-    fn from(open: &'a OpenBatch) -> Self {
-        Self {
-            policy: &open.policy,
-            set: &open.set,
-            environ: &open.environ,
-        }
-    }
-}
-
 impl Sandboxes {
     /// Starts without sandboxes. `cancel` ends what is being installed for them.
     pub fn new(cancel: Cancel) -> Self {
@@ -91,7 +62,7 @@ impl Sandboxes {
     }
 
     /// Returns the sandbox for these terms, made if there is none, and its policy.
-    pub fn get(&self, wanted: &Wanted) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
+    pub fn get(&self, wanted: &SandboxChoice) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
         let policy = self.policies.get(wanted)?;
         let environment = self.environment_of(wanted);
         provide(&policy, &environment, &self.cancel)?;
@@ -131,7 +102,7 @@ impl Sandboxes {
         made.cloned().collect()
     }
 
-    fn environment_of(&self, wanted: &Wanted) -> Cow<'_, CallerEnvironment> {
+    fn environment_of(&self, wanted: &SandboxChoice) -> Cow<'_, CallerEnvironment> {
         if wanted.environ.is_empty() {
             return Cow::Borrowed(&self.environment);
         }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
 use sandfork::Value;
 use sandfork::internals::protocol::caller::{
-    Cell, ClientRequest, FileOperation, FileRequest, Open, PolicyChoice, ToolTime,
+    Cell, ClientRequest, FileOperation, FileRequest, Open, PolicyChoice, SandboxChoice, ToolTime,
 };
 use sandfork::internals::protocol::frame::encode_with;
 use sandfork::internals::protocol::message::{AfterCell, Tools};
@@ -170,13 +170,15 @@ impl Client {
         let set = LIMITS.iter().map(|set| (*set).to_owned());
         let open = Open {
             version: VERSION,
-            policy: PolicyChoice::Name {
-                name: policy.to_owned(),
-                directory: None,
-                interpreter: None,
+            sandbox: SandboxChoice {
+                policy: PolicyChoice::Name {
+                    name: policy.to_owned(),
+                    directory: None,
+                    interpreter: None,
+                },
+                set: set.chain(more.iter().cloned()).collect(),
+                environ: BTreeMap::new(),
             },
-            set: set.chain(more.iter().cloned()).collect(),
-            environ: BTreeMap::new(),
             tool_time: ToolTime::default(),
             snapshot: None,
             saved: None,

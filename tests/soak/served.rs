@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sandfork::internals::protocol::VERSION;
 use sandfork::internals::protocol::caller::{
-    ClientRequest, FileOperation, OpenBatch, Order, PolicyChoice, TaskHeader,
+    ClientRequest, FileOperation, OpenBatch, Order, PolicyChoice, SandboxChoice, TaskHeader,
 };
 use sandfork::internals::protocol::message::AfterCell;
 
@@ -251,13 +251,15 @@ fn own_policy(number: u32) -> String {
 fn map(policy: &str) -> ClientRequest {
     ClientRequest::Map(Box::new(OpenBatch {
         version: VERSION,
-        policy: PolicyChoice::Name {
-            name: policy.to_owned(),
-            directory: None,
-            interpreter: None,
+        sandbox: SandboxChoice {
+            policy: PolicyChoice::Name {
+                name: policy.to_owned(),
+                directory: None,
+                interpreter: None,
+            },
+            set: LIMITS.iter().map(|set| (*set).to_owned()).collect(),
+            environ: std::collections::BTreeMap::new(),
         },
-        set: LIMITS.iter().map(|set| (*set).to_owned()).collect(),
-        environ: std::collections::BTreeMap::new(),
         jobs: None,
         order: Order::AsFinished,
     }))

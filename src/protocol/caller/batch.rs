@@ -5,7 +5,7 @@ use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 
-use super::{ErrorCode, PolicyChoice, Python, WireOutcome};
+use super::{ErrorCode, Python, SandboxChoice, WireOutcome};
 use crate::outcome::{Enforced, PolicyIdentity, Verdict};
 use crate::protocol::{Blob, Value};
 
@@ -14,15 +14,9 @@ use crate::protocol::{Blob, Value};
 pub struct OpenBatch {
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
-    /// The policy of all its tasks.
-    pub policy: PolicyChoice,
-    /// Overrides of the policy's keys: `limits.wall=2s`.
-    #[serde(default)]
-    pub set: Vec<String>,
-    /// The differences between the caller's environment and the supervisor's: a new value, or none if
-    /// the caller lacks the variable.
-    #[serde(default)]
-    pub environ: BTreeMap<String, Option<String>>,
+    /// The sandbox of all its tasks.
+    #[serde(flatten)]
+    pub sandbox: SandboxChoice,
     /// How many tasks run at a time. Without it, as many as there are processors. It never exceeds
     /// what the host has room for.
     #[serde(default)]

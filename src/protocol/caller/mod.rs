@@ -147,15 +147,9 @@ pub enum ClientRequest {
 pub struct Open {
     /// [`VERSION`](super::VERSION).
     pub version: u32,
-    /// The policy.
-    pub policy: PolicyChoice,
-    /// Overrides of the policy's keys: `limits.wall=2s`.
-    #[serde(default)]
-    pub set: Vec<String>,
-    /// The differences between the caller's environment and the supervisor's: a new value, or none if the
-    /// caller lacks the variable.
-    #[serde(default)]
-    pub environ: BTreeMap<String, Option<String>>,
+    /// The sandbox.
+    #[serde(flatten)]
+    pub sandbox: SandboxChoice,
     /// How much of the time in host tools does not count for the cell.
     #[serde(default)]
     pub tool_time: ToolTime,
@@ -171,6 +165,20 @@ pub struct Open {
     /// Whether the host is asked which of the paths that the guest was not shown it has.
     #[serde(default)]
     pub ask_host: bool,
+}
+
+/// The sandbox of a session or a batch.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+pub struct SandboxChoice {
+    /// The policy.
+    pub policy: PolicyChoice,
+    /// Overrides of the policy's keys: `limits.wall=2s`.
+    #[serde(default)]
+    pub set: Vec<String>,
+    /// The differences between the caller's environment and the supervisor's: a new value, or none if the
+    /// caller lacks the variable.
+    #[serde(default)]
+    pub environ: BTreeMap<String, Option<String>>,
 }
 
 /// How long the wall clock of one cell may stand still while calls wait for the host. It is bounded:
