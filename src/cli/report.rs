@@ -107,7 +107,7 @@ fn no_memory(outcome: &Outcome, limits: &Limits) -> Option<String> {
 }
 
 /// `signal 11 (SIGSEGV)`; real-time signals have no name.
-fn signal(number: i32) -> String {
+pub fn signal(number: i32) -> String {
     match Signal::try_from(number) {
         Ok(signal) => format!("signal {number} ({signal})"),
         Err(_) => format!("signal {number}"),

@@ -11,6 +11,7 @@ use super::error::EnvironmentError;
 use super::explain::plain;
 use super::jail::InstallJail;
 use super::lock::{LockError, LockedWheel, Source, hexadecimal};
+use super::place::file_url;
 use crate::supervisor::files::{GuestPath, WorkDir};
 
 /// The name that a built wheel has in its sandbox.
@@ -59,7 +60,7 @@ pub fn build_sources(
         }
         let file = directory.join(&name);
         fs::rename(&into, &file).map_err(EnvironmentError::io(&file))?;
-        let url = std::mem::replace(&mut package.url, format!("file://{}", file.display()));
+        let url = std::mem::replace(&mut package.url, file_url(&file));
         package.source = Some(Source {
             url,
             sha256: std::mem::replace(&mut package.sha256, sha256),

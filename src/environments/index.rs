@@ -157,10 +157,12 @@ impl Access {
         let place = Place::read("proxy", &url)?;
         let user = place.user.map(|user| self.secret(user));
         let user = user.map_or(String::new(), |user| format!("{user}@"));
-        self.overrides.push(format!(
-            "network.proxy=http://{user}{}:{}",
-            place.host, place.port
-        ));
+        let authority = Authority {
+            host: place.host,
+            port: Some(place.port),
+        };
+        self.overrides
+            .push(format!("network.proxy=http://{user}{authority}"));
         let without = ["no_proxy", "NO_PROXY"].into_iter().find_map(variable);
         Ok(Proxied::But(without.unwrap_or_default()))
     }
@@ -270,6 +272,7 @@ impl Proxied<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::{BuiltInsOnly, Override, Policy};
 
     fn access(
         settings: &[(&str, &str)],
@@ -339,6 +342,12 @@ mod tests {
             access(&set, &[proxy, ("NO_PROXY", "localhost, .corp.example")]).expect("access");
         assert!(around.overrides[2].contains("private = true"), "{around:?}");
         assert!(access(&set, &[("HTTPS_PROXY", "socks5://proxy.example")]).is_err());
+        let by_address = access(&set, &[("HTTPS_PROXY", "http://[::1]:3128")]).expect("access");
+        assert_eq!(by_address.overrides[0], "network.proxy=http://[::1]:3128");
+        let sets = by_address.overrides.iter().map(|set| set.parse());
+        let sets: Result<Vec<Override>, _> = sets.collect();
+        let policy = Policy::load("standard", &sets.expect("overrides"), &BuiltInsOnly);
+        assert!(policy.is_ok(), "{policy:?}");
     }
 
     #[test]

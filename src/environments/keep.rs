@@ -81,10 +81,11 @@ pub fn names_of(
 pub fn remove(store: &EnvironmentStore, name: &EnvironmentName) -> Result<(), EnvironmentError> {
     let named = store.existing(name)?;
     let key = &named.environment;
+    let alone = store.lock(key, Sharing::Alone, Patience::GivesUp)?;
+    // Asked under the lock: a name is given under it.
     let others = names_of(store)?
         .into_iter()
         .any(|(other, of)| other != *name && of.environment == *key);
-    let alone = store.lock(key, Sharing::Alone, Patience::GivesUp)?;
     if alone.is_none() && !others {
         return Err(EnvironmentError::InUse(name.clone()));
     }

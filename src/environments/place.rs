@@ -1,5 +1,9 @@
 //! Places of packages, as URLs name them. Pure.
 
+use std::fmt::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
 use sandfork_egress::host::{Authority, Host};
 
 use super::index::IndexError;
@@ -45,18 +49,13 @@ impl Place {
         if !path.chars().all(|c| c.is_ascii_graphic() && c != '@') {
             return Err(refused());
         }
-        let port = place.port.map_or(String::new(), |port| format!(":{port}"));
-        let host = match &place.host {
-            Host::Address(address) if address.is_ipv6() => format!("[{address}]"),
-            host => host.to_string(),
-        };
         let user = user.map(|user| match user.split_once(':') {
             Some((name, password)) => format!("{}:{}", decoded(name), decoded(password)),
             // A token alone stands for the user.
             None => format!("{}:", decoded(user)),
         });
         Ok(Self {
-            url: format!("{scheme}://{host}{port}{path}"),
+            url: format!("{scheme}://{place}{path}"),
             host: place.host,
             port: place.port.unwrap_or(usual),
             user,
@@ -79,4 +78,29 @@ fn decoded(text: &str) -> String {
         rest = if byte.is_some() { &behind[2..] } else { behind };
     }
     String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// The URL of a file.
+pub fn file_url(path: &Path) -> String {
+    let mut url = "file://".to_owned();
+    for &byte in path.as_os_str().as_bytes() {
+        if byte.is_ascii_alphanumeric() || b"/._-+!".contains(&byte) {
+            url.push(char::from(byte));
+        } else {
+            // Writing to a string does not fail.
+            _ = write!(url, "%{byte:02X}");
+        }
+    }
+    url
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_url_of_a_file_is_plain() {
+        let url = file_url(Path::new("/a b/é#%/c-1.0+cpu.whl"));
+        assert_eq!(url, "file:///a%20b/%C3%A9%23%25/c-1.0+cpu.whl");
+    }
 }

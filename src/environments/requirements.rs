@@ -1,16 +1,19 @@
 //! What an environment is to have: packages, the lines of a requirements file, or a lock.
 
-use std::fs;
-use std::io::Read;
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::pip_config::PipConfig;
 use super::pylock::locked_lines;
+use crate::host::whole_text;
 use crate::policy::Requirement;
 
-/// The most files that one file includes, and the most bytes of each: far more than any project has.
+/// The most files that one file includes, and the most MiB of each: far more than any project has.
 const MOST_FILES: usize = 64;
-const LONGEST: u64 = 4 << 20;
+const MOST_MIB: u64 = 4;
+
+/// The option that refuses a package whose hash is not named.
+const REQUIRE_HASHES: &str = "--require-hashes";
 
 /// What was asked for.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -52,6 +55,15 @@ pub enum RequirementsError {
         /// What is wrong, and the remedy.
         problem: String,
     },
+    /// Its packages need hashes, and one has none.
+    #[error("{path} has `{REQUIRE_HASHES}`, and `{requirement}` has no hash: add `--hash=sha256:...` to it, or remove the option",
+            path = path.display())]
+    WithoutHash {
+        /// The file.
+        path: PathBuf,
+        /// The package.
+        requirement: String,
+    },
     /// It is no lock.
     #[error("{path} is no pylock.toml ({problem}): lock with `sandfork env export NAME`, `pip lock` or `uv export --format pylock.toml`",
             path = path.display())]
@@ -78,7 +90,16 @@ impl Wanted {
     /// If a file cannot be read, or asks for what is not installed in a sandbox.
     pub fn add_file(&mut self, path: &Path) -> Result<(), RequirementsError> {
         let mut files = 0;
-        self.follow(path, Purpose::Require, &mut files)
+        self.follow(path, Purpose::Require, &mut files)?;
+        let requires_hashes = self.options.iter().any(|it| it == REQUIRE_HASHES);
+        let without = self.lines.iter().find(|line| !has_hash(line));
+        match without.filter(|_| requires_hashes) {
+            Some(line) => Err(RequirementsError::WithoutHash {
+                path: path.to_owned(),
+                requirement: line.clone(),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn follow(
@@ -128,7 +149,11 @@ impl Wanted {
             "--trusted-host" => "trusted-host",
             "--no-index" => "no-index",
             "--pre" => "pre",
-            "--prefer-binary" | "--only-binary" | "--require-hashes" => return Ok(()),
+            "--prefer-binary" | "--only-binary" => return Ok(()),
+            REQUIRE_HASHES => {
+                self.options.push(REQUIRE_HASHES.to_owned());
+                return Ok(());
+            }
             "-e" | "--editable" => {
                 return Err("an editable project cannot be installed in a sandbox: show it to guests with `python.path`".to_owned());
             }
@@ -151,14 +176,14 @@ impl Wanted {
         })?;
         Ok(Self {
             lines,
-            options: vec!["--no-deps".to_owned(), "--require-hashes".to_owned()],
+            options: vec!["--no-deps".to_owned(), REQUIRE_HASHES.to_owned()],
             ..Self::default()
         })
     }
 
     /// Whether files are taken by their hashes.
     pub fn has_hashes(&self) -> bool {
-        self.lines.iter().any(|line| line.contains(" --hash="))
+        self.lines.iter().any(|line| has_hash(line))
     }
 
     /// All of it, a line each, to compare.
@@ -179,6 +204,11 @@ impl Wanted {
             }
         }
     }
+}
+
+/// Whether a requirement names the hashes that its file may have.
+fn has_hash(line: &str) -> bool {
+    line.contains(" --hash=")
 }
 
 /// What the lines of a file are for.
@@ -269,16 +299,14 @@ fn read(path: &Path) -> Result<String, RequirementsError> {
         path: path.to_owned(),
         cause,
     };
-    let mut text = String::new();
-    let file = fs::File::open(path).map_err(unreadable)?;
-    file.take(LONGEST)
-        .read_to_string(&mut text)
-        .map_err(unreadable)?;
-    Ok(text)
+    let file = File::open(path).map_err(unreadable)?;
+    whole_text(file, MOST_MIB).map_err(unreadable)
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn of(files: &[(&str, &str)]) -> Result<Wanted, String> {
@@ -318,6 +346,26 @@ mod tests {
             wanted.settings,
             [("index-url", "https://i.example/simple".to_owned())]
         );
+    }
+
+    #[test]
+    fn a_file_that_requires_hashes_has_one_for_each_package() {
+        let hashed = "--require-hashes\nsix==1.16.0 --hash=sha256:00\n";
+        let wanted = of(&[("a.txt", hashed)]).expect("it is read");
+        assert_eq!(wanted.options, ["--require-hashes"]);
+        let files = [("a.txt", &*format!("{hashed}-r b.txt")), ("b.txt", "attrs")];
+        assert_eq!(
+            of(&files),
+            Err("a.txt has `--require-hashes`, and `attrs` has no hash: add `--hash=sha256:...` to it, or remove the option".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_too_long_is_not_cut() {
+        let text = format!("six\n#{}\n", "x".repeat((4 << 20) - 6));
+        assert!(of(&[("a.txt", &text)]).is_ok());
+        let longer = of(&[("a.txt", &format!("{text}attrs"))]);
+        assert_eq!(longer, Err("a.txt: longer than 4 MiB".to_owned()));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod processors;
 mod seccomp;
 mod system_paths;
 mod user;
+mod whole_text;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -55,6 +56,7 @@ pub use processors::Processors;
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, UNPRIVILEGED_ID};
+pub(crate) use whole_text::whole_text;
 
 pub use sandfork_jail::sys::probe_child::ChainStep;
 

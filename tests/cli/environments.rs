@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::Failed;
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
+use nix::unistd::Pid;
 use sandfork::internals::protocol::VERSION;
-use sandfork_jail::sys::descriptors::send;
 use sandfork::{CallerEnvironment, ErrorKind, FileSystem, Policy, Sandbox};
+use sandfork_jail::sys::descriptors::send;
 
 use super::behaviour::{sandfork, signal};
+use super::map::beneath;
 use super::trials;
 
 trials! {
@@ -30,6 +32,7 @@ trials! {
     a_password_of_the_index_stays_outside,
     two_at_once_make_one,
     what_is_ended_leaves_nothing,
+    a_killed_installation_is_told,
     a_supervisor_whose_client_is_gone_installs_no_more,
     a_policy_has_packages,
     packages_are_added_to_a_running_session,
@@ -511,6 +514,26 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
     Ok(())
 }
 
+fn a_killed_installation_is_told() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let set = "python.packages=[\"slow\", \"colours\"]";
+    let create = ["--set", set, "--set", "environments.create=true"];
+    let run = [&["run"], &create[..], &["-c", ""]].concat();
+    let child = scene.command(&run).spawn()?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while scene.kept()[2] == 0 {
+        assert!(Instant::now() < deadline, "it has not begun");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let installs = *beneath(child.id()).first().ok_or("a child")?;
+    kill(Pid::from_raw(installs.cast_signed()), Signal::SIGKILL)?;
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(125), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("was ended by signal 9 (SIGKILL)"), "{said}");
+    Ok(())
+}
+
 fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let kind = (AddressFamily::Unix, SockType::SeqPacket);
@@ -548,7 +571,7 @@ fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
     let socket = fs::read_to_string(format!("/proc/{}/fdinfo/0", supervisor.id()))?;
     let flags = socket.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = i32::from_str_radix(flags.ok_or("no flags")?.trim(), 8)?;
-    assert_eq!(flags & nix::libc::O_CLOEXEC, nix::libc::O_CLOEXEC);
+    assert_eq!(flags & libc::O_CLOEXEC, libc::O_CLOEXEC);
     drop((control, connections));
     while supervisor.try_wait()?.is_none() {
         sleep();
@@ -666,7 +689,11 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
 }
 
 fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
-    let scene = Scene::new()?;
+    let mut scene = Scene::new()?;
+    // Where no URL has the path as it is.
+    scene.data = tempfile::Builder::new()
+        .prefix("a place \u{e0} ")
+        .tempdir_in("/var/tmp")?;
     let secret = tempfile::Builder::new()
         .prefix("sandfork-test-secret")
         .rand_bytes(0)
@@ -836,6 +863,10 @@ fn bad_input_is_told() -> Result<(), Failed> {
             "an environment needs a package: name one, or a file with `-r` or `--lock`",
         ),
         (
+            &["env", "create", "x", "six", "--lock", "/nowhere.toml"],
+            "`--lock` installs what the lock lists and nothing else: leave out `six`, or the lock",
+        ),
+        (
             &["env", "create", "packages-0", "six"],
             "names that begin with `packages-` belong to the packages of policies",
         ),
@@ -903,6 +934,22 @@ fn bad_input_is_told() -> Result<(), Failed> {
     assert_eq!(codes, BTreeSet::from([Some(2), Some(125)]));
     // A file in place of a name is an error, and no other environment.
     scene.printed(&["env", "create", "kept", "colours"])?;
+    scene.printed(&["env", "create", "torn", "shapes"])?;
+    let shown: serde_json::Value =
+        serde_json::from_str(&scene.printed(&["env", "show", "torn", "--json"])?)?;
+    let torn = Path::new(shown["path"].as_str().ok_or("a path")?).join("environment.json");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o644);
+    fs::set_permissions(&torn, open)?;
+    fs::write(&torn, "{")?;
+    let listed: serde_json::Value =
+        serde_json::from_str(&scene.printed(&["env", "list", "--json"])?)?;
+    assert_eq!(listed[0]["packages"]["colours"], "1.5", "{listed}");
+    let error = listed[1]["error"].as_str().ok_or("an error")?;
+    assert!(
+        error.contains("is not what Sandfork wrote there"),
+        "{error}"
+    );
+    scene.printed(&["env", "remove", "torn"])?;
     for command in ["show", "export", "remove"] {
         let said = scene.refused(&["env", command, "x"])?;
         let told = "there is no environment `x`: there is kept; `sandfork env list` describes them";

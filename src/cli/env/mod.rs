@@ -5,6 +5,7 @@ mod args;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::fs;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -26,55 +27,54 @@ pub use self::args::EnvArguments;
 use self::args::{EnvCommand, EnvCreateArguments};
 use super::failure::{Failure, say};
 use super::interrupt::Interrupts;
+use super::report::signal;
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
 /// Executes a `sandfork env` command.
 pub fn env(command: EnvCommand) -> Result<u8, Failure> {
     let environment = CallerEnvironment::current();
-    if let EnvCommand::Create(arguments) = command {
-        return create_one(arguments, &environment);
-    }
-    let store = EnvironmentStore::of(&environment).map_err(Error::from)?;
-    let done = match command {
-        EnvCommand::Create(_) => return Ok(exit_code::OK),
-        EnvCommand::List { json } => return list(&store, json),
-        EnvCommand::Show { name, json } => return show(&store, &name, json),
-        EnvCommand::Export { name, output } => return export(&store, &name, output.as_deref()),
-        EnvCommand::Remove { names } => names.iter().try_for_each(|name| remove(&store, name)),
+    let store = || EnvironmentStore::of(&environment).map_err(Error::from);
+    match command {
+        EnvCommand::Create(arguments) => create_one(&arguments, &environment),
+        EnvCommand::List { json } => list(&store()?, json),
+        EnvCommand::Show { name, json } => show(&store()?, &name, json),
+        EnvCommand::Export { name, output } => export(&store()?, &name, output.as_deref()),
+        EnvCommand::Remove { names } => {
+            let store = store()?;
+            let removed = names.iter().try_for_each(|name| remove(&store, name));
+            removed.map_err(Error::from)?;
+            Ok(exit_code::OK)
+        }
         EnvCommand::Prune { packages } => {
             let extent = if packages {
                 Extent::OfPackages
             } else {
                 Extent::Unnamed
             };
+            let store = store()?;
             let mut pruned = prune(&store, extent).map_err(Error::from)?;
             // Added packages have names of packages, and none else.
             let added = prune(&store.added(), extent).map_err(Error::from)?;
             pruned.environments += added.environments;
             pruned.bytes += added.bytes;
             let plural = if pruned.environments == 1 { "" } else { "s" };
-            return print(format!(
+            print(format!(
                 "removed {} environment{plural}, {}\n",
                 pruned.environments,
                 bytes(pruned.bytes)
-            ));
+            ))
         }
-    };
-    done.map_err(Error::from)?;
-    Ok(exit_code::OK)
+    }
 }
 
 fn create_one(
-    arguments: EnvCreateArguments,
+    arguments: &EnvCreateArguments,
     environment: &CallerEnvironment,
 ) -> Result<u8, Failure> {
-    let EnvCreateArguments {
-        add, json, quiet, ..
-    } = arguments;
     let creation = creation(arguments)?;
     let cancel = Cancel::new().map_err(Failure::Setup)?;
-    let bar = Bar::new(quiet);
+    let bar = Bar::new(arguments.quiet);
     let mut resolved_by = None;
     let made = interruptible(&cancel, || {
         create(&creation, environment, &cancel, &mut |step| {
@@ -86,13 +86,13 @@ fn create_one(
     })?;
     bar.end();
     let made = made.map_err(Error::from)?;
-    if json {
+    if arguments.json {
         let found = match made.found {
             Found::Nothing => "created",
             Found::Wheels => "named",
             Found::Whole => "there",
         };
-        let cell = add.then(|| cell_that_adds(&made.path));
+        let cell = arguments.add.then(|| cell_that_adds(&made.path));
         return print_json(&json!({
             "name": made.name.as_str(),
             "path": made.path,
@@ -114,49 +114,46 @@ fn create_one(
 }
 
 /// The environment that a command asks for.
-fn creation(arguments: EnvCreateArguments) -> Result<Creation, Failure> {
-    let EnvCreateArguments {
-        packages,
-        requirements,
-        lock,
-        python,
-        index_url,
-        allow_hosts,
-        allow_build,
-        of_policies,
-        add,
-        ..
-    } = arguments;
-    let mut packages = packages.into_iter();
-    let name = if of_policies { None } else { packages.next() };
-    let name: Option<EnvironmentName> = name
-        .map(|name| name.parse())
-        .transpose()
-        .map_err(Failure::Usage)?;
+fn creation(arguments: &EnvCreateArguments) -> Result<Creation, Failure> {
+    let mut packages = arguments.packages.iter();
+    let name = match packages.as_slice() {
+        [name, ..] if !arguments.of_policies => {
+            packages.next();
+            Some(name.parse().map_err(Failure::Usage)?)
+        }
+        _ => None,
+    };
     let packages: Result<Vec<Requirement>, String> =
         packages.map(|package| package.parse()).collect();
     let packages = packages.map_err(Failure::Usage)?;
-    let mut wanted = match &lock {
-        Some(lock) => Wanted::of_lock(lock)
-            .map_err(EnvironmentError::from)
-            .map_err(Error::from)?,
+    if let (Some(_), Some(package)) = (&arguments.lock, packages.first()) {
+        return Err(Failure::Usage(format!(
+            "`--lock` installs what the lock lists and nothing else: leave out `{package}`, or the lock"
+        )));
+    }
+    let unread = |error| Error::from(EnvironmentError::from(error));
+    let mut wanted = match &arguments.lock {
+        Some(lock) => Wanted::of_lock(lock).map_err(unread)?,
         None => Wanted::packages(&packages),
     };
-    for file in &requirements {
-        wanted
-            .add_file(file)
-            .map_err(EnvironmentError::from)
-            .map_err(Error::from)?;
+    for file in &arguments.requirements {
+        wanted.add_file(file).map_err(unread)?;
     }
+    let interpreter = arguments.python.clone();
     Ok(Creation {
         name,
         packages,
         wanted,
-        interpreter: python.unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
-        index: index_url,
-        allowed: allow_hosts,
-        layer: if add { Layer::Added } else { Layer::Whole },
-        builds: if allow_build {
+        interpreter: interpreter
+            .unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
+        index: arguments.index_url.clone(),
+        allowed: arguments.allow_hosts.clone(),
+        layer: if arguments.add {
+            Layer::Added
+        } else {
+            Layer::Whole
+        },
+        builds: if arguments.allow_build {
             Builds::Allowed
         } else {
             Builds::Refused
@@ -221,12 +218,21 @@ impl Bar {
 fn list(store: &EnvironmentStore, json: bool) -> Result<u8, Failure> {
     let all = names_of(store).map_err(Error::from)?;
     if json {
-        let mut listed = Vec::new();
-        for (name, named) in all {
-            let description = description(store, &named.environment).map_err(Error::from)?;
-            listed.push(as_json(store, &name, &named, &description));
-        }
-        return print_json(&listed);
+        let entry = |(name, named): &(EnvironmentName, NamedEnvironment)| {
+            let description = description(store, &named.environment);
+            description.map_or_else(
+                |error| {
+                    json!({
+                        "name": name.as_str(),
+                        "path": store.path_of(&named.environment),
+                        "requirements": named.requirements,
+                        "error": error.to_string(),
+                    })
+                },
+                |it| as_json(store, name, named, &it),
+            )
+        };
+        return print_json(&all.iter().map(entry).collect::<Vec<_>>());
     }
     let width = all
         .iter()
@@ -361,6 +367,12 @@ pub fn provide(policy: &Policy) -> Result<(), Failure> {
     let status = command.status().map_err(Failure::Setup)?;
     if status.success() {
         return Ok(());
+    }
+    if let Some(number) = status.signal() {
+        say(&format!(
+            "`sandfork env create` was ended by {}, and the packages are not installed: is there memory left?",
+            signal(number)
+        ));
     }
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Err(Failure::Said(

@@ -6,7 +6,7 @@
 mod error;
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read};
+use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 pub use self::error::StoreError;
 use super::CallerEnvironment;
 use super::ownership::{check_private, may_be_made};
+use super::whole_text::whole_text;
 use crate::policy::{EnvironmentName, Requirement};
 
 /// The file in an environment that describes it.
@@ -26,8 +27,8 @@ pub const DESCRIPTION: &str = "environment.json";
 /// The subject of a lock that stands for all environments.
 const ALL: &str = "all";
 
-/// A description is at most this long: a lock of thousands of packages.
-const LONGEST: u64 = 4 << 20;
+/// A description has at most so many MiB: a lock of thousands of packages.
+const MOST_MIB: u64 = 4;
 
 /// The directory of this user's environments. It may not exist.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -368,7 +369,5 @@ fn read(path: &Path) -> io::Result<String> {
         .read(true)
         .custom_flags((OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK).bits())
         .open(path)?;
-    let mut text = String::new();
-    file.take(LONGEST).read_to_string(&mut text)?;
-    Ok(text)
+    whole_text(file, MOST_MIB)
 }

@@ -1,0 +1,19 @@
+//! Reads files that others may have written.
+
+use std::fs::File;
+use std::io::{self, Read};
+
+/// The text of a file of at most so many MiB.
+///
+/// # Errors
+/// If it is longer, is not UTF-8, or cannot be read.
+pub fn whole_text(file: File, most_mib: u64) -> io::Result<String> {
+    let longest = most_mib << 20;
+    let mut bytes = Vec::new();
+    // One byte more than allowed tells "too long" from "just fits": what is cut off could mean something else.
+    file.take(longest + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > longest {
+        return Err(io::Error::other(format!("longer than {most_mib} MiB")));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("not UTF-8"))
+}
