@@ -92,13 +92,12 @@ impl Wanted {
         let mut files = 0;
         self.follow(path, Purpose::Require, &mut files)?;
         let requires_hashes = self.options.iter().any(|it| it == REQUIRE_HASHES);
-        let without = self.lines.iter().find(|line| !has_hash(line));
-        match without.filter(|_| requires_hashes) {
-            Some(line) => Err(RequirementsError::WithoutHash {
-                path: path.to_owned(),
-                requirement: line.clone(),
-            }),
-            None => Ok(()),
+        match self.lines.iter().find(|line| !has_hash(line)) {
+            Some(line) if requires_hashes => {
+                let (path, requirement) = (path.to_owned(), line.clone());
+                Err(RequirementsError::WithoutHash { path, requirement })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -354,10 +353,8 @@ mod tests {
         let wanted = of(&[("a.txt", hashed)]).expect("it is read");
         assert_eq!(wanted.options, ["--require-hashes"]);
         let files = [("a.txt", &*format!("{hashed}-r b.txt")), ("b.txt", "attrs")];
-        assert_eq!(
-            of(&files),
-            Err("a.txt has `--require-hashes`, and `attrs` has no hash: add `--hash=sha256:...` to it, or remove the option".to_owned())
-        );
+        let told = "a.txt has `--require-hashes`, and `attrs` has no hash: add `--hash=sha256:...` to it, or remove the option";
+        assert_eq!(of(&files), Err(told.to_owned()));
     }
 
     #[test]

@@ -124,7 +124,10 @@ fn ctrl_c_writes_no_policy() -> Result<(), Failed> {
     // Open to the user that guests are.
     fs::set_permissions(marks.path(), fs::Permissions::from_mode(0o777))?;
     let mark = marks.path().join("waits");
-    let waits = format!("import time; open({mark:?}, 'w').close(); time.sleep(3600)");
+    let waits = format!(
+        "import time; open('{}', 'w').close(); time.sleep(3600)",
+        mark.display()
+    );
     let code = format!("{SURVIVES}import sys\nif 'wave' not in sys.modules:\n    {waits}\n");
     let write = format!("filesystem.write={}", marks.path().display());
     let mut arguments = vec!["learn", "--accept", "import,net"];
