@@ -4,7 +4,11 @@
 //! (SIGBUS), one that is written to can change between check and use, and one with holes costs
 //! nothing to make and gigabytes to read. So a passed file is accepted only if it is sealed
 //! (fcntl(2), `F_ADD_SEALS`) and its pages exist, which means that the guest's own limits have paid
-//! for them. An unsealed file, from a guest that may not make memory files, is copied.
+//! for them.
+//!
+//! A guest that cannot make memory files passes an unsealed file of its own: its filter or Linux before 6.3 refuses
+//! them, or its Python was built with an older C library. Such a file is copied. The supervisor pays for the copy, so
+//! the file may not be larger than the guest's own files can be. A file of the host that the guest is shown may be.
 
 use std::fs::File;
 use std::io::Write;
@@ -12,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 
 use super::descriptors::{CHUNK, with_buffer};
@@ -23,28 +28,43 @@ const BLOCK: u64 = 512;
 /// Why a passed file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PassedError {
-    /// The descriptor is not a file with that many bytes.
-    #[error("it passed something that is no file of {wanted} bytes")]
+    /// The descriptor is not a file with that many bytes that can be read.
+    #[error("it passed something that is no file of {wanted} bytes to read")]
     Unfit {
         /// The size that the frame announced.
         wanted: u64,
+    },
+    /// The file can change, and is too large to be copied.
+    #[error(
+        "it passed a file of {wanted} bytes that can still change; its own have at most {most}"
+    )]
+    TooLarge {
+        /// The size that the frame announced.
+        wanted: u64,
+        /// The largest size of a file that is copied.
+        most: u64,
     },
     /// The file could not be copied.
     #[error("what it passed could not be read: {}", .0.desc())]
     Unreadable(Errno),
 }
 
-/// Returns a file of this size that can no longer be changed.
-pub fn accept(passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
+/// Returns a file of this size that can no longer be changed. One that can is copied, if it has at most `most` bytes.
+pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, PassedError> {
     let stat = fstat(&passed).map_err(PassedError::Unreadable)?;
+    let flags = fcntl(&passed, FcntlArg::F_GETFL).map_err(PassedError::Unreadable)?;
+    let is_readable = flags & OFlag::O_ACCMODE.bits() != OFlag::O_WRONLY.bits();
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let held = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
-    if kind != SFlag::S_IFREG || size != wanted || held < wanted {
+    if kind != SFlag::S_IFREG || size != wanted || held < wanted || !is_readable {
         return Err(PassedError::Unfit { wanted });
     }
     if is_unchanging(passed.as_fd()) {
         return Ok(passed);
+    }
+    if wanted > most {
+        return Err(PassedError::TooLarge { wanted, most });
     }
     copy(&File::from(passed), wanted).map_err(PassedError::Unreadable)
 }
@@ -85,6 +105,8 @@ fn memory_file() -> Result<OwnedFd, Errno> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd;
+
     use super::*;
 
     fn unsealed(bytes: &[u8]) -> OwnedFd {
@@ -98,14 +120,17 @@ mod tests {
         let bytes = vec![7; 100_000];
         let file = sealed([bytes.as_slice()]).expect("it is made");
         let inode = fstat(&file).expect("it is there").st_ino;
-        let accepted = accept(file, 100_000).expect("it is accepted");
+        let accepted = accept(file, 100_000, 0).expect("it is accepted");
         assert_eq!(fstat(&accepted).expect("it is there").st_ino, inode);
     }
 
     #[test]
     fn an_unsealed_file_is_copied_and_the_copy_cannot_change() {
         let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
-        let accepted = accept(unsealed(&bytes), bytes.len() as u64).expect("it is copied");
+        let size = bytes.len() as u64;
+        let refused = accept(unsealed(&bytes), size, size - 1);
+        assert!(matches!(refused, Err(PassedError::TooLarge { .. })));
+        let accepted = accept(unsealed(&bytes), size, size).expect("it is copied");
         let copy = File::from(accepted);
         let mut read = vec![0; bytes.len()];
         copy.read_exact_at(&mut read, 0).expect("it is read");
@@ -118,9 +143,14 @@ mod tests {
     fn what_is_no_whole_file_is_refused() {
         let holes = File::from(memory_file().expect("a memory file is made"));
         holes.set_len(1 << 30).expect("it grows");
-        assert!(accept(holes.into(), 1 << 30).is_err(), "holes");
-        assert!(accept(unsealed(b"abc"), 4).is_err(), "another size");
+        assert!(accept(holes.into(), 1 << 30, 1 << 30).is_err(), "holes");
+        assert!(accept(unsealed(b"abc"), 4, 4).is_err(), "another size");
         let (pipe, _other) = nix::unistd::pipe().expect("a pipe is made");
-        assert!(accept(pipe, 0).is_err(), "a pipe");
+        assert!(accept(pipe, 0, 0).is_err(), "a pipe");
+        let file = sealed([b"abc".as_slice()]).expect("it is made");
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let written = File::options().write(true).open(path);
+        let written = written.expect("it is opened for writing");
+        assert!(accept(written.into(), 3, 3).is_err(), "it cannot be read");
     }
 }

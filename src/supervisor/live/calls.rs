@@ -9,6 +9,7 @@ use super::cell::CellUnderWay;
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
 use super::worker_loop::BACKLOG;
+use super::worker_says::unchanging;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
 use sandfork_egress::control::Question;
@@ -26,12 +27,36 @@ const HANDED_OUT_BYTES: u64 = 128 << 10;
 /// bring more.
 const WAITING: usize = 64;
 
+/// The most bytes of them. One frame may bring more.
+const WAITING_BYTES: usize = 16 << 20;
+
 /// The unanswered calls of one cell, in order of arrival.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     /// The sizes of the calls that the caller has, by number.
     handed_out: BTreeMap<u64, u64>,
-    waiting: VecDeque<(ToolCall, Payload, u64)>,
+    waiting: VecDeque<Waiting>,
+}
+
+/// A call that the caller does not have yet. A file that came with it is still the guest's.
+#[derive(Debug)]
+struct Waiting {
+    call: ToolCall,
+    payload: Payload,
+    /// The bytes of the call's header.
+    header: usize,
+}
+
+impl Waiting {
+    /// The bytes that it holds in this process.
+    fn held(&self) -> usize {
+        self.header + self.payload.bytes.len()
+    }
+
+    /// The bytes that its caller has to read.
+    fn size(&self) -> u64 {
+        self.header as u64 + self.call.blob.as_ref().map_or(0, Blob::total)
+    }
 }
 
 impl OpenCalls {
@@ -42,7 +67,8 @@ impl OpenCalls {
 
     /// Whether more calls may be read from the worker.
     pub fn has_room(&self) -> bool {
-        self.waiting.len() < WAITING
+        let held: usize = self.waiting.iter().map(Waiting::held).sum();
+        self.waiting.len() < WAITING && held < WAITING_BYTES
     }
 
     /// Adds a call whose header has this many bytes. Returns an error if its number is in use.
@@ -51,20 +77,23 @@ impl OpenCalls {
         if self.numbers().any(|taken| taken == number) {
             return Err(format!("it used the number of call {number} twice"));
         }
-        let size = header as u64 + call.blob.as_ref().map_or(0, Blob::total);
-        self.waiting.push_back((call, payload, size));
+        self.waiting.push_back(Waiting {
+            call,
+            payload,
+            header,
+        });
         Ok(())
     }
 
     /// Returns the next call that the caller may have now.
     fn hand_out(&mut self) -> Option<(ToolCall, Payload)> {
-        let size = self.waiting.front()?.2;
+        let size = self.waiting.front()?.size();
         let bytes: u64 = self.handed_out.values().sum();
         let fits = self.handed_out.len() < HANDED_OUT && bytes + size <= HANDED_OUT_BYTES;
         if !fits && !self.handed_out.is_empty() {
             return None;
         }
-        let (call, payload, size) = self.waiting.pop_front()?;
+        let Waiting { call, payload, .. } = self.waiting.pop_front()?;
         self.handed_out.insert(call.call, size);
         Some((call, payload))
     }
@@ -75,7 +104,7 @@ impl OpenCalls {
     }
 
     fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
-        let waiting = self.waiting.iter().map(|(call, ..)| call.call);
+        let waiting = self.waiting.iter().map(|waiting| waiting.call.call);
         self.handed_out.keys().copied().chain(waiting)
     }
 }
@@ -135,15 +164,20 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let numbered = ToolCall { id, ..request };
         cell.calls.push(numbered, payload, header)?;
         cell.clock.stand_still(now);
-        self.hand_out_calls(caller);
-        Ok(())
+        self.hand_out_calls(caller)
     }
 
-    fn hand_out_calls(&mut self, caller: &mut dyn Caller) {
-        let Some(cell) = &mut self.cell else { return };
+    /// Only now a file that came with a call is checked, and copied if need be: the guest may make calls faster than
+    /// the caller answers them.
+    fn hand_out_calls(&mut self, caller: &mut dyn Caller) -> Result<(), String> {
+        let Some(cell) = &mut self.cell else {
+            return Ok(());
+        };
         while let Some((call, payload)) = cell.calls.hand_out() {
+            let payload = unchanging(&mut self.io, call.blob.as_ref(), payload)?;
             caller.answer(ClientEvent::Call(call), payload);
         }
+        Ok(())
     }
 
     /// Returns the caller's answer to the guest. An answer that comes after the cell's end is
@@ -163,7 +197,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             cell.clock.go_on(now);
         }
         self.answer_call(answer, payload);
-        self.hand_out_calls(caller);
+        if let Err(how) = self.hand_out_calls(caller) {
+            self.on_violation(how);
+        }
     }
 
     /// Fails outstanding calls, and refuses the connections that wait for a decision; the cell has ended.
@@ -253,5 +289,7 @@ mod tests {
     fn no_more_are_read_while_many_wait() {
         assert!(calls([0; WAITING - 1]).has_room());
         assert!(!calls([0; WAITING]).has_room());
+        assert!(calls([WAITING_BYTES / 2]).has_room());
+        assert!(!calls([WAITING_BYTES / 2; 2]).has_room());
     }
 }

@@ -12,6 +12,7 @@ use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
 use crate::protocol::message::Standing;
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
+use crate::supervisor::clock;
 use crate::supervisor::descriptors::set_nonblocking;
 use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
 use crate::supervisor::egress::{Spent, WorkerNetwork};
@@ -21,6 +22,7 @@ use crate::supervisor::files::{FileError, LentFiles};
 use crate::supervisor::forwarded_calls::ForwardedCalls;
 use crate::supervisor::link::{Link, LinkError};
 use crate::supervisor::programs::{Host, Queue, Summons, Terms};
+use crate::supervisor::received_fd::{self, PassedError};
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
@@ -36,6 +38,8 @@ pub trait WorkerIo {
     fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>);
     /// Takes the descriptor that the last frame announced.
     fn take_passed(&mut self) -> Result<OwnedFd, LinkError>;
+    /// Returns a passed file of this size that can no longer be changed, or a copy, at the guest's expense.
+    fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError>;
     /// Interrupts the running cell.
     fn interrupt(&mut self);
     /// Ends a wait that the worker began without having noticed the interrupt.
@@ -231,6 +235,14 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn take_passed(&mut self) -> Result<OwnedFd, LinkError> {
         self.link.take_passed()
+    }
+
+    fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
+        let (limits, began) = (&self.context.limits, clock::now());
+        let most = limits.work_size().max(limits.tmp_size());
+        let accepted = received_fd::accept(passed, wanted, most);
+        self.watch.charge(clock::now() - began);
+        accepted
     }
 
     fn interrupt(&mut self) {

@@ -6,12 +6,11 @@ use super::Purpose;
 use super::caller::{Caller, Payload};
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
-use crate::outcome::value::blob::LARGEST_OF_RUN;
+use crate::outcome::value::blob::{LARGEST_OF_RUN, LARGEST_PAYLOAD};
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::message::AfterCell;
-use crate::protocol::{Blob, Frame, Reply, Transport, VERSION};
+use crate::protocol::{Blob, Display, Frame, Reply, Transport, VERSION};
 use crate::supervisor::ending::Stop;
-use crate::supervisor::received_fd;
 
 /// The most that one cell may display, bytes.
 const MOST_DISPLAYED: u64 = 64 << 20;
@@ -44,6 +43,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return Err("it sent what only the worker of a session may".into());
         }
         let payload = self.payload_of(reply.blob(), frame.payload)?;
+        let header = frame.header.len();
         match reply {
             Reply::Ready { .. } if self.greeted => Err("it greeted a second time".into()),
             Reply::Ready { version } if version != VERSION => {
@@ -56,26 +56,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             _ if !self.greeted => Err("it spoke before it greeted".into()),
             Reply::Standing(said) => self.on_standing(said),
             Reply::FailedStep(failed) => self.on_failed_step(&failed),
-            Reply::Call(call) => self.call(call, payload, frame.header.len(), now, caller),
-            Reply::Display(display) => {
-                let is_pausing = self.is_pausing();
-                let cell = self.cell.as_mut().filter(|_| !is_pausing);
-                let Some(cell) = cell.filter(|cell| cell.id == display.id) else {
-                    // A thread that outlived its cell sent it.
-                    return Ok(());
-                };
-                let blob = display.blob.as_ref().map_or(0, Blob::total);
-                let text = frame.header.len() as u64;
-                cell.displayed += OF_A_DISPLAY + text + blob;
-                if cell.displayed > MOST_DISPLAYED {
-                    self.interrupt(Stop::output(), now);
-                    return Ok(());
-                }
-                caller.answer(ClientEvent::Display(display), payload);
-                Ok(())
-            }
+            Reply::Call(call) => self.call(call, payload, header, now, caller),
+            Reply::Display(display) => self.display(display, payload, header, now, caller),
             Reply::Result(result) => match &mut self.cell {
                 Some(cell) if cell.id == result.id && cell.result.is_none() => {
+                    let payload = unchanging(&mut self.io, result.blob.as_ref(), payload)?;
                     cell.answered = Some(now);
                     // One that the supervisor has ended meanwhile waits for no other cell: its end is the cell's.
                     if cell.then == AfterCell::End || self.stop.is_some() {
@@ -90,17 +75,57 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// The data that comes with a frame: its payload, or a file that can no longer be changed.
+    /// Passes on what a cell shows, within bounds that hold before a file is looked at.
+    fn display(
+        &mut self,
+        display: Display,
+        payload: Payload,
+        header: usize,
+        now: Instant,
+        caller: &mut dyn Caller,
+    ) -> Result<(), String> {
+        let is_pausing = self.is_pausing();
+        let cell = self.cell.as_mut().filter(|_| !is_pausing);
+        let Some(cell) = cell.filter(|cell| cell.id == display.id) else {
+            // A thread that outlived its cell sent it.
+            return Ok(());
+        };
+        let blob = display.blob.as_ref().map_or(0, Blob::total);
+        cell.displayed += OF_A_DISPLAY + header as u64 + blob;
+        if cell.displayed > MOST_DISPLAYED {
+            self.interrupt(Stop::output(), now);
+            return Ok(());
+        }
+        let payload = unchanging(&mut self.io, display.blob.as_ref(), payload)?;
+        caller.answer(ClientEvent::Display(display), payload);
+        Ok(())
+    }
+
+    /// The data that comes with a frame: its payload, or a file that is not looked at yet.
     fn payload_of(&mut self, blob: Option<&Blob>, bytes: Vec<u8>) -> Result<Payload, String> {
         let passed = match blob {
             Some(blob) if blob.way() == Transport::Passed => {
+                // Each costs its receiver a descriptor and a mapping, of which there are far fewer than bytes.
+                if blob.total() <= LARGEST_PAYLOAD {
+                    return Err(format!("it passed a file for {} bytes", blob.total()));
+                }
                 let passed = self.io.take_passed();
-                let passed = passed.map_err(|error| error.to_string())?;
-                let file = received_fd::accept(passed, blob.total());
-                Some(file.map_err(|error| error.to_string())?)
+                Some(passed.map_err(|error| error.to_string())?)
             }
             _ => None,
         };
         Ok(Payload { bytes, passed })
     }
+}
+
+/// The data of a message that goes to the caller now: a file among it can no longer be changed.
+pub(super) fn unchanging<W: WorkerIo>(
+    io: &mut W,
+    blob: Option<&Blob>,
+    payload: Payload,
+) -> Result<Payload, String> {
+    let Payload { bytes, passed } = payload;
+    let passed = passed.map(|passed| io.accept(passed, blob.map_or(0, Blob::total)));
+    let passed = passed.transpose().map_err(|error| error.to_string())?;
+    Ok(Payload { bytes, passed })
 }

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod ends;
+mod passed;
 mod pausing;
 mod scene;
 
