@@ -201,24 +201,19 @@ impl<'a> JailedWorker<'a> {
 
     /// Carries out what callers want of programs. Returns whether one is to be started.
     pub fn on_bell(&mut self, now: Instant, is_copied: bool) -> bool {
-        match (&mut self.programs, &mut self.summons) {
-            (Some(programs), Some(summons)) => {
-                let worker = self.verified.worker.process.as_fd();
-                programs.on_bell(summons, worker, now, is_copied)
-            }
-            _ => false,
-        }
+        let Some(programs) = &mut self.programs else {
+            return false;
+        };
+        let worker = self.verified.worker.process.as_fd();
+        programs.on_bell(self.summons.as_mut(), worker, now, is_copied)
     }
 
     /// Reads what is said of programs. Returns how the worker broke the protocol, if it has.
     pub fn on_programs(&mut self, now: Instant) -> Result<(), String> {
-        match (&mut self.programs, &mut self.summons) {
-            (Some(programs), Some(summons)) => {
-                let worker = self.verified.worker.process.as_fd();
-                programs.on_readable(summons, worker, now)
-            }
-            _ => Ok(()),
-        }
+        let (Some(programs), Some(summons)) = (&mut self.programs, &mut self.summons) else {
+            return Ok(());
+        };
+        programs.on_readable(summons, self.verified.worker.process.as_fd(), now)
     }
 
     /// Notes that nothing is left of the worker.
@@ -332,8 +327,7 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn is_used(&self) -> bool {
-        let programs = self.programs.as_ref();
-        programs.is_some_and(Host::is_used)
+        self.programs.as_ref().is_some_and(Host::is_used)
     }
 
     fn rest(&mut self) -> bool {
@@ -351,14 +345,10 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn hand_over_summons(&mut self) {
-        // Without it, for want of descriptors, no program can be started.
-        if let Ok((summons, theirs)) = Summons::new() {
-            self.link.send(vec![0], Some(theirs));
-            self.summons = Some(summons);
-        } else {
-            // The worker waits for this byte.
-            self.link.send(vec![0], None);
-        }
+        // Without it, for want of descriptors, no program can be started. The worker waits for the byte all the same.
+        let (summons, theirs) = Summons::new().ok().unzip();
+        self.link.send(vec![0], theirs);
+        self.summons = summons;
     }
 
     fn runs_programs(&self) -> bool {

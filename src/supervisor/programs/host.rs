@@ -10,12 +10,11 @@ use nix::poll::PollFlags;
 use nix::sys::socket::SockType;
 
 use super::process::{Process, ProgramEnd};
+use super::program::framed;
 use super::queue::{Command, Queue, Start};
 use super::refusal::ProgramRefusal;
 use super::report::{REPORTS, Report};
 use super::summons::Summons;
-use crate::protocol::frame::encode_with;
-use crate::protocol::{FrameError, FrameLimits};
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
 use crate::supervisor::link::{Link, Received};
@@ -27,14 +26,11 @@ use sandfork_jail::sys::starter::SIGNAL;
 /// host with hundreds of busy processes a turn of the processor alone takes seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The bounds of what is said to the starter. Larger than any program that can be asked for.
-const ORDERS: FrameLimits = FrameLimits {
-    header: 2 << 20,
-    payload: 0,
-};
-
 /// The most messages that the starter has not read. It reads at once, unless guest code stops it.
 const MOST_UNREAD: usize = 256;
+
+/// What is the matter with a starter that the kernel does not connect.
+const UNREACHED: &str = "could not be reached";
 
 /// What a session allows.
 #[derive(Clone, Debug)]
@@ -144,11 +140,11 @@ impl<'a> Host<'a> {
             .min()
     }
 
-    /// Carries out what callers want. `is_copied` says that the worker is being copied. Returns whether a program is
-    /// to be started.
+    /// Carries out what callers want. Without `summons` no program can be started. `is_copied` says that the worker is
+    /// being copied. Returns whether a program is to be started.
     pub fn on_bell(
         &mut self,
-        summons: &mut Summons,
+        summons: Option<&mut Summons>,
         worker: BorrowedFd,
         now: Instant,
         is_copied: bool,
@@ -163,7 +159,9 @@ impl<'a> Host<'a> {
                     _ = answer.send(opened.map_err(WatchRefusal::File));
                 }
                 Command::Start(start) => {
-                    if let Some(refusal) = self.refusal(&start, is_copied) {
+                    if summons.is_none() {
+                        refuse_without_starter(&start.process, UNREACHED);
+                    } else if let Some(refusal) = self.refusal(&start, is_copied) {
                         start.process.is_refused(refusal);
                     } else {
                         self.waiting.push_back(start);
@@ -185,7 +183,9 @@ impl<'a> Host<'a> {
                 Command::Size { .. } => {}
             }
         }
-        self.start_waiting(summons, worker, now);
+        if let Some(summons) = summons {
+            self.start_waiting(summons, worker, now);
+        }
         has_more
     }
 
@@ -206,11 +206,7 @@ impl<'a> Host<'a> {
         }
         if self.link.is_none() && self.summon(summons, worker).is_err() {
             for start in std::mem::take(&mut self.waiting) {
-                let name = start.wanted.argv[0].clone();
-                let how = "could not be reached";
-                start
-                    .process
-                    .is_refused(ProgramRefusal::NoStarter { name, how });
+                refuse_without_starter(&start.process, UNREACHED);
             }
             return;
         }
@@ -371,9 +367,7 @@ impl<'a> Host<'a> {
         self.link = None;
         for (number, live) in std::mem::take(&mut self.live) {
             if matches!(live.stage, Stage::Asked(_)) {
-                let name = live.process.argv()[0].clone();
-                live.process
-                    .is_refused(ProgramRefusal::NoStarter { name, how });
+                refuse_without_starter(&live.process, how);
             } else {
                 let why = format!("the session's process that starts programs {how}");
                 live.process.has_ended(ProgramEnd::Lost(why));
@@ -383,12 +377,7 @@ impl<'a> Host<'a> {
     }
 }
 
-fn framed(message: &[u8]) -> Vec<u8> {
-    let mut frame = Vec::new();
-    let encoded: Result<(), FrameError> = encode_with(&[], &ORDERS, &mut frame, |out| {
-        out.extend_from_slice(message);
-        Ok(())
-    });
-    debug_assert!(encoded.is_ok(), "a program that was checked fits");
-    frame
+fn refuse_without_starter(process: &Process, how: &'static str) {
+    let name = process.argv()[0].clone();
+    process.is_refused(ProgramRefusal::NoStarter { name, how });
 }

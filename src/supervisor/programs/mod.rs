@@ -13,6 +13,8 @@ mod refusal;
 mod report;
 mod resting;
 mod summons;
+#[cfg(test)]
+mod tests;
 
 pub use self::host::{Host, Terms};
 pub use self::process::{Process, ProcessEvent, ProgramEnd, ProgramReport};

@@ -5,10 +5,18 @@ use std::time::Duration;
 
 use super::refusal::ProgramRefusal;
 use crate::protocol::caller::{ProgramTerminal, StartProgram};
+use crate::protocol::frame::encode_with;
+use crate::protocol::{FrameError, FrameLimits};
 
 /// The longest arguments and variables of a program together, bytes. The kernel allows 2 MiB in all, of which one
 /// string has at most 128 KiB.
 pub const MOST_BYTES: usize = 3 << 19;
+
+/// The bounds of what is said to the starter. Larger than any program that can be asked for.
+const ORDERS: FrameLimits = FrameLimits {
+    header: 2 << 20,
+    payload: 0,
+};
 
 /// The kind of terminal that programs find in `TERM`.
 const TERM: &str = "xterm-256color";
@@ -176,4 +184,15 @@ impl Checked {
         }
         message.into_bytes()
     }
+}
+
+/// The frame of what is said to the starter.
+pub fn framed(message: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::new();
+    let encoded: Result<(), FrameError> = encode_with(&[], &ORDERS, &mut frame, |out| {
+        out.extend_from_slice(message);
+        Ok(())
+    });
+    debug_assert!(encoded.is_ok(), "a program that was checked fits");
+    frame
 }

@@ -1,0 +1,52 @@
+//! Programs of a session that has no way to start any.
+
+use std::os::fd::AsFd;
+use std::sync::mpsc::channel;
+use std::thread;
+
+use super::*;
+use crate::error::ErrorKind;
+use crate::supervisor::clock;
+use crate::supervisor::wait::wait_readable;
+
+#[test]
+fn a_session_without_summons_answers_all_the_same() {
+    let programs = Programs::new(1000).expect("a queue is made");
+    let terms = Terms {
+        work: "/work".to_owned(),
+        files: None,
+        has_programs: true,
+        has_terminals: false,
+    };
+    let mut host = Host::new(programs.queue(), terms);
+    let (answer, answers) = channel();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            _ = answer.send(programs.start(Program::new(["true"])).map(drop));
+            drop(answer);
+        });
+        let started = loop {
+            let soon = clock::now() + std::time::Duration::from_millis(10);
+            if wait_readable(host.bell(), soon).expect("the bell is there") {
+                assert!(!host.on_bell(None, host_process().as_fd(), clock::now(), false));
+            }
+            if let Ok(started) = answers.try_recv() {
+                break started;
+            }
+        };
+        let error = started.expect_err("there is no starter");
+        assert_eq!(error.kind(), ErrorKind::System, "{error}");
+        assert!(
+            error.to_string().contains("could not be reached"),
+            "{error}"
+        );
+    });
+    let past = clock::now();
+    let rings = wait_readable(host.bell(), past).expect("the bell is there");
+    assert!(!rings && !host.is_busy());
+}
+
+/// A descriptor in place of the worker's process, to which nothing is sent.
+fn host_process() -> std::fs::File {
+    std::fs::File::open("/dev/null").expect("it is opened")
+}
