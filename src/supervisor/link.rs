@@ -1,9 +1,10 @@
 //! A link of frames over a stream socket. It never blocks, and buffers no more than it must.
 
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
+use nix::sys::socket::{Shutdown, shutdown};
 
 use super::descriptors::{set_nonblocking, with_buffer};
 use crate::host::exhaustion_hint;
@@ -24,6 +25,8 @@ pub struct Link<S> {
     outgoing: VecDeque<Outgoing>,
     /// Bytes in `outgoing`.
     unsent: usize,
+    /// Why nothing more can be sent, though the other end is open.
+    failed: Option<Errno>,
 }
 
 #[derive(Debug)]
@@ -57,7 +60,8 @@ pub enum LinkError {
     /// A frame announced a descriptor that did not arrive.
     #[error("a frame announced a descriptor that did not come")]
     Missing,
-    /// The socket cannot be read, or this process has no descriptor number left for one that arrived.
+    /// The socket cannot be read, or this process has no descriptor number left for one that arrived; or the kernel
+    /// did not take what was sent before.
     #[error("could not be read: {}; {}", .0.desc(), exhaustion_hint(*.0, "try again"))]
     Unreadable(Errno),
 }
@@ -73,6 +77,7 @@ impl<S: AsFd> Link<S> {
             arrived: VecDeque::new(),
             outgoing: VecDeque::new(),
             unsent: 0,
+            failed: None,
         })
     }
 
@@ -112,9 +117,14 @@ impl<S: AsFd> Link<S> {
                     }
                 }
                 Err(Errno::EAGAIN) => return,
-                Err(_) => {
+                Err(errno) => {
                     self.outgoing.clear();
                     self.unsent = 0;
+                    if ![Errno::EPIPE, Errno::ECONNRESET].contains(&errno) {
+                        // A frame may have gone in part. The other end, and who waits for this one, find the end.
+                        self.failed.get_or_insert(errno);
+                        _ = shutdown(self.socket.as_fd().as_raw_fd(), Shutdown::Both);
+                    }
                 }
             }
         }
@@ -131,6 +141,9 @@ impl<S: AsFd> Link<S> {
     }
 
     fn receive_into(&mut self, buffer: &mut [u8]) -> Result<Received, LinkError> {
+        if let Some(errno) = self.failed {
+            return Err(LinkError::Unreadable(errno));
+        }
         let (length, fds) = match receive(self.socket.as_fd(), buffer) {
             Err(Errno::EAGAIN) => return Ok(Received::Nothing),
             Err(Errno::EMSGSIZE) => return Err(LinkError::Descriptors),
@@ -173,5 +186,36 @@ impl<S: AsFd> Link<S> {
 impl<S: AsFd> AsFd for Link<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_does_not_take_ends_the_link_with_its_error() {
+        let (family, flags) = (AddressFamily::Unix, SockFlag::SOCK_CLOEXEC);
+        let unconnected = socket(family, SockType::Stream, flags, None);
+        let unconnected = unconnected.expect("a socket is made");
+        let mut link = Link::new(unconnected, FrameLimits::FROM_WORKER).expect("a link is made");
+        link.send(vec![0], None);
+        assert_eq!(link.unsent(), 0);
+        let received = link.receive();
+        assert!(
+            matches!(received, Err(LinkError::Unreadable(Errno::ENOTCONN))),
+            "{received:?}"
+        );
+    }
+
+    #[test]
+    fn a_closed_end_is_the_end() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().expect("they are made");
+        let mut link = Link::new(one, FrameLimits::FROM_WORKER).expect("a link is made");
+        drop(other);
+        link.send(vec![0], None);
+        assert_eq!(link.receive().ok(), Some(Received::End));
     }
 }

@@ -17,7 +17,7 @@ use super::report::{REPORTS, Report};
 use super::summons::Summons;
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
-use crate::supervisor::link::{Link, Received};
+use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::watch::{self, WatchRefusal};
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
@@ -293,6 +293,10 @@ impl<'a> Host<'a> {
             Ok(Received::Nothing) => return Ok(()),
             Ok(Received::End) => {
                 self.lose("has ended");
+                return Ok(());
+            }
+            Err(LinkError::Unreadable(_)) => {
+                self.lose(UNREACHED);
                 return Ok(());
             }
             Err(error) => return Err(error.to_string()),
