@@ -35,7 +35,7 @@ use super::allowance::Allowance;
 use super::refused_calls::RefusedCalls;
 use super::run::Watch;
 use super::spawn::Worker;
-use super::{machine_calls, own_signals, proc_dir};
+use super::{clock, machine_calls, own_signals, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
 /// The most record locks that a worker may have at once. sqlite3 has half a dozen for each
@@ -94,7 +94,7 @@ impl<'a> ForwardedCalls<'a> {
     /// file system of its own.
     pub fn new(worker: &'a Worker, directory: Option<&'a Path>) -> Self {
         let roots = directory.map_or(worker.directories.as_slice(), |_| &[]);
-        let now = Instant::now();
+        let now = clock::now();
         Self {
             listener: worker.listener.as_ref().map(AsFd::as_fd),
             roots,
@@ -137,7 +137,7 @@ impl<'a> ForwardedCalls<'a> {
 
     /// Answers the pending calls. Returns how long that took.
     pub fn answer(&mut self, watch: &Watch) -> Duration {
-        let began = Instant::now();
+        let began = clock::now();
         for _ in 0..AT_ONCE {
             let Some((listener, _)) = self.source(began) else {
                 break;
@@ -148,10 +148,10 @@ impl<'a> ForwardedCalls<'a> {
                 // No process is left that could call.
                 Err(Errno::EPIPE) => self.listener = None,
                 // A call that was not received still waits for that.
-                Err(_) => self.paused_until = Some(Instant::now() + PAUSE),
+                Err(_) => self.paused_until = Some(clock::now() + PAUSE),
             }
         }
-        began.elapsed()
+        clock::now() - began
     }
 
     fn answer_one(&mut self, listener: BorrowedFd, watch: &Watch) -> Result<Answered, Errno> {
@@ -172,7 +172,7 @@ impl<'a> ForwardedCalls<'a> {
             return reply;
         }
         match libc::c_long::from(call.call) {
-            libc::SYS_epoll_ctl if self.watches.take(Instant::now()) => Reply::Continue,
+            libc::SYS_epoll_ctl if self.watches.take(clock::now()) => Reply::Continue,
             libc::SYS_epoll_ctl => Reply::Error(Errno::ENOSPC),
             libc::SYS_flock | libc::SYS_fcntl => self.reply_to_lock(listener, call, watch),
             _ => self.refuse(call),
@@ -182,7 +182,7 @@ impl<'a> ForwardedCalls<'a> {
     /// Refuses a call that the filter would refuse without a supervisor too.
     fn refuse(&mut self, call: Asked) -> Reply {
         self.refused.count(call);
-        let now = Instant::now();
+        let now = clock::now();
         if !self.refusals.take(now) {
             self.paused_until = Some(now + PAUSE);
         }
@@ -334,8 +334,8 @@ mod tests {
             directory: None,
             held_at_most: 0,
             locks_descriptions: false,
-            watches: Allowance::new(WATCHES, WATCHES_A_SECOND, Instant::now()),
-            refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, Instant::now()),
+            watches: Allowance::new(WATCHES, WATCHES_A_SECOND, clock::now()),
+            refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, clock::now()),
             refused: RefusedCalls::default(),
             paused_until: None,
         }
@@ -355,6 +355,30 @@ mod tests {
         of_descriptions.locks_descriptions = true;
         assert_eq!(of_descriptions.count(TABLE, &[]), 2);
         assert_eq!(of_descriptions.count("", &[]), 0);
+    }
+
+    /// The clock stands while the command is stopped.
+    #[test]
+    fn a_pause_ends_by_the_clock_that_the_loop_waits_by() {
+        let standing = clock::Standing::begin();
+        std::thread::sleep(Duration::from_millis(2));
+        drop(standing);
+        let mut calls = locks(&[]);
+        let call = Asked {
+            id: 0,
+            thread: 0,
+            arguments: [0; 6],
+            call: 0,
+        };
+        while calls.paused_until.is_none() {
+            calls.refuse(call);
+        }
+        let now = clock::now();
+        assert!(
+            calls
+                .paused_until(now)
+                .is_none_or(|until| until <= now + PAUSE)
+        );
     }
 
     #[test]

@@ -7,6 +7,7 @@ use std::thread::sleep;
 use std::time::Duration;
 
 use libtest_mimic::Failed;
+use nix::sys::ptrace::{self, Options};
 use nix::sys::signal::Signal;
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::time::{ClockId, clock_gettime};
@@ -19,6 +20,7 @@ use super::trials;
 trials! {
     a_stopped_command_stops_its_guest_and_the_clock,
     a_stop_that_cannot_be_caught_is_not_counted,
+    a_stop_without_hold_of_the_guest_is_counted,
     a_guest_that_continues_itself_stays_stopped,
     a_guest_that_forks_without_end_stays_stopped,
     a_parent_inside_vfork_goes_on_with_its_child,
@@ -151,6 +153,56 @@ fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
         assert_eq!(child.wait()?.code(), Some(code));
     }
     Ok(())
+}
+
+/// A process of the guest is traced, so that the command cannot hold it: the guest and its clock go on.
+fn a_stop_without_hold_of_the_guest_is_counted() -> Result<(), Failed> {
+    let name = format!("held{}", std::process::id());
+    let code = format!(
+        "import ctypes, os, time\n\
+         if os.fork() == 0: ctypes.CDLL(None).prctl(15, b'{name}')  # PR_SET_NAME\n\
+         time.sleep(60)"
+    );
+    let mut child =
+        stoppable(&["run", "--json", "--set", "limits.wall=3s", "-c", &code]).spawn()?;
+    let held = loop {
+        if let Some(pid) = process_of_name(&name) {
+            break pid;
+        }
+        assert_eq!(child.try_wait()?, None, "the guest has no such process");
+        sleep(Duration::from_millis(5));
+    };
+    ptrace::seize(held, Options::empty())?;
+    signal(&child, Signal::SIGTSTP);
+    let pid = Pid::from_raw(child.id().cast_signed());
+    let status = waitpid(pid, Some(WaitPidFlag::WUNTRACED))?;
+    assert_eq!(status, WaitStatus::Stopped(pid, Signal::SIGTSTP));
+    ptrace::interrupt(held)?;
+    waitpid(held, Some(WaitPidFlag::__WALL))?;
+    ptrace::detach(held, None)?;
+    sleep(2 * STOPPED);
+    signal(&child, Signal::SIGCONT);
+    let output = child.wait_with_output()?;
+    let said = String::from_utf8(output.stderr)?;
+    assert!(
+        said.contains("goes on while the command is stopped"),
+        "{said}"
+    );
+    let outcome: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    assert_eq!(outcome["status"], "timeout", "{outcome}");
+    let wall = outcome["usage"]["wall_ms"].as_f64().unwrap();
+    assert!(wall >= 2000.0 * STOPPED.as_secs_f64(), "{outcome}");
+    Ok(())
+}
+
+fn process_of_name(name: &str) -> Option<Pid> {
+    let processes = std::fs::read_dir("/proc").ok()?;
+    let mut processes = processes.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let number = processes.find(|process| {
+        let comm = std::fs::read_to_string(format!("/proc/{process}/comm"));
+        comm.is_ok_and(|comm| comm.trim_end() == name)
+    })?;
+    number.parse().ok().map(Pid::from_raw)
 }
 
 /// By a timer of the kernel, by a thread, and by other processes.

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use sandfork_jail::sys::pidfd;
 
 use self::holder::Holder;
-use super::clock::Standing;
+use super::clock::{self, Beat, Standing};
 use super::spawn::Worker;
 
 /// Guests that run code, by number.
@@ -118,6 +118,8 @@ pub fn hold_guests(report: impl FnOnce(&HoldError), stopped: impl FnOnce()) {
             standing.cancel();
             report(&error);
             stopped();
+            // The clock has gone on, so the pulse is not to leave out the time without a beat.
+            clock::beat(Beat::Due);
         }
     }
 }
