@@ -26,28 +26,19 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// The wall-clock limit.
-    pub fn deadline() -> Self {
-        Self::Limit(LimitHit {
-            name: LimitName::Wall,
-            by: Mechanism::Deadline,
-        })
+    /// A limit.
+    pub const fn limit(name: LimitName, by: Mechanism) -> Self {
+        Self::Limit(LimitHit { name, by })
     }
 
     /// The output limit.
-    pub fn output() -> Self {
-        Self::Limit(LimitHit {
-            name: LimitName::Output,
-            by: Mechanism::Supervisor,
-        })
+    pub const fn output() -> Self {
+        Self::limit(LimitName::Output, Mechanism::Supervisor)
     }
 
     /// A limit that the watchdog measured over the whole worker tree.
-    pub fn watchdog(name: LimitName) -> Self {
-        Self::Limit(LimitHit {
-            name,
-            by: Mechanism::Watchdog,
-        })
+    pub const fn watchdog(name: LimitName) -> Self {
+        Self::limit(name, Mechanism::Watchdog)
     }
 
     /// Whether ending the worker can wait a second, in which Python may end the cell by itself. It
@@ -67,14 +58,6 @@ impl Stop {
             Self::Violation(how) => format!("broke the protocol: {how}"),
             Self::Cancelled => "was called off".to_owned(),
         }
-    }
-
-    /// The limit on processor time, as the cgroup counted it.
-    pub fn cpu() -> Self {
-        Self::Limit(LimitHit {
-            name: LimitName::Cpu,
-            by: Mechanism::Cgroup,
-        })
     }
 }
 

@@ -43,7 +43,7 @@ fn raised(name: &str, errno: Option<i32>) -> CellResult {
 fn a_lie_does_not_outrank_the_supervisor() {
     let result = CellResult::new(1, Ended::Ok(None));
     let seen = Evidence {
-        stop: Some(Stop::deadline()),
+        stop: Some(Stop::limit(LimitName::Wall, Mechanism::Deadline)),
         result: Some(&result),
         ..evidence()
     };

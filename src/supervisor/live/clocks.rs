@@ -6,6 +6,7 @@ use super::Purpose;
 use super::cell::{CellUnderWay, Interrupted};
 use super::life::{WorkerLife, between_cells};
 use super::worker_io::WorkerIo;
+use crate::outcome::{LimitName, Mechanism};
 use crate::supervisor::ending::Stop;
 
 /// How long an interrupted cell may take to end before the worker is ended.
@@ -107,7 +108,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.interrupt(stop, now);
         }
         if self.cell.as_ref().is_some_and(|cell| cell.is_overdue(now)) {
-            self.interrupt(Stop::deadline(), now);
+            let deadline = Stop::limit(LimitName::Wall, Mechanism::Deadline);
+            self.interrupt(deadline, now);
         }
         if let Some(cell) = &mut self.cell
             && let Some(interrupted) = &mut cell.interrupted

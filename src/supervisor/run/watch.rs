@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
-use crate::outcome::LimitName;
+use crate::outcome::{LimitName, Mechanism};
 use crate::plan::FileQuota;
 use crate::policy::Limits;
 use crate::supervisor::cgroup::WorkerCgroup;
@@ -204,7 +204,7 @@ impl<'a> Watch<'a> {
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
             let used = cpu_us.saturating_sub(self.cpu_before);
             self.next_processes = now + self.interval(used);
-            return (used >= allowed).then(Stop::cpu);
+            return (used >= allowed).then(|| Stop::limit(LimitName::Cpu, Mechanism::Cgroup));
         }
         let tree = self.tree();
         if self.cgroup.is_none() && tree.len() as u64 > self.limits.pids() {

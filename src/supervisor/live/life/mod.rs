@@ -15,7 +15,7 @@ use super::finish::StreamSink;
 use super::pausing::{PAUSE, Pause};
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
-use crate::outcome::{Enforced, LimitHit, LimitName, Limits, Mechanism, PolicyIdentity};
+use crate::outcome::{Enforced, LimitName, Limits, Mechanism, PolicyIdentity};
 use crate::plan::Grants;
 use crate::protocol::message::{AfterCell, WorkerMode};
 use crate::protocol::{MessageError, Request, VERSION};
@@ -314,10 +314,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             Some(ExitStatus::Signal(libc::SIGKILL))
                 if self.io.counts().since(&counted).oom_kills > 0 =>
             {
-                between_cells(&Stop::Limit(LimitHit {
-                    name: LimitName::Memory,
-                    by: Mechanism::Cgroup,
-                }))
+                between_cells(&Stop::limit(LimitName::Memory, Mechanism::Cgroup))
             }
             Some(ExitStatus::Signal(signal)) => {
                 format!("its process was ended by signal {signal} between two cells")

@@ -97,7 +97,7 @@ fn a_session_survives_a_cell_that_ends_when_interrupted() {
 #[test]
 fn a_limit_ends_a_run_at_once() {
     in_scene(Purpose::Run(Kind::Cell), |scene| {
-        scene.life.io.over = Some(Stop::cpu());
+        scene.life.io.over = Some(Stop::limit(LimitName::Cpu, Mechanism::Cgroup));
         scene.passes(ms(1));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 1));
         // Until nothing is left of it, only its end is waited for.
