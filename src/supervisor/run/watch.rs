@@ -182,6 +182,7 @@ impl<'a> Watch<'a> {
     /// Charges the supervisor's work for the guest to the guest's limit on processor time.
     pub fn charge(&mut self, spent: Duration) {
         self.charged += spent;
+        self.next_processes -= self.shortest_time(spent);
     }
 
     /// Measures, if it is time to.
@@ -296,10 +297,15 @@ impl<'a> Watch<'a> {
 
     /// The earliest time at which the limit could be reached, with every processor busy.
     fn interval(&self, used_us: u64) -> Duration {
-        let used = Duration::from_micros(used_us);
+        let used = Duration::from_micros(used_us) + self.charged;
         let left = self.limits.cpu().saturating_sub(used);
+        self.shortest_time(left).max(SHORTEST)
+    }
+
+    /// How long the guest takes at least for this much processor time.
+    fn shortest_time(&self, cpu: Duration) -> Duration {
         let millicores = u32::try_from(self.limits.millicores()).unwrap_or(u32::MAX);
-        (left * 1000 / millicores).max(SHORTEST)
+        cpu * 1000 / millicores
     }
 
     fn measure(&self, tree: Vec<Pid>) -> Measured {
@@ -308,7 +314,8 @@ impl<'a> Watch<'a> {
             let sizes = procfs::sizes(self.proc, &format!("{pid}/statm"));
             sizes.map_or(0, |sizes| sizes.resident)
         };
-        // The parent of the orphans has waited for those that ended.
+        // The reaper of level `landlock` waits for the orphans that end. The init of a namespace ignores SIGCHLD, as any
+        // process may, and then Linux adds their time to no parent's.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
         let without_processes = Measured {
             cpu_us: orphans * MICROSECONDS_PER_TICK,
@@ -354,4 +361,40 @@ fn own_share(pid: Pid) -> Option<u64> {
     // Before Linux 5.3 the parts were not listed.
     let files = kib("Pss_File:").unwrap_or(0);
     Some(kib("Pss:")?.saturating_sub(files) * 1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn charged_time_brings_the_next_look_forward() {
+        let proc = fs::File::open("/proc").expect("it is there");
+        let (own, now) = (Pid::this(), clock::now());
+        let mut watch = Watch {
+            cgroup: None,
+            session: None,
+            sockets: None,
+            limits: Limits::new(|name| match name {
+                LimitName::Cpu => 10_000,
+                _ => 2000,
+            }),
+            proc: proc.as_fd(),
+            main: own,
+            above: own,
+            next_processes: now,
+            next_files: now,
+            next_sockets: now,
+            peak: Measured::default(),
+            cpu_before: 0,
+            charged: Duration::ZERO,
+            pace: Pace::Running,
+        };
+        assert_eq!(watch.interval(0), Duration::from_secs(5));
+        watch.charge(Duration::from_secs(4));
+        assert_eq!(watch.interval(0), Duration::from_secs(3));
+        assert_eq!(now - watch.next(), Duration::from_secs(2));
+    }
 }
