@@ -81,6 +81,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 caller.refuse(id, Refusal::Protocol(other.into()));
             }
         }
+        // Not where a request begins: those of the supervisor itself have no caller.
+        self.tell_of_time_between_cells(caller);
         None
     }
 
@@ -166,7 +168,6 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 self.counted
             }
         };
-        self.tell_of_time_between_cells(caller);
         if self.io.has_lost_cgroup(&before) {
             let why = "its cgroup was removed from outside, and nothing held it to its limits";
             caller.refuse(Some(id), Refusal::Ended(why.to_owned()));

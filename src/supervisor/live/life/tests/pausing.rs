@@ -47,6 +47,20 @@ fn a_session_that_cannot_be_paused_is_not_tried_again_until_it_is_used() {
 }
 
 #[test]
+fn processor_time_before_a_pause_is_told_all_the_same() {
+    in_scene(SESSION, |scene| {
+        scene.life.io.cpu_us = Some(5000);
+        scene.passes(Duration::from_secs(31));
+        assert!(scene.life.is_pausing());
+        // The fake worker cannot be copied.
+        scene.says(STANDS);
+        scene.says(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
+        scene.cell(1);
+        assert_eq!(scene.caller.between_cells, Duration::from_millis(5));
+    });
+}
+
+#[test]
 fn a_session_whose_guest_is_at_work_is_looked_at_again() {
     let terms = SessionTerms {
         pause_after: Some(Duration::from_secs(5)),

@@ -95,6 +95,7 @@ impl WorkerIo for FakeWorker {
     fn counts(&mut self) -> Counts {
         Counts {
             oom_kills: self.oom_kills,
+            cpu_us: self.cpu_us,
             ..Counts::default()
         }
     }
@@ -203,6 +204,7 @@ pub struct FakeCaller {
     requests: Vec<ClientRequest>,
     events: Vec<ClientEvent>,
     pub refusals: Vec<(Option<u64>, String)>,
+    pub between_cells: Duration,
 }
 
 impl Caller for FakeCaller {
@@ -229,6 +231,10 @@ impl Caller for FakeCaller {
 
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
         self.refusals.push((id, refusal.to_string()));
+    }
+
+    fn note_between_cells(&mut self, used: Duration) {
+        self.between_cells += used;
     }
 }
 
