@@ -372,7 +372,7 @@ impl From<&Request> for Request {
 
 impl From<String> for Request {
     fn from(source: String) -> Self {
-        Self::python(source)
+        Self::text(source)
     }
 }
 
@@ -385,6 +385,9 @@ mod tests {
         for (text, files) in [("# coding: latin-1\n", 0), ("pass\n", 1)] {
             let request = Request::text(text.to_owned()).own_file("a.py");
             assert_eq!(request.files().len(), files, "{text}");
+            // A `String` is text as a `&str` is.
+            let [one, other] = [Request::from(text), Request::from(text.to_owned())];
+            assert_eq!(one.encode().ok(), other.encode().ok());
         }
     }
 }
