@@ -171,6 +171,15 @@ pub enum SupervisorError {
     /// The egress process has ended.
     #[error("the process that connects guests to hosts has ended; the next run starts another")]
     EgressGone,
+    /// The zygote did not fork in time.
+    #[error(
+        "no worker was made within {seconds} s: the host is overloaded, or out of memory; the next run starts another \
+         interpreter"
+    )]
+    ZygoteSilent {
+        /// How long the supervisor waited, seconds.
+        seconds: u64,
+    },
     /// A worker did not report in time.
     #[error(
         "a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory"
@@ -252,12 +261,12 @@ pub enum SupervisorError {
 }
 
 impl SupervisorError {
-    /// Whether the error makes the zygote suspect: it has ended, or it made a worker that differs
+    /// Whether the error makes the zygote suspect: it has ended, or does not answer, or it made a worker that differs
     /// from the plan, so that other properties may differ too.
     pub fn discredits_zygote(&self) -> bool {
         matches!(
             self,
-            Self::ZygoteGone | Self::RunLost | Self::NotEnforced { .. }
+            Self::ZygoteGone | Self::RunLost | Self::ZygoteSilent { .. } | Self::NotEnforced { .. }
         )
     }
 
@@ -313,6 +322,7 @@ impl Cause for SupervisorError {
             | S::NoUid
             | S::ZygoteGone
             | S::RunLost
+            | S::ZygoteSilent { .. }
             | S::WorkerSlow { .. }
             | S::WorkerEnded { .. } => ErrorKind::System,
         }

@@ -309,7 +309,11 @@ struct Born {
 }
 
 fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
-    await_input(monitor.as_fd(), deadline)?;
+    if !wait_readable(monitor.as_fd(), deadline).when("wait for a worker")? {
+        return Err(SupervisorError::ZygoteSilent {
+            seconds: BIRTH_TIMEOUT.as_secs(),
+        });
+    }
     let received = match recv_report(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
         other => other.when("read from the zygote")?,
@@ -343,4 +347,16 @@ fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError>
     Err(SupervisorError::WorkerSlow {
         seconds: BIRTH_TIMEOUT.as_secs(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_zygote_that_does_not_answer_makes_no_other_worker() {
+        let (monitor, _zygote) = socket_pair(SockType::SeqPacket).expect("they are made");
+        let born = await_birth(&monitor, clock::now());
+        assert!(born.is_err_and(|error| error.discredits_zygote()));
+    }
 }
