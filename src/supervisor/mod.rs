@@ -7,7 +7,6 @@ mod cache;
 pub mod clock;
 mod denials;
 mod descriptors;
-mod disconnect;
 mod drain;
 pub mod egress;
 mod embedded;

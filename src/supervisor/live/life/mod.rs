@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::caller::{Caller, CallerEvent};
 use super::cell::{CellUnderWay, Streaming};
-use super::clocks::WallClock;
-use super::finish::StreamSink;
+use super::clocks::{LAST_MOMENTS, WallClock};
 use super::pausing::{PAUSE, Pause};
 use super::worker_io::WorkerIo;
 use super::{Purpose, SessionExit, SessionTerms};
@@ -20,7 +19,6 @@ use crate::plan::Grants;
 use crate::protocol::message::{AfterCell, WorkerMode};
 use crate::protocol::{MessageError, Request, VERSION};
 use crate::supervisor::cgroup::Counts;
-use crate::supervisor::disconnect::Disconnect;
 use crate::supervisor::drain::{Drained, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::SupervisorError;
@@ -87,8 +85,8 @@ pub struct WorkerLife<'a, W> {
     pub(super) reap_until: Option<Instant>,
     pub(super) exit: Option<Exit>,
     pub(super) exited: Option<Instant>,
-    /// Set when the worker closed its link.
-    pub(super) hung_up: Option<Disconnect>,
+    /// When to look again whether the worker, which has closed its link, is ending.
+    pub(super) hung_up: Option<Instant>,
 }
 
 /// A moment in which fewer descriptors are waited for.
@@ -216,7 +214,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         let may_close = self.terms.purpose == Purpose::Run(Kind::Program)
             || self.cell.as_ref().is_some_and(has_answered);
         if !may_close {
-            self.hung_up = Some(Disconnect::new(now));
+            self.hung_up = Some(now + LAST_MOMENTS);
         }
     }
 
