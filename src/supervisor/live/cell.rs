@@ -12,7 +12,7 @@ use crate::protocol::CellResult;
 use crate::protocol::message::AfterCell;
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::ending::Stop;
-use crate::supervisor::snapshot::{Image, SnapshotRefusal};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
 /// How long the worker has for the interrupt before the first reminder.
@@ -58,10 +58,8 @@ pub enum StateRequest {
     /// Nothing: guest code runs.
     #[default]
     None,
-    /// It is copied. Holds the result, once the worker has stood.
-    Copied(Option<Result<Arc<Image>, SnapshotRefusal>>),
-    /// It is copied to a disk, so that the session can be paused.
-    Paused(Option<Result<Arc<Image>, SnapshotRefusal>>),
+    /// It is copied; to a disk, so that the session can be paused. Holds the result, once the worker has stood.
+    Copied(Medium, Option<Result<Arc<Image>, SnapshotRefusal>>),
     /// It is replaced by this one, once the worker stands.
     Replaced(Arc<Image>),
     /// It could be replaced by this one, once the worker stands. That is tried out, and the worker is not used.

@@ -14,6 +14,7 @@ use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{Drained, OutputSink, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::run::{Fate, Seen, report};
+use crate::supervisor::snapshot::Medium;
 use sandfork_jail::control::{Exit, ExitStatus};
 
 /// The worker's result of a cell, in parts.
@@ -64,10 +65,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         };
         self.refuse_open_calls(&cell);
         match mem::take(&mut cell.state) {
-            StateRequest::Copied(copied) => {
+            StateRequest::Copied(Medium::Memory, copied) => {
                 self.finish_snapshot(cell.id, copied, &result, caller);
             }
-            StateRequest::Paused(copied) => {
+            StateRequest::Copied(Medium::Disk, copied) => {
                 self.finish_pause(cell.id, copied, &result, caller);
                 return self.watch_as_waiting(now);
             }

@@ -128,7 +128,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Whether the worker is being copied for a pause.
     pub fn is_pausing(&self) -> bool {
         let state = self.cell.as_ref().map(|cell| &cell.state);
-        matches!(state, Some(StateRequest::Paused(_)))
+        matches!(state, Some(StateRequest::Copied(Medium::Disk, _)))
     }
 
     /// What to wait for from the caller. While its session is copied for a pause, what it says waits.
@@ -155,7 +155,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return note_refusal(&refusal);
         }
         let caller = &mut InternalCaller::default();
-        self.have_stand(PAUSE, StateRequest::Paused(None), now, caller);
+        self.have_stand(PAUSE, Medium::Disk, now, caller);
     }
 
     /// The worker goes on after it was copied, and is not needed any more.

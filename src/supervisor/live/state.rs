@@ -62,25 +62,21 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             caller.refuse(Some(id), refusal.into());
             return;
         }
-        let state = match medium {
-            Medium::Memory => StateRequest::Copied(None),
-            Medium::Disk => StateRequest::Paused(None),
-        };
-        self.have_stand(id, state, now, caller);
+        self.have_stand(id, medium, now, caller);
     }
 
-    /// Asks the worker to stand.
+    /// Asks the worker to stand, to be copied there.
     pub(super) fn have_stand(
         &mut self,
         id: u64,
-        state: StateRequest,
+        medium: Medium,
         now: Instant,
         caller: &mut dyn Caller,
     ) {
         let request = Request::Snapshot { id };
         self.begin(id, None, &request, Payload::default(), now, caller);
         if let Some(cell) = &mut self.cell {
-            cell.state = state;
+            cell.state = StateRequest::Copied(medium, None);
         }
     }
 
@@ -154,35 +150,25 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == said.id) else {
             return refused;
         };
+        let is_tried = matches!(cell.state, StateRequest::Tried(_));
         match mem::take(&mut cell.state) {
-            state @ (StateRequest::Copied(None) | StateRequest::Paused(None)) => {
-                let is_paused = matches!(state, StateRequest::Paused(_));
-                let (medium, then): (_, fn(_) -> _) = if is_paused {
-                    (Medium::Disk, StateRequest::Paused)
-                } else {
-                    (Medium::Memory, StateRequest::Copied)
-                };
+            StateRequest::Copied(medium, None) => {
                 let image = self.io.capture(said, self.cells, medium);
-                cell.state = then(Some(image.map(Arc::new)));
+                cell.state = StateRequest::Copied(medium, Some(image.map(Arc::new)));
                 let mut frame = Vec::new();
                 // A message without a payload fits.
                 _ = Request::GoOn.encode_into(&[], &mut frame);
                 self.io.send(frame, None);
                 Ok(())
             }
-            StateRequest::Replaced(image) => {
+            StateRequest::Replaced(image) | StateRequest::Tried(image) => {
                 match self.io.plan(&image, &said, cell.id) {
                     Ok((file, steps)) => {
                         cell.state = StateRequest::Restoring(steps);
-                        self.io.send(BYTE.to_vec(), Some(file));
+                        if !is_tried {
+                            self.io.send(BYTE.to_vec(), Some(file));
+                        }
                     }
-                    Err(refusal) => self.on_fault(refusal.into()),
-                }
-                Ok(())
-            }
-            StateRequest::Tried(image) => {
-                match self.io.plan(&image, &said, cell.id) {
-                    Ok((_, steps)) => cell.state = StateRequest::Restoring(steps),
                     Err(refusal) => self.on_fault(refusal.into()),
                 }
                 Ok(())
