@@ -112,6 +112,7 @@ impl RequestSender {
 #[derive(Debug)]
 pub struct ThreadCaller {
     requests: Arc<RequestQueue>,
+    /// Unbounded: what one cell may send is bounded.
     events: Sender<Event>,
 }
 
@@ -119,13 +120,6 @@ impl Caller for ThreadCaller {
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         Some(self.requests.bell.as_fd())
     }
-
-    /// The channel is unbounded: what one cell may send is bounded.
-    fn unsent(&self) -> usize {
-        0
-    }
-
-    fn flush(&mut self) {}
 
     fn recv(&mut self) -> CallerEvent {
         let queue = self.requests.queue.lock();

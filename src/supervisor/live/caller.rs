@@ -59,14 +59,20 @@ pub enum CallerEvent {
 pub trait Caller {
     /// Readable when a message may have arrived.
     /// `None` if it never has anything to say.
-    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
     /// Bytes of events that are not sent yet.
-    fn unsent(&self) -> usize;
+    fn unsent(&self) -> usize {
+        0
+    }
     /// Sends more of them.
-    fn flush(&mut self);
+    fn flush(&mut self) {}
     /// Receives the next message, or returns `Nothing`. More messages may still be pending then;
     /// [`as_fd`](Self::as_fd) is readable in that case.
-    fn recv(&mut self) -> CallerEvent;
+    fn recv(&mut self) -> CallerEvent {
+        CallerEvent::Nothing
+    }
     /// Sends an event.
     fn answer(&mut self, answer: ClientEvent, payload: Payload);
     /// Reports that a request was not carried out; `id` is its number, if it had one.

@@ -152,12 +152,6 @@ impl Caller for RunCaller<'_> {
         self.cancel.map(Cancel::as_fd)
     }
 
-    fn unsent(&self) -> usize {
-        0
-    }
-
-    fn flush(&mut self) {}
-
     fn recv(&mut self) -> CallerEvent {
         // The handle stays readable: it cancels other runs too.
         let used = self.cancel.take_if(|cancel| cancel.is_used());

@@ -2,13 +2,12 @@
 
 use std::mem;
 use std::ops::ControlFlow;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Instant;
 
 use nix::errno::Errno;
 
-use super::caller::{Caller, CallerEvent, Payload};
+use super::caller::{Caller, Payload};
 use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
 use super::pausing::{Pause, Record};
@@ -281,20 +280,6 @@ impl InternalCaller {
 }
 
 impl Caller for InternalCaller {
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn unsent(&self) -> usize {
-        0
-    }
-
-    fn flush(&mut self) {}
-
-    fn recv(&mut self) -> CallerEvent {
-        CallerEvent::Nothing
-    }
-
     fn answer(&mut self, answer: ClientEvent, _: Payload) {
         if let ClientEvent::Outcome(ended) = answer
             && !(ended.outcome.0.is_ok() && ended.session == SessionState::Live)

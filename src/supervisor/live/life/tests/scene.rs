@@ -1,6 +1,7 @@
 //! A worker and a caller without a kernel.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::fs::File;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::super::*;
@@ -208,16 +209,6 @@ pub struct FakeCaller {
 }
 
 impl Caller for FakeCaller {
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-
-    fn unsent(&self) -> usize {
-        0
-    }
-
-    fn flush(&mut self) {}
-
     fn recv(&mut self) -> CallerEvent {
         match self.requests.pop() {
             Some(request) => CallerEvent::Request(request, Payload::default()),
