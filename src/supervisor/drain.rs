@@ -1,5 +1,6 @@
 //! Reads, counts, caps and forwards the guest's output.
 
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
@@ -37,8 +38,8 @@ pub enum Stream {
 /// Output of one run.
 #[derive(Debug)]
 pub struct Output<'w> {
-    stdout: Captured<'w>,
-    stderr: Captured<'w>,
+    /// By stream.
+    captured: [Captured<'w>; 2],
     cap: u64,
     total: u64,
 }
@@ -61,13 +62,12 @@ pub enum Drained {
 impl<'w> Output<'w> {
     /// Reads from these two pipes, at most `cap` bytes in total.
     pub fn new(stdout: &'w OwnedFd, stderr: &'w OwnedFd, cap: u64) -> Self {
-        let captured = |pipe: &'w OwnedFd| Captured {
+        let captured = [stdout, stderr].map(|pipe| Captured {
             pipe: Some(pipe.as_fd()),
             bytes: Vec::new(),
-        };
+        });
         Self {
-            stdout: captured(stdout),
-            stderr: captured(stderr),
+            captured,
             cap,
             total: 0,
         }
@@ -75,14 +75,11 @@ impl<'w> Output<'w> {
 
     /// The pipe of a stream, if it is still open.
     pub fn pipe(&self, stream: Stream) -> Option<BorrowedFd<'w>> {
-        match stream {
-            Stream::Stdout => self.stdout.pipe,
-            Stream::Stderr => self.stderr.pipe,
-        }
+        self.captured[stream as usize].pipe
     }
 
-    /// Reads what is available now.
-    pub fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {
+    /// Reads what is available now, and passes it on.
+    pub fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained {
         with_buffer(|buffer| self.drain_by(buffer, stream, sink))
     }
 
@@ -90,12 +87,9 @@ impl<'w> Output<'w> {
         &mut self,
         buffer: &mut [u8],
         stream: Stream,
-        sink: &mut dyn OutputSink,
+        sink: &mut dyn FnMut(&[u8]),
     ) -> Drained {
-        let captured = match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
-        };
+        let captured = &mut self.captured[stream as usize];
         while let Some(pipe) = captured.pipe {
             match read(pipe, buffer) {
                 Err(Errno::EINTR) => {}
@@ -106,10 +100,7 @@ impl<'w> Output<'w> {
                     let kept = &buffer[..length.min(room)];
                     captured.bytes.extend_from_slice(kept);
                     self.total += kept.len() as u64;
-                    match stream {
-                        Stream::Stdout => sink.stdout(kept),
-                        Stream::Stderr => sink.stderr(kept),
-                    }
+                    sink(kept);
                     if length > room {
                         return Drained::OverCap;
                     }
@@ -122,15 +113,11 @@ impl<'w> Output<'w> {
         Drained::WithinCap
     }
 
-    /// Bytes read so far, from both streams.
-    pub fn total(&self) -> u64 {
-        self.total
-    }
-
-    /// Returns standard output and standard error so far; later output is counted from zero.
-    pub fn take(&mut self) -> (Vec<u8>, Vec<u8>) {
-        self.total = 0;
-        let taken = |captured: &mut Captured<'w>| std::mem::take(&mut captured.bytes);
-        (taken(&mut self.stdout), taken(&mut self.stderr))
+    /// Returns standard output and standard error so far, and how many bytes they are in all. Later output is counted
+    /// from zero.
+    pub fn take(&mut self) -> (Vec<u8>, Vec<u8>, u64) {
+        let captured = self.captured.each_mut();
+        let [stdout, stderr] = captured.map(|captured| mem::take(&mut captured.bytes));
+        (stdout, stderr, mem::take(&mut self.total))
     }
 }

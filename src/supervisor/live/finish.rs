@@ -11,7 +11,7 @@ use crate::outcome::Phases;
 use crate::protocol::caller::{CellOutcome, ClientEvent, SessionState, WireOutcome};
 use crate::protocol::message::Finish;
 use crate::protocol::{Blob, CellResult, Ended, Value};
-use crate::supervisor::drain::{Drained, OutputSink, Stream};
+use crate::supervisor::drain::{Drained, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::run::{Fate, Seen, report};
 use crate::supervisor::snapshot::Medium;
@@ -122,14 +122,14 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) -> (u64, Vec<u8>) {
-        let mut sink = StreamSink {
-            caller,
-            id: cell.id,
-        };
+        let id = cell.id;
         for stream in [Stream::Stdout, Stream::Stderr] {
             let drained = match cell.streaming {
-                Streaming::AsItComes => self.io.drain(stream, &mut sink),
-                Streaming::AtTheEnd => self.io.drain(stream, &mut ()),
+                Streaming::AsItComes => {
+                    let mut pass_on = |bytes: &[u8]| caller.output(id, stream, bytes);
+                    self.io.drain(stream, &mut pass_on)
+                }
+                Streaming::AtTheEnd => self.io.drain(stream, &mut |_| {}),
             };
             if drained == Drained::OverCap {
                 cell.has_printed_too_much(now);
@@ -137,8 +137,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
         let (stdout, stderr, total) = self.io.take_output();
         if cell.streaming == Streaming::AtTheEnd {
-            sink.stdout(&stdout);
-            sink.stderr(&stderr);
+            caller.output(id, Stream::Stdout, &stdout);
+            caller.output(id, Stream::Stderr, &stderr);
         }
         (total, stderr)
     }
@@ -200,21 +200,5 @@ fn exit_that_agrees(ended: &Ended) -> Exit {
         status: ExitStatus::Code(code),
         cpu_us: 0,
         max_rss_kib: 0,
-    }
-}
-
-/// Forwards output to the caller.
-pub(super) struct StreamSink<'c> {
-    pub(super) caller: &'c mut dyn Caller,
-    pub(super) id: u64,
-}
-
-impl OutputSink for StreamSink<'_> {
-    fn stdout(&mut self, bytes: &[u8]) {
-        self.caller.output(self.id, Stream::Stdout, bytes);
-    }
-
-    fn stderr(&mut self, bytes: &[u8]) {
-        self.caller.output(self.id, Stream::Stderr, bytes);
     }
 }

@@ -14,7 +14,7 @@ use crate::protocol::message::Standing;
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::set_nonblocking;
-use crate::supervisor::drain::{Drained, Output, OutputSink, Stream};
+use crate::supervisor::drain::{Drained, Output, Stream};
 use crate::supervisor::egress::{Spent, WorkerNetwork};
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
@@ -111,7 +111,7 @@ pub trait WorkerIo {
     /// Passes on what the caller has decided about a connection.
     fn decide(&mut self, question: u64, allowed: Option<bool>);
     /// Reads the output that is available now.
-    fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained;
+    fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained;
     /// Returns the captured output, standard output first, and how many bytes it is in all. Counts later
     /// output from zero.
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64);
@@ -388,13 +388,11 @@ impl WorkerIo for JailedWorker<'_> {
         }
     }
 
-    fn drain(&mut self, stream: Stream, sink: &mut dyn OutputSink) -> Drained {
+    fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained {
         self.output.drain(stream, sink)
     }
 
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64) {
-        let total = self.output.total();
-        let (stdout, stderr) = self.output.take();
-        (stdout, stderr, total)
+        self.output.take()
     }
 }

@@ -181,13 +181,11 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     pub fn on_output(&mut self, stream: Stream, now: Instant, caller: &mut dyn Caller) {
         let drained = match &self.cell {
             Some(cell) if cell.streaming == Streaming::AsItComes => {
-                let mut sink = StreamSink {
-                    caller,
-                    id: cell.id,
-                };
-                self.io.drain(stream, &mut sink)
+                let id = cell.id;
+                let mut pass_on = |bytes: &[u8]| caller.output(id, stream, bytes);
+                self.io.drain(stream, &mut pass_on)
             }
-            _ => self.io.drain(stream, &mut ()),
+            _ => self.io.drain(stream, &mut |_| {}),
         };
         if drained == Drained::WithinCap {
             return;

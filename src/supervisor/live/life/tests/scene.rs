@@ -11,7 +11,6 @@ use crate::protocol::caller::{
     Cell, CellOutcome, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
 };
 use crate::protocol::message::{ResultMode, Standing};
-use crate::supervisor::drain::OutputSink;
 use crate::supervisor::egress::Spent;
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
@@ -190,7 +189,7 @@ impl WorkerIo for FakeWorker {
 
     fn decide(&mut self, _: u64, _: Option<bool>) {}
 
-    fn drain(&mut self, _: Stream, _: &mut dyn OutputSink) -> Drained {
+    fn drain(&mut self, _: Stream, _: &mut dyn FnMut(&[u8])) -> Drained {
         self.drained
     }
 
