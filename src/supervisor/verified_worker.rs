@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::os::fd::OwnedFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
 use super::egress::WorkerNetwork;
@@ -134,28 +134,14 @@ impl VerifiedWorker {
         watch.with_sockets(self.sockets.as_ref())
     }
 
-    /// Takes its way to the hosts of the policy, which ends when that is dropped.
-    pub fn take_network(&self) -> Option<WorkerNetwork> {
-        let mut network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
-        network.take()
+    /// Its way to the hosts of the policy, which ends when that is dropped. A loop takes it, and may leave it to the next.
+    pub fn network(&self) -> MutexGuard<'_, Option<WorkerNetwork>> {
+        self.network.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps it for the next loop.
-    pub fn give_network(&self, of_worker: Option<WorkerNetwork>) {
-        let mut network = self.network.lock().unwrap_or_else(PoisonError::into_inner);
-        *network = of_worker;
-    }
-
-    /// Takes the way to start programs in it.
-    pub fn take_summons(&self) -> Option<Summons> {
-        let mut summons = self.summons.lock().unwrap_or_else(PoisonError::into_inner);
-        summons.take()
-    }
-
-    /// Keeps it for the next loop.
-    pub fn give_summons(&self, of_worker: Option<Summons>) {
-        let mut summons = self.summons.lock().unwrap_or_else(PoisonError::into_inner);
-        *summons = of_worker;
+    /// The way to start programs in it, which goes from loop to loop too.
+    pub fn summons(&self) -> MutexGuard<'_, Option<Summons>> {
+        self.summons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to answer the calls that its filter forwards.

@@ -142,8 +142,8 @@ impl<'a> ServedSession<'a> {
         // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
         let io = self.0.state.io;
         let verified = io.verified();
-        verified.give_network(io.network);
-        verified.give_summons(io.summons);
+        *verified.network() = io.network;
+        *verified.summons() = io.summons;
         Ok(())
     }
 

@@ -155,9 +155,9 @@ impl<'a> JailedWorker<'a> {
             lent: LentFiles::new(),
             beneath: Weak::new(),
             forwarded: verified.forwarded_calls(),
-            network: verified.take_network(),
+            network: verified.network().take(),
             programs: None,
-            summons: verified.take_summons(),
+            summons: verified.summons().take(),
             link: link.when("prepare the worker's link")?,
             output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
         })
