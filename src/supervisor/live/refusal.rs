@@ -56,21 +56,12 @@ impl Refusal {
     /// The code for a caller at the other end of a socket.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::Busy => ErrorCode::Busy,
-            Self::Ended(_) => ErrorCode::SessionEnded,
-            Self::NoWall | Self::TooLarge(_) | Self::Snapshot(_) | Self::NoSnapshot(_) => {
-                ErrorCode::Request
-            }
             Self::File(_) | Self::Watch(WatchRefusal::File(_)) => ErrorCode::File,
-            Self::Watch(refusal) => refusal.kind().into(),
-            Self::Program(refusal) => refusal.kind().into(),
-            Self::NotProvided(error) => error.kind().into(),
             Self::Protocol(_) => ErrorCode::Protocol,
+            other => other.kind().into(),
         }
     }
-}
 
-impl Refusal {
     /// Why the session has ended, if that is why the request was not carried out.
     pub fn why(&self) -> Option<&str> {
         match self {
