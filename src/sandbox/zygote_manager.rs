@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
 use crate::supervisor::{Entering, FontCache, Launched, StartCache, SupervisorError, Zygote};
-use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath};
+use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath, Unready};
 
 /// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
 /// long. After this many workers, or this time, the next run starts another.
@@ -185,14 +185,17 @@ fn leave_to_guest(
     preload: &mut [PreloadPlan],
     error: SupervisorError,
 ) -> Result<(), SupervisorError> {
-    let (module, why) = match &error {
-        SupervisorError::Threads { module } => (module, LeftToGuest::Threads),
-        SupervisorError::SharedMemory { module } => (module, LeftToGuest::SharedMemory),
-        SupervisorError::Preload { module, error } => {
+    let SupervisorError::Unready(unready) = &error else {
+        return Err(error);
+    };
+    let (module, why) = match unready {
+        Unready::Threads { module } => (module, LeftToGuest::Threads),
+        Unready::SharedMemory { module } => (module, LeftToGuest::SharedMemory),
+        Unready::Preload { module, error } => {
             let error = error.clone();
             (module, LeftToGuest::Fails { error })
         }
-        _ => return Err(error),
+        Unready::Startup { .. } => return Err(error),
     };
     // The guest can import a module that starts threads or shares memory. One that fails would fail
     // there too.

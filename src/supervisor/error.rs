@@ -12,6 +12,7 @@ use crate::host::{exhaustion_hint, relief_of};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::MessageError;
+use sandfork_jail::control::Unready;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
 
 /// The sandbox could not be provided.
@@ -77,41 +78,10 @@ pub enum SupervisorError {
         /// The step that failed, and its error.
         failure: Failure,
     },
-    /// A preloaded module could not be imported.
-    #[error(
-        "could not preload `{module}` ({error}): install it in the interpreter's environment, or take it out of `python.preload`"
-    )]
-    Preload {
-        /// The module's name.
-        module: String,
-        /// The exception that the import raised.
-        error: String,
-    },
-    /// The interpreter had more than one thread before it was asked to import anything.
-    #[error(
-        "importing `{module}` started a thread, and a process with threads cannot be forked safely: \
-         remove what starts it from the environment's packages and `.pth` files"
-    )]
-    Threads {
-        /// The module that started the thread: `site`, or one of the preload list, which is then left
-        /// to the guest.
-        module: String,
-    },
-    /// The interpreter shared memory with its children before it was asked to import anything.
-    #[error(
-        "importing `{module}` left shared memory, through which guests could reach each other: remove \
-         what makes it from the environment's packages and `.pth` files"
-    )]
-    SharedMemory {
-        /// The module that keeps it: `site`, or one of the preload list, which is then left to the guest.
-        module: String,
-    },
-    /// The interpreter's own start failed inside the jail.
-    #[error("the interpreter could not be prepared in its jail: {error}")]
-    Startup {
-        /// The exception that the interpreter raised.
-        error: String,
-    },
+    /// The interpreter could not be made ready in its jail. A module of the preload list that starts a thread, or
+    /// shares memory with its children, is left to the guest; then it is `site`.
+    #[error("{}", unready(.0))]
+    Unready(Unready),
     /// The zygote died while a worker was being made.
     #[error("the zygote ended while a worker was being made; the next run starts a new one")]
     ZygoteGone,
@@ -294,10 +264,7 @@ impl Cause for SupervisorError {
             S::Interpreter { .. }
             | S::ZygoteEnded { .. }
             | S::ZygoteSlow { .. }
-            | S::Preload { .. }
-            | S::Threads { .. }
-            | S::SharedMemory { .. }
-            | S::Startup { .. } => ErrorKind::Interpreter,
+            | S::Unready(_) => ErrorKind::Interpreter,
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
             S::Request(_)
@@ -347,6 +314,27 @@ fn witnessed(step: Step) -> Option<Layer> {
             Some(Layer::Seccomp)
         }
         _ => None,
+    }
+}
+
+/// Why the interpreter was not made ready, and the remedy.
+fn unready(why: &Unready) -> String {
+    match why {
+        Unready::Preload { module, error } => format!(
+            "could not preload `{module}` ({error}): install it in the interpreter's environment, or take it out of \
+             `python.preload`"
+        ),
+        Unready::Threads { module } => format!(
+            "importing `{module}` started a thread, and a process with threads cannot be forked safely: remove what \
+             starts it from the environment's packages and `.pth` files"
+        ),
+        Unready::SharedMemory { module } => format!(
+            "importing `{module}` left shared memory, through which guests could reach each other: remove what makes \
+             it from the environment's packages and `.pth` files"
+        ),
+        Unready::Startup { error } => {
+            format!("the interpreter could not be prepared in its jail: {error}")
+        }
     }
 }
 

@@ -179,7 +179,7 @@ fn until_ready(launched: &mut Launched) -> Result<(Vec<String>, Vec<String>), Su
                     failure: failure(step, errno),
                 });
             }
-            FromZygote::Unready(why) => return Err(unready(why)),
+            FromZygote::Unready(why) => return Err(SupervisorError::Unready(why)),
             FromZygote::Facts { .. } => return Err(launched.ended()),
         }
     }
@@ -200,21 +200,12 @@ fn of_import(error: SupervisorError, importing: Option<&str>) -> SupervisorError
         other => return other,
     };
     let module = module.to_owned();
-    SupervisorError::Preload { module, error }
+    SupervisorError::Unready(Unready::Preload { module, error })
 }
 
 pub(super) fn failure(step: u16, errno: i32) -> Failure {
     Failure {
         step: Step::from_number(step).unwrap_or(Step::Prepare),
         errno: Errno::from_raw(errno),
-    }
-}
-
-fn unready(why: Unready) -> SupervisorError {
-    match why {
-        Unready::Preload { module, error } => SupervisorError::Preload { module, error },
-        Unready::Threads { module } => SupervisorError::Threads { module },
-        Unready::SharedMemory { module } => SupervisorError::SharedMemory { module },
-        Unready::Startup { error } => SupervisorError::Startup { error },
     }
 }
