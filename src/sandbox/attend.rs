@@ -20,8 +20,8 @@ use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTi
 use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Paused, Payload, ProgramRefusal,
-    Programs, Queue, Refusal, RunContext, ServedSession, SessionExit, SessionTerms, Shelf,
-    SnapshotRefusal, SupervisorError, await_caller, wait,
+    Programs, Queue, Refusal, RunContext, SessionExit, SessionTerms, Shelf, SnapshotRefusal,
+    SupervisorError, WorkerLoop, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -132,7 +132,7 @@ impl Sandbox {
                 session,
                 ..self.inner.place(&parked.zygote)
             };
-            let served = ServedSession::new(&parked.verified, &context, terms, beginning)?;
+            let served = WorkerLoop::of_session(&parked.verified, &context, terms, beginning)?;
             let mut served = served.with_programs(request.programs.clone());
             let id = restart.take();
             let event = turn.event.unwrap_or_else(|| {
@@ -226,7 +226,7 @@ impl Sandbox {
         let (parked, refill) = self.worker_of(image, stdin)?;
         let context = self.inner.place(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
-        ServedSession::new(&parked.verified, &context, terms, state)?.restore()?;
+        WorkerLoop::of_session(&parked.verified, &context, terms, state)?.restore()?;
         Ok((parked, Beginning::Restored(Arc::clone(image)), refill))
     }
 
@@ -235,7 +235,7 @@ impl Sandbox {
         let (parked, _refill) = self.worker_of(image, None)?;
         let context = self.inner.place(&parked.zygote);
         let trial = Beginning::Trial(Arc::clone(image));
-        ServedSession::new(&parked.verified, &context, terms, trial)?.try_out()
+        WorkerLoop::of_session(&parked.verified, &context, terms, trial)?.try_out()
     }
 
     /// A worker of the zygote whose workers have the addresses of this state.

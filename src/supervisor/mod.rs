@@ -46,7 +46,7 @@ pub use cache::{FontCache, StartCache, kept_in};
 pub use drain::Stream;
 pub use error::SupervisorError;
 pub use launch::{Launched, Starting};
-pub(crate) use live::ServedSession;
+pub(crate) use live::WorkerLoop;
 pub use live::{
     Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Refusal, SessionExit,
     SessionTerms, Use, await_caller,

@@ -33,11 +33,13 @@ pub use self::pausing::{Paused, Use};
 pub use self::refusal::Refusal;
 pub use self::state::Beginning;
 
+pub(crate) use self::worker_loop::WorkerLoop;
+
 pub(super) use self::life::LifeTerms;
 pub(super) use self::one_run::{OneRun, serve_run};
 
 use self::life::WorkerLife;
-use self::worker_loop::WorkerLoop;
+use super::clock;
 use super::ending::Kind;
 use super::error::SupervisorError;
 use super::programs::Queue;
@@ -96,28 +98,26 @@ pub enum SessionExit {
     Ended(String),
 }
 
-/// A session's worker that is served.
-pub(crate) struct ServedSession<'a>(WorkerLoop<'a>);
-
-impl<'a> ServedSession<'a> {
+/// The loop of a session's worker.
+impl<'a> WorkerLoop<'a> {
     /// Prepares to serve a verified worker.
     ///
     /// # Errors
     ///
     /// When the worker cannot be reached.
-    pub fn new(
+    pub fn of_session(
         verified: &'a VerifiedWorker,
         context: &'a RunContext<'a>,
         terms: SessionTerms,
         beginning: Beginning,
     ) -> Result<Self, SupervisorError> {
-        WorkerLoop::new(context, verified, Purpose::Session(terms), beginning).map(Self)
+        Self::new(context, verified, Purpose::Session(terms), beginning)
     }
 
     /// Runs the programs that are asked for in this queue, too.
     pub fn with_programs(mut self, queue: Option<Arc<Queue>>) -> Self {
         if let Some(queue) = queue {
-            self.0.state.io.serve_programs(queue);
+            self.state.io.serve_programs(queue);
         }
         self
     }
@@ -129,7 +129,7 @@ impl<'a> ServedSession<'a> {
     ///
     /// When it could not.
     pub fn try_out(mut self) -> Result<(), Error> {
-        self.0.until_restored(WorkerLife::is_tried)
+        self.until_restored(WorkerLife::is_tried)
     }
 
     /// Waits until the worker has taken on its state. It is served by another loop then.
@@ -138,9 +138,9 @@ impl<'a> ServedSession<'a> {
     ///
     /// When it could not. Nothing of it is kept.
     pub fn restore(mut self) -> Result<(), Error> {
-        self.0.until_restored(WorkerLife::is_restoring)?;
+        self.until_restored(WorkerLife::is_restoring)?;
         // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
-        let io = self.0.state.io;
+        let io = self.state.io;
         let verified = io.verified();
         *verified.network() = io.network;
         *verified.summons() = io.summons;
@@ -149,7 +149,7 @@ impl<'a> ServedSession<'a> {
 
     /// Ends what watches the directories of the worker, whose state is another's from now on, if its caller asked for that.
     pub fn note_paused(&mut self, paused: &Paused) {
-        let programs = self.0.state.io.programs.as_mut();
+        let programs = self.state.io.programs.as_mut();
         if let Some(programs) = programs.filter(|_| paused.asked.is_some()) {
             programs.end_watches("its session was paused");
         }
@@ -169,9 +169,20 @@ impl<'a> ServedSession<'a> {
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
         // It was to be paused, and could not.
-        if let Some(programs) = &mut self.0.state.io.programs {
+        if let Some(programs) = &mut self.state.io.programs {
             programs.go_on();
         }
-        self.0.attend(caller, first, later)
+        let handle = |(ask, payload)| self.state.handle(ask, payload, clock::now(), caller);
+        if let Some(exit) = first.and_then(handle) {
+            return Ok(exit);
+        }
+        let left = self.until_gone(caller, later)?;
+        let left = left.inspect(|_| self.state.on_leaving());
+        let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
+        self.state.tell_of_time_between_cells(caller);
+        if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
+            programs.note_end(why);
+        }
+        Ok(left)
     }
 }

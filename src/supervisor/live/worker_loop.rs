@@ -9,13 +9,12 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::adaptive_poll::AdaptivePoll;
-use super::caller::{Caller, Payload, readable_or_writable};
+use super::caller::{Caller, readable_or_writable};
 use super::cell::StateRequest;
 use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
 use super::state::Beginning;
 use super::worker_io::{JailedWorker, WorkerIo};
 use super::{Purpose, SessionExit};
-use crate::protocol::caller::ClientRequest;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
 use crate::supervisor::drain::Stream;
@@ -55,7 +54,7 @@ pub struct WorkerLoop<'a> {
 
 impl<'a> WorkerLoop<'a> {
     /// Prepares to serve a worker that is ready in its jail. That of a session is greeted, or takes on a state.
-    pub fn new(
+    pub(super) fn new(
         context: &'a RunContext<'a>,
         verified: &'a VerifiedWorker,
         purpose: Purpose,
@@ -97,28 +96,6 @@ impl<'a> WorkerLoop<'a> {
             for_caller: AdaptivePoll::default(),
             _stoppable: stoppable,
         })
-    }
-
-    /// Serves worker and caller until one of them is gone. `later` is deferred until the first cell
-    /// ends.
-    pub fn attend(
-        &mut self,
-        caller: &mut dyn Caller,
-        first: Option<(ClientRequest, Payload)>,
-        later: Option<Deferred>,
-    ) -> Result<SessionExit, SupervisorError> {
-        let handle = |(ask, payload)| self.state.handle(ask, payload, clock::now(), caller);
-        if let Some(exit) = first.and_then(handle) {
-            return Ok(exit);
-        }
-        let left = self.until_gone(caller, later)?;
-        let left = left.inspect(|_| self.state.on_leaving());
-        let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
-        self.state.tell_of_time_between_cells(caller);
-        if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
-            programs.note_end(why);
-        }
-        Ok(left)
     }
 
     /// Serves until the worker is gone; or until the caller is, or wants no more of it.
