@@ -10,6 +10,7 @@ import time
 
 import pytest
 
+from ..support.waiting import eventually
 from .support import Server
 
 
@@ -185,8 +186,7 @@ def test_a_link_of_the_guest_is_not_followed(server: Server, session: str) -> No
 def test_a_cell_is_interrupted(server: Server, session: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(60)"}))
-    while not server.ask("GET", session).json["busy"]:
-        time.sleep(0.01)
+    eventually(lambda: server.ask("GET", session).json["busy"])
     assert server.ask("POST", f"{session}/interrupt").status == 204
     report = json.loads(connection.getresponse().read())
     connection.close()
@@ -197,8 +197,7 @@ def test_a_cell_is_interrupted(server: Server, session: str) -> None:
 def test_a_client_that_leaves_interrupts_its_cell(server: Server, session: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
     connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(25)"}))
-    while not server.ask("GET", session).json["busy"]:
-        time.sleep(0.01)
+    eventually(lambda: server.ask("GET", session).json["busy"])
     connection.close()
     begun = time.monotonic()
     assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
@@ -235,8 +234,7 @@ def test_a_closed_session_is_not_there(server: Server, session: str) -> None:
 
 def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
     answer = server.ask("POST", "/v1/sessions", {"idle": 0.1})
-    while answer.json["id"] in server.ask("GET", "/v1/sessions").body.decode():
-        time.sleep(0.05)
+    eventually(lambda: answer.json["id"] not in server.ask("GET", "/v1/sessions").body.decode())
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 
+from ..support.waiting import eventually
 from .conftest import serving
 from .support import Server
 
@@ -424,24 +425,16 @@ def test_a_command_goes_on_without_its_client(sandbox: Sandbox) -> None:
     handle = commands.run(code, background=True, timeout=600)
     handle.disconnect()
     sandbox.files.write("go", "")
-    until = time.monotonic() + 60
-    while not sandbox.files.exists("over"):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    eventually(lambda: sandbox.files.exists("over"))
     assert commands.kill(handle.pid) is True
-    while any(process.pid == handle.pid for process in commands.list()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    eventually(lambda: all(process.pid != handle.pid for process in commands.list()))
     assert commands.kill(handle.pid) is False
 
 
 def test_a_command_ends_at_its_time(sandbox: Sandbox) -> None:
     with pytest.raises(TimeoutException):
         sandbox.commands.run("sleep 600", timeout=1)
-    until = time.monotonic() + 60
-    while any("sleep 600" in process.args[-1] for process in sandbox.commands.list()):
-        assert time.monotonic() < until
-        time.sleep(0.02)
+    eventually(lambda: all("sleep 600" not in process.args[-1] for process in sandbox.commands.list()))
 
 
 def test_input_that_nothing_reads_holds_up_its_client_only(sandbox: Sandbox) -> None:
@@ -500,10 +493,7 @@ def test_a_sandbox_ends_when_its_time_is_over(served: Server) -> None:
         found.run_code("x = 1")
         assert sandbox.run_code("x").text == "1"
         sandbox.set_timeout(1)
-        until = time.monotonic() + 60
-        while sandbox.is_running():
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        eventually(lambda: not sandbox.is_running())
         with pytest.raises(SandboxNotRunningException):
             sandbox.files.read("x")
         with pytest.raises(TimeoutException):
@@ -622,8 +612,7 @@ def test_no_cell_is_lost_between_the_state_and_the_pause(served: Server) -> None
 
         counting = threading.Thread(target=count)
         counting.start()
-        while not counted:
-            time.sleep(0.01)
+        eventually(lambda: counted)
         assert sandbox.pause()
         counting.join()
         again = Sandbox.connect(sandbox.sandbox_id, **options(served))
@@ -663,10 +652,7 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
 
 def test_a_sandbox_is_paused_when_its_time_is_over(served: Server) -> None:
     with made(served, timeout=1, lifecycle={"on_timeout": "pause"}) as sandbox:
-        until = time.monotonic() + 120
-        while states(served)[sandbox.sandbox_id] != "paused":
-            assert time.monotonic() < until
-            time.sleep(0.1)
+        eventually(lambda: states(served)[sandbox.sandbox_id] == "paused")
         assert Sandbox.connect(sandbox.sandbox_id, **options(served)).run_code("6 * 7").text == "42"
 
 

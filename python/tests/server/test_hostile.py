@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from ..support.processes import assert_gone, descendants
+from ..support.waiting import eventually
 from .support import Server
 
 
@@ -210,8 +211,7 @@ def test_a_client_that_never_reads_is_given_up(start: Any, tmp_path: pathlib.Pat
     body = b'{"code": "open(\'a\', \'wb\').write(bytes(20 << 20))", "fetch": ["a"]}'
     head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
-    while "sandfork_connections 1" not in server.ask("GET", "/metrics").body.decode():
-        time.sleep(0.05)
+    eventually(lambda: "sandfork_connections 1" in server.ask("GET", "/metrics").body.decode())
     connection.close()
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from sandfork import _binary
 
+from ..support.waiting import eventually
 from .support import Server
 
 ALPHA, BETA = "a" * 32, "b" * 32
@@ -58,10 +59,7 @@ def test_the_list_of_sessions_says_which_are_paused(start: Any, tmp_path: pathli
     server: Server = start("--set", "session.pause_after=100ms")
     session = "/v1/sessions/" + server.ask("POST", "/v1/sessions").json["id"]
     assert server.ask("POST", f"{session}/cells", {"code": "x = 41"}).json["status"] == "ok"
-    until = time.monotonic() + 60
-    while not server.ask("GET", session).json["paused"]:
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    eventually(lambda: server.ask("GET", session).json["paused"])
     [listed] = server.ask("GET", "/v1/sessions").json["sessions"]
     assert (listed["paused"], listed["busy"]) == (True, False)
     assert server.ask("POST", f"{session}/cells", {"code": "x + 1"}).json["value"] == 42
@@ -86,25 +84,29 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
         return connection
 
     running = begin("POST", "cells", cell)
-    while not server.ask("GET", f"/v1/sessions/{session}", **_as(ALPHA)).json["busy"]:
-        time.sleep(0.05)
+    eventually(lambda: server.ask("GET", f"/v1/sessions/{session}", **_as(ALPHA)).json["busy"])
     # What comes after the cell waits for it, also what counts as no run.
     waiting = [begin("GET", "files/a"), begin("GET", "files/b")]
-    while (answer := server.ask("GET", "/v1/sessions", **_as(ALPHA))).status != 429:
-        time.sleep(0.05)
+
+    def refused() -> bool:
+        answer = server.ask("GET", "/v1/sessions", **_as(ALPHA))
+        if answer.status == 429:
+            assert answer.json["error"]["kind"] == "busy"
+            return True
         # The server refuses a request that comes before the place of an earlier one is free.
         for n, connection in enumerate(waiting):
             if select.select([connection.sock], [], [], 0)[0]:
                 connection.close()
                 waiting[n] = begin("GET", "files/a")
-    assert answer.json["error"]["kind"] == "busy"
+        return False
+
+    eventually(refused)
     # Trainers try again after this one only.
     assert server.ask("POST", "/run_code", {"code": "1"}, **_as(ALPHA)).status == 504
     assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
     for connection in (running, *waiting):
         connection.close()
-    while server.ask("GET", "/v1/sessions", **_as(ALPHA)).status != 200:
-        time.sleep(0.05)
+    eventually(lambda: server.ask("GET", "/v1/sessions", **_as(ALPHA)).status == 200)
 
 
 def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, tokens: pathlib.Path) -> None:
@@ -120,8 +122,7 @@ def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, toke
             return connection
 
         begin("POST", "/cells", json.dumps({"code": "import time; time.sleep(25)"}))
-        while not server.ask("GET", session, **_as(ALPHA)).json["busy"]:
-            time.sleep(0.05)
+        eventually(lambda: server.ask("GET", session, **_as(ALPHA)).json["busy"])
         # They wait for the cell. A tenant has 275 places.
         waiting = [begin("GET", "/files/a") for _ in range(300)]
         ready, _, _ = select.select([connection.sock for connection in waiting], [], [], 20)
@@ -182,8 +183,7 @@ def test_tokens_are_read_again(start: Any, tokens: pathlib.Path) -> None:
     of_alpha, of_beta = (_sandbox(server, token) for token in (ALPHA, BETA))
     tokens.write_text(f"alpha {BETA}\n")
     server.process.send_signal(signal.SIGHUP)
-    while server.ask("GET", "/v1/sessions", **_as(ALPHA)).status != 401:
-        time.sleep(0.01)
+    eventually(lambda: server.ask("GET", "/v1/sessions", **_as(ALPHA)).status == 401)
     assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
     # A sandbox's own token opens it as long as its tenant has one.
     assert server.ask("GET", "/health", **of_alpha).status == 204
@@ -191,8 +191,7 @@ def test_tokens_are_read_again(start: Any, tokens: pathlib.Path) -> None:
     # A file with a mistake changes nothing.
     tokens.write_text("short\n")
     server.process.send_signal(signal.SIGHUP)
-    while "stay as they were" not in server.log.read_text():
-        time.sleep(0.01)
+    eventually(lambda: "stay as they were" in server.log.read_text())
     [line] = [line for line in server.log.read_text().splitlines() if "stay as they were" in line]
     assert "line 1" in line
     assert server.ask("GET", "/v1/sessions", **_as(BETA)).status == 200
@@ -254,8 +253,7 @@ def test_a_tenant_leaves_memory_of_bodies_to_others(
             address = ("127.0.0.1", server.port)
             connection = stack.enter_context(socket.create_connection(address, timeout=60))
             connection.sendall(head.encode())
-        while server.ask("POST", "/v1/runs", long, **_as(ALPHA)).status != 429:
-            time.sleep(0.05)
+        eventually(lambda: server.ask("POST", "/v1/runs", long, **_as(ALPHA)).status == 429)
         answer = server.ask("POST", "/v1/runs", long, **_as(BETA))
         assert (answer.status, len(answer.json["stdout"])) == (200, 100_001)
 
@@ -268,8 +266,7 @@ def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
         # Trainers try again after this one only.
         assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
     # Its client has left, which ends it.
-    while server.run("1").status != 200:
-        time.sleep(0.05)
+    eventually(lambda: server.run("1").status == 200)
 
 
 def test_a_server_that_ends_lets_runs_end(start: Any) -> None:
@@ -287,8 +284,7 @@ def test_what_outlasts_the_drain_is_answered(start: Any, tmp_path: pathlib.Path)
     session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
     with concurrent.futures.ThreadPoolExecutor() as pool:
         cell = pool.submit(server.ask, "POST", f"{session}/cells", {"code": "import time; time.sleep(60)"})
-        while not server.ask("GET", session).json["busy"]:
-            time.sleep(0.01)
+        eventually(lambda: server.ask("GET", session).json["busy"])
         server.process.send_signal(signal.SIGTERM)
         answer = cell.result()
     assert (answer.status, answer.json["error"]["kind"]) == (503, "draining")
