@@ -23,7 +23,7 @@ from .bounds import (
     is_unicode,
     safe_repr,
 )
-from .kinds import CONTAINERS, UNHASHABLE, encoder_of
+from .kinds import CONTAINERS, UNHASHABLE, encoder_of, is_of_library
 
 # Instead of importing `typing`, which would delay an interpreter that runs a single cell.
 TYPE_CHECKING = False
@@ -71,7 +71,10 @@ class Encoder:
         self._values, self._text = before
         self._drop(*buffers)
         self._around.clear()
-        name = class_name(value)
+        name, encoder = class_name(value), encoder_of(type(value))
+        if is_of_library(encoder) and why == "too large to cross":
+            # These show the start and the end of what they hold. Python's own would show all of it.
+            return self.opaque(value)
         return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}
 
     def tree(self, value: Any, depth: int, key: bool) -> Tree:

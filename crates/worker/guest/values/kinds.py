@@ -198,6 +198,14 @@ NAMED: dict[str, Encode] = {
 UNHASHABLE |= {*polars_frames.ENCODERS.values(), *arrow_tables.UNHASHABLE}
 
 
+# Those of numpy, pandas, Pillow and the like.
+LIBRARIES = {module.__name__ for module in (arrays, tables, polars_frames, arrow_tables)}
+
+
+def is_of_library(encoder: Encode | None) -> bool:
+    return encoder is not None and encoder.__module__ in LIBRARIES
+
+
 def encoder_of(kind: type) -> Encode | None:
     known = BUILTIN.get(kind)
     if known is not None:
