@@ -15,6 +15,7 @@ from pathlib import Path
 GUEST = Path(__file__).resolve().parents[2] / "crates" / "worker" / "guest"
 sys.path.insert(0, str(GUEST))
 
+import forks  # noqa: E402, it comes after the path
 import values  # noqa: E402, it is found there
 
 DATA = 1023
@@ -35,6 +36,7 @@ from _frozen_importlib_external import ExtensionFileLoader
 loader = ExtensionFileLoader("_sandfork", %(library)r)
 native = _imp.create_dynamic(ModuleSpec("_sandfork", loader, origin=%(library)r))
 site.main()
+%(prepare)s
 signal.signal(signal.SIGINT, signal.default_int_handler)
 with open(%(codes)r, "rb") as file:
     codes = marshal.load(file)
@@ -52,6 +54,7 @@ setup = {"imports": %(imports)r, "project": None, "run_path": %(run_path)r}
 if "*" not in setup["imports"]:
     load("imports").guard_imports(setup["imports"])
 offered = load("zygote").offer(setup)
+%(fork)s
 worker.main(native, setup, offered, %(stdin)r, "", False, None)
 """
 # Timeout of each step in seconds.
@@ -69,6 +72,21 @@ def codes():
     marshal.dump(found, file)
     file.flush()
     return file
+
+
+def start(text, stdin, link, environment):
+    """Boots a worker as an interpreter of its own."""
+    os.dup2(link.fileno(), DATA)
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", "-c", text],
+        stdin=subprocess.DEVNULL if stdin is None else stdin,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        pass_fds=[DATA],
+        env=environment,
+    )
+    os.close(DATA)
+    return process
 
 
 class Ended(Exception):
@@ -101,6 +119,7 @@ class Worker:
         env=None,
         rehearses=False,
         run_path="native",
+        cold=False,
     ):
         ours, theirs = socket.socketpair()
         self.link = ours
@@ -113,18 +132,17 @@ class Worker:
             "codes": codes().name,
             "run_path": run_path,
             "stdin": "nothing" if stdin is None else "input",
+            # A cold worker is the interpreter that was booted.
+            "prepare": "" if cold else forks.PREPARE % {"control": forks.CONTROL, "data": DATA},
+            "fork": "" if cold else forks.FORK,
         }
         text = (GUEST / "sources.py").read_text() + boot
-        os.dup2(theirs.fileno(), DATA)
-        self.process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-c", text],
-            stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=[DATA],
-            env={**os.environ, **(env or {})},
-        )
-        os.close(DATA)
+        environment = {**os.environ, **(env or {})}
+        if cold:
+            self.process = start(text, stdin, theirs, environment)
+        else:
+            zygote = forks.zygote(text, tuple(sorted(environment.items())))
+            self.process = zygote.fork(stdin, theirs)
         theirs.close()
         self.link.settimeout(PATIENCE)
         self.received = bytearray()

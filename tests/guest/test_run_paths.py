@@ -182,7 +182,7 @@ def shown(text):
 
 
 def outcome(program, run_path, **options):
-    settings = {name: options.pop(name) for name in ("warm", "rehearses") if name in options}
+    settings = {name: options.pop(name) for name in ("warm", "rehearses", "cold") if name in options}
     with Worker(serves="one-run", run_path=run_path, **settings) as worker:
         try:
             found = worker.cell(program, **options)
@@ -232,7 +232,7 @@ class RunPaths(unittest.TestCase):
         for source in ("1", "1 / 0", "x = 1", "[1]", "sorted(globals())", "import linecache\nlen(linecache.cache)"):
             for options in ({}, {"warm": True, "rehearses": True}, {"rehearses": True}):
                 with self.subTest(source, **options):
-                    self.same(source, **options)
+                    self.same(source, cold=True, **options)
 
     def test_names_and_arguments(self):
         source = "import sys\nprint(sys.argv, getattr(sys, 'orig_argv', [])[1:], globals().get('__file__'))\n1 / 0"
