@@ -638,6 +638,7 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
         assert sandbox.is_running()
         assert sandbox.run_code("x").text == "1"
         running.kill()
+        eventually(lambda: all(process.pid != running.pid for process in sandbox.commands.list()))
         # The first context is paused before the second refuses.
         other = sandbox.create_code_context()
         thread = (
