@@ -98,8 +98,8 @@ impl World {
             .find(|old| old.version[..2] == [major, minor])
     }
 
-    /// What most tests run under: the environment of the interpreter that `python3` is, or that
-    /// itself.
+    /// What most tests run under: the environment of the interpreter that `python3` is. Where there is none, that
+    /// of one of its minor version, of the last of all, or the interpreter itself.
     pub fn python(&self) -> &Path {
         let venv = self.environment().map(|python| python.venv.as_path());
         venv.unwrap_or(&self.host.interpreter.executable)
@@ -114,9 +114,11 @@ impl World {
     }
 
     fn environment(&self) -> Option<&Python> {
-        let (_, minor, _) = self.host.interpreter.version;
-        let same = self.pythons.iter().find(|python| python.minor() == minor);
-        same.or(self.pythons.last())
+        let (major, minor, micro) = self.host.interpreter.version;
+        let whole = [major, minor, micro];
+        let same = self.pythons.iter().find(|python| python.version == whole);
+        let like = || self.pythons.iter().find(|python| python.minor() == minor);
+        same.or_else(like).or(self.pythons.last())
     }
 
     /// A sandbox for one test.
