@@ -1,4 +1,4 @@
-//! A thousand runs of every kind.
+//! Runs of every kind.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use nix::unistd::geteuid;
 use sandfork::{Cancel, Request, Sandbox, Status};
 
 use super::traces::Traces;
@@ -16,6 +17,8 @@ use crate::world::{World, run};
 
 const THREADS: usize = 4;
 const RUNS: usize = 1000;
+/// As root, for whom `tests/soak` runs five thousand.
+const RUNS_AS_ROOT: usize = 100;
 
 pub fn mixed_runs(_: &World) {
     apart::finishes("mixed-runs");
@@ -68,6 +71,11 @@ fn quick() -> Recipe {
 
 /// Runs guests of all kinds from several threads, and sandboxes that come and go among them.
 fn mixed(world: &World, sandbox: &Sandbox) -> BTreeMap<&'static str, usize> {
+    let runs = if geteuid().is_root() {
+        RUNS_AS_ROOT
+    } else {
+        RUNS
+    };
     let next = AtomicUsize::new(0);
     let statuses = Mutex::new(BTreeMap::new());
     thread::scope(|scope| {
@@ -75,7 +83,7 @@ fn mixed(world: &World, sandbox: &Sandbox) -> BTreeMap<&'static str, usize> {
             scope.spawn(|| {
                 loop {
                     let number = next.fetch_add(1, Ordering::Relaxed);
-                    if number >= RUNS {
+                    if number >= runs {
                         break;
                     }
                     let status = if number % 100 == 99 {
@@ -90,7 +98,7 @@ fn mixed(world: &World, sandbox: &Sandbox) -> BTreeMap<&'static str, usize> {
             });
         }
     });
-    const { assert!(RUNS > 10 * KINDS) };
+    const { assert!(RUNS > 10 * KINDS && RUNS_AS_ROOT > 2 * KINDS) };
     statuses.into_inner().unwrap()
 }
 
