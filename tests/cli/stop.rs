@@ -30,7 +30,7 @@ trials! {
     a_batch_stops_and_goes_on,
 }
 
-const STOPPED: Duration = Duration::from_secs(2);
+const STOPPED: Duration = Duration::from_secs(1);
 
 /// Prints the time now and again, as one of several processes may, for a second and a half in all.
 const TICK: &str = "
@@ -123,18 +123,18 @@ fn run_under(
 
 fn a_stopped_command_stops_its_guest_and_the_clock() -> Result<(), Failed> {
     let long = 2 * STOPPED;
-    let (code, _) = run_under("5s", long, "tick(1.5)")?;
+    let (code, _) = run_under("2500ms", long, "tick(1.2)")?;
     assert_eq!(code, Some(0), "the wall clock went on");
-    let (code, _) = run_under("5s", long, "tick(60)")?;
+    let (code, _) = run_under("2500ms", long, "tick(60)")?;
     assert_eq!(code, Some(124), "the wall clock did not go on");
     Ok(())
 }
 
 /// SIGSTOP: the guest goes on, and its clock does not.
 fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
-    for (seconds, code) in [(5.0, 0), (60.0, 124)] {
+    for (seconds, code) in [(2.5, 0), (60.0, 124)] {
         let guest = format!("{TICK}tick({seconds})");
-        let limits = ["--set", "limits.wall=4s", "--set", "limits.output=10MiB"];
+        let limits = ["--set", "limits.wall=2s", "--set", "limits.output=10MiB"];
         let mut child = stoppable(&[&["run"][..], &limits, &["-c", &guest]].concat()).spawn()?;
         let mut stdout = BufReader::new(child.stdout.take().unwrap());
         let mut first = String::new();
@@ -352,7 +352,7 @@ fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
         let task = json!({
             "id": id,
             "code": "import time; time.sleep(1)",
-            "limits": {"wall": "4s"},
+            "limits": {"wall": "3s"},
         });
         format!("{task}\n")
     };
@@ -360,7 +360,7 @@ fn a_batch_stops_and_goes_on() -> Result<(), Failed> {
     let path = tasks.path().to_str().unwrap();
     let child = stoppable(&["map", "--jobs", "4", "--no-progress", path]).spawn()?;
     sleep(Duration::from_millis(700));
-    stop(&child, 2 * STOPPED);
+    stop(&child, 3 * STOPPED);
     let output = child.wait_with_output()?;
     let results = String::from_utf8(output.stdout)?;
     assert_eq!(results.matches("\"status\":\"ok\"").count(), 4, "{results}");

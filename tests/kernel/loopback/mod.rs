@@ -124,12 +124,12 @@ fn a_second_tenant_cannot_connect(world: &World) {
     let sandbox = world.build(loopback());
     let serve = format!(
         "import socket, time\nserver = socket.create_server(('127.0.0.1', {PORT}))\n\
-         server.settimeout(3)\ntry:\n    server.accept()\nexcept TimeoutError:\n    print('alone')\n\
+         server.settimeout(1)\ntry:\n    server.accept()\nexcept TimeoutError:\n    print('alone')\n\
          except socket.timeout:\n    print('alone')"
     );
     // The port is free for the other tenant too.
     let attempt = format!(
-        "import socket, time\nfor _ in range(20):\n    try:\n\
+        "import socket, time\nfor _ in range(5):\n    try:\n\
          \x20       socket.create_connection(('127.0.0.1', {PORT}), 1)\n        print('connected')\n\
          \x20   except ConnectionRefusedError:\n        time.sleep(0.1)\n\
          socket.create_server(('127.0.0.1', {PORT}))\nprint('free')"

@@ -36,10 +36,10 @@ fn timed_out(outcome: &Outcome, after: Duration) {
 
 fn times_out(world: &World, code: &str) {
     let outcome = world.run(
-        standard().set("limits.wall=2s"),
+        standard().set("limits.wall=1s"),
         &format!("print('on')\n{code}"),
     );
-    timed_out(&outcome, Duration::from_secs(2));
+    timed_out(&outcome, Duration::from_secs(1));
     assert_eq!(outcome.stdout(), "on\n");
 }
 

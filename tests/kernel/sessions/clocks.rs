@@ -47,7 +47,7 @@ fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
     let started = Instant::now();
     let report = run(
         &mut session,
-        Cell::new(stubborn).wall(Duration::from_secs(3)),
+        Cell::new(stubborn).wall(Duration::from_secs(1)),
     );
     assert_ended(&report, Status::Timeout, SessionState::Ended);
     assert!(started.elapsed() < Duration::from_secs(25));
@@ -173,7 +173,9 @@ fn what_runs_on_between_cells_is_held_too(world: &World) {
     );
     assert_ended(&report, Status::Ok, SessionState::Live);
     // A second of a processor, which takes the longer the more others want it.
-    let mut pauses = [4, 8, 16, 32, 64].map(Duration::from_secs).into_iter();
+    let mut pauses = [1, 2, 4, 8, 16, 32, 64]
+        .map(Duration::from_secs)
+        .into_iter();
     let error = pauses.find_map(|pause| {
         thread::sleep(pause);
         session.run("1").err()

@@ -50,7 +50,7 @@ fn await_pause(session: &Session) {
 }
 
 fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
-    let sandbox = Arc::new(world.build(standard().set("session.idle=4s")));
+    let sandbox = Arc::new(world.build(standard().set("session.idle=2s")));
     let mut paused = session(&sandbox);
     let paused_now = |session: &mut Session| {
         session.pause().unwrap_or_else(|error| panic!("{error}"));

@@ -1,6 +1,6 @@
 //! Sessions that are not closed.
 
-use std::thread::sleep;
+use std::thread::{self, sleep};
 use std::time::Duration;
 
 use sandfork::session::SessionState;
@@ -12,25 +12,34 @@ use crate::test::{Test, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![
-        one_that_waits_too_long_is_ended,
-        one_that_is_too_old_is_ended,
-        one_that_is_too_old_is_ended_in_a_cell,
-        one_without_an_end_waits,
-    ]
+    tests![those_that_wait_too_long_or_are_too_old_are_ended]
+}
+
+/// All at once, since they mostly sleep.
+fn those_that_wait_too_long_or_are_too_old_are_ended(world: &World) {
+    thread::scope(|scope| {
+        for one in [
+            one_that_waits_too_long_is_ended,
+            one_that_is_too_old_is_ended,
+            one_that_is_too_old_is_ended_in_a_cell,
+            one_without_an_end_waits,
+        ] {
+            scope.spawn(move || one(world));
+        }
+    });
 }
 
 fn one_that_waits_too_long_is_ended(world: &World) {
-    let mut session = open(world, standard().set("session.idle=3s"));
+    let mut session = open(world, standard().set("session.idle=2s"));
     // Each cell begins the wait anew.
     for _ in 0..4 {
-        sleep(Duration::from_millis(900));
+        sleep(Duration::from_millis(600));
         assert_eq!(value(&mut session, "1"), "1");
     }
     // What a cell takes is no waiting.
-    let report = run(&mut session, "import time; time.sleep(4)");
+    let report = run(&mut session, "import time; time.sleep(3)");
     assert_ended(&report, Status::Ok, SessionState::Live);
-    sleep(Duration::from_secs(4));
+    sleep(Duration::from_secs(3));
     let refused = session.run("1").expect_err("it has ended");
     assert_eq!(refused.kind(), ErrorKind::SessionEnded);
     assert!(refused.to_string().contains("`session.idle`"), "{refused}");

@@ -114,10 +114,10 @@ def wait(events, ms):
     poll.register(link, events)
     return poll.poll(ms)
 
-def call(number):
+def call(number, patience):
     header = json.dumps({"kind": "call", "id": 1, "call": number, "tool": "call", "args": ["x" * 8000], "kwargs": {}})
     rest = struct.pack("<II", len(header), 0) + header.encode()
-    while rest and wait(select.POLLOUT, 5000):
+    while rest and wait(select.POLLOUT, patience):
         rest = rest[link.send(rest, socket.MSG_DONTWAIT):]
     return rest
 
@@ -129,12 +129,12 @@ def waiting():
 number, full = 1000, False
 while not full:
     before, number = waiting(), number + 1
-    call(number)
+    call(number, 5000)
     full = not any(waiting() > before or time.sleep(0.01) for _ in range(200))
 taken, rest = 0, b""
 while taken < 700 and not rest:
     number, taken = number + 1, taken + 1
-    rest = call(number)
+    rest = call(number, 1500)
     time.sleep(0.002)
 while wait(select.POLLIN, 1000):
     link.recv(1 << 16, socket.MSG_DONTWAIT)
