@@ -34,7 +34,7 @@ const PROFILE: [&str; 10] = [
 const COPIES: usize = 2;
 
 /// The values of `TIME_LIMIT` and `CPU_LIMIT`.
-const TIGHT: [&str; 2] = ["limits.wall=2s", "limits.cpu=2s"];
+const TIGHT: [&str; 2] = ["limits.wall=1s", "limits.cpu=1s"];
 /// What no attempt needs, also on an emulated machine that has much else to do.
 const PLENTY: [&str; 2] = ["limits.wall=10m", "limits.cpu=10m"];
 

@@ -160,8 +160,8 @@ impl RunDirectory {
 /// The limits of the test profile, as the probes know them, and what goes beyond them.
 fn profile(previous: &str) -> BTreeMap<String, String> {
     let variables = [
-        ("TIME_LIMIT", "2"),
-        ("CPU_LIMIT", "2"),
+        ("TIME_LIMIT", "1"),
+        ("CPU_LIMIT", "1"),
         ("CPUS", "1"),
         ("MEM_MB", "320"),
         ("INODES", "20000"),
