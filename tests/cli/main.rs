@@ -14,11 +14,13 @@ mod map_input;
 mod program;
 mod shell;
 mod stop;
+#[path = "../common/threads.rs"]
+mod threads;
 mod transfer;
 mod tty;
 mod uv;
 
-use libtest_mimic::{Arguments, Failed, Trial};
+use libtest_mimic::{Failed, Trial};
 use sandfork::Policy;
 use sandfork::internals::host;
 use sandfork::internals::plan::{needs, plan};
@@ -45,7 +47,7 @@ fn main() {
         Some(reason) => trials
             .extend(with_jail.map(|trial| trial.with_kind(reason.clone()).with_ignored_flag(true))),
     }
-    libtest_mimic::run(&Arguments::from_args(), trials).exit();
+    libtest_mimic::run(&threads::arguments(), trials).exit();
 }
 
 fn transcripts(name: &str, files: &'static str) -> Trial {

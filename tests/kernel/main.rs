@@ -44,6 +44,8 @@ mod recipe;
 mod sessions;
 mod starts;
 mod test;
+#[path = "../common/threads.rs"]
+mod threads;
 #[path = "../common/traced.rs"]
 #[allow(dead_code, reason = "what other tracers do is there too")]
 mod traced;
@@ -51,8 +53,6 @@ mod world;
 
 use std::process::ExitCode;
 use std::sync::Arc;
-
-use libtest_mimic::Arguments;
 
 use world::World;
 
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     if let Some(part) = apart::requested() {
         return apart::play(&part);
     }
-    let arguments = Arguments::from_args();
+    let arguments = threads::arguments();
     let world = match World::look() {
         Ok(world) => Arc::new(world),
         Err(error) => {
@@ -70,7 +70,9 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    let mut tests = outcomes::tests();
+    // The one that takes the longest is the first to begin.
+    let mut tests = bad_input::interpreters::waiting();
+    tests.extend(outcomes::tests());
     tests.extend(bad_input::tests(&world));
     tests.extend(batch::tests());
     tests.extend(cgroups::tests());

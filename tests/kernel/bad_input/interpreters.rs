@@ -21,7 +21,6 @@ pub fn tests() -> Vec<Test> {
         a_directory_without_an_interpreter,
         a_file_that_is_not_a_program,
         a_shell_script,
-        a_script_that_never_answers,
         another_program,
     ];
     for (major, minor) in [(2, 7), (3, 6), (3, 8)] {
@@ -30,6 +29,11 @@ pub fn tests() -> Vec<Test> {
         tests.push(test.needs(Need::OldPython(major, minor)));
     }
     tests
+}
+
+/// What takes longer than any other test: it waits for the interpreter's deadline.
+pub fn waiting() -> Vec<Test> {
+    tests![a_script_that_never_answers]
 }
 
 /// All that do not take long.
