@@ -1,13 +1,22 @@
 //! Resources of all processes that descend from this one, from the kernel (proc(5), cgroups(7)).
 
-use std::collections::HashMap;
+#[path = "../../../tests/common/census/memory.rs"]
+#[allow(dead_code, reason = "what tests read is there too")]
+mod memory;
+#[path = "../../../tests/common/census/processes.rs"]
+#[allow(dead_code, reason = "what tests count is there too")]
+mod processes;
+
 use std::fs;
 use std::path::PathBuf;
 
 use procfs::ProcessCGroup;
-use procfs::process::{Process, all_processes};
+use procfs::process::Process;
 use sandfork::internals::host::Controller;
 use sandfork::internals::plan::{CgroupPlan, CgroupVersion, Hierarchy};
+
+use self::memory::Memory;
+use self::processes::{Role, family};
 
 /// One measurement of the workers and their zygote.
 pub struct Census {
@@ -32,51 +41,27 @@ impl Own {
     pub fn now() -> Self {
         let own = Process::myself().ok();
         Self {
-            resident: own.as_ref().and_then(resident),
+            resident: resident(std::process::id()),
             descriptors: own.and_then(|own| Some(own.fd_count().ok()? as u64)),
-        }
-    }
-}
-
-/// The role of a process, by its numbers in its pid namespaces: outermost first, this process's
-/// included.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Role {
-    Zygote,
-    Worker,
-    /// A worker's init. It shares the zygote's memory, which would be counted twice.
-    WorkersInit,
-    Other,
-}
-
-impl Role {
-    fn of(numbers: &[i32], own_depth: usize) -> Self {
-        let number = numbers.last();
-        match numbers.len().saturating_sub(own_depth) {
-            1 if number != Some(&1) => Self::Zygote,
-            2 if number == Some(&1) => Self::WorkersInit,
-            2 => Self::Worker,
-            _ => Self::Other,
         }
     }
 }
 
 impl Census {
     pub fn take(cgroups: Option<&CgroupPlan>) -> Self {
-        let own = std::process::id().cast_signed();
-        let depth = Process::new(own).map_or(0, |own| namespace_pids(&own).len());
         let (mut resident, mut charged, mut shared) = (Vec::new(), Vec::new(), None);
         let mut processes = 0;
-        for process in descendants(own).into_iter().filter_map(open) {
-            match Role::of(&namespace_pids(&process), depth) {
-                Role::Zygote => shared = self::resident(&process),
+        for process in family(std::process::id()) {
+            match process.role {
+                Role::Zygote => shared = self::resident(process.pid),
+                // It shares the zygote's memory, which would be counted twice.
                 Role::WorkersInit => processes += 1,
                 Role::Worker => {
                     processes += 1;
-                    resident.extend(self::resident(&process));
-                    charged.extend(cgroups.and_then(|cgroups| self::charged(&process, cgroups)));
+                    resident.extend(self::resident(process.pid));
+                    charged.extend(cgroups.and_then(|cgroups| self::charged(process.pid, cgroups)));
                 }
-                Role::Other => {}
+                Role::Init | Role::Outside => {}
             }
         }
         Self {
@@ -93,43 +78,13 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The process of a number, unless it has ended meanwhile.
-fn open(pid: i32) -> Option<Process> {
-    Process::new(pid).ok()
-}
-
-/// Every descendant of the process `ancestor`, as numbers: each open `Process` holds a descriptor, and the
-/// sessions leave none for two thousand.
-fn descendants(ancestor: i32) -> Vec<i32> {
-    let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-    for process in all_processes().into_iter().flatten().flatten() {
-        // A process that has ended meanwhile has no parent.
-        if let Ok(stat) = process.stat() {
-            children.entry(stat.ppid).or_default().push(process.pid());
-        }
-    }
-    let (mut found, mut next) = (Vec::new(), vec![ancestor]);
-    while let Some(parent) = next.pop() {
-        let born = children.remove(&parent).unwrap_or_default();
-        next.extend(&born);
-        found.extend(born);
-    }
-    found
-}
-
-fn namespace_pids(process: &Process) -> Vec<i32> {
-    let status = process.status().ok();
-    status.and_then(|status| status.nspid).unwrap_or_default()
-}
-
 /// The process's proportional set size, bytes: a page that n processes map counts as 1/n.
-fn resident(process: &Process) -> Option<u64> {
-    let rollup = process.smaps_rollup().ok()?.memory_map_rollup;
-    rollup.into_iter().next()?.extension.map.get("Pss").copied()
+fn resident(pid: u32) -> Option<u64> {
+    Some(Memory::read(pid)?.proportional)
 }
 
 /// What the kernel charged to the process's cgroup, bytes, including kernel objects.
-fn charged(process: &Process, cgroups: &CgroupPlan) -> Option<u64> {
+fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
     let of_memory = |it: &&Hierarchy| it.controllers.contains(&Controller::Memory);
     let hierarchy = cgroups.hierarchies.iter().find(of_memory)?;
     let (file, is_it): (_, fn(&ProcessCGroup) -> bool) = match cgroups.version {
@@ -138,6 +93,7 @@ fn charged(process: &Process, cgroups: &CgroupPlan) -> Option<u64> {
         }),
         CgroupVersion::V2 { .. } => ("memory.current", |own| own.hierarchy == 0),
     };
+    let process = Process::new(pid.cast_signed()).ok()?;
     let own = process.cgroups().ok()?.into_iter().find(is_it)?;
     let names: Vec<&str> = own
         .pathname

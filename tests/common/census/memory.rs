@@ -33,7 +33,8 @@ impl Memory {
         readings.get(READINGS / 2).copied()
     }
 
-    fn read(pid: u32) -> Option<Self> {
+    /// One reading.
+    pub fn read(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
         let bytes = |name: &str| -> Option<u64> {
             let line = text.lines().find_map(|line| line.strip_prefix(name))?;
