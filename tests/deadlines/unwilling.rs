@@ -26,7 +26,7 @@ pub enum Network {
 const LIMIT: Duration = Duration::from_millis(200);
 
 /// The time that a guest has which first gathers what its end will have to give back.
-const HOARDING: Duration = Duration::from_secs(2);
+const HOARDING: Duration = Duration::from_secs(1);
 
 /// What its time ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
