@@ -14,7 +14,10 @@ from . import wire
 MFD_CLOEXEC, MFD_NOEXEC_SEAL, MFD_EXEC = 0x1, 0x8, 0x10
 MemberDescriptorType = type(type(sys.flags).isolated)
 # The guest may change these modules.
-collect, getrefcount, count_threads = gc.collect, sys.getrefcount, _thread._count
+collect, count, stats, getrefcount = gc.collect, gc.get_count, gc.get_stats, sys.getrefcount
+count_threads = _thread._count
+# How often the oldest generation was collected before there was a program; -1 for no program's.
+aged = -1
 
 
 def open_streams():
@@ -121,7 +124,7 @@ def end_main():
                 main.__dict__[""] = main
             left = ref(main)
         main = None
-        collect()
+        collect(1 if are_young() else 2)
         if left is not None:
             main = left()
         # A thread that still runs keeps its variables, which Python would neither end.
@@ -130,6 +133,18 @@ def end_main():
     except Exception:
         # The guest has replaced `sys.modules`, or memory is used up.
         pass
+
+
+def are_young():
+    """Whether no object of this program is in the oldest generation. To collect that too also frees what the interpreter
+    keeps to use again, which lies in pages that the worker shares with the zygote."""
+    return sys.version_info < (3, 14) and count()[2] == 0 and stats()[2]["collections"] == aged
+
+
+def note_age():
+    """Notes how often the oldest generation was collected. To call when the zygote forks only workers from here on."""
+    global aged
+    aged = stats()[2]["collections"]
 
 
 def clear(variables):

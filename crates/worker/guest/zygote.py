@@ -105,6 +105,7 @@ def prepare(native, setup, limits_objects):
     # These objects live as long as any worker, and the collection at a program's end need not see them. Without the
     # freeze, the collector would write to their pages and the kernel would copy them.
     gc.freeze()
+    process.note_age()
     if lasts(setup):
         native.settle("")
     return preloaded
