@@ -5,8 +5,8 @@
 //! [`WorkDir`], and at most as much as the policy lets a file be.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Read, Write};
+use std::fs;
+use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,6 +17,7 @@ use super::failure::Failure;
 use super::regular_file::open_regular;
 use crate::outcome::{Ending, Outcome};
 use crate::policy::Policy;
+use crate::supervisor::Part;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::{Error, Request};
 
@@ -278,35 +279,12 @@ fn directory_of(path: &Path) -> &Path {
 /// new one. It belongs to the caller, and an existing file's mode stays.
 fn replace(path: &Path, mut contents: impl Read) -> io::Result<()> {
     let mode = fs::metadata(path).map(|found| found.permissions()).ok();
-    // Opened first: a name that another process has is not this one's to remove.
-    let (mut file, part) = new_file_in(directory_of(path))?;
-    let mut write = || -> io::Result<()> {
-        io::copy(&mut contents, &mut file)?;
-        file.flush()?;
-        if let Some(mode) = mode.clone() {
-            file.set_permissions(mode)?;
-        }
-        fs::rename(&part, path)
-    };
-    let written = write();
-    if written.is_err() {
-        _ = fs::remove_file(&part);
+    let mut part = Part::create(path, 0o666)?;
+    io::copy(&mut contents, &mut part.file)?;
+    if let Some(mode) = mode {
+        part.file.set_permissions(mode)?;
     }
-    written
-}
-
-/// Makes a file under a name of its own. A command that was killed has left one, and in another container it may have had
-/// the same pid.
-fn new_file_in(directory: &Path) -> io::Result<(File, PathBuf)> {
-    let mut number = 0_u64;
-    loop {
-        let name = format!(".sandfork-{}-{number}.part", std::process::id());
-        let part = directory.join(name);
-        match File::create_new(&part) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-            made => return Ok((made?, part)),
-        }
-    }
+    part.finish(path)
 }
 
 #[cfg(test)]
@@ -318,9 +296,8 @@ mod tests {
     #[test]
     fn what_a_killed_command_left_is_in_no_ones_way() {
         let directory = tempfile::tempdir().unwrap();
-        let (left, _) = new_file_in(directory.path()).unwrap();
-        drop(left);
         let path = directory.path().join("result");
+        std::mem::forget(Part::create(&path, 0o666).unwrap());
         replace(&path, &b"whole"[..]).unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"whole");
         assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 2);

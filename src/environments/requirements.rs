@@ -8,7 +8,7 @@ use super::pylock::locked_lines;
 use crate::host::whole_text;
 use crate::policy::Requirement;
 
-/// The most files that one file includes, and the most MiB of each: far more than any project has.
+/// The most files that one file may include, and the most MiB that each may have. Projects stay far below both.
 const MOST_FILES: usize = 64;
 const MOST_MIB: u64 = 4;
 

@@ -17,6 +17,7 @@ mod link;
 mod live;
 mod machine_calls;
 mod own_signals;
+mod part;
 
 mod instance_name;
 mod proc_dir;
@@ -51,6 +52,7 @@ pub use live::{
     Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Refusal, SessionExit,
     SessionTerms, Use, await_caller,
 };
+pub(crate) use part::Part;
 pub(crate) use programs::Queue;
 #[cfg(feature = "internals")]
 pub use programs::Report as ProgramStarterReport;

@@ -12,8 +12,8 @@ pub fn random<const LENGTH: usize>() -> io::Result<[u8; LENGTH]> {
     Ok(bytes)
 }
 
-/// Numbers that are given once in a process. They begin with a number of the process's own, so that one of a process
-/// that has ended means nothing to the next. They are exact in JSON readers that have floating-point numbers alone.
+/// A counter that gives no number twice. It starts at a random number, so that a number from a process that has ended
+/// means nothing to the next process. JSON readers that have only floating-point numbers read each exactly.
 #[derive(Debug)]
 pub struct Numbers(AtomicU64);
 

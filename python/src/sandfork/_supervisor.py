@@ -108,7 +108,7 @@ class Supervisor:
 
 
 def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
-    """Two connected sockets that wait, whatever `socket.setdefaulttimeout` says."""
+    """Two connected sockets that wait, also in a process that has called `socket.setdefaulttimeout`."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for end in (ours, theirs):
         end.setblocking(True)

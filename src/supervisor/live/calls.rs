@@ -119,8 +119,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// runs. One that reads nothing decides nothing.
     pub fn ask_caller(&mut self, question: Question, caller: &mut dyn Caller) {
         let is_session = matches!(self.terms.purpose, Purpose::Session(_));
-        let is_asked = is_session && !self.is_pausing() && caller.unsent() < BACKLOG;
-        let cell = self.cell.as_mut().filter(|_| is_asked);
+        let is_asked = is_session && caller.unsent() < BACKLOG;
+        let cell = self.cell_of_caller().filter(|_| is_asked);
         let running = cell.filter(|cell| cell.result.is_none() && cell.questions.has_room());
         let Some(cell) = running else {
             self.io.decide(question.question, None);
@@ -149,9 +149,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
-        let is_pausing = self.is_pausing();
-        let cell = self.cell.as_mut().filter(|_| !is_pausing);
-        let running = cell.filter(|cell| cell.result.is_none());
+        let running = self.cell_of_caller().filter(|cell| cell.result.is_none());
         let Some(cell) = running else {
             let error = "host tools answer only while a cell runs; this call came after its end";
             self.answer_call(

@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 
 use super::caller::{Caller, CallerEvent, Payload, awaited};
-use super::cell::StateRequest;
+use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
 use super::state::{InternalCaller, copy_of};
 use super::worker_io::WorkerIo;
@@ -123,6 +123,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub(super) fn note_use(&mut self, now: Instant) {
         self.used = now;
         self.pause = Pause::Possible;
+    }
+
+    /// The cell of the session's caller, which a pause is not.
+    pub(super) fn cell_of_caller(&mut self) -> Option<&mut CellUnderWay> {
+        let is_pausing = self.is_pausing();
+        self.cell.as_mut().filter(|_| !is_pausing)
     }
 
     /// Whether the worker is being copied for a pause.

@@ -84,8 +84,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
-        let is_pausing = self.is_pausing();
-        let cell = self.cell.as_mut().filter(|_| !is_pausing);
+        let cell = self.cell_of_caller();
         let Some(cell) = cell.filter(|cell| cell.id == display.id) else {
             // A thread that outlived its cell sent it.
             return Ok(());

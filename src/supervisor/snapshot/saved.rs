@@ -6,11 +6,11 @@
 //!
 //! It has a prefix of fixed length, the head as JSON, the memory, the contents of the directories, and the code.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Read, Write};
 use std::ops::Range;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -29,7 +29,7 @@ use crate::supervisor::descriptors::CHUNK;
 use crate::supervisor::embedded::WORKER;
 use crate::supervisor::files::reopen;
 use crate::supervisor::instance_name::boot_id;
-use crate::supervisor::random::random;
+use crate::supervisor::part::Part;
 use crate::supervisor::zygote::Zygote;
 
 /// The first bytes of a file, with the version of its form.
@@ -140,7 +140,7 @@ impl Image {
         if head.len() as u64 > MOST_HEAD {
             return Err(unsaved("the list of its memory is too long".into()));
         }
-        let part = Part::create(path).map_err(|error| unsaved(reason(&error)))?;
+        let part = Part::create(path, 0o600).map_err(|error| unsaved(reason(&error)))?;
         let written = self.write(&head, &key, &part.file);
         let length = written.and_then(|length| part.finish(path).map(|()| length));
         length.map_err(|error| unsaved(reason(&error)))
@@ -313,36 +313,6 @@ fn open_regular(path: &Path) -> io::Result<File> {
         return Err(io::Error::other("it is no regular file"));
     }
     Ok(file)
-}
-
-/// A file that is not whole yet, beside the one that it is to be. It is removed unless it is finished.
-struct Part {
-    file: File,
-    path: PathBuf,
-}
-
-impl Part {
-    fn create(of: &Path) -> io::Result<Self> {
-        of.file_name().ok_or(io::ErrorKind::IsADirectory)?;
-        // Without the name of the other, to which nothing may be added if it is as long as names are.
-        let number = u64::from_ne_bytes(random()?);
-        let path = of.with_file_name(format!(".sandfork-{number:016x}"));
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true).mode(0o600);
-        let file = options.open(&path)?;
-        Ok(Self { file, path })
-    }
-
-    fn finish(self, path: &Path) -> io::Result<()> {
-        fs::rename(&self.path, path)
-    }
-}
-
-impl Drop for Part {
-    fn drop(&mut self) {
-        // Once it is finished, nothing has this name.
-        _ = fs::remove_file(&self.path);
-    }
 }
 
 /// The text of the kernel's error, without its number.

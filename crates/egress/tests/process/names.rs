@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
 use sandfork_egress::dns::{Answer, RecordKind};
 use sandfork_egress::refusal::{Failure, Refusal, Verdict};
 
-use crate::scene::{Setup, exchange, rule};
+use crate::scene::{Scene, Setup, exchange, rule};
 use crate::servers::{Answers, Resolver, Server};
 
 #[test]
@@ -56,6 +56,16 @@ fn a_name_that_the_policy_does_not_have_never_leaves() {
     assert_eq!(*resolver.questions.lock().expect("no panic"), [""; 0]);
 }
 
+/// What a guest gets from the server, which it knows as `a.example`.
+fn answer_of(scene: &Scene, server: &Server) -> String {
+    let mut stream = scene.connect("a.example", server.port);
+    let request = format!(
+        "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n\r\n",
+        server.port
+    );
+    exchange(&mut stream, &request)
+}
+
 #[test]
 fn a_name_is_resolved_by_the_hosts_resolver() {
     let server = Server::http();
@@ -65,12 +75,7 @@ fn a_name_is_resolved_by_the_hosts_resolver() {
         let mut setup = Setup::new(&[rule], &[]);
         setup.servers = vec![resolver.address];
         let scene = setup.start(&[server.port]);
-        let mut stream = scene.connect("a.example", server.port);
-        let request = format!(
-            "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n\r\n",
-            server.port
-        );
-        let answer = exchange(&mut stream, &request);
+        let answer = answer_of(&scene, &server);
         assert!(answer.starts_with("HTTP/1.1 200"), "{answers:?} {answer}");
         let questions = resolver.questions.lock().expect("no panic").clone();
         assert!(
@@ -91,12 +96,7 @@ fn a_host_with_many_addresses_of_ipv6_is_reached_by_ipv4() {
     let mut setup = Setup::new(&[rule(server.port, "")], &[]);
     setup.servers = vec![resolver.address];
     let scene = setup.start(&[server.port]);
-    let mut stream = scene.connect("a.example", server.port);
-    let request = format!(
-        "GET / HTTP/1.1\r\nHost: a.example:{}\r\nConnection: close\r\n\r\n",
-        server.port
-    );
-    let answer = exchange(&mut stream, &request);
+    let answer = answer_of(&scene, &server);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
 }
 
