@@ -201,11 +201,12 @@ pub fn for_each_line(command: &mut Command, mut take: impl FnMut(&str)) -> Resul
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for line in &self.failures {
-            writeln!(f, "{line}")?;
-        }
         for (reason, count) in &self.skipped {
             writeln!(f, "{count} skipped: {reason}")?;
+        }
+        // Last, because what shows the end of a long log may cut what stands above.
+        for line in &self.failures {
+            writeln!(f, "{line}")?;
         }
         f.write_str(&self.counts())
     }
