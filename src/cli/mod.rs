@@ -13,7 +13,6 @@ mod log;
 mod map;
 mod plan;
 mod policy;
-mod regular_file;
 mod report;
 mod run;
 mod script;

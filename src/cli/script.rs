@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use super::regular_file::open_regular;
 use crate::Request;
 use crate::protocol::FrameLimits;
 use crate::protocol::message::{SourceKind, has_coding_line};
+use crate::supervisor::open_regular;
 use thiserror::Error;
 
 /// The longest script, in bytes: what one frame carries.

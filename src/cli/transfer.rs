@@ -14,11 +14,10 @@ use thiserror::Error;
 
 use super::args::TransferChoice;
 use super::failure::Failure;
-use super::regular_file::open_regular;
 use crate::outcome::{Ending, Outcome};
 use crate::policy::Policy;
-use crate::supervisor::Part;
 use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::supervisor::{Part, open_regular};
 use crate::{Error, Request};
 
 /// Why a file could not be copied.
@@ -252,20 +251,17 @@ fn unwritable(path: &Path, error: &io::Error) -> TransferError {
     }
 }
 
-/// Refuses a place that is no regular file, which a rename would replace: a link, or a device such
-/// as `/dev/stdout`. Its directory must exist.
+/// Refuses a place that nothing may replace. Its directory must exist.
 fn check_destination(path: &Path) -> Result<(), TransferError> {
-    let refused = |cause: &str| TransferError::Name {
+    let checked = Part::check(path).and_then(|()| {
+        let there = directory_of(path).is_dir().then_some(());
+        there.ok_or("its directory does not exist")
+    });
+    checked.map_err(|cause| TransferError::Name {
         option: "--out",
         path: path.to_owned(),
         cause: cause.to_owned(),
-    };
-    match path.symlink_metadata() {
-        Ok(found) if !found.is_file() => Err(refused("something else has the name")),
-        Ok(_) => Ok(()),
-        Err(_) if directory_of(path).is_dir() => Ok(()),
-        Err(_) => Err(refused("its directory does not exist")),
-    }
+    })
 }
 
 fn directory_of(path: &Path) -> &Path {

@@ -30,9 +30,10 @@ pub fn cause(said: &str, passed_over: &str) -> String {
         .or(step.as_ref())
         .map_or("a wheel cannot be built", String::as_str);
     if last.contains("DO NOT MATCH THE HASHES") {
-        return "a wheel has not the hash that the index or the lock says, so it was changed on its way, or the lock is of \
-                other files"
-            .to_owned();
+        return format!(
+            "{} has not the hash that the index or the lock says, so it was changed on its way, or the lock is of other files",
+            wheel_with_another_hash(said).map_or("a wheel".to_owned(), plain)
+        );
     }
     let Some(missing) = last.strip_prefix("No matching distribution found for ") else {
         return format!("pip says: {last}");
@@ -53,6 +54,15 @@ pub fn cause(said: &str, passed_over: &str) -> String {
         format!("the index does not answer as one: {}", plain(passed_over))
     };
     format!("`{missing}` is not found: {why}")
+}
+
+/// The name that follows on pip's complaint about a hash, at the end of a URL.
+fn wheel_with_another_hash(said: &str) -> Option<&str> {
+    let complaint = said
+        .lines()
+        .skip_while(|line| !line.contains("DO NOT MATCH THE HASHES"));
+    let mut words = complaint.flat_map(|line| line.split([' ', '/', '#']));
+    words.find(|word| word.ends_with(".whl"))
 }
 
 /// Hosts that the sandbox was refused, for the end of a sentence.

@@ -25,6 +25,7 @@ mod programs;
 mod random;
 mod received_fd;
 mod refused_calls;
+mod regular_file;
 mod run;
 mod snapshot;
 mod sockets;
@@ -61,6 +62,7 @@ pub use programs::{
 };
 pub use random::Numbers;
 pub use received_fd::sealed;
+pub(crate) use regular_file::open_regular;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
 pub(crate) use run::{Deferred, run_in};
 #[cfg(feature = "internals")]

@@ -268,7 +268,7 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     for (package, told) in [
         (
             "tampered",
-            "a wheel has not the hash that the index or the lock says",
+            "tampered-1.0-py3-none-any.whl has not the hash that the index or the lock says",
         ),
         (
             "late",
@@ -388,7 +388,10 @@ fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
     fs::write(&lock, other)?;
     let before = scene.kept();
     let said = scene.refused(&["env", "create", "three", "--lock", &file])?;
-    assert!(said.contains("a wheel has not the hash"), "{said}");
+    assert!(
+        said.contains("-py3-none-any.whl has not the hash"),
+        "{said}"
+    );
     fs::write(&lock, "[tool]\n")?;
     let said = scene.refused(&["env", "create", "three", "--lock", &file])?;
     assert!(

@@ -61,10 +61,10 @@ fn a_script_ends_at_the_first_failure_with_its_code() -> Result<(), Failed> {
 
 fn a_script_passes_files() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
-    let [from, to] = ["from.csv", "to.csv"].map(|name| directory.path().join(name));
+    let [from, to] = ["from here.csv", "to.csv"].map(|name| directory.path().join(name));
     fs::write(&from, "a,b\n1,2\n")?;
     let text = format!(
-        "%put {} in.csv\nopen('out.csv', 'w').write(open('in.csv').read() * 2)\n%files\n%rm in.csv\n\
+        "%put '{}' 'an in.csv'\nopen('out.csv', 'w').write(open('an in.csv').read() * 2)\n%files\n%rm 'an in.csv'\n\
          import os; os.listdir()\n%get out.csv {}\n",
         from.display(),
         to.display()
@@ -73,9 +73,12 @@ fn a_script_passes_files() -> Result<(), Failed> {
     assert_eq!((stderr.as_str(), code), ("", Some(0)));
     assert_eq!(
         stdout,
-        "16\n           8  in.csv\n          16  out.csv\n['out.csv']\n"
+        "16\n           8  an in.csv\n          16  out.csv\n['out.csv']\n"
     );
     assert_eq!(fs::read_to_string(to)?, "a,b\n1,2\na,b\n1,2\n");
+    let (_, stderr, code) = script("%get 'an in.csv\n", &[])?;
+    assert_eq!(code, Some(2));
+    assert_eq!(stderr, "sandfork: a quote of `%get` is not closed\n");
     // A link of the guest leads nowhere.
     let (_, stderr, code) = script(
         "import os; os.symlink('/etc/passwd', 'l')\n%get l /dev/null\n",

@@ -6,9 +6,9 @@ use std::path::Path;
 
 use super::super::failure::say;
 use super::super::print;
-use super::super::regular_file::open_regular;
 use super::super::terminal::harmless_line;
 use crate::session::{Contents, Removal, Session};
+use crate::supervisor::open_regular;
 
 /// The commands, without their `%`. Any other line that begins with `%` goes to the guest.
 pub const NAMES: [&str; 7] = ["put", "get", "files", "rm", "restart", "help", "quit"];
@@ -38,16 +38,22 @@ pub enum Done {
 
 /// Carries out a line if it is a command of the shell.
 pub fn execute(line: &str, session: &mut Session) -> Done {
-    let mut words = line.split_whitespace();
-    let name = match words.next() {
-        Some("exit" | "quit" | "exit()" | "quit()") if words.next().is_none() => return Done::Quit,
-        Some(word) => word.strip_prefix('%').filter(|name| NAMES.contains(name)),
-        None => None,
+    if let "exit" | "quit" | "exit()" | "quit()" = line.trim() {
+        return Done::Quit;
+    }
+    let (name, arguments) = match line.trim().strip_prefix('%') {
+        Some(rest) => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
+        None => return Done::Unknown,
     };
-    let Some(name) = name else {
+    if !NAMES.contains(&name) {
         return Done::Unknown;
+    }
+    // Quotes hold a name with spaces together, as in other shells.
+    let Some(words) = shlex::split(arguments) else {
+        say(&format!("a quote of `%{name}` is not closed"));
+        return Done::No;
     };
-    let words: Vec<&str> = words.collect();
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let done = match (name, words.as_slice()) {
         ("quit", []) => return Done::Quit,
         ("help", []) => print(HELP).map(drop).map_err(|error| error.to_string()),

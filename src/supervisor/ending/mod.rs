@@ -8,7 +8,6 @@ use nix::errno::Errno;
 use self::no_memory::says_no_memory;
 
 use super::cgroup::Counts;
-use super::run::NoRoom;
 use crate::outcome::{Ending, LimitHit, LimitName, Mechanism, Reporter, Scope};
 use crate::protocol::{CellResult, Ended, GuestError};
 use sandfork_jail::control::{Exit, ExitStatus};
@@ -81,8 +80,8 @@ pub struct Evidence<'a> {
     pub result: Option<&'a CellResult>,
     /// The counts of the cgroup.
     pub counts: Counts,
-    /// What is out of space, if the guest found that there is none left.
-    pub no_room: NoRoom,
+    /// The quota of files that is used up at the end.
+    pub full: Option<LimitName>,
     /// The limit on processor time, microseconds.
     pub cpu_limit_us: u64,
     /// The kind of code that was run.
@@ -193,12 +192,8 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<Ending> {
         Errno::ENOMEM => Some(no_memory(evidence)),
         Errno::EFBIG => hit(LimitName::FileSize, Mechanism::Rlimit),
         Errno::EMFILE => hit(LimitName::OpenFiles, Mechanism::Rlimit),
-        Errno::ENOSPC | Errno::EDQUOT => match evidence.no_room {
-            // A guest that deleted its files before it ended leaves no trace of which quota was
-            // full.
-            NoRoom::Quota(full) => hit(full.unwrap_or(LimitName::WorkSize), Mechanism::Tmpfs),
-            NoRoom::Host => None,
-        },
+        // Without a full quota, a file system of the host may have been full, or the guest raised the error itself.
+        Errno::ENOSPC | Errno::EDQUOT => hit(evidence.full?, Mechanism::Tmpfs),
         _ => None,
     }
 }

@@ -7,7 +7,7 @@ fn evidence<'a>() -> Evidence<'a> {
         result: None,
         counts: Counts::default(),
         cpu_limit_us: 2_000_000,
-        no_room: NoRoom::Quota(None),
+        full: None,
         kind: Kind::Cell,
         memory: ProcessMemory::Mapped(0),
         stderr: b"",
@@ -65,24 +65,20 @@ fn a_lie_does_not_outrank_the_supervisor() {
 #[test]
 fn a_full_disk_of_the_host_is_no_limit_of_the_policy() {
     let result = raised("OSError", Some(libc::ENOSPC));
-    let found = |no_room| {
+    let found = |full| {
         decide(&Evidence {
             exit: Some(exited(1)),
             result: Some(&result),
-            no_room,
+            full,
             ..evidence()
         })
     };
-    let quota = |name| {
-        Ending::Limit(LimitHit {
-            name,
-            by: Mechanism::Tmpfs,
-        })
-    };
-    let tmp = NoRoom::Quota(Some(LimitName::TmpSize));
-    assert_eq!(found(tmp), quota(LimitName::TmpSize));
-    assert_eq!(found(NoRoom::Quota(None)), quota(LimitName::WorkSize));
-    assert_eq!(found(NoRoom::Host), Ending::Exception);
+    let quota = Ending::Limit(LimitHit {
+        name: LimitName::TmpSize,
+        by: Mechanism::Tmpfs,
+    });
+    assert_eq!(found(Some(LimitName::TmpSize)), quota);
+    assert_eq!(found(None), Ending::Exception);
 }
 
 #[test]

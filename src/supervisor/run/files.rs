@@ -13,26 +13,16 @@ use crate::supervisor::session::SessionDirectory;
 pub struct Files {
     /// Bytes of all files together. `None` if they could not be measured.
     pub bytes: Option<u64>,
-    /// What the kernel meant by `ENOSPC`, if the guest received it.
-    pub no_room: NoRoom,
-}
-
-/// What is out of space when a guest receives `ENOSPC`.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
-pub enum NoRoom {
-    /// A file system of the worker's own. Holds the quota that is used up now, if one still is.
-    Quota(Option<LimitName>),
-    /// The host's disk: the files are in a directory there, and a worker over its quota is killed.
-    #[default]
-    Host,
+    /// The quota that is used up, if one is.
+    pub full: Option<LimitName>,
 }
 
 impl Files {
-    /// Measures a session's directory on the host. It is full when the watchdog reports so.
+    /// Measures a session's directory on the host, whose file system has no quota: a worker over the policy's is killed.
     pub fn of_session(session: &SessionDirectory, quota: FileQuota) -> Self {
         Self {
             bytes: Some(session.count(quota).size().bytes),
-            no_room: NoRoom::Host,
+            full: None,
         }
     }
 
@@ -57,9 +47,6 @@ impl Files {
             };
             full = full.or(used_up);
         }
-        Self {
-            bytes,
-            no_room: NoRoom::Quota(full),
-        }
+        Self { bytes, full }
     }
 }

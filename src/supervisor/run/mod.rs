@@ -18,7 +18,7 @@ pub use self::request::Request;
 pub use super::drain::OutputSink;
 
 pub(crate) use self::deferred::Deferred;
-pub(super) use self::files::{Files, NoRoom};
+pub(super) use self::files::Files;
 pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::request::ONLY_REQUEST;
 pub(super) use self::watch::{Measured, Pace, Watch};

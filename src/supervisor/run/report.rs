@@ -70,7 +70,7 @@ pub fn report(
         exit: seen.exit,
         result: seen.result.as_ref(),
         counts: seen.counts,
-        no_room: seen.files.no_room,
+        full: seen.files.full,
         cpu_limit_us: u64::try_from(seen.cpu_limit.as_micros()).unwrap_or(u64::MAX),
         kind,
         memory: terms.memory,

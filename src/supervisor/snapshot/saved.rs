@@ -6,10 +6,9 @@
 //!
 //! It has a prefix of fixed length, the head as JSON, the memory, the contents of the directories, and the code.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
 use std::ops::Range;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -30,6 +29,7 @@ use crate::supervisor::embedded::WORKER;
 use crate::supervisor::files::reopen;
 use crate::supervisor::instance_name::boot_id;
 use crate::supervisor::part::Part;
+use crate::supervisor::regular_file::open_regular;
 use crate::supervisor::zygote::Zygote;
 
 /// The first bytes of a file, with the version of its form.
@@ -300,19 +300,6 @@ fn copy(from: impl Read, to: &mut impl Write, length: u64) -> io::Result<()> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     Ok(())
-}
-
-/// Opens a file to read, and nothing else that a path may lead to.
-fn open_regular(path: &Path) -> io::Result<File> {
-    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-    let file = OpenOptions::new()
-        .read(true)
-        .custom_flags(flags)
-        .open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
-    Ok(file)
 }
 
 /// The text of the kernel's error, without its number.

@@ -1,4 +1,4 @@
-//! Opens files of the host that the command reads for a guest.
+//! Opens files of the host that are read for a guest.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
