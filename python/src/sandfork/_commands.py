@@ -74,7 +74,7 @@ class BaseCommand:
     def __init__(self, driver: Driver[Program], of_session: int, argv: Sequence[str]) -> None:
         self._driver, self._of_session = driver, of_session
         # The end of the connection ends the program.
-        weakref.finalize(self, driver.resources.release)
+        weakref.finalize(self, driver.resources.close)
         self.argv = list(argv)
         """The program and its arguments."""
 

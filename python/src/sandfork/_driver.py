@@ -41,11 +41,18 @@ class Resources:
     """The resources that a sandbox must release. They are separate from the sandbox, so that its finalizer
     can release them."""
 
-    __slots__ = ("link", "loop")
+    __slots__ = ("closed", "link", "loop")
 
     def __init__(self) -> None:
+        self.closed = False
         self.link: Link | None = None
         self.loop: LoopThread | None = None
+
+    def close(self) -> None:
+        """For a finalizer: no conversation is possible any more. At the interpreter's exit, threads and
+        functions of `atexit` may still try."""
+        self.closed = True
+        self.release()
 
     def release(self) -> None:
         link, self.link = self.link, None
@@ -67,14 +74,17 @@ class Driver(ABC, Generic[C]):
         self.session = session
         self.resources = Resources()
         if owner is not None:
-            weakref.finalize(owner, self.resources.release)
-        self.closed = False
+            weakref.finalize(owner, self.resources.close)
         self._process = _supervisor.this_process
         # Whether a conversation has begun and did not end, and the session was not made ready for another.
         self._is_open = False
         # The conversation that has the turn. A signal handler or a finalizer could deadlock on a lock;
         # `dict.setdefault` is atomic and never waits.
         self._turns: dict[None, object] = {}
+
+    @property
+    def closed(self) -> bool:
+        return self.resources.closed
 
     def interrupt(self) -> None:
         """Interrupts the running cell, if there is one. May be called from any thread."""
@@ -85,7 +95,7 @@ class Driver(ABC, Generic[C]):
     def close(self) -> None:
         """Ends the session without waiting. An active call raises `SessionClosed`. May be called from any
         thread, signal handler or finalizer."""
-        session, self.closed = self.session, True
+        session, self.resources.closed = self.session, True
         was_open, session.closed = session.load[0], True
         link = self.resources.link
         if link is None or link.connection.forked or self._turns.setdefault(None, _CLOSED) is _CLOSED:

@@ -97,7 +97,7 @@ class BaseFileWatch:
         self._driver = driver
         self._of_callback: Any = None
         # The end of the connection ends the watch.
-        weakref.finalize(self, driver.resources.release)
+        weakref.finalize(self, driver.resources.close)
         self.path = path
         """The watched directory."""
 

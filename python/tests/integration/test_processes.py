@@ -79,6 +79,31 @@ def test_nothing_stays_open_and_no_process_is_left() -> None:
     assert not workers <= processes.descendants(supervisor())
 
 
+def test_what_still_runs_at_the_interpreters_exit_finds_its_session_closed() -> None:
+    ending = script(
+        """
+import atexit
+
+def late():
+    try:
+        sbx.run("1")
+    except sandfork.SessionClosed:
+        print("closed")
+
+atexit.register(late)
+sbx = sandfork.Sandbox()
+seen = []
+watch = sbx.files.watch(on_event=seen.append)
+sbx.run("open('a', 'w').close()")
+while not seen:
+    time.sleep(0.01)
+""",
+        stderr=subprocess.PIPE,
+    )
+    stdout, stderr = ending.communicate()
+    assert (stdout, stderr, ending.returncode) == ("closed\n", "", 0)
+
+
 def test_one_connection_stands_by_for_the_next_session() -> None:
     sandfork.run("1")
     shared = _supervisor._shared
