@@ -134,14 +134,13 @@ impl Source<'_> {
         self.copy(&pages.own, &mut making, room)?;
         let descriptors = self.descriptors()?;
         let mapped = self.mapped_files(&regions)?;
-        let directories: Vec<_> = self.jail.writable_directories().collect();
         let trees = medium.file(c"sandfork-files")?;
         // Elsewhere the worker goes on, with the files that its caller has.
         let lent = (medium == Medium::Disk).then_some(Lent {
             files: self.lent,
             owner: self.worker.ids,
         });
-        let packed = pack(&self.worker.directories, &directories, &trees, lent)?;
+        let packed = pack(&self.worker.directories, self.jail, &trees, lent)?;
         self.require_kept(making.written() + packed.bytes, room)?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;

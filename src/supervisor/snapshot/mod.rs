@@ -24,6 +24,7 @@ mod steps;
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 
 /// What reads what the kernel says of a guest, and makes steps of it.
@@ -50,6 +51,7 @@ use self::regions::Region;
 use super::zygote::Zygote;
 use crate::policy::Level;
 use crate::protocol::message::Standing;
+use sandfork_jail::program::{Shown, WorkerJail};
 use sandfork_jail::restore::Descriptor;
 use sandfork_jail::sys;
 
@@ -65,6 +67,15 @@ pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
         return Err(SnapshotRefusal::Processor);
     }
     memory::is_listed()
+}
+
+/// The host's trees and files that a worker's own directories show. They are mounted there, and are the host's.
+fn shown_trees(jail: &WorkerJail) -> impl Iterator<Item = &Path> {
+    let shown = jail.tmpfs.iter().flat_map(|tmpfs| &tmpfs.shows);
+    shown.filter_map(|shown| match shown {
+        Shown::Tree { target, .. } => Some(target.as_path()),
+        Shown::Symlink { .. } => None,
+    })
 }
 
 /// By what a file is known to be the same.

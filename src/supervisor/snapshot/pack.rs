@@ -1,14 +1,15 @@
 //! Reads the files of a worker into a stream. The names, links and contents are the guest's: paths lead through
 //! descriptors beneath the worker's directories only.
 
-use std::collections::BTreeMap;
-use std::ffi::{CStr, CString};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, readlinkat};
@@ -17,11 +18,12 @@ use nix::sys::statvfs::fstatvfs;
 use nix::unistd::{Whence, lseek};
 
 use super::refusal::{Doing, SnapshotRefusal};
+use super::shown_trees;
 use crate::supervisor::as_guest::as_guest;
 use crate::supervisor::descriptors::{CHUNK, with_buffer};
 use crate::supervisor::files::{LentFiles, open_beneath, reopen};
 use sandfork_jail::archive::{Entry, Kind, piece};
-use sandfork_jail::program::HostIds;
+use sandfork_jail::program::{HostIds, WorkerJail};
 use sandfork_jail::sys;
 
 /// The most entries of a tree. Quotas are far below.
@@ -47,18 +49,18 @@ pub struct Packed {
     pub unreadable: Option<String>,
 }
 
-/// Reads these directories, which have these paths, into a file. With `lent` it is for a worker that goes on in place of
+/// Reads these directories, which are those of a worker with this jail, into a file. With `lent` it is for a worker that goes on in place of
 /// this one: files that are still open for writing are refused, as what was written to them later would be lost, and so
 /// is what their owner may not read.
 pub fn pack(
     directories: &[OwnedFd],
-    paths: &[&Path],
+    jail: &WorkerJail,
     file: &File,
     lent: Option<Lent>,
 ) -> Result<Packed, SnapshotRefusal> {
     let mut unreadable = None;
     let mut writer = BufWriter::with_capacity(CHUNK, file);
-    for (directory, path) in directories.iter().zip(paths) {
+    for (directory, path) in directories.iter().zip(jail.writable_directories()) {
         let mut tree = Tree {
             root: path,
             directory,
@@ -66,9 +68,11 @@ pub fn pack(
             nodes: BTreeMap::new(),
             names: Vec::new(),
             inodes: used(directory)?.inodes,
+            mounts: BTreeSet::new(),
             unreadable: None,
         };
         tree.find()?;
+        tree.require_unmoved(shown_trees(jail))?;
         // Now, as what a caller has open may have grown since.
         tree.write(&mut writer, used(directory)?.bytes)?;
         unreadable = unreadable.or(tree.unreadable);
@@ -114,6 +118,8 @@ struct Tree<'a> {
     names: Vec<(CString, u64)>,
     /// The inodes that it had at first. Each name takes one, also one of several of a file.
     inodes: u64,
+    /// Where something is mounted.
+    mounts: BTreeSet<PathBuf>,
     /// The first file that its owner may not read.
     unreadable: Option<String>,
 }
@@ -161,7 +167,11 @@ impl Tree<'_> {
     fn add(&mut self, path: CString) -> Result<(), SnapshotRefusal> {
         let handle = match open_beneath(self.directory, &path, OFlag::O_PATH) {
             // Something is mounted there, which every worker has.
-            Err(Errno::EXDEV) => return Ok(()),
+            Err(Errno::EXDEV) => {
+                let path = OsStr::from_bytes(path.to_bytes());
+                self.mounts.insert(self.root.join(path));
+                return Ok(());
+            }
             other => self.opened(&path, other)?,
         };
         let stat = fstat(&handle).doing("describe its file")?;
@@ -198,6 +208,20 @@ impl Tree<'_> {
 
     fn path(&self, path: &CStr) -> String {
         format!("{}/{}", self.root.display(), path.to_string_lossy())
+    }
+
+    /// Requires that each of these is mounted where it was. A mount goes with a directory above it that is moved.
+    fn require_unmoved<'s>(
+        &self,
+        shown: impl Iterator<Item = &'s Path>,
+    ) -> Result<(), SnapshotRefusal> {
+        let mut here = shown.filter(|path| path.starts_with(self.root));
+        match here.find(|path| !self.mounts.contains(*path)) {
+            Some(moved) => Err(SnapshotRefusal::Moved {
+                path: moved.display().to_string(),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn require_unwritten(&self, node: &Node, file: &OwnedFd) -> Result<(), SnapshotRefusal> {
@@ -342,6 +366,7 @@ mod tests {
             nodes: BTreeMap::new(),
             names: Vec::new(),
             inodes,
+            mounts: BTreeSet::new(),
             unreadable: None,
         };
         tree.find()?;

@@ -59,6 +59,12 @@ pub enum SnapshotRefusal {
         /// What it is.
         what: &'static str,
     },
+    /// A mount is elsewhere, because what is above it was moved. Every worker has it in its own place.
+    #[error("`{}`, which the policy shows, was moved; move it back first", harmless(.path))]
+    Moved {
+        /// Its path in the policy.
+        path: String,
+    },
     /// A file is open that the session's caller got for writing.
     #[error(
         "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; close it first",

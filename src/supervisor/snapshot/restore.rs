@@ -13,7 +13,7 @@ use super::descriptors::is_path;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
 use super::steps::{Memory, Plan, hole, in_order, steps};
-use super::{Image, ImageKind, Source, Stamp};
+use super::{Image, ImageKind, Source, Stamp, shown_trees};
 use crate::protocol::message::Standing;
 use crate::supervisor::files::reopen;
 use sandfork_jail::program::WorkerJail;
@@ -151,8 +151,8 @@ impl Source<'_> {
     }
 
     fn is_own(&self, path: &str) -> bool {
-        let mut own = self.jail.writable_directories();
-        own.any(|own| Path::new(path).starts_with(own))
+        let beneath = |above: &Path| Path::new(path).starts_with(above);
+        self.jail.writable_directories().any(beneath) && !shown_trees(self.jail).any(beneath)
     }
 
     /// Where paths lead the worker, as far as they do.

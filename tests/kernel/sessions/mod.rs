@@ -10,6 +10,7 @@ mod memory;
 mod pauses;
 mod programs;
 mod saved;
+mod shown_trees;
 mod snapshots;
 mod stress;
 mod terms;
@@ -48,6 +49,7 @@ pub fn tests() -> Vec<Test> {
     tests.extend(pauses::tests());
     tests.extend(programs::tests());
     tests.extend(saved::tests());
+    tests.extend(shown_trees::tests());
     tests.extend(snapshots::tests());
     tests.extend(stress::tests());
     tests.extend(terms::tests());

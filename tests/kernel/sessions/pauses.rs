@@ -45,7 +45,7 @@ fn pausing() -> Recipe {
 
 /// Waits until a session is paused.
 #[track_caller]
-fn await_pause(session: &Session) {
+pub fn await_pause(session: &Session) {
     assert!(wait_until(|| session.is_paused()), "it is not paused");
 }
 

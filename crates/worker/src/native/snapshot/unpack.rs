@@ -1,4 +1,8 @@
 //! Reads the files of another worker into this worker's own directories.
+//!
+//! In them are mounts of what the policy shows of the host, some writable. Nothing here reaches into a mount: the kernel
+//! opens no directory behind one ([`open_own`]), moves and links no file from one file system to another, and neither
+//! removes nor replaces what something is mounted on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -8,9 +12,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
 
+use nix::NixPath;
 use nix::dir::Dir;
 use nix::errno::Errno;
-use nix::fcntl::{AtFlags, OFlag, open, openat, renameat};
+use nix::fcntl::{AtFlags, OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
 use nix::sys::stat::{Mode, UtimensatFlags, fchmod, fstat, fstatat, futimens, mkdirat, utimensat};
 use nix::sys::time::TimeSpec;
 use nix::unistd::{UnlinkatFlags, linkat, mkfifoat, symlinkat, unlinkat};
@@ -44,26 +49,41 @@ pub fn unpack(stream: &File, directories: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// Removes what is in a directory. What a mount covers stays: every worker has it.
+/// Opens a directory at a path that neither follows a link nor leads into a mount.
+fn open_own<P: ?Sized + NixPath>(above: &OwnedFd, path: &P) -> Result<OwnedFd, Errno> {
+    let resolve = ResolveFlag::RESOLVE_NO_XDEV
+        | ResolveFlag::RESOLVE_NO_SYMLINKS
+        | ResolveFlag::RESOLVE_BENEATH;
+    openat2(
+        above,
+        path,
+        OpenHow::new().flags(DIRECTORY).resolve(resolve),
+    )
+}
+
+/// Removes what is in a directory. Mounts stay, with the directories that lead to them: every worker has them.
 fn clear(directory: &OwnedFd) -> Result<(), Errno> {
-    let listed = openat(directory, ".", DIRECTORY, Mode::empty())?;
-    for entry in Dir::from_fd(listed)?.iter() {
+    for entry in Dir::from_fd(open_own(directory, ".")?)?.iter() {
         let entry = entry?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
         match unlinkat(directory, name, UnlinkatFlags::NoRemoveDir) {
+            // Also one on which something is mounted.
             Err(Errno::EISDIR) => {}
+            // A file on which one is mounted.
             Err(Errno::EBUSY) | Ok(()) => continue,
             Err(errno) => return Err(errno),
         }
-        let Ok(inner) = openat(directory, name, DIRECTORY, Mode::empty()) else {
-            continue;
+        let inner = match open_own(directory, name) {
+            Err(Errno::EXDEV) => continue,
+            other => other?,
         };
         clear(&inner)?;
         match unlinkat(directory, name, UnlinkatFlags::RemoveDir) {
-            Err(Errno::EBUSY | Errno::ENOTEMPTY | Errno::EROFS) | Ok(()) => {}
+            // A mount is in it.
+            Err(Errno::ENOTEMPTY) | Ok(()) => {}
             Err(errno) => return Err(errno),
         }
     }
@@ -108,9 +128,7 @@ impl Tree {
             match entry.kind {
                 Kind::Root => {
                     for (path, of) in self.directories.iter().rev() {
-                        let directory =
-                            openat(&self.root, path.as_os_str(), DIRECTORY, Mode::empty())?;
-                        finish(&directory, *of)?;
+                        finish(&open_own(&self.root, path.as_os_str())?, *of)?;
                     }
                     return finish(&self.root, entry);
                 }
@@ -204,8 +222,8 @@ impl Tree {
         let root = &self.root;
         if self.unnamed.remove(&inode) {
             match renameat(root, stage(inode).as_str(), root, path.as_os_str()) {
-                // A directory that has to be there for a mount.
-                Err(Errno::EBUSY | Errno::ENOTEMPTY | Errno::EEXIST) => {
+                // A directory that is there already, because it leads to a mount.
+                Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
                     unlinkat(root, stage(inode).as_str(), UnlinkatFlags::RemoveDir)?;
                 }
                 other => other?,
