@@ -142,6 +142,9 @@ class Runner:
             self.guarded(self.finish, result)
         else:
             self.guarded(flush)
+        # The guest's code in these steps may fork too. Only the worker has a result to send.
+        if getpid() != self.worker:
+            _exit(status_of(result))
         if CLAIMS:
             result["denied"] = list(CLAIMS.values())
             CLAIMS.clear()

@@ -29,6 +29,7 @@ pub fn tests() -> Vec<Test> {
         prints_before_a_kill_are_kept,
         atexit_handlers_run,
         variables_end,
+        a_child_of_the_end_sends_no_result,
         threads_are_waited_for,
         a_program_exits_with_its_own_code,
         a_program_that_is_not_there,
@@ -283,6 +284,26 @@ fn variables_end(world: &World) {
             let outcome = run(sandbox, format!("{class}{end}"));
             ended(&outcome, status);
             assert_eq!(outcome.stdout(), "gone d\n", "{end}");
+        }
+    });
+}
+
+fn a_child_of_the_end_sends_no_result(world: &World) {
+    let forks = "import atexit, os, sys\n\
+                 def fork(*_, os=os):\n\
+                 \x20   if os.fork(): os.wait()\n\
+                 \x20   else: os.write(1, b'child\\n')\n";
+    world.with_shared(standard(), |sandbox| {
+        for end in [
+            "atexit.register(fork)",
+            "class D: __del__ = fork\nd = D()",
+            "class S: closed, flush = False, fork\nsys.stderr = S()",
+        ] {
+            let outcome = run(sandbox, format!("{forks}{end}\n5"));
+            fine(&outcome);
+            let value = outcome.value().cloned().unwrap_or_default();
+            assert_eq!(value.to_string(), "5", "{end}");
+            assert!(outcome.stdout().starts_with("child\n"), "{end}");
         }
     });
 }
