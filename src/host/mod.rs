@@ -11,6 +11,7 @@ mod errno;
 mod exhaustion_hint;
 mod headroom;
 mod interpreter;
+mod kept;
 mod kernel;
 mod landlock;
 mod limits;
@@ -21,6 +22,7 @@ mod ownership;
 mod paths;
 mod probe;
 mod processors;
+mod route;
 mod seccomp;
 mod system_paths;
 mod user;
@@ -42,6 +44,7 @@ pub use interpreter::{
     Interpreter, InterpreterError, Link, Reach, probe as probe_interpreter,
     resolve as resolve_interpreter,
 };
+pub use kept::{Kept, KeptKind, KeptNeeds};
 pub use kernel::{Arch, KernelVersion};
 pub use landlock::LandlockSupport;
 pub(crate) use limits::processors;
@@ -53,6 +56,7 @@ pub(crate) use ownership::{Exposed, check_private, may_be_made};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
 pub use processors::Processors;
+pub use route::Route;
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, UNPRIVILEGED_ID};
@@ -101,8 +105,8 @@ pub struct Host {
     pub paths: BTreeMap<PathBuf, PathFact>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
-    /// The directory of the files that later starts take code from, without symbolic links.
-    pub cache: Option<PathBuf>,
+    /// What later starts run or believe; nothing if the policy makes nothing of the host writable.
+    pub kept: Vec<Kept>,
     /// The directory of environments of packages, without symbolic links: guests take code from there.
     pub environments: Option<PathBuf>,
     /// The file with the certificates that the host trusts, if the policy needs one and there is one.

@@ -1,8 +1,9 @@
 //! What exists at a path that a policy names.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::route::{Links, Route};
 use super::{Errno, Reach};
 
 /// One path of the host.
@@ -12,8 +13,8 @@ pub enum PathFact {
     Found {
         /// The kind of file after following symbolic links.
         kind: PathKind,
-        /// The path without symbolic links.
-        resolved: PathBuf,
+        /// How it is found.
+        route: Route,
         /// Whether any user can read it.
         reach: Reach,
     },
@@ -38,13 +39,12 @@ pub enum PathKind {
 impl PathFact {
     /// Examines a path.
     pub fn probe(path: &Path) -> Self {
-        let found = fs::canonicalize(path)
-            .and_then(|resolved| Ok((fs::metadata(&resolved)?.file_type(), resolved)));
-        match found {
-            Ok((kind, resolved)) => Self::Found {
-                kind: PathKind::of(kind),
-                reach: Reach::to_read(&resolved),
-                resolved,
+        let route = Links::default().route(path);
+        match fs::metadata(&route.end) {
+            Ok(found) => Self::Found {
+                kind: PathKind::of(found.file_type()),
+                reach: Reach::to_read(&route.end),
+                route,
             },
             Err(error) => Self::Unreachable {
                 errno: Errno::of(&error),

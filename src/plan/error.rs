@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::obstacle::Obstacle;
 use super::seccomp::SeccompError;
+use crate::host::KeptKind;
 use crate::policy::{Level, Origin};
 
 /// Why there is no plan. Each error names the problem, the place where it was written, and the
@@ -91,6 +92,38 @@ pub enum PlanError {
         place: Place,
         /// The path.
         path: PathBuf,
+    },
+    /// Guests could exchange what later starts run or believe.
+    #[error(
+        "{place}: {path} cannot be writable, because guests could exchange {entry}, by which later starts find {what}: \
+         make only a directory of data in it writable, or move {what} out of it",
+        path = path.display(), entry = entry.display()
+    )]
+    WritableKept {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// What later starts find.
+        what: KeptKind,
+        /// What they find it by, without links.
+        entry: PathBuf,
+    },
+    /// A path lies in what later starts run or believe.
+    #[error(
+        "{place}: {path} cannot be writable, because it lies in {within}, where later starts find {what}: name a \
+         directory of data outside of it in `filesystem.write`",
+        path = path.display(), within = within.display()
+    )]
+    WritableInKept {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// What later starts find.
+        what: KeptKind,
+        /// Where they find it, without links.
+        within: PathBuf,
     },
     /// A path would be read-only in a writable one.
     #[error(

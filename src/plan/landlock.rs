@@ -19,6 +19,11 @@ pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule>
         Level::Standard | Level::Full => on_a_root_of_its_own(policy),
     };
     for tree in &view.trees {
+        // Each worker looks the paths up anew. Guests of an earlier one may have changed where a path beneath a writable
+        // tree leads, and it needs no rule.
+        if level == Level::Landlock && view.trees.iter().any(|other| tree.is_within(other)) {
+            continue;
+        }
         let covered =
             |above: &PathRule| tree.path.starts_with(&above.path) && tree.allow == above.allow;
         if !rules.iter().any(covered) {

@@ -12,6 +12,7 @@ mod explain;
 mod filters;
 mod grants;
 mod jail;
+mod kept;
 mod landlock;
 mod layer_state;
 mod level;
@@ -53,7 +54,7 @@ pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
 
-use crate::host::{Controller, Host, Machine, Needs, PathFact};
+use crate::host::{Controller, Host, KeptNeeds, Machine, Needs, PathFact};
 use crate::outcome::{CpuRule, LimitName, Limits, Scope, Unit};
 use crate::policy::{self, Level, NetworkMode, Policy, Stdin};
 use sandfork_jail::program::ZygoteJail;
@@ -174,10 +175,22 @@ pub fn needs(policy: &Policy) -> Needs {
         paths: places::named_by(policy)
             .map(|(_, located)| located.value.clone())
             .chain(policy.python().script.clone())
-            .chain(files)
+            .chain(files.iter().cloned())
             .collect(),
         variables: policy.env().pass.iter().cloned().chain(variables).collect(),
+        kept: (!policy.filesystem().write.is_empty()).then(|| KeptNeeds {
+            policies: policy.files().to_vec(),
+            secrets: files,
+            interpreter: host_interpreter(policy),
+        }),
     }
+}
+
+/// The interpreter that a policy names, unless an environment with a name brings its own.
+fn host_interpreter(policy: &Policy) -> Option<String> {
+    let python = policy.python();
+    let is_named = python.environment.is_some();
+    (!is_named).then(|| python.interpreter.value.clone())
 }
 
 /// Makes the plan, or reports why the policy cannot be enforced on this host.

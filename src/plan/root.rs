@@ -136,7 +136,7 @@ pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -
             .map(|link| symlink(&link.path, &link.points_at)),
     );
     entries.extend(view.trees.iter().map(|tree| RootEntry::Bind {
-        source: tree.path.clone(),
+        source: tree.real_path().clone(),
         target: tree.path.clone(),
         access: tree.access(),
     }));

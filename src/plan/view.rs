@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::{Place, PlanError};
 use super::places::clash;
-use super::wanted;
-use crate::host::{Host, Link, Reach};
+use super::{kept, wanted};
+use crate::host::{Host, Link, Reach, Route};
 use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
 
@@ -17,8 +17,8 @@ pub(super) struct Tree {
     pub path: PathBuf,
     /// The allowed access. A tree with write access is mounted writable.
     pub allow: PathAccess,
-    /// Its path without symbolic links, if a policy names it by a path that contains links.
-    pub resolved: Option<PathBuf>,
+    /// How its path is found, if a policy names it.
+    pub route: Option<Route>,
     /// The origin of the request to show it.
     pub place: Place,
 }
@@ -40,12 +40,13 @@ impl View {
         };
         let mut wanted = wanted::trees(policy, host)?;
         wanted.extend(wanted::script_tree(policy, host, level));
+        kept::check_routes(&wanted)?;
         for tree in &mut wanted {
             tree.path = view.through_links(&tree.path);
         }
         view.trees = arrange(wanted)?;
         check_writable(&view.trees, level)?;
-        check_code(&view.trees, host)?;
+        kept::check(&view.trees, host)?;
         view.link_interpreter(host);
         Ok(view)
     }
@@ -137,23 +138,15 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> 
             continue;
         }
         let above = covering(&trees, &tree.path);
-        match tree.resolved.take() {
-            // A guest may have put the link there, to be shown what it leads to.
-            Some(resolved) if resolved != tree.path && above.is_some_and(Tree::is_writable) => {
-                return Err(PlanError::WritableLink {
-                    place: tree.place,
-                    path: tree.path,
-                    resolved,
-                });
-            }
-            Some(resolved) if above.is_some() && resolved != tree.path => {
+        match tree.route.take() {
+            Some(route) if above.is_some() && route.end != tree.path => {
                 behind_links.push(Tree {
-                    path: resolved,
+                    path: route.end,
                     ..tree
                 });
             }
             _ if above.is_some_and(|above| above.includes(&tree)) => {}
-            resolved => trees.push(Tree { resolved, ..tree }),
+            route => trees.push(Tree { route, ..tree }),
         }
     }
     Ok((trees, behind_links))
@@ -166,8 +159,16 @@ fn covering<'a>(trees: &'a [Tree], path: &Path) -> Option<&'a Tree> {
 
 impl Tree {
     /// Its path without links.
-    fn real_path(&self) -> &PathBuf {
-        self.resolved.as_ref().unwrap_or(&self.path)
+    pub(super) fn real_path(&self) -> &PathBuf {
+        self.route.as_ref().map_or(&self.path, |route| &route.end)
+    }
+
+    /// Whether a rule for another tree holds for this one: both are writable, and the other has it by any path.
+    pub(super) fn is_within(&self, other: &Self) -> bool {
+        self.is_writable()
+            && other.is_writable()
+            && self.real_path().starts_with(other.real_path())
+            && (self.real_path() != other.real_path() || other.path < self.path)
     }
 
     pub(super) fn is_writable(&self) -> bool {
@@ -235,27 +236,6 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
                 path,
             },
         });
-    }
-    Ok(())
-}
-
-/// Later starts take code from the cache directory, from environments and from the interpreter, which the supervisor
-/// itself executes, and believe what belongs to their user. A mount over it would protect nothing: a guest that may write
-/// above it can rename what is above it.
-fn check_code(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
-    // Root's guests too: they take the place of the owner of what they may write to.
-    let used = host.cache.iter().chain(&host.environments);
-    for kept in used.chain(&host.interpreter.code) {
-        for tree in trees.iter().filter(|tree| tree.is_writable()) {
-            let above = [&tree.path, tree.real_path()];
-            if above
-                .into_iter()
-                .any(|path| kept.starts_with(path) || path.starts_with(kept))
-            {
-                let (place, path) = (tree.place.clone(), kept.clone());
-                return Err(PlanError::WritableCode { place, path });
-            }
-        }
     }
     Ok(())
 }

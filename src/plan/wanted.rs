@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{Place, PlanError};
 use super::places::{ETC, Use, clash, named_by};
 use super::view::Tree;
-use crate::host::{Host, Link, PathFact, PathKind, Reach, SystemPath, SystemPathKind};
+use crate::host::{Host, Link, PathFact, PathKind, Reach, Route, SystemPath, SystemPathKind};
 use crate::policy::{AddedPackages, Level, Located, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
 
@@ -34,7 +34,7 @@ fn tree(path: PathBuf, allow: PathAccess, place: Place) -> Tree {
     Tree {
         path,
         allow,
-        resolved: None,
+        route: None,
         place,
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
     let path = policy.python().script.as_ref()?;
     let Some(PathFact::Found {
         kind: PathKind::File,
-        resolved,
+        route,
         reach,
     }) = host.paths.get(path)
     else {
@@ -127,10 +127,10 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
     let mut writable = policy.filesystem().write.iter();
     let is_writable = writable.any(|write| {
         let real = match host.paths.get(&write.value) {
-            Some(PathFact::Found { resolved, .. }) => resolved,
+            Some(PathFact::Found { route, .. }) => &route.end,
             _ => &write.value,
         };
-        path.starts_with(&write.value) || resolved.starts_with(real)
+        route.entry_in(real).is_some()
     });
     // Without mounts, the guest reaches only what any user can reach.
     let is_hidden = level == Level::Landlock
@@ -140,7 +140,7 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
     is_shown.then(|| Tree {
         path: path.clone(),
         allow: run_or_read(policy.filesystem().system),
-        resolved: Some(resolved.clone()),
+        route: Some(route.clone()),
         place: Place::Script,
     })
 }
@@ -156,11 +156,11 @@ fn named_tree(
         Use::Read | Use::Project => run_or_read(system),
         Use::Write => PathAccess::ReadWrite,
     };
-    let resolved = Some(resolve(&host.paths, purpose, named)?.to_owned());
+    let route = Some(resolve(&host.paths, purpose, named)?.clone());
     Ok(Tree {
         path: named.value.clone(),
         allow,
-        resolved,
+        route,
         place: Place::Policy(named.origin.clone()),
     })
 }
@@ -173,12 +173,12 @@ pub(super) fn refused_paths<'a>(
     named_by(policy).filter_map(|(purpose, named)| resolve(paths, purpose, named).err())
 }
 
-/// The path without links that the host found for a policy's path, or the reason to refuse it.
+/// How the host found a policy's path, or the reason to refuse it.
 fn resolve<'a>(
     paths: &'a BTreeMap<PathBuf, PathFact>,
     purpose: Use,
     named: &Located<PathBuf>,
-) -> Result<&'a Path, PlanError> {
+) -> Result<&'a Route, PlanError> {
     let missing = |cause: String| PlanError::PathMissing {
         origin: named.origin.clone(),
         key: purpose.key(),
@@ -208,6 +208,6 @@ fn resolve<'a>(
         }) if matches!(purpose, Use::ImportFrom | Use::Project) => {
             Err(unfit("a file", "a directory of modules"))
         }
-        Some(PathFact::Found { resolved, .. }) => Ok(resolved),
+        Some(PathFact::Found { route, .. }) => Ok(route),
     }
 }

@@ -61,7 +61,8 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     let limits = resolve_cpu(&mut values, cpu_rule, &layers);
     let mode_rule = mode_rule(&layers);
     resolve_mode(&mut values, mode_rule, &layers);
-    let policy = typed(name, values, limits, cpu_rule, mode_rule);
+    let mut policy = typed(name, values, limits, cpu_rule, mode_rule);
+    policy.files = layers.into_iter().filter_map(|layer| layer.file).collect();
     let filesystem = &policy.filesystem;
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
     // The zygote imports these modules: a guest that could write there would reach the next guest.
@@ -202,6 +203,7 @@ fn typed(
             deny: given(values.list("syscalls.deny")),
         },
         require: given(values.text("assurance.require")),
+        files: Vec::new(),
         values,
     }
 }

@@ -143,12 +143,16 @@ fn read(
             let text = source
                 .read(path)
                 .map_err(|cause| vec![mention.error(unreadable(path, &cause, &mention.text))])?;
-            let file = if source.is_file(path) {
-                Source::file(path.display().to_string(), &text)
-            } else {
-                Source::words()
-            };
-            Layer::parse(&file, &text, directory(path, current_dir))
+            if !source.is_file(path) {
+                return Layer::parse(&Source::words(), &text, directory(path, current_dir));
+            }
+            let file = Source::file(path.display().to_string(), &text);
+            Ok(Layer {
+                file: current_dir
+                    .map(|directory| directory.join(path))
+                    .or_else(|| path.is_absolute().then(|| path.clone())),
+                ..Layer::parse(&file, &text, directory(path, current_dir))?
+            })
         }
     }
 }

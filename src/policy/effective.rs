@@ -34,6 +34,8 @@ pub struct Policy {
     pub(super) session: SessionPolicy,
     pub(super) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
+    /// The files that it was read from, by absolute paths.
+    pub(super) files: Vec<PathBuf>,
     pub(super) values: Values,
 }
 
@@ -188,6 +190,11 @@ impl Policy {
     /// The amount of a limit: milliseconds of times, bytes of sizes, thousandths of cores, or a number.
     pub fn limit(&self, name: LimitName) -> u64 {
         self.limits.amount(name)
+    }
+
+    /// The files that it was read from, by absolute paths.
+    pub(crate) fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// The interpreter and its preloaded modules.

@@ -24,6 +24,8 @@ pub(super) struct Layer {
     pub(super) directory: Option<PathBuf>,
     /// The text as a whole.
     pub(super) whole: Origin,
+    /// The file that it was read from, by an absolute path, if it is one.
+    pub(super) file: Option<PathBuf>,
 }
 
 /// Who wrote a policy text.
@@ -109,6 +111,7 @@ impl Layer {
             author: Author::User,
             directory,
             whole: source.whole(),
+            file: None,
         })
     }
 }

@@ -78,6 +78,15 @@ pub enum SupervisorError {
         /// The step that failed, and its error.
         failure: Failure,
     },
+    /// A link is where a writable directory was when the plan was made.
+    #[error(
+        "{path} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the link there: \
+         look at what it leads to, remove it and make the directory again", path = path.display()
+    )]
+    Redirected {
+        /// The path of the directory.
+        path: PathBuf,
+    },
     /// The interpreter could not be made ready in its jail. A module of the preload list that starts a thread, or
     /// shares memory with its children, is left to the guest; then it is `site`.
     #[error("{}", unready(.0))]
@@ -277,6 +286,7 @@ impl Cause for SupervisorError {
             | S::FileNotPlaced(_) => ErrorKind::Request,
             S::Secret { .. } | S::TooManyRules => ErrorKind::Policy,
             S::Jail { .. }
+            | S::Redirected { .. }
             | S::Cgroup { .. }
             | S::SessionPlace { .. }
             | S::Egress { .. }

@@ -1,6 +1,8 @@
 //! A zygote: how it comes to serve, and the requests for workers, of which it forks one for each.
 
+use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -15,7 +17,7 @@ use super::launch::{Launched, Started};
 use super::verify::OtherNamespaces;
 use sandfork_jail::control::{FromZygote, Lent, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
-use sandfork_jail::program::ZygoteJail;
+use sandfork_jail::program::{Access, RootEntry, ZygoteJail};
 
 /// How long preloading may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -85,6 +87,7 @@ pub struct Entering {
     launched: Launched,
     codes: Option<LentFile>,
     fonts: Option<LentFile>,
+    writable: Vec<PathBuf>,
 }
 
 impl Entering {
@@ -101,6 +104,7 @@ impl Entering {
         let lent_codes = codes.iter().map(|lent| (Lent::Codes, lent.as_fd()));
         let lent_fonts = fonts.iter().map(|lent| (Lent::Fonts, lent.as_fd()));
         let (lent, files): (Vec<Lent>, Vec<BorrowedFd>) = lent_codes.chain(lent_fonts).unzip();
+        let writable = writable(&jail);
         let enter = ToZygote::Enter {
             jail: Box::new(jail),
             python,
@@ -115,6 +119,7 @@ impl Entering {
             launched,
             codes,
             fonts,
+            writable,
         })
     }
 
@@ -128,8 +133,10 @@ impl Entering {
             mut launched,
             codes,
             fonts: lent_fonts,
+            writable,
         } = self;
-        let (preloaded, namespaces) = until_ready(&mut launched)?;
+        let ready = until_ready(&mut launched);
+        let (preloaded, namespaces) = ready.map_err(|error| of_link(error, writable))?;
         if let Some(lent) = codes
             && let Err(error) = start.take_back(&lent, launched.facts())
         {
@@ -182,6 +189,34 @@ fn until_ready(launched: &mut Launched) -> Result<(Vec<String>, Vec<String>), Su
             FromZygote::Unready(why) => return Err(SupervisorError::Unready(why)),
             FromZygote::Facts { .. } => return Err(launched.ended()),
         }
+    }
+}
+
+/// The directories that guests write to.
+fn writable(jail: &ZygoteJail) -> Vec<PathBuf> {
+    let source = |entry: &RootEntry| match entry {
+        RootEntry::Bind {
+            source,
+            access: Access::ReadWrite,
+            ..
+        } => Some(source.clone()),
+        _ => None,
+    };
+    jail.root.iter().filter_map(source).collect()
+}
+
+/// The error of a zygote that found a link where a writable directory was.
+fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
+    let SupervisorError::Jail { failure, .. } = &error else {
+        return error;
+    };
+    if (failure.step, failure.errno) != (Step::CloneTrees, Errno::ELOOP) {
+        return error;
+    }
+    let is_elsewhere = |path: &PathBuf| fs::canonicalize(path).ok().as_ref() != Some(path);
+    match writable.into_iter().find(is_elsewhere) {
+        Some(path) => SupervisorError::Redirected { path },
+        None => error,
     }
 }
 

@@ -28,6 +28,7 @@ mod egress;
 mod environment;
 mod fonts;
 mod humaneval;
+mod kept;
 mod leftovers;
 mod loopback;
 mod machine;
@@ -92,6 +93,7 @@ fn main() -> ExitCode {
     tests.extend(openings::tests());
     tests.extend(precedence::tests());
     tests.extend(sessions::tests());
+    tests.extend(kept::tests());
     tests.extend(starts::tests());
     // Every status, also where Python alone serves the run.
     let by_python = Arc::new(world.by_python());

@@ -5,12 +5,11 @@
 //! belong to a user that no account has. In an id-mapped mount the guest takes the place of the
 //! directory's owner, in that directory and nowhere else.
 
-use std::os::fd::{BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat};
-use nix::sys::stat::{Mode, stat};
+use nix::sys::stat::{Mode, fstat};
 use nix::sys::wait::waitpid;
 use nix::unistd::{pipe2, read};
 
@@ -31,8 +30,8 @@ pub struct Owners<'a> {
 
 impl Owners<'_> {
     /// A user namespace lives as long as its descriptor. The process that makes it does nothing else.
-    pub fn map(&self, path: &Path) -> Result<OwnedFd, Errno> {
-        let found = stat(path)?;
+    pub fn map(&self, tree: impl AsFd) -> Result<OwnedFd, Errno> {
+        let found = fstat(tree)?;
         let owner = HostIds {
             uid: found.st_uid,
             gid: found.st_gid,

@@ -181,7 +181,7 @@ pub enum RootEntry {
     },
     /// A host file or directory, mounted at its path: nosuid, nodev.
     Bind {
-        /// Host path; symbolic links in it are followed.
+        /// Host path. Symbolic links in it are followed if it is shown read-only.
         source: PathBuf,
         /// The path in the new root.
         target: PathBuf,

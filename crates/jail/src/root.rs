@@ -2,7 +2,7 @@
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -69,7 +69,8 @@ pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<F
                 let device = Path::new("/dev").join(name);
                 // A guest can still write to a device that is mounted read-only. It can no longer set the
                 // times of the host's inode, which every tenant sees.
-                trees.push(clone_one(&device, &device, mounts::MOUNT_ATTR_RDONLY)?);
+                let mount = mounts::clone_tree(&device)?;
+                trees.push(Tree::new(mount, &device, mounts::MOUNT_ATTR_RDONLY)?);
                 continue;
             }
             RootEntry::Certificates {
@@ -81,13 +82,17 @@ pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<F
             }
             _ => continue,
         };
-        let read_only = match access {
-            Access::ReadOnly => mounts::MOUNT_ATTR_RDONLY,
-            Access::ReadWrite => mounts::MOUNT_ATTR_NOEXEC,
+        let (mount, read_only) = match access {
+            Access::ReadOnly => (mounts::clone_tree(&source)?, mounts::MOUNT_ATTR_RDONLY),
+            // Guests of an earlier session may write above it, by another tree.
+            Access::ReadWrite => (
+                mounts::clone_tree_without_links(&source)?,
+                mounts::MOUNT_ATTR_NOEXEC,
+            ),
         };
-        let tree = clone_one(&source, target, read_only | mounts::MOUNT_ATTR_NODEV)?;
+        let tree = Tree::new(mount, target, read_only | mounts::MOUNT_ATTR_NODEV)?;
         if let (Access::ReadWrite, Some(owners)) = (access, owners) {
-            let map = owners.map(&source)?;
+            let map = owners.map(&tree.mount)?;
             // overlayfs has no such mounts, and Linux before 5.12 has none at all.
             match mounts::map_owners(&tree.mount, map) {
                 Err(Errno::EINVAL | Errno::EPERM | Errno::EOPNOTSUPP) | Ok(()) => {}
@@ -102,20 +107,24 @@ pub fn open_host(entries: &[RootEntry], owners: Option<&Owners>) -> io::Result<F
     })
 }
 
-fn clone_one(source: &Path, target: &Path, attributes: u64) -> io::Result<Tree> {
-    let tree = mounts::clone_tree(source)?;
-    mounts::set_attributes(&tree, attributes | mounts::MOUNT_ATTR_NOSUID)?;
-    let metadata = fs::metadata(source)?;
-    let kind = if metadata.is_dir() {
-        TreeKind::Directory
-    } else {
-        TreeKind::File
-    };
-    Ok(Tree {
-        mount: tree,
-        target: target.to_owned(),
-        kind,
-    })
+impl Tree {
+    fn new(mount: OwnedFd, target: &Path, attributes: u64) -> Result<Self, Errno> {
+        mounts::set_attributes(&mount, attributes | mounts::MOUNT_ATTR_NOSUID)?;
+        Ok(Self {
+            kind: TreeKind::of(&mount)?,
+            target: target.to_owned(),
+            mount,
+        })
+    }
+}
+
+impl TreeKind {
+    fn of(mount: impl AsFd) -> Result<Self, Errno> {
+        Ok(match fstat(mount)?.st_mode & libc::S_IFMT {
+            libc::S_IFDIR => Self::Directory,
+            _ => Self::File,
+        })
+    }
 }
 
 /// Cuts the mount namespace off from the host's: mounts made in either do not appear in the other.
@@ -303,11 +312,7 @@ fn hold(shows: &[Shown]) -> Result<Vec<Held<'_>>, Errno> {
 fn show(held: &Held) -> io::Result<()> {
     match held {
         Held::Tree(mounted, target) => {
-            let kind = match fstat(mounted)?.st_mode & libc::S_IFMT {
-                libc::S_IFDIR => TreeKind::Directory,
-                _ => TreeKind::File,
-            };
-            make_mount_point(target, kind)?;
+            make_mount_point(target, TreeKind::of(mounted)?)?;
             Ok(mounts::attach(mounted, target)?)
         }
         Held::Symlink(target, points_at) => in_its_directory(target, || symlink(points_at, target)),

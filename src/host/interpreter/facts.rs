@@ -48,14 +48,7 @@ impl Interpreter {
         check(asked, implementation, version, abiflags)?;
         let (links, binary) = follow(executable);
         let venv = virtual_environment(executable);
-        let programs_run = [asked, executable, &binary].into_iter().map(Path::to_owned);
-        let linked = links.iter().map(|link| link.path.clone());
-        let read = [stdlib]
-            .into_iter()
-            .chain(venv.as_deref())
-            .map(Path::to_owned);
         Ok(Self {
-            code: with_resolved(programs_run.chain(linked).chain(read)),
             executable: executable.to_owned(),
             links,
             implementation: implementation.to_owned(),
@@ -116,23 +109,6 @@ pub(super) fn follow(path: &Path) -> (Vec<Link>, PathBuf) {
         path = next;
     }
     (links, path)
-}
-
-/// The paths, and each without the links in it. A program that is a link itself stays one: its directory decides who
-/// can replace it.
-fn with_resolved(paths: impl Iterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
-    let resolved = |path: &Path| -> Option<PathBuf> {
-        let above = fs::canonicalize(path.parent()?).ok()?;
-        Some(above.join(path.file_name()?))
-    };
-    paths
-        .flat_map(|path| {
-            let beside = resolved(&path);
-            let itself = fs::canonicalize(&path).ok();
-            [Some(path), beside, itself]
-        })
-        .flatten()
-        .collect()
 }
 
 /// The virtual environment that an interpreter belongs to, if any.

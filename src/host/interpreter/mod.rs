@@ -4,13 +4,13 @@ mod ask;
 mod facts;
 mod resolve;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 pub use ask::probe;
 use facts::FACTS_SCRIPT;
+pub(super) use resolve::places;
 pub use resolve::resolve;
 
 /// A CPython that Sandfork can use.
@@ -39,9 +39,6 @@ pub struct Interpreter {
     pub libraries: Vec<PathBuf>,
     /// The virtual environment, if the interpreter belongs to one.
     pub venv: Option<PathBuf>,
-    /// The programs, links and directories that a start runs code from, each by the path that names it and by the one
-    /// without symbolic links.
-    pub code: BTreeSet<PathBuf>,
     /// Who can execute it.
     pub reach: Reach,
 }

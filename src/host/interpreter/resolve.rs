@@ -47,13 +47,16 @@ pub fn resolve(
 }
 
 fn on_path(name: &str, path: &OsStr) -> Option<PathBuf> {
-    env::split_paths(path)
-        .filter(|dir| dir.is_absolute())
-        .map(|dir| dir.join(name))
-        .find(|file| {
-            fs::metadata(file)
-                .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-        })
+    places(name, path).find(|file| {
+        fs::metadata(file)
+            .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+    })
+}
+
+/// Where a program of that name may be, the place that is preferred first.
+pub fn places(name: &str, path: &OsStr) -> impl Iterator<Item = PathBuf> {
+    let directories = env::split_paths(path).filter(|dir| dir.is_absolute());
+    directories.map(move |dir| dir.join(name))
 }
 
 fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {

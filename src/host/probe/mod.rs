@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use nix::errno::Errno as NixErrno;
 
-use super::cache_directory::{cache_directory, resolved};
+use super::kept::{Keeper, KeptNeeds};
+use super::route::Links;
 use super::{
     Arch, CallerEnvironment, CgroupSupport, ChainStep, EnvironmentStore, Errno, Host, HostLimits,
     HostUser, Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine,
@@ -23,6 +24,8 @@ pub struct Needs {
     pub variables: BTreeSet<String>,
     /// Where the certificates that the host trusts may be, if the policy needs them.
     pub certificates: Vec<PathBuf>,
+    /// What later starts run or believe besides, if the policy makes something of the host writable.
+    pub kept: Option<KeptNeeds>,
 }
 
 /// Why the host could not be probed.
@@ -91,7 +94,7 @@ pub struct HostWithoutInterpreter {
     system: Vec<SystemPath>,
     paths: BTreeMap<PathBuf, PathFact>,
     caller_env: BTreeMap<String, String>,
-    cache: Option<PathBuf>,
+    keeper: Option<Keeper>,
     environments: Option<PathBuf>,
     certificates: Option<PathBuf>,
 }
@@ -104,18 +107,23 @@ impl HostWithoutInterpreter {
         environment: &CallerEnvironment,
     ) -> Result<Self, HostError> {
         let paths = needs.paths.iter();
+        let system = SystemPath::probe_all();
+        let certificates = certificates(&needs.certificates, environment);
+        let keeper = needs.kept.as_ref();
+        let keeper =
+            keeper.map(|needs| Keeper::new(needs, environment, &system, certificates.as_deref()));
         Ok(Self {
             machine: Machine::with_cgroup(cgroup)?,
-            system: SystemPath::probe_all(),
+            system,
             paths: paths
                 .map(|path| (path.clone(), PathFact::probe(path)))
                 .collect(),
             caller_env: caller_env(&needs.variables, environment),
-            cache: cache_directory().map(|path| resolved(&path)),
+            keeper,
             environments: EnvironmentStore::of(environment)
                 .ok()
-                .map(|store| resolved(store.directory())),
-            certificates: certificates(&needs.certificates, environment),
+                .map(|store| Links::default().route(store.directory()).end),
+            certificates,
         })
     }
 
@@ -131,13 +139,15 @@ impl HostWithoutInterpreter {
 
     /// The host with this interpreter.
     pub fn with(self, interpreter: Interpreter) -> Host {
+        let keeper = self.keeper;
+        let kept = keeper.map(|keeper| keeper.with(&interpreter));
         Host {
             machine: self.machine,
             interpreter,
             system: self.system,
             paths: self.paths,
             caller_env: self.caller_env,
-            cache: self.cache,
+            kept: kept.unwrap_or_default(),
             environments: self.environments,
             certificates: self.certificates,
         }

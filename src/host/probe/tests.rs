@@ -1,13 +1,14 @@
 //! The probe on the machine that runs the tests.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use super::*;
-use crate::host::{ChainStep, Errno, Refusal, RefusalCause};
+use crate::host::{ChainStep, Errno, Kept, KeptKind, Refusal, RefusalCause};
 
 fn me() -> HostUser {
     HostUser::probe().unwrap()
@@ -169,7 +170,7 @@ fn a_host_has_what_a_plan_asks_for() {
     let needs = Needs {
         paths: ["/usr", "/nowhere"].iter().map(PathBuf::from).collect(),
         variables: BTreeSet::from(["PATH".to_owned(), "SANDFORK_NOT_SET".to_owned()]),
-        certificates: Vec::new(),
+        ..Needs::default()
     };
     let host = probe("python3", &needs).unwrap();
     assert!(matches!(
@@ -181,4 +182,44 @@ fn a_host_has_what_a_plan_asks_for() {
         PathFact::Unreachable { .. }
     ));
     assert_eq!(host.caller_env.keys().collect::<Vec<_>>(), ["PATH"]);
+}
+
+#[test]
+fn what_later_starts_use_is_found_where_guests_can_write() {
+    let without = probe("python3", &Needs::default()).unwrap();
+    assert_eq!(without.kept, []);
+    let kept = Some(KeptNeeds {
+        policies: vec!["/srv/tenant.toml".into()],
+        interpreter: Some("python3".to_owned()),
+        ..KeptNeeds::default()
+    });
+    let needs = Needs {
+        kept,
+        ..Needs::default()
+    };
+    let host = probe("python3", &needs).unwrap();
+    let has = |what, path: &Path| {
+        let mut entries = host.kept.iter().filter(|kept| kept.what == what);
+        entries.any(|kept| kept.route.entries.iter().any(|entry| entry == path))
+    };
+    let interpreter = &host.interpreter;
+    assert!(has(
+        KeptKind::Interpreter,
+        &interpreter.binary.canonicalize().unwrap()
+    ));
+    assert!(has(
+        KeptKind::Libraries,
+        &interpreter.stdlib.canonicalize().unwrap()
+    ));
+    assert!(has(KeptKind::Program, &std::env::current_exe().unwrap()));
+    let is_policy = |kept: &Kept| kept.what == KeptKind::Policy;
+    let policy = host.kept.iter().find(|kept| is_policy(kept)).unwrap();
+    assert_eq!(policy.route.end, Path::new("/srv/tenant.toml"));
+    let on_path = std::env::var_os("PATH").unwrap();
+    for directory in std::env::split_paths(&on_path).filter(|path| path.is_dir()) {
+        for name in ["python3", "uv"] {
+            let place = directory.canonicalize().unwrap().join(name);
+            assert!(has(KeptKind::OnPath, &place), "{}", place.display());
+        }
+    }
 }

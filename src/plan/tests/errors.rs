@@ -4,10 +4,12 @@ use super::hosts::{
     ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
 };
 use super::refusal;
+use crate::host::KeptKind;
 use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Errno, HardLimits, Host, HostLimits, Machine,
     PathFact, PathKind, RefusalCause,
 };
+use crate::plan::PlanError;
 
 #[test]
 fn a_level_that_the_host_cannot_give() {
@@ -137,52 +139,106 @@ fn writable_code() {
     insta::assert_snapshot!(refusal("filesystem.write = [\"/usr\"]", &host), @"/srv/tenant.toml:1: /usr is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`");
 }
 
+/// A host where later starts find something by these links and their targets.
+fn keeping(what: KeptKind, path: &str, links: &[(&str, &str)]) -> Host {
+    host(machine()).with_kept(what, path, links)
+}
+
+fn write_refused(path: &str, host: Host) -> PlanError {
+    let toml = format!("filesystem.write = [\"{path}\"]");
+    refusal(&toml, &host.with_directory(path))
+}
+
 #[test]
 fn a_writable_directory_with_what_later_starts_take_code_from() {
-    let kept = "/srv/kept/sandfork";
     for user in [USER, ROOT] {
         let host = host(Machine { user, ..machine() });
-        let mut cache = host.clone();
-        cache.cache = Some(kept.into());
-        let mut environments = host;
-        environments.environments = Some(kept.into());
-        for host in [cache, environments] {
-            for path in ["/srv", kept, "/srv/kept/sandfork/new"] {
-                let host = host.clone().with_directory(path);
-                let refused = refusal(&format!("filesystem.write = [\"{path}\"]"), &host);
-                assert_eq!(
-                    refused.to_string(),
-                    "/srv/tenant.toml:1: /srv/kept/sandfork is where code is run from, and cannot be writable: \
-                     name a directory of data in `filesystem.write`"
-                );
-            }
+        let host = host.with_kept(KeptKind::Cache, "/srv/kept/sandfork", &[]);
+        for path in ["/srv", "/srv/kept/sandfork"] {
+            assert_eq!(
+                write_refused(path, host.clone()).to_string(),
+                format!(
+                    "/srv/tenant.toml:1: {path} cannot be writable, because guests could exchange /srv/kept/sandfork, by \
+                     which later starts find Sandfork's cache: make only a directory of data in it writable, or move \
+                     Sandfork's cache out of it"
+                )
+            );
+        }
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(write_refused("/srv/kept/sandfork/new", host), @"/srv/tenant.toml:1: /srv/kept/sandfork/new cannot be writable, because it lies in /srv/kept/sandfork, where later starts find Sandfork's cache: name a directory of data outside of it in `filesystem.write`");
         }
     }
 }
 
 #[test]
-fn a_writable_directory_with_the_interpreter() {
-    let mut host = host(machine());
-    host.interpreter = virtual_environment();
-    for path in [
-        "/srv",
-        "/srv/venv",
-        "/srv/venv/bin",
-        "/srv/venv/share",
-        "/root/.pyenv",
-    ] {
-        let host = host.clone().with_directory(path);
-        let refused = refusal(&format!("filesystem.write = [\"{path}\"]"), &host);
+fn a_writable_directory_with_a_link_to_the_interpreter() {
+    let links = [("/opt/py", "/share/cur"), ("/share/cur", "base")];
+    let host = keeping(KeptKind::Interpreter, "/opt/py/bin/python3", &links);
+    insta::assert_snapshot!(write_refused("/share", host.clone()), @"/srv/tenant.toml:1: /share cannot be writable, because guests could exchange /share/base/bin/python3, by which later starts find the interpreter: make only a directory of data in it writable, or move the interpreter out of it");
+    for path in ["/share/base", "/share/base/bin", "/opt"] {
+        let refused = write_refused(path, host.clone()).to_string();
         assert!(
-            refused
-                .to_string()
-                .contains("is where code is run from, and cannot be writable"),
+            refused.contains("later starts find the interpreter"),
             "{refused}"
         );
     }
-    // Under another name, and where a link of the host's leads there.
+    super::planned(
+        "filesystem.write = [\"/share/data\"]",
+        &host.with_directory("/share/data"),
+    );
+}
+
+#[test]
+fn a_writable_directory_with_the_policy() {
+    let host = keeping(KeptKind::Policy, "/srv/tenant.toml", &[]);
+    insta::assert_snapshot!(write_refused("/srv", host.clone()), @"/srv/tenant.toml:1: /srv cannot be writable, because guests could exchange /srv/tenant.toml, by which later starts find the policy: make only a directory of data in it writable, or move the policy out of it");
+    super::planned(
+        "filesystem.write = [\"/srv/out\"]",
+        &host.with_directory("/srv/out"),
+    );
+}
+
+#[test]
+fn a_writable_directory_behind_a_link_to_the_interpreter() {
+    let host = keeping(KeptKind::VirtualEnvironment, "/srv/venv", &[]);
     let host = host.with_path("/home/link", PathKind::Directory, "/srv");
-    insta::assert_snapshot!(refusal("filesystem.write = [\"/home/link\"]", &host), @"/srv/tenant.toml:1: /srv/venv is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`");
+    insta::assert_snapshot!(refusal("filesystem.write = [\"/home/link\"]", &host), @"/srv/tenant.toml:1: /home/link cannot be writable, because guests could exchange /srv/venv, by which later starts find the virtual environment: make only a directory of data in it writable, or move the virtual environment out of it");
+}
+
+#[test]
+fn layouts_in_which_a_directory_of_data_is_writable() {
+    let layouts: [(&str, &[(&str, &str)], &str); 6] = [
+        (
+            "/usr/bin/python3",
+            &[("/usr/bin/python3", "python3.11")],
+            "/usr/share/data",
+        ),
+        ("/lib/python3.11", &[("/lib", "usr/lib")], "/usr/share/data"),
+        (
+            "/home/user/project/.venv/bin/python",
+            &[("/home/user/project/.venv/bin/python", "/usr/bin/python3")],
+            "/home/user/project/out",
+        ),
+        (
+            "/home/user/.pyenv/shims/python3",
+            &[("/home", "/disk/home")],
+            "/disk/home/user/out",
+        ),
+        (
+            "/tmp/venv/bin/python",
+            &[("/tmp", "/private/tmp")],
+            "/private/tmp/out",
+        ),
+        (
+            "/opt/conda/envs/science/bin/python3",
+            &[("/opt/conda/envs/science/bin/python3", "python3.12")],
+            "/opt/conda-data",
+        ),
+    ];
+    for (path, links, data) in layouts {
+        let host = keeping(KeptKind::Interpreter, path, links).with_directory(data);
+        super::planned(&format!("filesystem.write = [\"{data}\"]"), &host);
+    }
 }
 
 #[test]
@@ -195,6 +251,28 @@ fn what_a_guest_could_exchange_for_a_link() {
     let both = "filesystem.write = [\"/srv/out\", \"/srv/out/a/in\"]";
     insta::assert_snapshot!(refusal(both, &host), @"/srv/tenant.toml:1: /srv/out/a/in leads to /home/user/.ssh, by a link where `filesystem.write` lets guests make links: name /home/user/.ssh, if that is what the sandbox is to show");
     super::planned(both, &host.with_directory("/srv/out/a/in"));
+}
+
+#[test]
+fn what_a_guest_could_exchange_by_another_path_of_the_same_directory() {
+    let links = [("/al/link", "/al/out")];
+    let host = host(machine()).behind("/al/link", PathKind::Directory, &links);
+    let both = "filesystem.write = [\"/al/link\", \"/al/out/a/in\"]";
+    let turned = [("/al/out/a/in", "/al/secret")];
+    let exchanged = host
+        .clone()
+        .behind("/al/out/a/in", PathKind::Directory, &turned);
+    insta::assert_snapshot!(refusal(both, &exchanged), @"/srv/tenant.toml:1: /al/out/a/in leads to /al/secret, by a link where `filesystem.write` lets guests make links: name /al/secret, if that is what the sandbox is to show");
+    let turned = [("/al/out/a", "/al")];
+    let exchanged = host
+        .clone()
+        .behind("/al/out/a/in", PathKind::Directory, &turned);
+    insta::assert_snapshot!(refusal(both, &exchanged), @"/srv/tenant.toml:1: /al/out/a/in leads to /al/in, by a link where `filesystem.write` lets guests make links: name /al/in, if that is what the sandbox is to show");
+    super::planned(both, &host.with_directory("/al/out/a/in"));
+    // A directory that names itself anew.
+    let within = [("/srv/out/up", "/srv")];
+    let itself = super::hosts::host(machine()).behind("/srv/out/up", PathKind::Directory, &within);
+    insta::assert_snapshot!(refusal("filesystem.write = [\"/srv/out/up\"]", &itself), @"/srv/tenant.toml:1: /srv/out/up leads to /srv, by a link where `filesystem.write` lets guests make links: name /srv, if that is what the sandbox is to show");
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! Hosts built by hand.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use sandfork_jail::program::{HostIds, UidRange};
 
 use crate::host::{
     Arch, CgroupAbsence, CgroupSupport, ChainStep, Controller, Errno, HardLimits, Host, HostLimits,
-    HostUser, Interpreter, KernelVersion, LandlockSupport, Link, Machine, NamespaceSupport,
-    PathFact, PathKind, Processors, Reach, Refusal, RefusalCause, SeccompSupport, SystemPath,
-    SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
+    HostUser, Interpreter, Kept, KeptKind, KernelVersion, LandlockSupport, Link, Machine,
+    NamespaceSupport, PathFact, PathKind, Processors, Reach, Refusal, RefusalCause, Route,
+    SeccompSupport, SystemPath, SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
 };
 
 /// A kernel's release, and the Landlock ABI that it brings.
@@ -180,17 +180,8 @@ pub fn system_python() -> Interpreter {
             .map(PathBuf::from)
             .into(),
         venv: None,
-        code: code([
-            "/usr/bin/python3",
-            "/usr/bin/python3.11",
-            "/usr/lib/python3.11",
-        ]),
         reach: Reach::Everyone,
     }
-}
-
-fn code<const N: usize>(paths: [&str; N]) -> BTreeSet<PathBuf> {
-    paths.map(PathBuf::from).into()
 }
 
 /// Made with `python -m venv` from an interpreter in a home directory that only root may enter.
@@ -226,15 +217,19 @@ pub fn virtual_environment_at(venv: &str) -> Interpreter {
             format!("{venv}/lib").into(),
         ],
         venv: Some(venv.into()),
-        code: code([
-            venv,
-            &format!("{venv}/bin/python"),
-            &format!("{lib}/python3.12"),
-            &format!("{base}/bin/python3.12"),
-        ]),
         reach: Reach::NotEveryone,
         ..system_python()
     }
+}
+
+/// How a path is found where these are the links, with their targets.
+fn route(path: &str, links: &[(&str, &str)]) -> Route {
+    Route::new(Path::new(path), |entry| {
+        let link = links.iter().find(|(link, _)| entry == Path::new(link));
+        link.map_or(Err(nix::errno::Errno::EINVAL), |(_, target)| {
+            Ok(target.into())
+        })
+    })
 }
 
 pub fn host(machine: Machine) -> Host {
@@ -244,19 +239,34 @@ pub fn host(machine: Machine) -> Host {
         system: system(),
         paths: BTreeMap::new(),
         caller_env: BTreeMap::new(),
-        cache: None,
+        kept: Vec::new(),
         environments: None,
         certificates: None,
     }
 }
 
 impl Host {
-    /// This host with a path that resolves to another.
+    /// This host with something that later starts run or believe, which is found by these links and their targets.
     #[must_use]
-    pub fn with_path(mut self, path: &str, kind: PathKind, resolved: &str) -> Self {
+    pub fn with_kept(mut self, what: KeptKind, path: &str, links: &[(&str, &str)]) -> Self {
+        let route = route(path, links);
+        self.kept.push(Kept { what, route });
+        self
+    }
+
+    /// This host with a path that resolves to another. If they differ, the path is a link.
+    #[must_use]
+    pub fn with_path(self, path: &str, kind: PathKind, resolved: &str) -> Self {
+        let link = (path != resolved).then_some((path, resolved));
+        self.behind(path, kind, link.as_slice())
+    }
+
+    /// This host with a path that is found by these links and their targets.
+    #[must_use]
+    pub fn behind(mut self, path: &str, kind: PathKind, links: &[(&str, &str)]) -> Self {
         let fact = PathFact::Found {
             kind,
-            resolved: resolved.into(),
+            route: route(path, links),
             reach: Reach::Everyone,
         };
         self.paths.insert(path.into(), fact);

@@ -11,7 +11,7 @@ use crate::host::{Host, PathKind};
 use crate::plan::Plan;
 use sandfork_jail::program::{Access, PathAccess, Programs, RootEntry, Shown};
 
-/// The mounts, in order, writable ones marked.
+/// The mounts, in order, those of another path and writable ones marked.
 fn mounts(plan: &Plan) -> Vec<String> {
     let mount = |entry: &RootEntry| match entry {
         RootEntry::Bind {
@@ -19,13 +19,17 @@ fn mounts(plan: &Plan) -> Vec<String> {
             target,
             access,
         } => {
-            assert_eq!(source, target);
+            let from = if source == target {
+                String::new()
+            } else {
+                format!(" from {}", source.display())
+            };
             let mark = if *access == Access::ReadWrite {
                 " rw"
             } else {
                 ""
             };
-            Some(format!("{}{mark}", target.display()))
+            Some(format!("{}{from}{mark}", target.display()))
         }
         _ => None,
     };
@@ -320,7 +324,7 @@ fn what_a_link_inside_a_shown_tree_leads_to_is_shown() {
 fn a_link_outside_every_shown_tree_is_shown_where_it_is() {
     let host = plain().with_path("/srv/current", PathKind::Directory, "/mnt/disk/v7");
     let plan = planned("filesystem.read = [\"/srv/current\"]", &host);
-    assert!(mounts(&plan).contains(&"/srv/current".to_owned()));
+    assert!(mounts(&plan).contains(&"/srv/current from /mnt/disk/v7".to_owned()));
     assert!(!mounts(&plan).contains(&"/mnt/disk/v7".to_owned()));
 }
 
@@ -381,4 +385,39 @@ fn programs_of_the_guest_run_in_its_work_directory_alone() {
     let without = planned("", &plain());
     assert!(runs(&without).is_empty());
     assert_eq!(allowed(&without, "/work"), Some(PathAccess::ReadWrite));
+}
+
+#[test]
+fn one_directory_by_two_paths_is_mounted_from_where_it_is() {
+    let host = plain()
+        .with_path("/al/link", PathKind::Directory, "/al/out")
+        .with_directory("/al/out/a/in");
+    let toml = "filesystem.write = [\"/al/link\", \"/al/out/a/in\"]";
+    let sources = |plan: &Plan| -> Vec<String> {
+        let source = |entry: &RootEntry| match entry {
+            RootEntry::Bind {
+                source,
+                access: Access::ReadWrite,
+                ..
+            } => Some(source.display().to_string()),
+            _ => None,
+        };
+        plan.jail.root.iter().filter_map(source).collect()
+    };
+    assert_eq!(sources(&planned(toml, &host)), ["/al/out", "/al/out/a/in"]);
+    // Without mounts, workers look paths up one by one, and a rule for the one is a rule for the other.
+    let without = Host {
+        machine: crate::host::Machine {
+            namespaces: no_user_namespaces(),
+            user: super::hosts::USER,
+            ..machine()
+        },
+        ..host
+    };
+    let plan = planned(
+        &format!("assurance.require = \"landlock\"\n{toml}"),
+        &without,
+    );
+    assert_eq!(allowed(&plan, "/al/link"), Some(PathAccess::ReadWrite));
+    assert_eq!(allowed(&plan, "/al/out/a/in"), None);
 }

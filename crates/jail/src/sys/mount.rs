@@ -2,11 +2,12 @@
 //! no path is looked up twice (open_tree(2), move_mount(2), mount_setattr(2), fsopen(2)).
 
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use nix::errno::Errno;
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 
 use super::check;
 use super::descriptors::owned;
@@ -57,14 +58,30 @@ fn c_path(path: &Path) -> Result<CString, Errno> {
 /// A detached copy of the mount at `path` (open_tree(2) with `OPEN_TREE_CLONE`), with the mounts
 /// beneath it. A host directory that contains many mounts therefore looks the same inside.
 pub fn clone_tree(path: &Path) -> Result<OwnedFd, Errno> {
-    let path = c_path(path)?;
-    // SAFETY: `path` is a NUL-terminated string that outlives the call; the kernel writes nothing.
+    open_tree(libc::AT_FDCWD, &c_path(path)?)
+}
+
+/// As [`clone_tree`], by a path in which no entry may be a link: `ELOOP` (openat2(2)).
+pub fn clone_tree_without_links(path: &Path) -> Result<OwnedFd, Errno> {
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let handle = openat2(AT_FDCWD, path, how)?;
+    open_tree(handle.as_raw_fd(), c"")
+}
+
+/// A detached copy of the mount at a path that starts from a directory. An empty one names the descriptor itself.
+fn open_tree(directory: RawFd, path: &CStr) -> Result<OwnedFd, Errno> {
+    // SAFETY: `path` is NUL-terminated and outlives the call, for which both callers hold the descriptor; the kernel
+    // writes nothing.
     let fd = check(unsafe {
         libc::syscall(
             libc::SYS_open_tree,
-            libc::AT_FDCWD,
+            directory,
             path.as_ptr(),
-            OPEN_TREE_CLONE | OPEN_TREE_CLOEXEC | libc::AT_RECURSIVE as libc::c_uint,
+            OPEN_TREE_CLONE
+                | OPEN_TREE_CLOEXEC
+                | (libc::AT_RECURSIVE | libc::AT_EMPTY_PATH) as libc::c_uint,
         )
     })?;
     Ok(owned(fd))
