@@ -13,7 +13,7 @@ import time
 import pytest
 
 import sandfork
-from sandfork import Execution, Logs, Result, Sandbox, _execution, _html, _reports, _result
+from sandfork import Execution, Logs, Result, Sandbox, _html, _reports, _result, _text
 
 from .support.fake import ENFORCED, LIMITS, POLICY, USAGE, FakeSupervisor
 
@@ -390,7 +390,7 @@ def test_a_number_too_long_for_text_is_still_a_value(wrap) -> None:
 
 @pytest.mark.parametrize("wrap", [lambda text: text, lambda text: [text]])
 def test_a_value_too_large_for_text_is_still_a_value(wrap, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_execution, "_LARGEST_REPR", 9)
+    monkeypatch.setattr(_text, "_LARGEST_REPR", 9)
     for size, written in ((9, "repr"), (10, "summary")):
         execution = ended(value=wrap({"type": "text", "buffer": 0}), buffers=[memoryview(b"\1" * size)])
         value = wrap("\1" * size)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
-from . import _blobs, _tools, _values
+from . import _blobs, _text, _tools, _values
 from ._conversation import Actions, Invoke, message
 from ._exceptions import ProtocolError, RequestError
 from ._frames import Decoder, Frame
@@ -85,8 +85,8 @@ class Calls:
         reply: dict[str, Any] = {"kind": "return", "call": header["call"]}
         outgoing = _blobs.NO_BUFFERS
         try:
-            args, kwargs = _arguments(header, buffers)
-            value = yield from self._call(str(header["tool"]), args, kwargs)
+            args, kwargs, summary = _arguments(header, buffers)
+            value = yield from self._call(str(header["tool"]), args, kwargs, summary)
             tree, packed = _values.encode(value)
             outgoing = _blobs.pack(packed, room)
             reply["value"] = tree
@@ -106,10 +106,14 @@ class Calls:
             raise TypeError(f"on_connect returned {type(verdict).__name__}, not True or False")
         return verdict
 
-    def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Actions[Any]:
+    def _call(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], summary: str | None
+    ) -> Actions[Any]:
         tool = self.tools.get(name)
         if tool is None:
             raise NameError(f"name {name!r} is not defined: the host has no such tool")
+        if tool._shows_arguments and summary is not None:
+            raise ValueError(f"the host shows what {name} gets, and this is {summary}: give it less")
         if self._budget is not None and self._made >= self._budget:
             raise PermissionError(f"the budget of {self._budget} tool calls is spent")
         self._made += 1
@@ -129,11 +133,13 @@ def declarations(tools: Iterable[Tool]) -> dict[str, Any]:
 
 def _arguments(
     header: Mapping[str, Any], buffers: Sequence[memoryview]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
+) -> tuple[tuple[Any, ...], dict[str, Any], str | None]:
+    """The arguments, and their summary if they are too large to show."""
     decoder = _values.Decoder(buffers, _WORK)
     args = tuple(decoder.decode(tree) for tree in header.get("args", ()))
     kwargs = {str(name): decoder.decode(tree) for name, tree in header.get("kwargs", {}).items()}
-    return args, kwargs
+    given = [*args, *kwargs.values()]
+    return args, kwargs, _text.summary(decoder, given[0] if len(given) == 1 else given, buffers)
 
 
 def _check(header: Mapping[str, Any]) -> None:

@@ -34,8 +34,6 @@ class ExecutionError(NamedTuple):
 
 
 _UNDECODED: Any = object()
-# Bytes of a value of which a `repr()` is made, whose characters may take sixteen times as many.
-_LARGEST_REPR = 16 << 20
 
 
 class Execution:
@@ -99,12 +97,8 @@ class Execution:
         if self._value is _UNDECODED:
             decoder = _values.Decoder(self._buffers)
             try:
-                self._value = value = decoder.decode(self._header.get("value"))
-                size, kind = sum(map(len, self._buffers)), type(value)
-                if decoder.has_long_int:
-                    self.summary = f"<{kind.__name__} with an integer of more than 4300 digits>"
-                elif size > _LARGEST_REPR and kind.__module__ == "builtins":
-                    self.summary = f"<{kind.__name__} of {size} bytes>"
+                self._value = decoder.decode(self._header.get("value"))
+                self.summary = _text.summary(decoder, self._value, self._buffers)
             except ValueError as error:
                 # The guest sent the value: a malformed one affects only its own result.
                 self._value = _values.Opaque("malformed", f"<malformed value: {error}>")
@@ -116,7 +110,7 @@ class Execution:
         """What the cell showed, in order. `is_main_result` marks the value of the last expression."""
         if self._results is None:
             results = list(self._shown)
-            if self.value is not None and not any(shown.is_main_result for shown in results):
+            if not any(shown.is_main_result for shown in results) and self.value is not None:
                 text = _values.safe_repr(self.value) if self.summary is None else self.summary
                 results.append(Result({"text/plain": text}, is_main_result=True))
             self._results = results

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _values
@@ -13,6 +14,21 @@ if TYPE_CHECKING:
 
 # The least number of characters in which an error and a note of what is left out still say something.
 _SHORTEST = 200
+# Bytes of a value of which a `repr()` is made, whose characters may take sixteen times as many.
+_LARGEST_REPR = 16 << 20
+
+
+def summary(decoder: _values.Decoder, value: Any, buffers: Sequence[memoryview]) -> str | None:
+    """What stands for the `repr()` of a decoded value that takes too much time or memory; `None` for any
+    other. The guest chooses what it sends, and the caller pays for the text."""
+    size, kind = sum(map(len, buffers)), type(value)
+    if decoder.has_long_int:
+        return f"<{kind.__name__} with an integer of more than 4300 digits>"
+    if size > _LARGEST_REPR and kind.__module__ == "builtins":
+        return f"<{kind.__name__} of {size} bytes>"
+    if decoder.shown > _values.MAX_SHOWN:
+        return f"<{kind.__name__}, too large to show>"
+    return None
 
 
 def described(execution: Execution, max_length: int) -> str:
@@ -82,7 +98,7 @@ def compact(execution: Execution) -> dict[str, Any]:
         document["stderr"] = stderr
     value = execution.value
     if value is not None:
-        document["value"] = plain(value) if execution.summary is None else execution.summary
+        document["value"] = plain(value) if execution.summary is None else execution.text or execution.summary
     error = execution.error
     if error is not None:
         document["error"] = {"name": error.name, "message": error.value}

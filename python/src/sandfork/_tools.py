@@ -38,6 +38,10 @@ class Tool:
 
     __slots__ = ("doc", "ends_cell", "function", "name", "signature", "timeout")
 
+    # Whether the host shows the arguments as text, so that a call with arguments that are too large for it is
+    # refused.
+    _shows_arguments = False
+
     def __init__(
         self,
         name: str,

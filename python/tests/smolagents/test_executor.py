@@ -98,6 +98,23 @@ def test_what_cannot_cross_is_shown(executor: NativeExecutor) -> None:
     assert str(output) == "a thing"
 
 
+def test_a_value_that_cannot_be_shown_is_a_summary(executor: NativeExecutor) -> None:
+    output = executor("[10 ** 5000]").output
+    assert isinstance(output, Opaque)
+    # As an agent does with what it gets, whose `str()` of the value would raise.
+    assert str(output) == "<list with an integer of more than 4300 digits>"
+
+
+@pytest.mark.parametrize("call", ["final_answer({})", "final_answer(answer={})"])
+def test_an_answer_that_cannot_be_shown_is_refused(executor: NativeExecutor, call: str) -> None:
+    executor.send_tools({"final_answer": FinalAnswerTool()})
+    said = "ValueError: the host shows what final_answer gets, and this is <list with an integer"
+    with pytest.raises(CodeError, match=said):
+        executor(call.format("[10 ** 5000]"))
+    done = executor(call.format("[1] * 10"))
+    assert (done.output, done.is_final_answer) == ([1] * 10, True)
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -4,7 +4,7 @@ documents the types. The guest and the Python client share this package."""
 from __future__ import annotations
 
 from .blob import layout, pieces, split
-from .bounds import MAX_NAME, MAX_REPR, MAX_VALUES, SHARED, Opaque, cut, is_unicode, safe_repr
+from .bounds import MAX_NAME, MAX_REPR, MAX_SHOWN, MAX_VALUES, SHARED, Opaque, cut, is_unicode, safe_repr
 from .decode import Decoder, check_json
 from .encode import Encoder
 from .table import Table
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MAX_NAME",
     "MAX_REPR",
+    "MAX_SHOWN",
     "MAX_VALUES",
     "SHARED",
     "Decoder",

@@ -28,6 +28,8 @@ MAX_DIMENSIONS = 32
 # Bytes per pixel; mode `1` has eight pixels in a byte.
 MODES = {"1": 0, "L": 1, "LA": 2, "RGB": 3, "RGBA": 4, "I": 4, "F": 4}
 MAX_SIDE = 1 << 24
+# Work of showing an empty array, and the least for an element, in characters.
+ARRAY, ELEMENT = 64, 8
 # Pixels that take as long to create as one value of a tree.
 PIXELS = 64
 
@@ -188,6 +190,7 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
     numpy = library("numpy")
     if numpy is None:
         return Opaque("numpy.ndarray", f"<array of shape {tuple(shape)}: numpy is not installed in {HERE}>")
+    _count_shown(decoder, numpy, kind, dtype, shape)
     if not count:
         return numpy.empty(shape, dtype)
     if kind == "b" and numpy.frombuffer(data, "u1").max() > 1:
@@ -195,6 +198,20 @@ def _read_ndarray(decoder: Decoder, tree: Tree, depth: int) -> Any:
         # mask selects.
         raise ValueError("an array of booleans has others than 0 and 1")
     return numpy.frombuffer(data, dtype).reshape(shape)
+
+
+def _count_shown(decoder: Decoder, numpy: Any, kind: str, dtype: str, shape: list[int]) -> None:
+    """Counts the work of showing an array: numpy leaves elements out above a number that the caller sets."""
+    options, size = numpy.get_printoptions(), item_size(dtype)[1]
+    elements = at_edges = 1
+    for length in shape:
+        elements *= length
+        at_edges *= min(length, 2 * options["edgeitems"])
+    if elements > options["threshold"]:
+        elements = at_edges
+    if kind in "SU":
+        decoder.text_bytes += elements * size
+    decoder.shown += ARRAY + elements * max(size, ELEMENT)
 
 
 def _read_scalar(decoder: Decoder, tree: Tree, depth: int) -> Any:

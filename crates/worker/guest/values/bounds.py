@@ -35,6 +35,9 @@ HEADER_VALUES = 24 * 1024
 HEADER_TEXT = 192 * 1024
 # The minimum number of elements for a list of numbers to be packed.
 PACKED = 256
+# Maximum work of showing the values of libraries in one message, of which each array, table and element takes
+# some. The unit of work is the cost of a character.
+MAX_SHOWN = 64 * 1024
 # Packed numbers that take as long to read as one value of a tree.
 PACKED_UNIT = 16
 I64 = 1 << 63

@@ -187,7 +187,7 @@ def _texts(decoder: Decoder, tree: Tree, dtype: str) -> Column:
     if type(items) is not list or len(items) != 2 or type(items[1]) is not dict:
         raise ValueError("the texts of a column are no lengths and bytes")
     lengths, count = arrays.flat(decoder, items[0], "<i4")
-    data = decoder.buffer({"type": "bytes", **items[1]})
+    data = decoder.text({"type": "bytes", **items[1]})
     lengths = lengths.cast("i")
     column = Column(dtype, count, data)
     decoder.spend(count // LENGTHS)

@@ -63,6 +63,10 @@ class Decoder:
         """Time zones by name; `None` for one that this side does not know."""
         self.has_long_int = False
         """Whether Python refuses to convert one of the integers to decimal."""
+        self.text_bytes = 0
+        """The bytes of the buffers that were read and whose length has no bound where they are shown."""
+        self.shown = 0
+        """The work of a `repr()` of the values of libraries."""
 
     def decode(self, tree: Tree) -> Any:
         try:
@@ -122,6 +126,12 @@ class Decoder:
         self._used.add(index)
         return self._buffers[index]
 
+    def text(self, tree: Tree) -> memoryview:
+        """A buffer that counts in `text_bytes`."""
+        data = self.buffer(tree)
+        self.text_bytes += data.nbytes
+        return data
+
     def items(self, tree: Tree, depth: int) -> list[Any]:
         return [self.value(item, depth + 2) for item in self.field(tree, "items", list)]
 
@@ -130,7 +140,7 @@ class Decoder:
             raise ValueError("a tree in a buffer refers to another one")
         import json
 
-        text = bytes(self.buffer(tree))
+        text = bytes(self.text(tree))
         self._json_bytes += len(text)
         if self._json_bytes > MAX_JSON:
             raise ValueError(f"the trees of a message are over the limit of {MAX_JSON} bytes")
@@ -228,15 +238,15 @@ def _complex(decoder: Decoder, tree: Tree, depth: int) -> complex:
 
 
 def _text(decoder: Decoder, tree: Tree, depth: int) -> str:
-    return str(decoder.buffer(tree), "utf-8", "surrogatepass")
+    return str(decoder.text(tree), "utf-8", "surrogatepass")
 
 
 def _bytes(decoder: Decoder, tree: Tree, depth: int) -> bytes:
-    return bytes(decoder.buffer(tree))
+    return bytes(decoder.text(tree))
 
 
 def _bytearray(decoder: Decoder, tree: Tree, depth: int) -> bytearray:
-    return bytearray(decoder.buffer(tree))
+    return bytearray(decoder.text(tree))
 
 
 def _tuple(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, ...]:
@@ -284,7 +294,7 @@ def _namedtuple(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, ...]:
 
 def _packed(decoder: Decoder, tree: Tree, depth: int) -> list[Any]:
     code = {"i8": "q", "f8": "d"}.get(decoder.field(tree, "format", str))
-    data = decoder.buffer(tree)
+    data = decoder.text(tree)
     if code is None or data.nbytes % 8:
         raise ValueError("packed numbers are of no known format")
     decoder.spend(data.nbytes // (8 * PACKED_UNIT))

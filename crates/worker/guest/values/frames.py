@@ -3,8 +3,10 @@ otherwise into a `Table`."""
 
 from __future__ import annotations
 
+import os
+
 from . import arrays, arrow_tables, columns, polars_frames, tables
-from .bounds import library
+from .bounds import MAX_SHOWN, library
 from .table import read_table
 
 TYPE_CHECKING = False
@@ -14,6 +16,12 @@ if TYPE_CHECKING:
     from .decode import Decode, Decoder
     from .kinds import Tree
 
+# Work of showing an empty table, a cell, and as many characters of padding as take one unit.
+TABLE, CELL, PADDING = 1024, 8, 256
+# The rows and columns of a table that are shown, with the libraries' own settings.
+ROWS, COLUMNS = 60, 20
+# Settings of polars that show more.
+POLARS = tuple(f"POLARS_FMT_{name}" for name in ("MAX_ROWS", "MAX_COLS", "STR_LEN", "TABLE_CELL_LIST_LEN"))
 # The package that makes the values of each `of`.
 PANDAS = ("pandas", "pandas-index", "pandas-array")
 PACKAGES = {**dict.fromkeys(PANDAS, "pandas"), "polars": "polars", "arrow": "pyarrow"}
@@ -28,6 +36,76 @@ def _read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def _read(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
+    before = decoder.text_bytes
+    value = _value(decoder, tree, depth, make)
+    if decoder.shown <= MAX_SHOWN:
+        decoder.shown += _work_of_showing(tree, value, decoder.text_bytes - before)
+    return value
+
+
+def _work_of_showing(tree: Tree, value: Any, in_buffers: int) -> int:
+    """The work of a table's `repr()`: of the cells that it shows, and of padding all to the longest one."""
+    package, unbounded = type(value).__module__.partition(".")[0], float("inf")
+    most_rows, most_columns = float(ROWS), float(COLUMNS)
+    if package == "pandas":
+        option = library("pandas").get_option
+        most = [option(f"display.{name}") for name in ("max_rows", "max_seq_items", "max_columns")]
+        most_rows = unbounded if None in most[:2] else max(ROWS, *most[:2])
+        most_columns = unbounded if most[2] is None else max(COLUMNS, most[2])
+    elif package == "polars" and any(map(os.environ.get, POLARS)):
+        most_rows = most_columns = unbounded
+    elif package == "pyarrow" or (package == "polars" and tree["type"] == "dataframe"):
+        # These cut the texts of cells.
+        in_buffers = 0
+    rows = int(min(len(value), most_rows))
+    parts = tree["data"] if type(tree.get("data")) is list else [tree.get("data")]
+    work = TABLE + rows * int(min(len(parts), most_columns)) * CELL
+    labels = [part for name in ("columns", "index") for part in _labels(tree.get(name))]
+    widths = [_width(part) for part in (*parts, *labels)]
+    names = _length([tree.get("columns"), tree.get("name"), tree["index"].get("names")])
+    # With the line of the labels.
+    lines = rows + 1
+    for total, longest in (*widths, (names, names), (in_buffers, in_buffers)):
+        work += int(min(total, lines * longest)) + lines * longest // PADDING
+    return work
+
+
+def _labels(index: Any) -> list[Any]:
+    listed = index.get("data") if type(index) is dict else None
+    return listed if type(listed) is list else []
+
+
+def _width(column: Any) -> tuple[float, int]:
+    """The characters of a column's cells, and of its longest one. Numbers count as cells alone."""
+    if type(column) is not dict:
+        return 0, 0
+    if column.get("categories") is not None:
+        return float("inf"), _width(column["categories"])[1]
+    values = column.get("values")
+    if type(values) is not list:
+        return 0, 0
+    if {dict, list} & set(map(type, values)):
+        length = _length(values)
+        return length, length
+    lengths = [len(text) for text in values if type(text) is str]
+    return sum(lengths), max(lengths, default=0)
+
+
+def _length(tree: Tree) -> int:
+    """The approximate characters of a tree, or more than `MAX_SHOWN`."""
+    length, waiting = 0, [tree]
+    while waiting and length <= MAX_SHOWN:
+        part = waiting.pop()
+        if type(part) is str:
+            length += len(part)
+        elif type(part) is dict or type(part) is list:
+            length += CELL * len(part)
+            if length <= MAX_SHOWN:
+                waiting.extend(part.values() if type(part) is dict else part)
+    return length
+
+
+def _value(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
     of = "pandas" if tree.get("of") is None else tree["of"]
     if of == "numpy":
         return arrays.read_objects(decoder, tree, depth)

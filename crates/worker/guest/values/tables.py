@@ -373,7 +373,10 @@ def _missing(numpy: Any, pandas: Any, value: Any) -> Any:
 
 
 def _read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:
+    shown = decoder.shown
     array = decoder.value(tree.get(name), depth + 1)
+    # The table that it is a part of counts the work of showing it.
+    decoder.shown = shown
     if getattr(array, "ndim", None) != 1:
         raise ValueError("the column of a table is no array of one dimension")
     return array

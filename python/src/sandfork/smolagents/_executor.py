@@ -17,7 +17,7 @@ from smolagents.local_python_executor import (
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import truncate_content
 
-from sandfork import Execution, Sandbox, SandforkError, SessionClosed, SupervisorError
+from sandfork import Execution, Opaque, Sandbox, SandforkError, SessionClosed, SupervisorError
 from sandfork._terminal import harmless
 
 from ._code import bound_tool
@@ -158,7 +158,7 @@ class NativeExecutor(PythonExecutor):
             if execution.status != "ok":
                 lost = self._session.tell_loss()
                 raise failure(code_action, filename, execution, lost or note, self._session.wall)
-            return CodeOutput(output=execution.value, logs=logs, is_final_answer=False)
+            return CodeOutput(output=_showable(execution), logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:
         """Ends the session without waiting. Code that another thread is running in it fails. A later run
@@ -221,3 +221,11 @@ class NativeExecutor(PythonExecutor):
         # Not part of the result, as with the local executor, where stderr is the host's.
         if text and self.logger is not None:
             self.logger.log(f"stderr of the code:\n{harmless(text)}", level=LogLevel.DEBUG, markup=False)
+
+
+def _showable(execution: Execution) -> Any:
+    """The value, or an `Opaque` for one that takes too long to show. Agents log the `str()` of it."""
+    value = execution.value
+    if execution.summary is None:
+        return value
+    return Opaque(type(value).__name__, execution.text or execution.summary)

@@ -18,6 +18,13 @@ FINAL_ANSWER = "final_answer"
 _answers: ContextVar[list[Any] | None] = ContextVar("sandfork_final_answers", default=None)
 
 
+class _Answer(Tool):
+    """The tool of the final answer, of which an agent logs the `str()`."""
+
+    __slots__ = ()
+    _shows_arguments = True
+
+
 class HostTools:
     """The functions that an agent's code may call: smolagents' tools, managed agents and plain functions.
 
@@ -73,7 +80,8 @@ class HostTools:
         except (TypeError, ValueError):
             like = inspect.signature(call)
         call.__signature__ = like  # type: ignore[attr-defined]
-        return Tool(name, call, ends_cell=name == FINAL_ANSWER, doc=_description(function))
+        kind = _Answer if name == FINAL_ANSWER else Tool
+        return kind(name, call, ends_cell=name == FINAL_ANSWER, doc=_description(function))
 
     def _call(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         function = self._functions.get(name)
