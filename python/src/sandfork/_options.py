@@ -8,7 +8,6 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import IO, Any, TypeVar, Union
 
-from ._blobs import sealed_file
 from ._conversation import Callbacks, OnResult, OnText
 from ._environment import Environment
 from ._exceptions import RequestError, ValueTooLarge
@@ -175,14 +174,3 @@ def read_source(path: str | os.PathLike[str]) -> str:
 
     with tokenize.open(path) as file:
         return file.read()
-
-
-def stdin_descriptor(stdin: Stdin) -> int:
-    """A new descriptor for the guest's standard input. The caller owns it."""
-    if isinstance(stdin, (str, bytes)):
-        return sealed_file([utf_8(stdin, "stdin", "surrogateescape") if isinstance(stdin, str) else stdin])
-    try:
-        return os.dup(stdin.fileno())
-    except (AttributeError, OSError, ValueError):
-        kind = type(stdin).__name__
-        raise RequestError(f"stdin is of type {kind}: give text, bytes or an open file") from None

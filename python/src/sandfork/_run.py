@@ -18,9 +18,9 @@ from ._options import (
     package_overrides,
     policy_choice,
     source_of,
-    stdin_descriptor,
 )
 from ._session import Cell, Session
+from ._stdin import piped
 from ._tools import check_seconds
 
 
@@ -40,7 +40,9 @@ def run(
 
     - `packages`, `environment`: as those of `Sandbox`.
     - `timeout`: wall-clock seconds, instead of the policy's `limits.wall`.
-    - `stdin`: the program's standard input: text, bytes or an open file.
+    - `stdin`: the program's standard input: text, bytes or an open file. The program reads a pipe, and gets
+      no file of the caller. A regular file is read from its descriptor's position, which stays where it is.
+      Of a pipe, a terminal or a socket, up to 128 KiB more are taken than the program reads.
     """
     output = callbacks(on_stdout, on_stderr)
     sets = package_overrides(packages, environment)
@@ -61,7 +63,7 @@ def one_run(
     source, argv, wall = source_of(code), checked_argv(argv), check_seconds(timeout, "timeout")
     cell = Cell(source, "<string>", argv, then="end", wall=wall, callbacks=callbacks)
     opening: dict[str, Any] = {"kind": "open", "policy": policy_choice(policy), "set": sets}
-    descriptor = None if stdin is None else stdin_descriptor(stdin)
+    descriptor = None if stdin is None else piped(stdin)
     if descriptor is not None:
         # The caller's input takes precedence over the policy's `stdio.stdin`.
         opening.update(set=[*sets, "stdio.stdin=pass"], stdin=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import pathlib
 import threading
 from typing import Any
@@ -33,6 +34,44 @@ def test_a_run_is_fresh() -> None:
     assert (execution.status, execution.exit_code) == ("exit", 3)
     assert execution.logs.stdout == ["['-c', 'a'] hello\n"]
     assert sandfork.run("while True: pass", timeout=0.2).status == "timeout"
+
+
+TAMPERS = """
+import os
+assert os.readlink("/proc/self/fd/0").startswith("pipe:")
+for act in (
+    lambda: os.fchmod(0, 0o777),
+    lambda: os.utime(0, (1, 1)),
+    lambda: os.setxattr(0, "user.sandfork", b"x"),
+    lambda: os.ftruncate(0, 0),
+    lambda: os.pwrite(0, b"guest", 0),
+):
+    try:
+        act()
+    except OSError:
+        pass
+len(os.read(0, 10))
+"""
+
+
+@pytest.mark.parametrize("length", [100, 1 << 20])
+async def test_a_guest_gets_no_file_of_its_caller(tmp_path: pathlib.Path, length: int) -> None:
+    path = tmp_path / "input"
+    path.write_bytes(b"x" * length)
+    before = path.stat()
+    with path.open("r+b") as file:
+        # The program reads a part of it, and changes nothing.
+        assert sandfork.run(TAMPERS, stdin=file).value == 10
+        assert (await sandfork.async_run(TAMPERS, stdin=file)).value == 10
+        whole = sandfork.run("import sys; len(sys.stdin.buffer.read())", stdin=file)
+        assert whole.value == length
+    after = path.stat()
+    assert (after.st_mode, after.st_mtime_ns, after.st_size) == (
+        before.st_mode,
+        before.st_mtime_ns,
+        before.st_size,
+    )
+    assert os.listxattr(path) == []
 
 
 def test_an_exception_has_the_guests_traceback(sbx: Sandbox) -> None:

@@ -165,9 +165,12 @@ impl Request {
 
     /// Lets the guest read from this descriptor. Without it, standard input is empty.
     ///
-    /// The guest gets the open file itself and shares its offset and flags: pass a pipe or a file
-    /// opened for this, never a terminal or a socket that other processes use. A policy whose
-    /// `stdio.stdin` is `"closed"` refuses the request.
+    /// The guest gets the open file itself, whatever the policy says of its path. It shares the offset
+    /// and the flags, can read the path, and can change mode, times and extended attributes as the file's
+    /// owner can, and the contents too if the file is open for writing. Pass the reading end of a
+    /// pipe that nothing else uses, and copy a file, a terminal or a socket into it:
+    /// [`stdin_bytes`](Self::stdin_bytes) does so for bytes. A policy whose `stdio.stdin` is `"closed"`
+    /// refuses the request.
     #[must_use]
     pub fn stdin(mut self, stdin: OwnedFd) -> Self {
         self.stdin = Stdin::Descriptor(Arc::new(stdin));
