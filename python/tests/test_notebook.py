@@ -9,7 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 import sandfork
-from sandfork import Result, _charts
+from sandfork import Result, _charts, _html
+
+from .test_executions import ended
 
 PLOTLY = "application/vnd.plotly.v1+json"
 ATTACK = '{"data": ["</script><script>alert(1)</script>", "\\"onload=alert(1)"]}'
@@ -95,3 +97,22 @@ def test_text_is_monospaced_and_html_is_sized_to_its_content() -> None:
     shown = Result({"text/html": "<table><tr><td>1</table>", "text/plain": "1"})._repr_html_()
     assert "scrollHeight" in shown
     assert "allow-scripts" not in shown
+
+
+def test_an_execution_shows_a_bounded_amount_of_html(monkeypatch: pytest.MonkeyPatch) -> None:
+    rebuilt = []
+    monkeypatch.setattr(_html, "LARGEST_HTML", 100)
+    monkeypatch.setattr(_html, "inert", lambda html: rebuilt.append(len(html)) or html)
+    shown = [Result({"text/plain": f"text {size}", "text/html": "x" * size}) for size in (40, 101, 60, 1)]
+    page = ended(shown=shown)._repr_html_()
+    # Texts stand for the second, which is too long, and for the last one, for which no room is left.
+    assert rebuilt == [40, 60]
+    assert [f"text {size}</pre>" in page for size in (40, 101, 60, 1)] == [False, True, False, True]
+    assert _html.result(Result({"text/html": "<td>" * 1_000_000})).startswith("<pre")
+
+
+def test_a_result_prints_a_bounded_text() -> None:
+    assert repr(Result({"text/plain": "x" * 60_000})) == f"Result({'x' * 60_000})"
+    long = repr(Result({"text/plain": "\1" * 1_000_000}))
+    assert long.count("\\x01") < 1 << 16
+    assert "characters left out" in long

@@ -33,6 +33,10 @@ _FIT = (
 )
 
 
+# Characters of HTML that are rebuilt for one execution, of which each may take a microsecond.
+LARGEST_HTML = 2 << 20
+
+
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
@@ -71,13 +75,13 @@ _CALL = re.compile(r"(?<![\w-])([\w-]*)\(")
 _RULE = re.compile(r"@([\w-]*)")
 
 
-def result(shown: Result) -> str:
-    """HTML of the richest form that can be shown safely."""
+def result(shown: Result, room: int = LARGEST_HTML) -> str:
+    """HTML of the richest form that can be shown safely, without HTML of more than `room` characters."""
     chart = _charts.chart_of(shown)
     if chart is not None and (_charts.display.scripts or shown.svg is None):
         return _charts.frame(*chart)
     html = shown.html
-    if html is not None:
+    if html is not None and len(html) <= room:
         # The height where a page forbids `onload`.
         lines = min(30, 4 + html.count("<tr") + html.count("\n") // 4)
         return (
@@ -100,7 +104,11 @@ def execution(ended: Execution) -> str:
     parts = [f"<pre {_PRE}>{escape(''.join(ended.logs.stdout))}</pre>"] if ended.logs.stdout else []
     if ended.logs.stderr:
         parts.append(f'<pre {_PRE[:-1]};color:#a33">{escape("".join(ended.logs.stderr))}</pre>')
-    parts.extend(result(shown) for shown in ended.results)
+    room = LARGEST_HTML
+    for shown in ended.results:
+        parts.append(result(shown, room))
+        length = len(shown.html or "")
+        room -= length if length <= room else 0
     if ended.error is not None:
         text = ended.error.traceback or f"{ended.error.name}: {ended.error.value}"
         parts.append(f'<pre {_PRE[:-1]};color:#a33">{escape(text)}</pre>')

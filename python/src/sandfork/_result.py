@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _html, _values
 from ._terminal import harmless
+from ._text import shortened
 
 # The types of a display's forms. Only cheap ones, because a display is decoded while its cell runs.
 _FORMS = ("text", "bytes", "bytearray")
 # The number of digits of an integer that every Python converts, with any setting of its limit.
 _DIGITS = 640
+# Characters of a text that a `repr()` shows.
+_LONGEST_TEXT = 64 << 10
 _BINARY = ("image/png", "image/jpeg", "application/pdf")
 
 T = TypeVar("T")
@@ -140,7 +143,7 @@ class Result:
 
     def __repr__(self) -> str:
         if self.text is not None:
-            return f"Result({harmless(self.text)})"
+            return f"Result({harmless(shortened(self.text, _LONGEST_TEXT))})"
         return f"Result(formats: {', '.join(self.formats())})"
 
     def _repr_html_(self) -> str:
