@@ -59,10 +59,24 @@ def _module_names(tree: ast.Module) -> Iterator[str]:
         yield from _bound_by(node)
         if isinstance(node, _SCOPES):
             nodes += [inner for inner in ast.walk(node) if isinstance(inner, ast.Global)]
+            nodes += _evaluated_outside(node)
+        elif isinstance(node, ast.Lambda):
+            nodes += _defaults(node.args)
         elif isinstance(node, _COMPREHENSIONS):
             nodes += [inner.target for inner in ast.walk(node) if isinstance(inner, ast.NamedExpr)]
-        elif not isinstance(node, ast.Lambda):
+        else:
             nodes += ast.iter_child_nodes(node)
+
+
+def _evaluated_outside(scope: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[ast.expr]:
+    """Expressions of a definition that are evaluated around it, where `:=` binds."""
+    if isinstance(scope, ast.ClassDef):
+        return [*scope.decorator_list, *scope.bases, *(keyword.value for keyword in scope.keywords)]
+    return [*scope.decorator_list, *_defaults(scope.args)]
+
+
+def _defaults(arguments: ast.arguments) -> list[ast.expr]:
+    return [*arguments.defaults, *filter(None, arguments.kw_defaults)]
 
 
 def _bound_by(node: ast.AST) -> list[str]:
@@ -74,6 +88,8 @@ def _bound_by(node: ast.AST) -> list[str]:
         return node.names
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return [alias.asname or alias.name.split(".")[0] for alias in node.names]
-    if isinstance(node, ast.ExceptHandler) and node.name is not None:
-        return [node.name]
+    if isinstance(node, (ast.ExceptHandler, ast.MatchAs, ast.MatchStar)):
+        return [] if node.name is None else [node.name]
+    if isinstance(node, ast.MatchMapping):
+        return [] if node.rest is None else [node.rest]
     return []
