@@ -102,6 +102,16 @@ def test_a_loss_between_steps_is_told_with_the_next(idle: NativeExecutor) -> Non
     assert idle("given").logs == ""
 
 
+def test_a_loss_between_steps_is_no_loss_of_the_code_that_fails(idle: NativeExecutor) -> None:
+    idle("own = 1")
+    time.sleep(2.1)
+    with pytest.raises(CodeError) as failed:
+        idle("own")
+    note, _, said = str(failed.value).partition("\n")
+    assert note.startswith("Note: the Python session had ended, and this code ran in a fresh one")
+    assert said == "Code execution failed at line 'own' due to: NameError: name 'own' is not defined"
+
+
 def test_a_loss_found_by_the_next_run_is_told_with_its_first_step(idle: NativeExecutor) -> None:
     time.sleep(2.1)
     idle.send_variables({"given": 1})

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from sandfork.smolagents import CodeError, NativeExecutor
@@ -15,19 +17,39 @@ def undoing():  # type: ignore[no-untyped-def]
     executor.cleanup()
 
 
-@pytest.mark.parametrize("ends", ["1 / 0", "import os\nos.abort()", "import os\nos._exit(1)"])
-def test_code_that_fails_changes_nothing(undoing: NativeExecutor, ends: str) -> None:
+UNDONE = "Note: this code failed, and everything that it changed was undone.\n"
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"),
+    [
+        ("1 / 0", r"Code execution failed at line '1 / 0' due to: ZeroDivisionError: division by zero"),
+        ("import os\nos.abort()", r"Code execution was stopped: .*SIGABRT\)\."),
+        (
+            "import os\nos._exit(1)",
+            r"The code called exit \(1\), which ends the step without an answer\. Give the answer with .*\.",
+        ),
+    ],
+)
+def test_code_that_fails_changes_nothing(undoing: NativeExecutor, ends: str, said: str) -> None:
     undoing("x = [1]\nopen('f', 'w').write('kept')")
-    with pytest.raises(CodeError, match="everything that it changed was undone") as failed:
+    with pytest.raises(CodeError) as failed:
         undoing(f"x.append(2)\ny = 3\nopen('f', 'w').write('changed')\n{ends}")
-    assert "are lost" not in str(failed.value)
+    assert re.fullmatch(UNDONE + said, str(failed.value)), failed.value
     assert undoing("(x, 'y' in globals(), open('f').read(), add(1, 2))").output == ([1], False, "kept", 3)
 
 
 def test_the_model_is_told_what_cannot_be_undone(undoing: NativeExecutor) -> None:
     undoing("import threading\ne = threading.Event()\nt = threading.Thread(target=e.wait)\nt.start()")
     told = undoing("x = 1")
-    assert told.logs.startswith("Note: if this code fails, what it changed stays (cannot snapshot: ")
+    note = "Note: if this code fails, what it changed stays (cannot snapshot: "
+    assert told.logs.startswith(note)
+    with pytest.raises(CodeError) as failed:
+        undoing("x / 0")
+    assert str(failed.value).startswith(note)
+    assert str(failed.value).endswith(
+        "\nCode execution failed at line 'x / 0' due to: ZeroDivisionError: division by zero"
+    )
     undoing("e.set()\nt.join()")
     assert undoing("x").logs == ""
 

@@ -36,24 +36,31 @@ class CodeTimeout(CodeError, ExecutionTimeoutError):
     """Code ran for longer than `timeout_seconds`."""
 
 
-def failure(code: str, filename: str, execution: Execution, lost: str, wall: float) -> CodeError:
-    """The error for failed code. `lost` describes the state that was lost; it is empty if the session is
-    live. `wall` is the time that the code had, in seconds."""
-    left = lost or _KEPT
+def failure(
+    code: str, filename: str, execution: Execution, *, note: str, lost: str, wall: float
+) -> CodeError:
+    """The error for failed code, after a `note` about its session. `lost` describes the state that was lost;
+    it is empty if the session is live. `wall` is the time that the code had, in seconds."""
+    # A note has said what is kept.
+    left = f"; {lost}" if lost else "" if note else f"; {_KEPT}"
+    error = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
+    kind = CodeError
     if execution.status == "exit":
-        return CodeError(
-            f"The code called exit ({execution.exit_code}), which ends the step without an answer; {left}. "
+        said = (
+            f"The code called exit ({execution.exit_code}), which ends the step without an answer{left}. "
             "Give the answer with final_answer(...)."
         )
-    error = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
-    if execution.status in ("timeout", "cpu-limit"):
+    elif execution.status in ("timeout", "cpu-limit"):
+        kind = CodeTimeout
         # The words of the local executor.
         of = f" of {wall:g} seconds" if execution.status == "timeout" else ""
-        return CodeTimeout(f"Code execution exceeded the maximum execution time{of}: {error.value}; {left}.")
-    if execution.status != "exception":
-        return CodeError(f"Code execution was stopped: {error.value}; {left}.")
-    raised = _syntax_error(filename, error) or _exception(code, filename, error) + _refused(execution)
-    return CodeError(f"{raised}\nThe session ended with it: {lost}." if lost else raised)
+        said = f"Code execution exceeded the maximum execution time{of}: {error.value}{left}."
+    elif execution.status != "exception":
+        said = f"Code execution was stopped: {error.value}{left}."
+    else:
+        said = _syntax_error(filename, error) or _exception(code, filename, error) + _refused(execution)
+        said += f"\nThe session ended with it: {lost}." if lost else ""
+    return kind(note + said)
 
 
 def _syntax_error(filename: str, error: ExecutionError) -> str | None:

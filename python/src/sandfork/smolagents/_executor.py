@@ -156,8 +156,8 @@ class NativeExecutor(PythonExecutor):
                 # The task is done, even if the code failed after the answer.
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
-                lost = self._session.tell_loss()
-                raise failure(code_action, filename, execution, lost or note, self._session.wall)
+                lost, wall = self._session.tell_loss(), self._session.wall
+                raise failure(code_action, filename, execution, note=note, lost=lost, wall=wall)
             return CodeOutput(output=_showable(execution), logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:
