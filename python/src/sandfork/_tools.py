@@ -77,24 +77,27 @@ def collect(tools: Tools | None) -> dict[str, Tool]:
     """Tools by name. Raises `RequestError` for an object that is no tool, and for a duplicate name."""
     if tools is None:
         return {}
-    if isinstance(tools, Mapping):
-        return {check_name(name, "a tool"): _named(name, tool) for name, tool in tools.items()}
     if not isinstance(tools, Iterable) or isinstance(tools, str):
         kind = type(tools).__name__
         raise RequestError(f"tools is of type {kind}: give a list of functions, or a dict of them by name")
     found: dict[str, Tool] = {}
-    for function in tools:
-        if not callable(function) and not isinstance(function, Tool):
-            raise RequestError(f"{_values.safe_repr(function)} cannot be a tool: give a function")
-        # Objects that other libraries call tools have a `name`.
-        name = getattr(function, "__name__", None) or getattr(function, "name", None)
-        if name is None:
-            kind = type(function).__name__
-            raise RequestError(f"a tool of type {kind} has no name: give a dict of tools by name")
+    for name, function in tools.items() if isinstance(tools, Mapping) else map(_with_name, tools):
+        name = check_name(name, "a tool")
         if name in found:
             raise RequestError(f"two tools are called {name!r}: give one of them another name")
         found[name] = _named(name, function)
     return found
+
+
+def _with_name(function: object) -> tuple[object, Any]:
+    if not callable(function) and not isinstance(function, Tool):
+        raise RequestError(f"{_values.safe_repr(function)} cannot be a tool: give a function")
+    # Objects that other libraries call tools have a `name`.
+    name = getattr(function, "__name__", None) or getattr(function, "name", None)
+    if name is None:
+        kind = type(function).__name__
+        raise RequestError(f"a tool of type {kind} has no name: give a dict of tools by name")
+    return name, function
 
 
 def _named(name: str, tool: Callable[..., Any] | Tool) -> Tool:
@@ -108,10 +111,20 @@ def _named(name: str, tool: Callable[..., Any] | Tool) -> Tool:
 
 
 def check_name(name: object, what: str) -> str:
-    """Returns a name that guest code can use. Raises `RequestError` for any other."""
-    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+    """The name that guest code uses for this one. Raises `RequestError` for one that it cannot use."""
+    known = _as_compiled(name) if isinstance(name, str) else ""
+    if not known.isidentifier() or keyword.iskeyword(known):
         raise RequestError(f"{name!r} cannot be the name of {what}: give a Python identifier")
-    return name
+    return known
+
+
+def _as_compiled(name: str) -> str:
+    """The name that Python's compiler makes of an identifier: its normal form NFKC."""
+    if name.isascii():
+        return name
+    from unicodedata import normalize
+
+    return normalize("NFKC", name)
 
 
 def check_seconds(value: float | None, what: str) -> float | None:

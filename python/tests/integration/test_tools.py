@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from sandfork import Opaque, Sandbox, Tool
+from sandfork import Opaque, RequestError, Sandbox, Tool
 
 from ..support import processes
 
@@ -25,6 +25,22 @@ def test_tools_are_called_by_name_and_from_their_module() -> None:
         assert sbx.run("join('a', 'b', sep='/')").value == "a/b"
         assert sbx.run("import sandfork_host; sandfork_host.join('a', 'b')").value == "a-b"
         assert "Joins." in sbx.run("join.__doc__").value
+
+
+def test_names_are_those_that_code_has_for_them() -> None:
+    # Python's compiler makes U+03BC of U+00B5, and "fi" of the ligature.
+    with Sandbox(tools={"\ufb01": lambda: 1}, variables={"\u00b5": 2}) as sbx:
+        assert sbx.run("\ufb01() + fi() + \u00b5").value == 4
+        sbx.set_variables({"\u00b5": 3})
+        assert sbx.run("\u00b5", variables={"\u210c": 5}).value == sbx.get("\u00b5") == 3
+        assert sbx.get("H") == 5
+        sbx.add_tools([Tool("\uff47", lambda: 7)])
+        assert sbx.run("g()").value == 7
+        for name in ("\uff44\uff45\uff46", "\u2075"):
+            with pytest.raises(RequestError, match="cannot be the name of a variable"):
+                sbx.set_variables({name: 1})
+        with pytest.raises(RequestError, match="two tools are called 'fi'"):
+            sbx.add_tools({"\ufb01": print, "fi": print})
 
 
 def test_exceptions_cross_both_ways() -> None:

@@ -47,6 +47,16 @@ def test_a_tool_runs_on_the_host(executor: NativeExecutor) -> None:
     assert vault.called == [("pid", None), ("pid", 2), ("pid", None)]
 
 
+def test_a_tools_name_is_guarded_as_code_knows_it(executor: NativeExecutor) -> None:
+    executor.send_tools({"\ufb01": lambda: 1})
+    assert executor("\ufb01() + fi()").output == 2
+    with pytest.raises(CodeError, match="Cannot assign to name 'fi'"):
+        executor("\ufb01 = 5")
+    executor.send_tools({})
+    with pytest.raises(CodeError, match="NameError"):
+        executor("\ufb01")
+
+
 def test_what_a_tool_raises_is_raised_in_the_code(executor: NativeExecutor) -> None:
     with_tools(executor, Vault({}))
     assert executor("try:\n    vault('x')\nexcept KeyError as e:\n    got = str(e)").output is None

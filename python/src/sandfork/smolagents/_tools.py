@@ -8,6 +8,7 @@ from contextvars import ContextVar, copy_context
 from typing import Any, Callable
 
 from sandfork import Tool
+from sandfork._tools import check_name
 
 from ._values import to_plain
 
@@ -32,7 +33,7 @@ class HostTools:
     """
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
-        self._functions = dict(functions)
+        self._functions = _named(functions)
         self._answers: list[Any] = []
 
     @property
@@ -42,9 +43,8 @@ class HostTools:
 
     def replace(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
         """Replaces the functions. Returns the names that no longer exist."""
-        gone = [name for name in self._functions if name not in functions]
-        self._functions = dict(functions)
-        return gone
+        before, self._functions = self._functions, _named(functions)
+        return [name for name in before if name not in self._functions]
 
     def begin(self) -> None:
         """Prepares for a run of code in this context. Its calls run in copies of the context."""
@@ -94,6 +94,10 @@ class HostTools:
                 answers.append(result)
             return None
         return to_plain(result)
+
+
+def _named(functions: Mapping[str, Callable[..., Any]]) -> dict[str, Callable[..., Any]]:
+    return {check_name(name, "a tool"): function for name, function in functions.items()}
 
 
 def _description(function: Callable[..., Any]) -> str:
