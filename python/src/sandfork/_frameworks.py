@@ -43,6 +43,7 @@ _ERRNO = 32
 _EXIT = {
     name: _ERRNO + getattr(errno, name) for name in ("EISDIR", "ENOENT", "EINVAL", "EACCES", "EFBIG", "EIO")
 }
+# `$(...)` removes newlines from the end of what it captures, so a dot is printed after each path.
 # Prints the path if it is in the work directory, and copies the file into it otherwise.
 _READ = """\
 [ -d "$1" ] && exit {EISDIR}
@@ -51,7 +52,8 @@ _READ = """\
 [ -r "$1" ] || exit {EACCES}
 size=$(stat -Lc %s -- "$1") || exit {EIO}
 [ "$size" -le "$2" ] || exit {EFBIG}
-path=$(readlink -f -- "$1") || exit {EIO}
+path=$(readlink -f -- "$1" && echo .) || exit {EIO}
+path=${{path%??}}
 case $path in "$(pwd -P)"/*) printf %s "$path"; exit 0;; esac
 head -c "$(($2 + 1))" -- "$path" > "$3" && exit 0
 rm -f "$3"
@@ -60,9 +62,12 @@ exit {EIO}
 # Prints the path if it is in the work directory, and writes its input to the file otherwise.
 _WRITE = """\
 [ -d "$1" ] && exit {EISDIR}
-mkdir -p -- "$(dirname -- "$1")" || exit {EACCES}
-if [ -e "$1" ]; then [ -w "$1" ]; else [ -w "$(dirname -- "$1")" ]; fi || exit {EACCES}
-path=$(readlink -m -- "$1") || exit {EIO}
+parent=$(dirname -- "$1" && echo .) || exit {EIO}
+parent=${{parent%??}}
+mkdir -p -- "$parent" || exit {EACCES}
+if [ -e "$1" ]; then [ -w "$1" ]; else [ -w "$parent" ]; fi || exit {EACCES}
+path=$(readlink -m -- "$1" && echo .) || exit {EIO}
+path=${{path%??}}
 case $path in "$(pwd -P)"/*) printf %s "$path"; exit 0;; esac
 exec cat > "$path"
 """.format_map(_EXIT)

@@ -84,6 +84,15 @@ def test_files_that_are_too_large_are_not_read(backend: SandforkBackend) -> None
     assert response.error == "invalid_path"
 
 
+def test_names_keep_the_newlines_at_their_ends(backend: SandforkBackend) -> None:
+    for path in ("/work/é\n", "/tmp/é\n\n", "/work/d\n/f\n", "/tmp/d\n/f", "/work/-n\n"):
+        assert backend.upload_files([(path, path.encode())])[0].error is None
+        assert backend.download_files([path])[0].content == path.encode()
+    (response,) = backend.download_files(["/work/é"])
+    assert response.error == "file_not_found"
+    assert backend.execute("rm -r /work/?* /tmp/?*").exit_code == 0
+
+
 def test_threads_use_one_backend_together(backend: SandforkBackend) -> None:
     def work(number: int) -> tuple[str, bytes | None]:
         path = f"/tmp/threads/{number}"
