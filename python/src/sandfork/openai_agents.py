@@ -14,6 +14,7 @@ import asyncio
 import errno
 import io
 import os
+import re
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -71,12 +72,28 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         self._room = asyncio.Semaphore(MOST_PROGRAMS)
         # A session serves one request for a file at a time.
         self._turn = asyncio.Lock()
+        self._mounts: set[Path] = set()
 
     async def _ensure_backend_started(self) -> None:
         await self.sandbox.__aenter__()
 
     async def _prepare_backend_workspace(self) -> None:
         await self._exec_checked_nonzero("mkdir", "-p", "--", self.state.manifest.root)
+        await self._find_mounts()
+
+    async def _find_mounts(self) -> None:
+        """Looks for what the policy shows beneath the workspace, such as a virtual environment. It is the
+        host's: a snapshot neither packs nor replaces it."""
+        root = self._workspace_root_path()
+        result = await self._exec_checked_nonzero("cat", "/proc/self/mountinfo")
+        places = [_place(line) for line in result.stdout.decode().splitlines()]
+        self._mounts = {place.relative_to(root) for place in places if root in place.parents}
+
+    def _persist_workspace_skip_relpaths(self) -> set[Path]:
+        return super()._persist_workspace_skip_relpaths() | self._mounts
+
+    def _workspace_resume_mount_skip_relpaths(self) -> set[Path]:
+        return super()._workspace_resume_mount_skip_relpaths() | self._mounts
 
     async def _shutdown_backend(self) -> None:
         await self.sandbox.close()
@@ -145,6 +162,8 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
 
     async def persist_workspace(self) -> io.IOBase:
         """The workspace as a tar file, which the guest's `tar` makes: read it as one of a guest's."""
+        # A guest may have renamed a directory with a mount in it.
+        await self._find_mounts()
         skipped = sorted(path.as_posix() for path in self._persist_workspace_skip_relpaths())
         async with self._archive() as (root, archive):
             excluded = (f"--exclude=./{path}" for path in (*skipped, archive.name))
@@ -228,6 +247,11 @@ def _rooted(manifest: Manifest) -> Manifest:
     if not Path(manifest.root).is_relative_to(_WORK):
         raise _unsupported("create", f"the manifest's root is {manifest.root!r}: choose one in {_WORK}")
     return manifest
+
+
+def _place(line: str) -> Path:
+    """Where a mount is, of a line of proc_pid_mountinfo(5)."""
+    return Path(re.sub(r"\\([0-7]{3})", lambda escaped: chr(int(escaped[1], 8)), line.split(" ")[4]))
 
 
 def _check_user(user: str | User | None, op: Literal["exec", "read", "write"]) -> None:

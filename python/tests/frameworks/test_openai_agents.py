@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import shutil
 import tarfile
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +129,40 @@ async def test_a_state_finds_its_session_or_makes_another(tmp_path: Path) -> Non
             assert await output(resumed, "stat -c %a in/more; cat in/link passing") == "600\nmore\nx"
             assert await output(resumed, "ls -A") == "in\npassing\n"
             assert resumed._inner.sandbox.info.limits["limits.memory"] == 300 << 20
+
+
+@pytest.fixture
+def shown() -> Iterator[Path]:
+    """A directory of the host that is beneath the workspace in a sandbox that is shown it."""
+    had_work = Path("/work").exists()
+    try:
+        Path("/work").mkdir(exist_ok=True)
+        shown = Path(tempfile.mkdtemp(prefix="a b", dir="/work"))
+    except OSError as error:
+        pytest.skip(f"needs a directory in the host's /work: {error}")
+    shown.chmod(0o777)
+    yield shown
+    shutil.rmtree(shown)
+    if not had_work:
+        Path("/work").rmdir()
+
+
+@pytest.mark.parametrize("right", ["read", "write"])
+async def test_a_snapshot_leaves_alone_what_the_policy_shows(tmp_path: Path, shown: Path, right: str) -> None:
+    (shown / "of the host").write_bytes(bytes(10 << 20))
+    policy = {"filesystem": {right: [str(shown)], "work_size": "4MiB"}}
+    options = SandforkSandboxClientOptions(policy=policy)
+    snapshot = LocalSnapshotSpec(base_path=tmp_path)
+    client = SandforkSandboxClient()
+    session = await client.create(manifest=Manifest(entries=ENTRIES), options=options, snapshot=snapshot)
+    async with session:
+        await output(session, "echo of the session > own")
+        with await session._inner.persist_workspace() as archive, tarfile.open(fileobj=archive) as tar:
+            assert sorted(tar.getnames()) == [".", "./in", "./in/a.txt", "./own"]
+    async with await client.resume(session.state) as resumed:
+        assert await output(resumed, "cat own") == "of the session\n"
+        assert await output(resumed, f"ls '{shown}'") == "of the host\n"
+    assert (shown / "of the host").stat().st_size == 10 << 20
 
 
 async def test_commands_of_one_session_run_together() -> None:
