@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import signal as signals
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, Literal, TypedDict, Union, overload
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, Callable, Literal, TypedDict, TypeVar, Union, overload
 
 from . import _supervisor
 from ._conversation import Actions, Conversation, OnText
 from ._driver import Driver, SyncDriver, Work
-from ._exceptions import ProtocolError, RequestError, SupervisorDied
+from ._exceptions import ProtocolError, RequestError, SessionBusy, SessionEnded, SupervisorDied
 from ._options import callbacks, checked_argv, checked_count, checked_path, utf_8
 from ._programs import CHUNK, Act, Beside, CommandResult, Program
 from ._session import Session
@@ -24,6 +25,8 @@ from ._tools import check_seconds
 Argv = Union[str, Iterable[str]]
 Input = Union[bytes, bytearray, memoryview, str]
 Pty = Union[bool, "tuple[int, int]"]
+
+T = TypeVar("T")
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -192,41 +195,35 @@ class BaseCommands:
         size = None if pty is False else _size(*(_STANDARD if pty is True else pty))
         takes_input = stdin is not None and stdin is not False
         data = _bytes_of(stdin) if takes_input and not isinstance(stdin, bool) else None
-        of_session = yield from session_number(self._driver)
+        opening: dict[str, Any] = {"kind": "program", "argv": argv, "env": variables, "stdin": takes_input}
+        optional = {"cwd": cwd, "timeout": seconds, "output": output, "terminal": size}
+        opening.update((name, value) for name, value in optional.items() if value is not None)
+        kind: Any = type(self._driver)
+
+        def start(of_session: int) -> Work[tuple[Driver[Program], Any]]:
+            info = self._driver.session.info
+            if seconds is None and not background and info is not None:
+                opening["timeout"] = info.limits.get("limits.wall")
+            driver: Driver[Program] = kind(Program({**opening, "session": of_session}, called, data))
+            with _closed_on_failure(driver):
+                yield from driver.conduct(driver.session.start())
+            return driver, self._kind(driver, of_session, argv)
+
         if len(self._known) >= _MOST_KNOWN:
             yield from self._listed()
-        info = self._driver.session.info
-        if seconds is None and not background and info is not None:
-            seconds = info.limits.get("limits.wall")
-        opening: dict[str, Any] = {
-            "kind": "program",
-            "session": of_session,
-            "argv": argv,
-            "env": variables,
-            "stdin": takes_input,
-        }
-        optional = {"cwd": cwd, "timeout": seconds, "output": output}
-        opening.update((name, value) for name, value in optional.items() if value is not None)
-        if size is not None:
-            opening["terminal"] = size
-        kind: Any = type(self._driver)
-        driver: Driver[Program] = kind(Program(opening, called, data))
-        started = self._kind(driver, of_session, argv)
-        try:
-            yield from driver.conduct(driver.session.start())
-            if background:
-                self._known[started.pid] = started
-                return started
+        driver, started = yield from in_live_session(self._driver, start)
+        if background:
+            self._known[started.pid] = started
+            return started
+        with _closed_on_failure(driver):
             return (yield from started._waited())
-        except BaseException:
-            # Its connection's end ends the program.
-            driver.close()
-            raise
 
     def _listed(self) -> Work[list[RunningCommand]]:
-        of_session = yield from session_number(self._driver)
-        asking = Beside({"kind": "programs", "session": of_session})
-        header = yield from _once(type(self._driver), asking, asking.open("programs"))
+        def ask(of_session: int) -> Work[Any]:
+            asking = Beside({"kind": "programs", "session": of_session})
+            return _once(type(self._driver), asking, asking.open("programs"))
+
+        header = yield from in_live_session(self._driver, ask)
         listed = [RunningCommand(int(one["pid"]), list(map(str, one["argv"]))) for one in header["programs"]]
         running = {one.pid for one in listed}
         self._known = {pid: known for pid, known in self._known.items() if pid in running}
@@ -234,8 +231,8 @@ class BaseCommands:
 
     def _killed(self, pid: int, signal: int) -> Work[None]:
         pid, request = checked_count(pid, "pid", _MOST_PROCESSES), _signal(signal)
-        of_session = yield from session_number(self._driver)
-        return (yield from _acted(type(self._driver), of_session, pid, (request,)))
+        kind = type(self._driver)
+        return in_live_session(self._driver, lambda number: _acted(kind, number, pid, (request,)))
 
 
 class Commands(BaseCommands):
@@ -294,7 +291,28 @@ def _checked_env(env: Mapping[str, str] | None) -> dict[str, str]:
     return dict(env)
 
 
-def session_number(driver: Driver[Session]) -> Work[int]:
+def in_live_session(driver: Driver[Session], work: Callable[[int], Work[T]]) -> Work[T]:
+    """Does work on a connection beside that of a session: of the current one, or of a fresh one with
+    `on_death="restart"`. The work takes the session's number in its supervisor."""
+    with suppress(SessionEnded):
+        return (yield from work((yield from _number(driver))))
+    # Its own connection knows why, and is how another one begins, unless a cell finds out right now.
+    with suppress(SessionBusy):
+        yield from driver.conduct(driver.session.file("stat", "."))
+    return (yield from work((yield from _number(driver))))
+
+
+@contextmanager
+def _closed_on_failure(driver: Driver[Program]) -> Iterator[None]:
+    """The end of its connection ends the program."""
+    try:
+        yield
+    except BaseException:
+        driver.close()
+        raise
+
+
+def _number(driver: Driver[Session]) -> Work[int]:
     """The number by which other connections find a session in its supervisor."""
     session = driver.session
     driver._check()

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Any, Callable, NamedTuple
 
-from ._commands import session_number
+from ._commands import in_live_session
 from ._conversation import Actions, Receive, unexpected
 from ._driver import Driver, SyncDriver, Work
 from ._exceptions import ProtocolError, SessionClosed, SupervisorDied
@@ -67,15 +67,19 @@ def watched(
 ) -> Work[Any]:
     """Begins to watch a directory."""
     checked_function(on_event, "on_event")
-    of_session = yield from session_number(driver)
-    opening = {"kind": "watch", "session": of_session, "path": path, "recursive": recursive}
-    beside: Any = type(driver)(Watching(opening))  # type: ignore[arg-type]
-    watch = kind(beside, path)
-    try:
-        yield from beside.conduct(beside.session.open("watching", path))
-    except BaseException:
-        beside.close()
-        raise
+
+    def begin(of_session: int) -> Work[Any]:
+        opening = {"kind": "watch", "session": of_session, "path": path, "recursive": recursive}
+        beside: Any = type(driver)(Watching(opening))  # type: ignore[arg-type]
+        watch = kind(beside, path)
+        try:
+            yield from beside.conduct(beside.session.open("watching", path))
+        except BaseException:
+            beside.close()
+            raise
+        return watch
+
+    watch = yield from in_live_session(driver, begin)
     if on_event is not None:
         watch._call(on_event)
     return watch

@@ -136,6 +136,27 @@ def test_what_cannot_be_started_says_why(sbx: Sandbox) -> None:
         sbx.commands.run(["true"])
 
 
+def kill_worker(sbx: Sandbox) -> None:
+    """Ends a session between two cells, by a program."""
+    worker = sbx.run("import os\nos.getpid()").value
+    sbx.commands.run(f"kill -KILL {worker}; exec sleep 600")
+
+
+def test_a_session_that_a_program_has_ended_is_found_ended(sbx: Sandbox) -> None:
+    kill_worker(sbx)
+    with pytest.raises(sandfork.SessionEnded, match=r"signal 9 between two cells: variables, .*restart\(\)"):
+        sbx.commands.run(["true"])
+    assert not sbx.live
+    with Sandbox(on_death="restart", variables={"v": 1}) as revived:
+        kill_worker(revived)
+        assert revived.commands.run(["true"]).ok
+        kill_worker(revived)
+        assert revived.commands.list() == []
+        kill_worker(revived)
+        assert revived.files.watch().ended is None
+        assert revived.get("v") == 1
+
+
 def test_nothing_stays_open() -> None:
     with Sandbox() as sbx:
         sbx.commands.run(["true"])
