@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
-from ._exceptions import FileError, RequestError
+from ._exceptions import FileError, RequestError, SandforkError, SessionClosed, SessionForked
 from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
 from ._sandbox import Sandbox
 from ._tools import check_seconds
@@ -42,14 +42,16 @@ _WORDS: dict[int | None, FileOperationError] = {
     errno.EISDIR: "is_directory",
     errno.EINVAL: "invalid_path",
 }
-# The exit status of timeout(1), of a shell whose command does not exist, and what a shell adds to a signal.
-_TIMED_OUT = 124
-_NOT_FOUND = 127
-_SIGNALLED = 128
+# What the backend's owner has done, and not its agent.
+_OWNERS = (SessionClosed, SessionForked)
+# The exit status of timeout(1) if it could not run a command.
+_NOT_RUN = 125
 
 
 class SandforkBackend(BaseSandbox):
     """A session of Sandfork as a backend of deepagents. `close` or the end of a `with` block ends it.
+
+    A command may end the session, as `pkill -f python` does. The next call says so and begins another one.
 
     - `policy`, `packages`, `environment`: as those of `sandfork.Sandbox`. Without `policy` it is `standard`
       with room for an agent: a day, 1 GiB of memory, 256 MiB of files.
@@ -97,6 +99,10 @@ class SandforkBackend(BaseSandbox):
                 )
         except RequestError as error:
             return ExecuteResponse(str(error), NOT_FOUND)
+        except _OWNERS:
+            raise
+        except SandforkError as error:
+            return ExecuteResponse(self._failed(error), _NOT_RUN)
         if result.status == "timeout":
             printed.append(f"\nThe command was ended after {seconds:g} seconds.")
         elif result.status == "output-limit":
@@ -125,25 +131,37 @@ class SandforkBackend(BaseSandbox):
         self.close()
 
     def _uploaded(self, path: str, data: bytes) -> FileOperationError | str | None:
-        try:
-            self._with_file(path, write_anywhere(self.sandbox, path, data))
-        except FileError as error:
-            return _error(error)
-        return None
+        _, error = self._with_file(path, write_anywhere(self.sandbox, path, data))
+        return error
 
     def _downloaded(self, path: str) -> FileDownloadResponse:
-        try:
-            data = self._with_file(path, read_anywhere(self.sandbox, path, self._max_file_bytes))
-        except FileError as error:
-            return FileDownloadResponse(path, None, _error(error))
-        return FileDownloadResponse(path, data)
+        work = read_anywhere(self.sandbox, path, self._max_file_bytes)
+        return FileDownloadResponse(path, *self._with_file(path, work))
 
-    def _with_file(self, path: str, work: Work[T]) -> T:
+    def _with_file(self, path: str, work: Work[T]) -> tuple[T | None, FileOperationError | str | None]:
+        """The result, or what is wrong."""
         if not path.startswith("/"):
-            raise FileError(errno.EINVAL, "the path is not absolute", path)
+            return None, "invalid_path"
+        try:
+            with self._turn:
+                return self.sandbox._driver.complete(work), None
+        except FileError as error:
+            return None, _WORDS.get(error.errno) or str(error)
+        except _OWNERS:
+            raise
+        except SandforkError as error:
+            return None, self._failed(error)
+
+    def _failed(self, error: SandforkError) -> str:
+        """What an agent is told of an error. If the session has ended, another one begins."""
         with self._turn:
-            return self.sandbox._driver.complete(work)
-
-
-def _error(error: FileError) -> FileOperationError | str:
-    return _WORDS.get(error.errno) or str(error)
+            if self.sandbox.live:
+                return str(error)
+            ended = self.sandbox._session.ended
+            try:
+                self.sandbox.restart()
+            except _OWNERS:
+                raise
+            except SandforkError as second:
+                return f"{ended}; no other one could be started: {second}"
+        return f"{ended}. Another session has begun without them, in which this was not done."

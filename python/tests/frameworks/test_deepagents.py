@@ -12,7 +12,7 @@ pytest.importorskip("deepagents", reason="deepagents needs Python 3.11")
 from deepagents.backends.protocol import SandboxBackendProtocol
 from langchain_tests.integration_tests.sandboxes import SandboxIntegrationTests
 
-from sandfork import SessionClosed
+from sandfork import SessionClosed, SystemFailure, _supervisor
 from sandfork.deepagents import SandforkBackend
 
 # What deepagents 0.7 does otherwise than the suite expects of it, in its own code, with every backend.
@@ -105,9 +105,83 @@ def test_threads_use_one_backend_together(backend: SandforkBackend) -> None:
     assert done == [(str(number), b"%d" % number) for number in range(80)]
 
 
+TOLD = "Another session has begun without them, in which this was not done."
+
+
+@pytest.mark.parametrize("command", ["pkill -f python", "kill -KILL -1"])
+def test_a_command_may_end_everything(command: str) -> None:
+    with SandforkBackend() as backend:
+        assert "The command was lost" in backend.execute(f"touch own; {command}; exec sleep 600").output
+        while not (response := backend.execute("echo ran")).output.endswith(TOLD):
+            # The process that starts programs may end first.
+            assert "was not started" in response.output
+            assert response.exit_code == 125
+        assert "has ended because its process was ended by signal" in response.output
+        assert response.exit_code == 125
+        assert backend.execute("ls; echo ran").output == "ran\n"
+
+
+def end(backend: SandforkBackend) -> None:
+    worker = backend.sandbox.run("import os\nos.getpid()").value
+    assert "The command was lost" in backend.execute(f"kill -KILL {worker}; exec sleep 600").output
+
+
+def test_each_file_is_told_of_the_end_by_itself() -> None:
+    with SandforkBackend() as backend:
+        end(backend)
+        first, second = backend.upload_files([("/work/a", b"1"), ("/work/b", b"2")])
+        assert str(first.error).endswith(TOLD)
+        assert second.error is None
+        assert backend.execute("ls").output == "b\n"
+        end(backend)
+        first, second = backend.download_files(["/work/b", "/work/b"])
+        assert str(first.error).endswith(TOLD)
+        assert second.error == "file_not_found"
+
+
+def test_a_supervisor_that_dies_is_told_and_another_begins() -> None:
+    with SandforkBackend() as backend:
+        backend.execute("touch own")
+        assert _supervisor._shared is not None
+        _supervisor._shared.process.kill()
+        _supervisor._shared.process.wait()
+        response = backend.execute("ls")
+        assert "its supervisor died" in response.output
+        assert response.exit_code == 125
+        assert backend.execute("ls").output == ""
+
+
+def test_threads_see_the_end_of_their_session_together() -> None:
+    with SandforkBackend() as backend, ThreadPoolExecutor(20) as pool:
+        end(backend)
+        responses = list(pool.map(lambda number: backend.execute(f"touch {number}"), range(40)))
+        done = {response.exit_code for response in responses}
+        assert done == {0, 125}
+        kept = [str(number) for number, response in enumerate(responses) if response.exit_code == 0]
+        assert sorted(backend.execute("ls").output.split()) == sorted(kept)
+
+
+def test_a_failure_of_the_host_is_an_answer(
+    backend: SandforkBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect() -> None:
+        raise SystemFailure("no connection to the supervisor: Too many open files")
+
+    monkeypatch.setattr(_supervisor, "connect", connect)
+    response = backend.execute("true")
+    assert (response.exit_code, "Too many open files" in response.output) == (125, True)
+    assert "Too many open files" in str(backend.upload_files([("/work/a", b"")])[0].error)
+    assert "Too many open files" in str(backend.download_files(["/work/a"])[0].error)
+
+
 def test_a_backend_is_named_and_closed() -> None:
     with SandforkBackend() as one, SandforkBackend() as two:
         assert one.id != two.id
     one.close()
-    with pytest.raises(SessionClosed):
-        one.execute("true")
+    for use in (
+        lambda: one.execute("true"),
+        lambda: one.upload_files([("/work/a", b"")]),
+        lambda: one.download_files(["/work/a"]),
+    ):
+        with pytest.raises(SessionClosed):
+            use()
