@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::os::unix::fs::MetadataExt;
 
 use nix::sys::stat::Mode;
-use nix::unistd::geteuid;
+use nix::unistd::{AccessFlags, eaccess, geteuid};
 
 /// Why what is in a directory may be others' work.
 #[derive(Debug)]
@@ -16,6 +16,8 @@ pub enum Exposed {
     Foreign(PathBuf),
     /// Other users can write to it, or to a directory above it.
     Writable(PathBuf),
+    /// This user cannot make it, or write to it.
+    Closed(PathBuf, io::Error),
     /// The kernel did not say.
     Io(PathBuf, io::Error),
 }
@@ -60,12 +62,38 @@ fn check_owner(path: &Path, metadata: &fs::Metadata) -> Result<(), Exposed> {
     }
 }
 
-/// A directory that another user's directory is to hold is not made: with `sudo`, `HOME` may be another
-/// user's, who could then keep nothing there.
+/// Checks that this user can make a directory. One that another user's directory is to hold is not made: with `sudo`,
+/// `HOME` may be another user's, who could then keep nothing there.
 pub fn may_be_made(directory: &Path) -> Result<(), Exposed> {
     let there = directory.ancestors().find_map(|path| {
         let metadata = fs::metadata(path).ok()?;
         Some((path, metadata))
     });
-    there.map_or(Ok(()), |(path, metadata)| check_owner(path, &metadata))
+    let Some((path, metadata)) = there else {
+        return Ok(());
+    };
+    check_owner(path, &metadata)?;
+    let writable = AccessFlags::W_OK | AccessFlags::X_OK;
+    eaccess(path, writable).map_err(|errno| Exposed::Closed(directory.to_owned(), errno.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_this_user_cannot_make_is_named() {
+        let place = tempfile::tempdir().unwrap();
+        may_be_made(&place.path().join("a/b")).unwrap();
+        // Permissions of directories do not bind root.
+        let file = place.path().join("file");
+        fs::write(&file, "").unwrap();
+        let wanted = file.join("a");
+        match may_be_made(&wanted) {
+            Err(Exposed::Closed(path, _)) => assert_eq!(path, wanted),
+            other => panic!("{other:?}"),
+        }
+    }
 }

@@ -76,6 +76,14 @@ pub enum StoreError {
         /// The directory, or one above it.
         path: PathBuf,
     },
+    /// This user can put no environment there.
+    #[error("{path}: {cause}: set XDG_DATA_HOME or HOME to a directory of this user", path = path.display())]
+    Closed {
+        /// The directory.
+        path: PathBuf,
+        /// The kernel's error.
+        cause: io::Error,
+    },
     /// Who may write to the directory that it leads to says nothing of who may replace the link.
     #[error("{path} is a symbolic link, and environments need a directory: put one in its place, or set XDG_DATA_HOME",
             path = path.display())]
@@ -114,6 +122,7 @@ impl From<Exposed> for StoreError {
         match exposed {
             Exposed::Foreign(path) => Self::Foreign { path },
             Exposed::Writable(path) => Self::Writable { path },
+            Exposed::Closed(path, cause) => Self::Closed { path, cause },
             Exposed::Io(path, cause) => Self::Io { path, cause },
         }
     }

@@ -37,6 +37,14 @@ pub enum Unused {
         /// The directory, or one above it.
         path: PathBuf,
     },
+    /// This user cannot make the directory, or write to it.
+    #[error("{path}: {cause}: set XDG_CACHE_HOME or HOME to a directory of this user", path = path.display())]
+    Closed {
+        /// The directory.
+        path: PathBuf,
+        /// The kernel's error.
+        cause: io::Error,
+    },
     /// The file is larger than any that is kept.
     #[error("{path} is too large: it is replaced", path = path.display())]
     TooLarge {
@@ -64,6 +72,7 @@ impl From<Exposed> for Unused {
         match exposed {
             Exposed::Foreign(path) => Self::Foreign { path },
             Exposed::Writable(path) => Self::Writable { path },
+            Exposed::Closed(path, cause) => Self::Closed { path, cause },
             Exposed::Io(path, cause) => Self::Io { path, cause },
         }
     }

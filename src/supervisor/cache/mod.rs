@@ -20,7 +20,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use nix::dir::Dir;
 use nix::fcntl::{AtFlags, OFlag, RenameFlags, openat, renameat2};
 use nix::sys::stat::{Mode, fstatat};
-use nix::unistd::{AccessFlags, UnlinkatFlags, eaccess, geteuid, unlinkat};
+use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 use sha2::{Digest, Sha256};
 
 use super::random::random;
@@ -58,14 +58,17 @@ struct CacheFile {
 pub fn kept_in() -> Result<PathBuf, Unused> {
     let directory = cache_directory().ok_or(Unused::NoHome)?;
     match open_directory(&directory) {
-        Err(error) if error.is_absence() => may_be_made(&directory)?,
+        // One that this user may not even look for is there or not.
+        Err(Unused::Io { cause, .. }) if is_unseen(&cause) => {}
         other => _ = other?,
     }
-    let there = directory.ancestors().find(|path| path.exists());
-    let there = there.unwrap_or(&directory);
-    let writable = AccessFlags::W_OK | AccessFlags::X_OK;
-    eaccess(there, writable).map_err(|errno| Unused::io(there, errno.into()))?;
+    may_be_made(&directory)?;
     Ok(directory)
+}
+
+fn is_unseen(cause: &io::Error) -> bool {
+    use io::ErrorKind::{NotFound, PermissionDenied};
+    matches!(cause.kind(), NotFound | PermissionDenied)
 }
 
 impl CacheFile {
