@@ -41,6 +41,11 @@ impl CallerEnvironment {
         self.variables.get(OsStr::new(name))?.to_str()
     }
 
+    /// Whether a variable is set, to text or not.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.variables.contains_key(OsStr::new(name))
+    }
+
     /// The search path for programs.
     pub(super) fn path(&self) -> &OsStr {
         let path = self.variables.get(OsStr::new("PATH"));

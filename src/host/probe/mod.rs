@@ -37,6 +37,15 @@ pub enum HostError {
     /// uname(2) reports a version that cannot be parsed.
     #[error("the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later")]
     UnknownKernel,
+    /// A variable has a value that cannot be passed on.
+    #[error(
+        "the value of {name} in the caller's environment is not UTF-8, and the policy passes it on: change it, or take \
+         {name} out of the policy"
+    )]
+    NotText {
+        /// The variable's name.
+        name: String,
+    },
     /// The host could not be probed because it has run out of a resource.
     #[error(
         "what this host can do could not be tried: could not {step}: {errno}; {}",
@@ -118,7 +127,7 @@ impl HostWithoutInterpreter {
             paths: paths
                 .map(|path| (path.clone(), PathFact::probe(path)))
                 .collect(),
-            caller_env: caller_env(&needs.variables, environment),
+            caller_env: caller_env(&needs.variables, environment)?,
             keeper,
             environments: EnvironmentStore::of(environment)
                 .ok()
@@ -163,12 +172,16 @@ fn certificates(places: &[PathBuf], environment: &CallerEnvironment) -> Option<P
     chosen.or_else(|| places.iter().find(|path| path.is_file()).cloned())
 }
 
-/// Variables that are not set, or are not text, are not passed.
+/// The variables that are set.
 fn caller_env(
     names: &BTreeSet<String>,
     environment: &CallerEnvironment,
-) -> BTreeMap<String, String> {
-    let passed = |name: &String| Some((name.clone(), environment.text(name)?.to_owned()));
+) -> Result<BTreeMap<String, String>, HostError> {
+    let passed = |name: &String| match environment.text(name) {
+        Some(value) => Some(Ok((name.clone(), value.to_owned()))),
+        None if environment.has(name) => Some(Err(HostError::NotText { name: name.clone() })),
+        None => None,
+    };
     names.iter().filter_map(passed).collect()
 }
 
@@ -184,7 +197,7 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
 impl Cause for HostError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::UnknownKernel => ErrorKind::Host,
+            Self::UnknownKernel | Self::NotText { .. } => ErrorKind::Host,
             Self::Interpreter(_) => ErrorKind::Interpreter,
             Self::Exhausted { .. } | Self::Unreadable { .. } => ErrorKind::System,
         }

@@ -223,3 +223,15 @@ fn what_later_starts_use_is_found_where_guests_can_write() {
         }
     }
 }
+
+#[test]
+fn a_variable_that_is_no_text_is_refused_and_not_left_out() {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+    let odd = (OsString::from("ODD"), OsString::from_vec(vec![0xff]));
+    let environment: CallerEnvironment = [odd].into_iter().collect();
+    let asked = |name: &str| caller_env(&BTreeSet::from([name.to_owned()]), &environment);
+    let refused = asked("ODD").unwrap_err().to_string();
+    assert!(refused.contains("ODD"), "{refused}");
+    assert_eq!(asked("MISSING").unwrap(), BTreeMap::new());
+}
