@@ -171,7 +171,12 @@ fn unreadable(path: &Path, cause: &std::io::Error, text: &str) -> String {
     let is_word = !text.contains(['/', '.']);
     if !is_word || cause.kind() != std::io::ErrorKind::NotFound {
         let path = path.display();
-        return format!("{path} cannot be read: {cause}; check the path and its permissions");
+        let remedy = match cause.kind() {
+            // Not the kernel's.
+            std::io::ErrorKind::Other => "name a policy, which is a file of at most 1 MiB in UTF-8",
+            _ => "check the path and its permissions",
+        };
+        return format!("{path} cannot be read: {cause}; {remedy}");
     }
     let names = builtin::builtin_names().collect::<Vec<_>>().join(", ");
     let hint = match closest(text, builtin::builtin_names()) {

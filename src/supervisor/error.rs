@@ -127,11 +127,14 @@ pub enum SupervisorError {
     EgressFull,
     /// The egress process could not get ready.
     #[error(
-        "the process that connects guests to hosts could not {what}; run `sandfork doctor` to see what this host allows"
+        "the process that connects guests to hosts could not {what}; {}",
+        .remedy.as_deref().unwrap_or("run `sandfork doctor` to see what this host allows")
     )]
     Egress {
         /// What failed.
         what: String,
+        /// What to do about it, if the host does not allow too little.
+        remedy: Option<String>,
     },
     /// The egress process ended before it was ready, or too often.
     #[error("the process that connects guests to hosts ended{}", said(.log))]

@@ -48,7 +48,7 @@ fn a_file_of_one_mebibyte_is_the_longest() {
     text.push(b'\n');
     assert_eq!(
         refusal_of("longer.toml", &text),
-        "policy: DIR/longer.toml cannot be read: longer than 1 MiB; check the path and its permissions"
+        "policy: DIR/longer.toml cannot be read: longer than 1 MiB; name a policy, which is a file of at most 1 MiB in UTF-8"
     );
 }
 
@@ -56,7 +56,7 @@ fn a_file_of_one_mebibyte_is_the_longest() {
 fn a_file_that_is_not_utf8_is_refused() {
     assert_eq!(
         refusal_of("latin.toml", b"description = '\xe9'"),
-        "policy: DIR/latin.toml cannot be read: not UTF-8; check the path and its permissions"
+        "policy: DIR/latin.toml cannot be read: not UTF-8; name a policy, which is a file of at most 1 MiB in UTF-8"
     );
 }
 

@@ -139,10 +139,22 @@ pub enum FromEgress {
     /// The process has confined itself and serves.
     Ready(Authority),
     /// It could not; the process ends.
-    Failed {
-        /// What failed, as part of a sentence.
-        what: String,
-    },
+    Failed(NotReady),
+}
+
+/// Why the process does not serve.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct NotReady {
+    /// What failed, as part of a sentence.
+    pub what: String,
+    /// What to do about it, if it is not the host that allows too little.
+    pub remedy: Option<String>,
+}
+
+impl From<String> for NotReady {
+    fn from(what: String) -> Self {
+        Self { what, remedy: None }
+    }
 }
 
 /// Supervisor to process, on a link.

@@ -50,7 +50,10 @@ impl Confinement {
         };
         match missing {
             None => Ok(()),
-            Some(what) => Err(SupervisorError::Egress { what: what.into() }),
+            Some(what) => Err(SupervisorError::Egress {
+                what: what.into(),
+                remedy: None,
+            }),
         }
     }
 }

@@ -10,7 +10,7 @@ use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{SockType, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
-use sandfork_egress::control::{Authority, FromEgress, Start, ToEgress};
+use sandfork_egress::control::{Authority, FromEgress, NotReady, Start, ToEgress};
 use sandfork_jail::control::send_message;
 use sandfork_jail::program::HostIds;
 
@@ -119,7 +119,9 @@ impl Process {
                 self.confinement.verify(self.identity)?;
                 Ok(authority)
             }
-            Ok(Some((FromEgress::Failed { what }, _))) => Err(SupervisorError::Egress { what }),
+            Ok(Some((FromEgress::Failed(NotReady { what, remedy }), _))) => {
+                Err(SupervisorError::Egress { what, remedy })
+            }
             Ok(None) | Err(Errno::ECONNRESET) => Err(self.ended()),
             Err(errno) => Err(errno).when("read from the egress process"),
         }

@@ -30,7 +30,7 @@ use tokio::task::JoinSet;
 use self::network::Network;
 use self::socket::Packets;
 use self::tls::Tls;
-use crate::control::{FromEgress, Proxy, Resolution, Start, ToEgress};
+use crate::control::{FromEgress, NotReady, Proxy, Resolution, Start, ToEgress};
 use crate::rules::Rules;
 
 /// How long either side may take to say what the next step needs: the first bytes, a handshake, the head of a
@@ -69,10 +69,10 @@ pub fn run() -> Result<(), String> {
     let prepared = prepare(&control);
     let (shared, ready) = match prepared {
         Ok(prepared) => prepared,
-        Err(what) => {
-            let failed = FromEgress::Failed { what: what.clone() };
+        Err(failed) => {
+            let what = failed.what.clone();
             // A supervisor that is gone needs no answer.
-            _ = send_message(control.as_fd(), &failed, &[]);
+            _ = send_message(control.as_fd(), &FromEgress::Failed(failed), &[]);
             return Err(what);
         }
     };
@@ -87,13 +87,17 @@ pub fn run() -> Result<(), String> {
 
 /// Reads what to do, and gives up every right that it does not need. The event loop's own descriptors are made later,
 /// under the filter.
-fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), String> {
+fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), NotReady> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let received = recv_message(control.as_fd(), &mut buffer);
     let start = match received.map_err(|errno| format!("read the rules: {errno}"))? {
         Some((ToEgress::Start(start), _)) => *start,
-        Some(_) => return Err("read the rules: another message came first".to_owned()),
-        None => return Err("read the rules: the supervisor is gone".to_owned()),
+        Some(_) => {
+            return Err("read the rules: another message came first"
+                .to_owned()
+                .into());
+        }
+        None => return Err("read the rules: the supervisor is gone".to_owned().into()),
     };
     let Start {
         rules,

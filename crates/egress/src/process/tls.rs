@@ -13,7 +13,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 use super::authority::Authority;
 use super::head::Guest;
 use super::metered::Metered;
-use crate::control;
+use crate::control::{self, NotReady};
 use crate::host::Host;
 
 /// The protocols within TLS that this process speaks.
@@ -36,11 +36,11 @@ impl Tls {
     /// Reads the certificates that the host trusts.
     ///
     /// # Errors
-    /// What failed, as part of a sentence.
+    /// What failed.
     pub fn new(
         trust: Option<&Path>,
         earlier: Option<control::Authority>,
-    ) -> Result<(Self, control::Authority), String> {
+    ) -> Result<(Self, control::Authority), NotReady> {
         let mut roots = RootCertStore::empty();
         if let Some(path) = trust {
             let certificates = CertificateDer::pem_file_iter(path);
@@ -110,13 +110,32 @@ impl Tls {
     }
 }
 
-fn of_file(path: &Path, error: &rustls::pki_types::pem::Error) -> String {
-    format!(
-        "read the trusted certificates of {}: {error}",
-        path.display()
-    )
+fn of_file(path: &Path, error: &rustls::pki_types::pem::Error) -> NotReady {
+    let path = path.display();
+    let remedy = "set SSL_CERT_FILE to a file of certificates (PEM) that this user can read";
+    NotReady {
+        what: format!("read the trusted certificates of {path}: {error}"),
+        remedy: Some(remedy.to_owned()),
+    }
 }
 
 fn provider() -> Arc<rustls::crypto::CryptoProvider> {
     Arc::new(rustls::crypto::ring::default_provider())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn certificates_that_cannot_be_read_are_named_with_the_variable() {
+        let file = Path::new("/nowhere/certificates.pem");
+        let refused = Tls::new(Some(file), None).expect_err("there is none");
+        assert!(refused.what.contains("/nowhere/certificates.pem"));
+        assert!(
+            refused
+                .remedy
+                .is_some_and(|it| it.contains("SSL_CERT_FILE"))
+        );
+    }
 }
