@@ -96,6 +96,8 @@ reasons! {
         Proxy = "proxy", "the proxy of the policy's `network.proxy` does not provide the connection";
         /// The host's certificate is not trusted.
         Certificate = "certificate", "the host's certificate is not trusted";
+        /// The host's certificate is that of an authority.
+        AuthorityCertificate = "authority-certificate", "the host's certificate is one for an authority (`CA:TRUE`) and for no server: give the host one with `CA:FALSE`";
         /// The connection ended too early, or broke HTTP.
         Broken = "broken", "the connection ended in the middle";
         /// One side took too long.

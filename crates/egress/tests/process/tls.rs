@@ -49,7 +49,10 @@ impl Hosts {
 
     /// A server of HTTP/1.1 over TLS with a certificate for this name.
     pub fn serve(&self, name: &str) -> Server {
-        let config = self.certify(name, &[b"http/1.1"]);
+        Self::serve_with(self.certify(name, &[b"http/1.1"]))
+    }
+
+    fn serve_with(config: Arc<ServerConfig>) -> Server {
         Server::new(move |stream, own| {
             let connection = ServerConnection::new(Arc::clone(&config)).expect("a connection");
             own.answer_requests(&mut StreamOwned::new(connection, stream));
@@ -66,6 +69,23 @@ impl Hosts {
         let key = KeyPair::generate().expect("a key");
         let params = CertificateParams::new([name.to_owned()]).expect("a name");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
+        Self::present(&certificate, &key, protocols)
+    }
+
+    /// What a server for this name needs whose own certificate is that of an authority.
+    fn certify_as_authority(name: &str) -> Arc<ServerConfig> {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::new([name.to_owned()]).expect("a name");
+        params.is_ca = IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Self::present(&certificate, &key, &[b"http/1.1"])
+    }
+
+    fn present(
+        certificate: &rcgen::Certificate,
+        key: &KeyPair,
+        protocols: &[&[u8]],
+    ) -> Arc<ServerConfig> {
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_safe_default_protocol_versions()
             .expect("versions")
@@ -211,15 +231,20 @@ fn a_credential_is_not_sent_to_a_host_that_is_not_trusted() {
     let (hosts, others) = (Hosts::new("trusted"), Hosts::new("others"));
     let wrong_name = hosts.serve("b.example");
     let wrong_authority = others.serve("a.example");
+    let authority = Hosts::serve_with(Hosts::certify_as_authority("a.example"));
     let rest = r#","credential":{"header":"X-Key","value":"ours"}"#;
-    for server in [wrong_name, wrong_authority] {
+    for (server, failure) in [
+        (wrong_name, Failure::Certificate),
+        (wrong_authority, Failure::Certificate),
+        (authority, Failure::AuthorityCertificate),
+    ] {
         let scene = scene(&hosts, &server, rest);
         let own = scene.authority.certificate.clone();
         let mut stream = client(&own, "a.example", scene.connect("a.example", server.port));
         let answer = exchange(&mut stream, &request(server.port, "GET /", ""));
         assert!(answer.starts_with("HTTP/1.1 502"), "{answer}");
-        assert!(answer.contains("certificate is not trusted"), "{answer}");
-        scene.await_verdict(Verdict::Failed(Failure::Certificate));
+        assert!(answer.contains(failure.as_words()), "{answer}");
+        scene.await_verdict(Verdict::Failed(failure));
         assert_eq!(server.heads(), [""; 0]);
     }
 }

@@ -8,6 +8,7 @@ use hyper::header::{HOST, HeaderValue, PROXY_AUTHORIZATION, TE};
 use hyper::http::uri::{self, PathAndQuery};
 use hyper::{Request, Response, Uri, Version};
 use hyper_util::rt::TokioIo;
+use rustls::CertificateError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::timeout;
@@ -196,10 +197,7 @@ pub async fn connect(
                     is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);
                     Box::new(stream)
                 }
-                Ok(Err(error)) if is_about_certificate(&error) => {
-                    return Err(outgoing.fail(Failure::Certificate));
-                }
-                Ok(Err(_)) => return Err(outgoing.fail(Failure::Broken)),
+                Ok(Err(error)) => return Err(outgoing.fail(failure_of(&error))),
                 Err(_) => return Err(outgoing.fail(Failure::Slow)),
             }
         }
@@ -231,8 +229,17 @@ pub async fn connect(
     })
 }
 
-/// Whether TLS failed because of the host's certificate.
-fn is_about_certificate(error: &std::io::Error) -> bool {
+/// Why TLS failed.
+fn failure_of(error: &std::io::Error) -> Failure {
     let inner = error.get_ref().and_then(|it| it.downcast_ref());
-    matches!(inner, Some(rustls::Error::InvalidCertificate(_)))
+    match inner {
+        // The error of a dependency of rustls, which has no word of its own for it.
+        Some(rustls::Error::InvalidCertificate(CertificateError::Other(other)))
+            if other.to_string().contains("CaUsedAsEndEntity") =>
+        {
+            Failure::AuthorityCertificate
+        }
+        Some(rustls::Error::InvalidCertificate(_)) => Failure::Certificate,
+        _ => Failure::Broken,
+    }
 }
