@@ -53,6 +53,8 @@ fn limits_out_of_range_are_refused() {
     assert_snapshot!(refusal("limits.output = '0B'"), @"tenant.toml:1: limits.output: 0B is out of range: write 1B to 1024TiB");
     assert_snapshot!(refusal("limits.cores = 0"), @"tenant.toml:1: limits.cores: 0 is out of range: write 0.01 to 8192");
     assert_snapshot!(refusal("limits.cores = 0.004"), @"tenant.toml:1: limits.cores: 0.004 is out of range: write 0.01 to 8192");
+    assert_snapshot!(refusal("limits.cores = 0.0105"), @"tenant.toml:1: limits.cores: 0.0105 is not a whole number of thousandths of a processor: use at most three decimals");
+    assert_snapshot!(refusal("limits.cores = 1.9999"), @"tenant.toml:1: limits.cores: 1.9999 is not a whole number of thousandths of a processor: use at most three decimals");
     assert_snapshot!(refusal("limits.cores = -0.5"), @"tenant.toml:1: limits.cores: -0.5 is not a number of processors: write a number above 0, such as 0.5 or 2");
     assert_snapshot!(refusal("limits.cores = nan"), @"tenant.toml:1: limits.cores: NaN is not a number of processors: write a number above 0, such as 0.5 or 2");
     assert_snapshot!(refusal("limits.cores = inf"), @"tenant.toml:1: limits.cores: inf is not a number of processors: write a number above 0, such as 0.5 or 2");

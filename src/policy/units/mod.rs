@@ -246,12 +246,18 @@ fn millicores(text: &str) -> Result<u64, String> {
     };
     let cores: f64 = text.parse().map_err(|_| not_cores(text))?;
     let millicores = (cores * 1000.0).round();
-    if (0.0..=f64::from(u32::MAX)).contains(&millicores) {
-        // The value is in range and whole: the check above also refuses NaN.
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-        return Ok(millicores as u64);
+    if !(0.0..=f64::from(u32::MAX)).contains(&millicores) {
+        return Err(not_cores(&cores.to_string()));
     }
-    Err(not_cores(&cores.to_string()))
+    // The same decimal number is the same double.
+    if (millicores / 1000.0).to_bits() != cores.to_bits() {
+        return Err(format!(
+            "{text} is not a whole number of thousandths of a processor: use at most three decimals"
+        ));
+    }
+    // The value is in range and whole: the check above also refuses NaN.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    Ok(millicores as u64)
 }
 
 fn cores(millicores: u64) -> f64 {
