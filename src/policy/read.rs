@@ -223,11 +223,19 @@ impl Reader<'_> {
         let read = items.iter().filter_map(|item| {
             let start = item.span().start;
             let text = match kind {
-                Kind::List(grammar) => self.text(&grammar, item.get_ref()),
+                Kind::List(grammar) => self.text(&grammar, item.get_ref()).map_err(|it| vec![it]),
                 _ => rule_table::read(item.get_ref()),
             };
-            let text = self.accept(start, path.to_owned(), text)?;
-            Some(Located::new(text, self.source.origin(start)))
+            let origin = self.source.origin(start);
+            match text {
+                Ok(text) => Some(Located::new(text, origin)),
+                Err(problems) => {
+                    let error =
+                        |problem| PolicyError::new(origin.clone(), path.to_owned(), problem);
+                    self.errors.extend(problems.into_iter().map(error));
+                    None
+                }
+            }
         });
         read.collect()
     }

@@ -25,56 +25,100 @@ const KEYS: [(&str, &str); 7] = [
     ("raw", "true or false without quotes"),
 ];
 
-/// The entry in its canonical form, or why it is refused.
-pub(super) fn read(value: &DeValue) -> Result<String, String> {
-    let text = match value {
-        DeValue::String(host) => RuleText {
-            host: host.to_string(),
-            ..RuleText::default()
-        },
-        DeValue::Table(table) => entry(table)?,
-        other => return Err(wrong_type(other, KEYS[1].1)),
+/// The entry in its canonical form, or why it is refused: each mistake, with the entry's host.
+pub(super) fn read(value: &DeValue) -> Result<String, Vec<String>> {
+    let (text, problems) = match value {
+        DeValue::String(host) => {
+            let host = host.to_string();
+            let text = RuleText {
+                host,
+                ..RuleText::default()
+            };
+            (text, Vec::new())
+        }
+        DeValue::Table(table) => entry(table),
+        other => return Err(vec![wrong_type(other, KEYS[1].1)]),
     };
-    if let Some(Credential { value, .. }) = &text.credential {
-        value.parse::<Template>()?;
-    }
-    let rule = Rule::try_from(text).map_err(|error| error.to_string())?;
-    Ok(rule.to_string())
+    let host = text.host.clone();
+    let rule = rule(text, problems);
+    rule.map(|rule| rule.to_string()).map_err(|problems| {
+        let of_entry = |problem: String| match format!("\"{host}\"") {
+            _ if host.is_empty() => problem,
+            quoted if problem.starts_with(&quoted) => problem,
+            quoted => format!("{quoted}: {problem}"),
+        };
+        problems.into_iter().map(of_entry).collect()
+    })
 }
 
-fn entry(table: &DeTable) -> Result<RuleText, String> {
-    let mut text = RuleText::default();
-    for (name, value) in table {
-        match (&**name.get_ref(), value.get_ref()) {
-            ("host", DeValue::String(host)) => text.host = host.to_string(),
-            ("ports", DeValue::Array(ports)) => {
-                text.ports = Some(
-                    ports
-                        .iter()
-                        .map(|port| number(port.get_ref()))
-                        .collect::<Result<_, _>>()?,
-                );
-            }
-            ("methods", DeValue::Array(methods)) => text.methods = texts(methods)?,
-            ("paths", DeValue::Array(paths)) => text.paths = texts(paths)?,
-            ("credential", DeValue::Table(credential)) => {
-                text.credential = Some(self::credential(credential)?);
-            }
-            ("private", DeValue::Boolean(private)) => text.private = *private,
-            ("raw", DeValue::Boolean(raw)) => text.raw = *raw,
-            (name, other) => {
-                let known = KEYS.iter().find(|(known, _)| *known == name);
-                return Err(match known {
-                    Some((_, expected)) => format!("`{name}`: {}", wrong_type(other, expected)),
-                    None => unknown(name, &KEYS.map(|(key, _)| key)),
-                });
-            }
+/// The rule of a text in whose table these problems were.
+fn rule(mut text: RuleText, mut problems: Vec<String>) -> Result<Rule, Vec<String>> {
+    if let Some(Credential { value, .. }) = &text.credential {
+        problems.extend(value.parse::<Template>().err());
+    }
+    if text.host.is_empty() && !problems.is_empty() {
+        // That it has none is said, and what else is wrong does not depend on it.
+        "host.example".clone_into(&mut text.host);
+    }
+    match Rule::new(text) {
+        Ok(rule) if problems.is_empty() => Ok(rule),
+        Ok(_) => Err(problems),
+        Err(errors) => {
+            problems.extend(errors.iter().map(ToString::to_string));
+            Err(problems)
         }
     }
-    if text.host.is_empty() {
-        return Err("an entry needs a host: write { host = \"api.github.com\" }".to_owned());
+}
+
+/// What a table says, and what is wrong with the rest of it.
+fn entry(table: &DeTable) -> (RuleText, Vec<String>) {
+    let (mut text, mut problems) = (RuleText::default(), Vec::new());
+    for (name, value) in table {
+        let read = match (&**name.get_ref(), value.get_ref()) {
+            ("host", DeValue::String(host)) => {
+                text.host = host.to_string();
+                Ok(())
+            }
+            ("ports", DeValue::Array(ports)) => {
+                let ports = ports.iter().map(|port| number(port.get_ref()));
+                let ports = ports.collect::<Result<_, _>>();
+                ports.map(|ports| text.ports = Some(ports))
+            }
+            ("methods", DeValue::Array(methods)) => {
+                texts("methods", methods).map(|methods| text.methods = methods)
+            }
+            ("paths", DeValue::Array(paths)) => {
+                texts("paths", paths).map(|paths| text.paths = paths)
+            }
+            ("credential", DeValue::Table(credential)) => {
+                self::credential(credential).map(|credential| text.credential = Some(credential))
+            }
+            ("private", DeValue::Boolean(private)) => {
+                text.private = *private;
+                Ok(())
+            }
+            ("raw", DeValue::Boolean(raw)) => {
+                text.raw = *raw;
+                Ok(())
+            }
+            (name, other) => {
+                // An address is not refused as well for what this was to allow.
+                text.private |= name == "private";
+                let known = KEYS.iter().find(|(known, _)| *known == name);
+                Err(match known {
+                    Some((_, expected)) => format!("`{name}`: {}", wrong_type(other, expected)),
+                    None => unknown(name, &KEYS.map(|(key, _)| key)),
+                })
+            }
+        };
+        problems.extend(read.err());
     }
-    Ok(text)
+    // Another word may be meant for it.
+    let is_meant = |name: &str| name == "host" || KEYS.iter().all(|(known, _)| *known != name);
+    if !table.keys().any(|name| is_meant(name.get_ref())) {
+        problems.push("an entry needs a host: write { host = \"api.github.com\" }".to_owned());
+    }
+    (text, problems)
 }
 
 fn unknown(name: &str, keys: &[&str]) -> String {
@@ -105,10 +149,19 @@ fn credential(table: &DeTable) -> Result<Credential, String> {
     })
 }
 
-fn texts(list: &DeArray) -> Result<Vec<String>, String> {
+/// The texts of a list. To a person an empty one allows nothing, and to a rule it allows all.
+fn texts(key: &str, list: &DeArray) -> Result<Vec<String>, String> {
+    if list.is_empty() {
+        return Err(format!(
+            "`{key}` is empty, which would allow no request: name some, or leave `{key}` out to allow all"
+        ));
+    }
     let text = |item: &toml::Spanned<DeValue>| match item.get_ref() {
         DeValue::String(text) => Ok(text.to_string()),
-        other => Err(wrong_type(other, "a text in quotes")),
+        other => Err(format!(
+            "`{key}`: {}",
+            wrong_type(other, "a text in quotes")
+        )),
     };
     list.iter().map(text).collect()
 }
@@ -144,7 +197,7 @@ pub(super) fn table_of(item: &str) -> Option<Json> {
 /// The JSON Schema of an entry.
 pub(super) fn schema() -> Json {
     let text = json!({ "type": "string" });
-    let texts = json!({ "type": "array", "items": text });
+    let texts = json!({ "type": "array", "items": text, "minItems": 1 });
     let ports = json!({ "type": "integer", "minimum": 1, "maximum": 65535 });
     json!({
         "oneOf": [text, {

@@ -167,20 +167,27 @@ fn hosts_that_cannot_be_allowed_are_refused() {
             "[network]\nmode = 'allow'\nallow = [\n{entry},\n]"
         ))
     };
-    assert_snapshot!(allow("'*'"), @r#"tenant.toml:4: network.allow: a pattern that matches every host allows nothing less than everything: name the hosts, or the domains as in "*.example.org""#);
+    assert_snapshot!(allow("'*'"), @r#"tenant.toml:4: network.allow: "*": a pattern that matches every host allows nothing less than everything: name the hosts, or the domains as in "*.example.org""#);
     assert_snapshot!(allow("'*.com'"), @r#"tenant.toml:4: network.allow: "*.com" has every name of a top-level domain: name a domain, as in "*.example.org", or write `private = true` for a network of your own"#);
-    assert_snapshot!(allow("'https://a.example'"), @r#"tenant.toml:4: network.allow: ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
-    assert_snapshot!(allow("'a.example:443'"), @r#"tenant.toml:4: network.allow: ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
-    assert_snapshot!(allow("'10.0.0.1'"), @"tenant.toml:4: network.allow: 10.0.0.1 is an address of a private network: write `private = true` to allow it");
+    assert_snapshot!(allow("'https://a.example'"), @r#"tenant.toml:4: network.allow: "https://a.example": ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
+    assert_snapshot!(allow("'a.example:443'"), @r#"tenant.toml:4: network.allow: "a.example:443": ":" does not belong to a host: write the name alone, such as "api.github.com", and ports in `ports`"#);
+    assert_snapshot!(allow("'10.0.0.1'"), @r#"tenant.toml:4: network.allow: "10.0.0.1" is an address of a private network: write `private = true` to allow it"#);
     assert_snapshot!(allow("{ hots = 'a.example' }"), @"tenant.toml:4: network.allow: `hots` is not a key of an entry: did you mean `host`?");
     assert_snapshot!(allow("{ ports = [443] }"), @r#"tenant.toml:4: network.allow: an entry needs a host: write { host = "api.github.com" }"#);
-    assert_snapshot!(allow("{ host = 'a.example', ports = 443 }"), @"tenant.toml:4: network.allow: `ports`: integer `443` is the wrong type: write a list of numbers, such as [443]");
-    assert_snapshot!(allow("{ host = 'a.example', ports = [70000] }"), @"tenant.toml:4: network.allow: a port is a number of 1 to 65535: write `ports = [443]`, or leave `ports` out for 80 and 443");
-    assert_snapshot!(allow("{ host = 'a.example', raw = true, methods = ['GET'] }"), @"tenant.toml:4: network.allow: `raw = true` lets any bytes through, so nothing can be required of requests: remove `raw` or `methods`");
-    assert_snapshot!(allow("{ host = 'a.example', credential = 'token' }"), @r#"tenant.toml:4: network.allow: `credential`: string "token" is the wrong type: write a table, such as { header = "Authorization", value = "Bearer ${TOKEN}" }"#);
-    assert_snapshot!(allow("{ host = 'a.example', credential = { header = 'X', value = '${TOKEN' } }"), @"tenant.toml:4: network.allow: a reference has no end: write `${NAME}` for a variable of your environment, or `${file:/path}`");
+    assert_snapshot!(allow("{ host = 'a.example', ports = 443 }"), @r#"tenant.toml:4: network.allow: "a.example": `ports`: integer `443` is the wrong type: write a list of numbers, such as [443]"#);
+    assert_snapshot!(allow("{ host = 'a.example', ports = [70000] }"), @r#"tenant.toml:4: network.allow: "a.example": a port is a number of 1 to 65535: write `ports = [443]`, or leave `ports` out for 80 and 443"#);
+    assert_snapshot!(allow("{ host = 'a.example', raw = true, methods = ['GET'] }"), @r#"tenant.toml:4: network.allow: "a.example": `raw = true` lets any bytes through, so nothing can be required of requests: remove `raw` or `methods`"#);
+    assert_snapshot!(allow("{ host = 'a.example', credential = 'token' }"), @r#"tenant.toml:4: network.allow: "a.example": `credential`: string "token" is the wrong type: write a table, such as { header = "Authorization", value = "Bearer ${TOKEN}" }"#);
+    assert_snapshot!(allow("{ host = 'a.example', credential = { header = 'X', value = '${TOKEN' } }"), @r#"tenant.toml:4: network.allow: "a.example": a reference has no end: write `${NAME}` for a variable of your environment, or `${file:/path}`"#);
     assert_snapshot!(allow("7"), @r#"tenant.toml:4: network.allow: integer `7` is the wrong type: write a name or an address in quotes, such as "api.github.com""#);
     assert_snapshot!(allow("'a.example',\n{ host = 'a.example', raw = true }"), @r#"tenant.toml:5: network.allow: "a.example" is allowed at tenant.toml:4 too, with another `raw` for the same port: write `raw` in both or in none"#);
+    for list in ["methods", "paths"] {
+        let refused = allow(&format!("{{ host = 'a.example', {list} = [] }}"));
+        assert!(
+            refused.contains(&format!("\"a.example\": `{list}` is empty")),
+            "{refused}"
+        );
+    }
     assert_snapshot!(refusal("network.allow.remove = ['a.example']"), @r#"tenant.toml:1: network.allow: no policy that this one builds on has "a.example" in this list: remove it from `remove`"#);
 }
 

@@ -101,7 +101,7 @@ pub enum RuleError {
     )]
     TopLevel(String),
     /// An address that needs `private`.
-    #[error("{address} is {}: write `private = true` to allow it", class.as_words())]
+    #[error("\"{address}\" is {}: write `private = true` to allow it", class.as_words())]
     NotPublic {
         /// The address.
         address: String,
@@ -109,7 +109,7 @@ pub enum RuleError {
         class: AddressClass,
     },
     /// An address that nothing allows.
-    #[error("{0} is not the address of one host: remove it")]
+    #[error("\"{0}\" is not the address of one host: remove it")]
     Unusable(String),
     /// An empty list of ports, or port 0.
     #[error(
@@ -154,11 +154,21 @@ fn is_token(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(is_token)
 }
 
+/// The first mistake is enough for what no person wrote.
 impl TryFrom<RuleText> for Rule {
     type Error = RuleError;
 
     fn try_from(text: RuleText) -> Result<Self, RuleError> {
-        let hosts: HostPattern = text.host.parse()?;
+        Self::new(text).map_err(|mut errors| errors.swap_remove(0))
+    }
+}
+
+impl Rule {
+    /// The rule of a text.
+    ///
+    /// # Errors
+    /// Each of its mistakes: one at least.
+    pub fn new(text: RuleText) -> Result<Self, Vec<RuleError>> {
         let (reach, content) = (
             if text.private {
                 Reach::Private
@@ -171,38 +181,46 @@ impl TryFrom<RuleText> for Rule {
                 Content::Checked
             },
         );
-        check_hosts(&hosts, reach)?;
+        let mut errors = Vec::new();
+        let hosts = text.host.parse().map_err(RuleError::from);
+        let hosts = hosts.and_then(|hosts| check_hosts(&hosts, reach).map(|()| hosts));
+        let hosts: Option<HostPattern> = hosts.map_err(|error| errors.push(error)).ok();
         let ports = text.ports.unwrap_or_else(|| USUAL_PORTS.to_vec());
         if ports.is_empty() || ports.contains(&0) {
-            return Err(RuleError::Port);
+            errors.push(RuleError::Port);
         }
-        if let Some(other) = text.methods.iter().find(|method| !is_method(method)) {
-            return Err(RuleError::Method(other.clone()));
+        let others = text.methods.iter().filter(|method| !is_method(method));
+        errors.extend(others.cloned().map(RuleError::Method));
+        let mut paths: Vec<PathPattern> = Vec::new();
+        for path in &text.paths {
+            match path.parse() {
+                Ok(path) => paths.push(path),
+                Err(error) => errors.push(RuleError::Path(error)),
+            }
         }
-        let paths = text.paths.iter().map(|path| path.parse());
-        let paths: Vec<PathPattern> = paths.collect::<Result<_, _>>()?;
-        if let Some(credential) = &text.credential {
-            check_credential(credential)?;
-        }
+        let credential = text.credential.as_ref().map(check_credential);
+        errors.extend(credential.and_then(Result::err));
         if content == Content::Raw {
             let restrictions = [
                 ("methods", !text.methods.is_empty()),
-                ("paths", !paths.is_empty()),
+                ("paths", !text.paths.is_empty()),
                 ("credential", text.credential.is_some()),
             ];
-            if let Some((name, _)) = restrictions.iter().find(|(_, is_there)| *is_there) {
-                return Err(RuleError::Raw(name));
-            }
+            let restrictions = restrictions.iter().filter(|(_, is_there)| *is_there);
+            errors.extend(restrictions.map(|(name, _)| RuleError::Raw(name)));
         }
-        Ok(Self {
-            hosts,
-            ports: ports.into_iter().collect(),
-            methods: text.methods.into_iter().collect(),
-            paths,
-            credential: text.credential,
-            reach,
-            content,
-        })
+        match hosts {
+            Some(hosts) if errors.is_empty() => Ok(Self {
+                hosts,
+                ports: ports.into_iter().collect(),
+                methods: text.methods.into_iter().collect(),
+                paths,
+                credential: text.credential,
+                reach,
+                content,
+            }),
+            _ => Err(errors),
+        }
     }
 }
 

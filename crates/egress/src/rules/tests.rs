@@ -39,7 +39,7 @@ fn each_mistake_has_its_sentence() {
         (r#"{"host":"*.com"}"#, "top-level domain"),
         (
             r#"{"host":"10.0.0.1"}"#,
-            "10.0.0.1 is an address of a private network: write `private = true`",
+            "\"10.0.0.1\" is an address of a private network: write `private = true`",
         ),
         (r#"{"host":"127.0.0.1"}"#, "an address of this machine"),
         (r#"{"host":"169.254.169.254"}"#, "metadata service"),
@@ -94,6 +94,24 @@ fn each_mistake_has_its_sentence() {
         let said = refused(json);
         assert!(said.contains(expected), "{json}: {said}");
     }
+}
+
+#[test]
+fn all_mistakes_of_an_entry_are_found() {
+    let text = RuleText {
+        host: "a.b:443".to_owned(),
+        ports: Some(vec![0]),
+        methods: vec!["get".to_owned(), "GET".to_owned(), "put".to_owned()],
+        paths: vec!["x".to_owned(), "/..".to_owned()],
+        credential: Some(Credential {
+            header: "Host".to_owned(),
+            value: "b".to_owned(),
+        }),
+        raw: true,
+        ..RuleText::default()
+    };
+    let errors = Rule::new(text).expect_err("mistakes");
+    assert_eq!(errors.len(), 1 + 1 + 2 + 2 + 1 + 3, "{errors:?}");
 }
 
 #[test]
