@@ -106,12 +106,17 @@ fn remedy(denial: &Denial) -> String {
             format!("`--set {}` allows it{doubt}", quoted(set))
         }
         (None, Some(DENIED_CALLS)) => format!("`{DENIED_CALLS}` of the policy lists it"),
+        // A path that is in the other list.
+        (None, Some("filesystem.write")) => {
+            "`filesystem.write` of the policy allows it, in place of `filesystem.read`".to_owned()
+        }
         (None, Some(key)) => format!("`{key}` of the policy allows it"),
         (None, None) if denial.layer.is_none() && denial.target.is_none() => {
             "its exception does not say which call it was".to_owned()
         }
         (None, None) if denial.layer.is_none() => {
-            "by the permissions of the file, not by the policy".to_owned()
+            "by the permissions of the file or of a directory above it, not by the policy"
+                .to_owned()
         }
         (None, None) => "no key of a policy allows it".to_owned(),
     }
@@ -176,7 +181,10 @@ mod tests {
         assert_eq!(of(never.clone()), "no key of a policy allows it");
         let key = Some("filesystem.write".to_owned());
         let unset = Denial { key, ..never };
-        assert_eq!(of(unset), "`filesystem.write` of the policy allows it");
+        assert_eq!(
+            of(unset),
+            "`filesystem.write` of the policy allows it, in place of `filesystem.read`"
+        );
         let private = Denial {
             reason: Some("private-address"),
             key: Some("network.allow".to_owned()),

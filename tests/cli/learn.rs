@@ -15,6 +15,7 @@ use super::trials;
 
 trials! {
     a_learnt_policy_lets_the_script_pass_and_says_why,
+    a_new_file_is_learnt_by_its_directory,
     a_person_is_asked_and_may_decline,
     what_the_script_does_not_need_is_left_out,
     ctrl_c_writes_no_policy,
@@ -60,6 +61,32 @@ fn a_learnt_policy_lets_the_script_pass_and_says_why() -> Result<(), Failed> {
     assert!(policy.contains(&line), "{policy}");
     let passes = run(&["run", "--policy", "./learnt.toml", "reads.py"])?;
     assert_eq!(String::from_utf8_lossy(&passes.stdout), "1,2\n\n");
+    Ok(())
+}
+
+/// What is shown to be read, by an earlier answer or by `--set`, becomes writable in place of that.
+fn a_new_file_is_learnt_by_its_directory() -> Result<(), Failed> {
+    let scene = scene()?;
+    let place = scene.path().join("results");
+    fs::create_dir(&place)?;
+    fs::set_permissions(&place, fs::Permissions::from_mode(0o777))?;
+    let place = place.display();
+    let code = format!("import os\nos.listdir('{place}')\nopen('{place}/new', 'w').close()");
+    let set = format!("filesystem.read={place}");
+    for arguments in [
+        &["learn", "--accept", "read,write", "-c", &code][..],
+        &["learn", "--set", &set, "--accept", "write", "-c", &code],
+    ] {
+        let learnt = sandfork(arguments).output()?;
+        assert!(learnt.status.success(), "{learnt:?}");
+        let policy = String::from_utf8(learnt.stdout)?;
+        assert!(
+            policy.contains(&format!("write = [\n  \"{place}\",")),
+            "{policy}"
+        );
+        assert!(!policy.contains("read ="), "{policy}");
+        fs::remove_file(scene.path().join("results/new"))?;
+    }
     Ok(())
 }
 

@@ -3,8 +3,8 @@ imports that its policy does not list. It proves nothing to the supervisor, whic
 its caller as the guest's own report."""
 
 import errno
-from os import fsdecode, getcwd
-from posixpath import join, normpath
+from os import F_OK, R_OK, W_OK, access, fsdecode, getcwd
+from posixpath import dirname, join, normpath
 
 from .cell import CLAIMS, SOURCES, clean
 
@@ -20,7 +20,7 @@ MISSING = (errno.ENOENT, errno.ENOTDIR)
 RUNS = ("_execute_child", "_execvpe", "_spawnvef")
 
 
-def claim(operation, target, place, number=None):
+def claim(operation, target, place, number=None, changes=None):
     """Adds a refusal. Equal ones are counted."""
     filename, line = place
     key = operation, target, filename, line
@@ -37,6 +37,8 @@ def claim(operation, target, place, number=None):
                 known["target"] = target
     if number is not None:
         known["errno"] = number
+    if changes is not None:
+        known["changes"] = changes
     known["count"] += 1
 
 
@@ -75,10 +77,21 @@ def claim_os_error(error, runs, place):
     named = [attribute(error, name) for name in ("filename", "filename2")]
     targets = [target for target in map(program if runs else absolute, named) if target is not None]
     for target in targets:
-        claim("run" if runs else "access", target, place, number)
+        claim("run" if runs else "access", target, place, number, changed(target, number))
     if not targets and named == [None, None] and number in REFUSALS:
         operation = "socket" if made_socket(error) else "system call"
         claim(operation, None, place, number)
+
+
+def changed(target, number):
+    """What would have to be writable, if a change of it was refused and not by the permissions of the file: the target,
+    or the nearest directory above it that exists."""
+    if number not in (errno.EROFS, errno.EACCES):
+        return None
+    while not access(target, F_OK) and target != "/":
+        target = dirname(target)
+    # Landlock has the error of permissions, and access(2) knows only those.
+    return target if number == errno.EROFS or access(target, R_OK | W_OK) else None
 
 
 def attribute(error, name):

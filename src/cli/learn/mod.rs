@@ -33,6 +33,9 @@ use self::ask::{Answer, ask};
 /// The most runs before the last word. Each of them was allowed more than the one before.
 const MOST_RUNS: usize = 64;
 
+/// The key of what the guest writes to.
+const WRITE: &str = "filesystem.write";
+
 /// Why a policy could not be learnt.
 #[derive(Debug, Error)]
 pub enum LearnError {
@@ -194,22 +197,42 @@ impl Learner<'_> {
 
     /// Whether some of what was refused is allowed from now on.
     fn accept_some(&mut self, outcome: &Outcome) -> Result<bool, Failure> {
-        let before = self.learnt.len();
+        let before = self.learnt.clone();
         for denial in outcome.denied() {
             if !self.consider(denial)? {
                 return Ok(false);
             }
         }
-        let accepted = &mut self.learnt[before..];
-        if let [only] = accepted {
+        let is_new =
+            |learnt: &&mut Learnt| before.iter().all(|it| it.grant.set != learnt.grant.set);
+        let mut accepted: Vec<&mut Learnt> = self.learnt.iter_mut().filter(is_new).collect();
+        if let [only] = accepted.as_mut_slice() {
             only.alone = true;
         }
         Ok(!accepted.is_empty())
     }
 
+    /// What a setting shows to be read, if the guest is to write to it: no policy has a path in both lists.
+    fn only_to_be_read(&self, denial: &Denial) -> Option<PathBuf> {
+        if denial.set.is_some() || denial.key.as_deref() != Some(WRITE) {
+            return None;
+        }
+        let target = Path::new(denial.target.as_deref()?);
+        let learnt = self.learnt.iter().map(|learnt| &learnt.grant.set);
+        let shown = self.given.iter().chain(learnt).filter_map(shown_to_be_read);
+        shown
+            .filter(|path| target.starts_with(path))
+            .max_by_key(|path| path.components().count())
+    }
+
     /// Accepts or declines a setting that would allow what was refused. `false` to stop.
     fn consider(&mut self, denial: &Denial) -> Result<bool, Failure> {
-        let (Some(set), Some(key)) = (&denial.set, &denial.key) else {
+        let instead = self.only_to_be_read(denial);
+        let set = match &instead {
+            Some(path) => Some(format!("{WRITE}={}", path.display())),
+            None => denial.set.clone(),
+        };
+        let (Some(set), Some(key)) = (&set, &denial.key) else {
             return Ok(true);
         };
         let is_known = self.declined.contains(set)
@@ -249,23 +272,22 @@ impl Learner<'_> {
             grant,
             alone: false,
         };
-        let with: Vec<Learnt> = self
-            .learnt
-            .iter()
-            .cloned()
-            .chain([learnt.clone()])
-            .collect();
+        let before = (self.given.clone(), self.learnt.clone());
+        if let Some(path) = instead {
+            let stays = |set: &Override| shown_to_be_read(set).is_none_or(|it| it != path);
+            self.given.retain(stays);
+            self.learnt.retain(|learnt| stays(&learnt.grant.set));
+        }
+        self.learnt.push(learnt);
         // A setting that no policy could have beside the others, or that this host cannot give.
         match self
-            .policy(&with)
+            .policy(&self.learnt)
             .and_then(|policy| Ok(plan_here(&policy)?))
         {
-            Ok(_) => {
-                say(&format!("allowed: {accepted}"));
-                self.learnt.push(learnt);
-            }
+            Ok(_) => say(&format!("allowed: {accepted}")),
             Err(error) => {
                 say(&format!("not allowed: {accepted}: {error}"));
+                (self.given, self.learnt) = before;
                 self.declined.push(set.clone());
             }
         }
@@ -320,6 +342,13 @@ impl Learner<'_> {
         let current = std::env::current_dir().ok();
         Ok(learnt(&about, &base, &grants, current.as_deref())?)
     }
+}
+
+/// The path of a setting that shows it to be read.
+fn shown_to_be_read(set: &Override) -> Option<PathBuf> {
+    let set = set.to_string();
+    let path = set.strip_prefix("filesystem.read=")?;
+    path.starts_with('/').then(|| PathBuf::from(path))
 }
 
 fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {

@@ -58,7 +58,8 @@ pub(crate) fn sample_grants(toml: &str) -> super::Grants {
     super::Grants::new(&policy(toml), &sample(toml))
 }
 
-/// A plan for a host with everything, for tests elsewhere.
+/// A plan for a host with everything and a directory `/srv/shown`, for tests elsewhere.
 pub(crate) fn sample(toml: &str) -> Plan {
-    planned(toml, &hosts::host(hosts::machine()))
+    let host = hosts::host(hosts::machine());
+    planned(toml, &host.with_directory("/srv/shown"))
 }

@@ -84,6 +84,10 @@ pub struct Denied {
     /// The error that the guest got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
+    /// For a refused change of what the file's permissions let the guest change: the target, or the nearest directory
+    /// above it that exists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changes: Option<String>,
     /// The guest's file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,

@@ -148,7 +148,10 @@ impl Refused<'_> {
     /// guest's side makes.
     fn claim(&self, claim: &Denied) -> Option<Denial> {
         let is_short = |text: &Option<String>| text.as_ref().is_none_or(|it| it.len() <= LONGEST);
-        if !is_short(&claim.target) || !is_short(&claim.file) {
+        if ![&claim.target, &claim.file, &claim.changes]
+            .into_iter()
+            .all(is_short)
+        {
             return None;
         }
         let (explained, on_host) = match (claim.operation.as_str(), claim.target.as_deref()) {
@@ -172,7 +175,8 @@ impl Refused<'_> {
     }
 
     /// What the plan says of a path, and whether the host has it. An error does not say whether the guest wanted to
-    /// read or to write: one about what can be read tells of a write.
+    /// read or to write. A read-only file system refuses only to write. The error of permissions is that of Landlock
+    /// too, and then the claim says what the guest wanted to change.
     fn path(
         &self,
         target: &str,
@@ -181,22 +185,29 @@ impl Refused<'_> {
     ) -> Option<(Explanation, Option<bool>)> {
         let path = Path::new(target);
         let errno = claim.errno.map(Errno::from_raw);
-        let is_refusal = matches!(errno, Some(Errno::EACCES | Errno::EPERM | Errno::EROFS));
-        match (self.grants.of_path(path, want, self.own), want) {
-            (PathVerdict::Hidden(explained), _) => match (self.exists)(path) {
+        let changed = claim.changes.as_deref().map(Path::new);
+        let changed = changed.filter(|it| it.is_absolute() && path.starts_with(it));
+        let changed = changed.or((errno == Some(Errno::EROFS)).then_some(path));
+        let changed = changed.filter(|_| want == Want::Read);
+        let want = changed.map_or(want, |_| Want::Write);
+        match self.grants.of_path(path, want, self.own) {
+            PathVerdict::Hidden(explained) => match (self.exists)(path) {
                 Some(false) => None,
                 found => Some((explained, found)),
             },
-            (PathVerdict::Refused(explained), _) => Some((explained, None)),
-            (PathVerdict::Granted, _) if !is_refusal => None,
-            (PathVerdict::Granted, Want::Read) => {
-                match self.grants.of_path(path, Want::Write, self.own) {
-                    PathVerdict::Refused(explained) => Some((explained, None)),
-                    // The permissions of the file.
-                    _ => Some((Explanation::default(), None)),
+            PathVerdict::Refused(explained) => {
+                let above = changed.map(|changed| self.grants.of_path(changed, want, self.own));
+                match above {
+                    // A setting shows what exists.
+                    Some(PathVerdict::Refused(above)) => Some((above, None)),
+                    _ => Some((explained, None)),
                 }
             }
-            (PathVerdict::Granted, _) => Some((Explanation::default(), None)),
+            // The permissions of the file.
+            PathVerdict::Granted => {
+                let is_refusal = matches!(errno, Some(Errno::EACCES | Errno::EPERM | Errno::EROFS));
+                is_refusal.then(|| (Explanation::default(), None))
+            }
         }
     }
 }

@@ -12,6 +12,7 @@ fn claim(operation: &str, target: Option<&str>, errno: Errno) -> Denied {
         file: Some("a.py".to_owned()),
         line: Some(3),
         count: 1,
+        ..Denied::default()
     }
 }
 
@@ -93,6 +94,45 @@ fn a_claim_has_its_place_its_layer_and_the_setting_that_allows_it() {
     // What can be read was to be written.
     let system = one("", claim("access", Some("/usr/x"), Errno::EROFS)).unwrap();
     assert_eq!((system.layer, system.key), (Some(Layer::Mounts), None));
+}
+
+#[test]
+fn permissions_of_a_file_have_no_layer_and_no_key() {
+    let toml = "[filesystem]\nread = ['/srv/shown']";
+    for errno in [Errno::EACCES, Errno::EPERM] {
+        let denial = one(toml, claim("access", Some("/srv/shown/x"), errno)).unwrap();
+        assert_eq!((denial.layer, denial.key, denial.set), (None, None, None));
+    }
+    // Landlock's error is the same, and the permissions of this file let the guest write to it.
+    let changes = |changes: &str| Denied {
+        changes: Some(changes.to_owned()),
+        ..claim("access", Some("/srv/shown/x"), Errno::EACCES)
+    };
+    let denial = one(toml, changes("/srv/shown/x")).unwrap();
+    assert_eq!(denial.set.as_deref(), Some("filesystem.write=/srv/shown/x"));
+    // A guest may say anything.
+    for forged in ["/etc", "srv", "", "/srv/shown/x/y"] {
+        let denial = one(toml, changes(forged)).unwrap();
+        assert_eq!((denial.key, denial.set), (None, None), "{forged}");
+    }
+}
+
+#[test]
+fn a_new_file_is_allowed_by_the_directory_that_exists() {
+    let toml = "[filesystem]\nread = ['/srv/shown']";
+    let set = |changes: &str| {
+        let claim = Denied {
+            changes: Some(changes.to_owned()),
+            ..claim("access", Some("/srv/shown/a/b/new"), Errno::EROFS)
+        };
+        let denial = one(toml, claim).unwrap();
+        assert_eq!(denial.key.as_deref(), Some("filesystem.write"));
+        denial.set
+    };
+    let expected = Some("filesystem.write=/srv/shown/a".to_owned());
+    assert_eq!(set("/srv/shown/a"), expected);
+    // A path in one list cannot be in the other.
+    assert_eq!(set("/srv/shown"), None);
 }
 
 #[test]

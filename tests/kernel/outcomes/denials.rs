@@ -1,5 +1,9 @@
 //! What an outcome says of refusals.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::{Denial, Layer, Level, Outcome, Request};
 
@@ -12,6 +16,8 @@ pub fn tests() -> Vec<Test> {
     tests![
         a_refusal_is_explained,
         only_the_caller_learns_what_the_host_has,
+        permissions_of_a_file_are_not_blamed_on_a_layer,
+        a_new_file_is_allowed_by_its_directory,
         what_the_plan_grants_is_no_refusal,
         a_forged_report_is_bounded,
         a_call_is_told_of_though_the_guest_hides_it,
@@ -82,6 +88,52 @@ fn only_the_caller_learns_what_the_host_has(world: &World) {
             assert_eq!(of_there.stdout(), of_missing.stdout());
         }
     });
+}
+
+/// A directory of the host with a file in it, which this user may read and write.
+fn host_directory(parent: &str) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir_in(parent).unwrap();
+    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let file = directory.path().join("file");
+    fs::write(&file, "").unwrap();
+    (directory, file)
+}
+
+fn permissions_of_a_file_are_not_blamed_on_a_layer(world: &World) {
+    let (directory, file) = host_directory("/var/tmp");
+    let read = format!("filesystem.read={}", directory.path().display());
+    let code = |mode| format!("open('{}', '{mode}')", file.display());
+    let sandbox = world.build(standard().set(&read));
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    for mode in ["r", "a"] {
+        let outcome = run(&sandbox, code(mode).as_str());
+        let denial = only(&outcome);
+        let keys = (denial.layer, &denial.key, &denial.set);
+        assert_eq!(keys, (None, &None, &None), "{}", shown(&outcome));
+    }
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+    let outcome = run(&sandbox, code("a").as_str());
+    let set = format!("filesystem.write={}", file.display());
+    assert_eq!(only(&outcome).set, Some(set), "{}", shown(&outcome));
+}
+
+fn a_new_file_is_allowed_by_its_directory(world: &World) {
+    let (directory, _) = host_directory("/var/tmp");
+    let inner = directory.path().join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::set_permissions(&inner, fs::Permissions::from_mode(0o777)).unwrap();
+    let read = format!("filesystem.read={}", directory.path().display());
+    let code = format!("open('{}/new', 'w')", inner.display());
+    let outcome = run(&world.build(standard().set(&read)), code.as_str());
+    let set = format!("filesystem.write={}", inner.display());
+    assert_eq!(
+        only(&outcome).set.as_ref(),
+        Some(&set),
+        "{}",
+        shown(&outcome)
+    );
+    let sandbox = world.build(standard().set(&read).set(&set));
+    fine(&run(&sandbox, code.as_str()));
 }
 
 fn what_the_plan_grants_is_no_refusal(world: &World) {
