@@ -181,6 +181,17 @@ impl Grants {
         }
     }
 
+    /// What would show the host's file at a path that the guest lacks in a directory of its own, such as `/tmp`. `None`
+    /// for other paths.
+    pub fn of_own_directory(&self, path: &Path, want: Want) -> Option<Explanation> {
+        if self.level == Level::Landlock || path.as_os_str().len() > MAX_PATH {
+            return None;
+        }
+        let path = normalize(path);
+        let nearest = self.nearest(&self.through_links(&path))?;
+        is_own_directory(nearest).then(|| self.hidden(&path, want))
+    }
+
     /// The layer that decides which paths there are.
     fn view_layer(&self) -> Layer {
         match self.level {
@@ -216,7 +227,7 @@ impl Grants {
         }
     }
 
-    /// A path that is shown read-only can be made writable only if the policy shows it, and not the system or
+    /// An existing path that is shown read-only can be made writable only if the policy shows it, and not the system or
     /// the interpreter.
     fn unwritable(&self, path: &Path) -> Explanation {
         let refused = Explanation::by(self.view_layer());
@@ -277,17 +288,11 @@ impl Grants {
     fn is_writable(&self, path: &Path) -> bool {
         let is_mounted_so = |entry: &RootEntry| match entry {
             RootEntry::Bind { access, .. } => *access == Access::ReadWrite,
-            RootEntry::WorkerMountPoint { target } => {
-                [WORK, TMP, SHM].iter().any(|own| target == Path::new(own))
-            }
             RootEntry::Device { .. } => true,
-            _ => false,
+            entry => is_own_directory(entry),
         };
-        let above = self.root.iter();
-        let above = above.filter(|entry| path.starts_with(entry.target()));
-        let nearest = above.max_by_key(|entry| entry.target().components().count());
         let access = self.rule(path).map(|rule| rule.allow);
-        (self.level == Level::Landlock || nearest.is_some_and(is_mounted_so))
+        (self.level == Level::Landlock || self.nearest(path).is_some_and(is_mounted_so))
             && matches!(
                 access,
                 Some(
@@ -296,6 +301,13 @@ impl Grants {
                         | PathAccess::ReadWriteFile
                 )
             )
+    }
+
+    /// The entry of the root that a path is at or beneath.
+    fn nearest(&self, path: &Path) -> Option<&RootEntry> {
+        let above = self.root.iter();
+        let above = above.filter(|entry| path.starts_with(entry.target()));
+        above.max_by_key(|entry| entry.target().components().count())
     }
 
     fn is_runnable(&self, path: &Path) -> bool {
@@ -314,6 +326,16 @@ impl Grants {
             .iter()
             .filter(|rule| path.starts_with(&rule.path));
         above.max_by_key(|rule| rule.path.components().count())
+    }
+}
+
+/// Whether it is a directory that each guest has for itself and writes to.
+fn is_own_directory(entry: &RootEntry) -> bool {
+    match entry {
+        RootEntry::WorkerMountPoint { target } => {
+            [WORK, TMP, SHM].iter().any(|own| target == Path::new(own))
+        }
+        _ => false,
     }
 }
 

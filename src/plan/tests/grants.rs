@@ -147,6 +147,33 @@ fn strict_hides_programs_and_proc() {
     }
 }
 
+/// Where a policy can show the host's files, and where it cannot.
+#[test]
+fn directories_of_the_guests_own_are_told_from_what_is_shown_in_them() {
+    let shown = of(
+        "[filesystem]\nread = ['/tmp/shown']",
+        &host(machine()).with_directory("/tmp/shown"),
+    );
+    let set = |path: &str| {
+        let explained = shown.of_own_directory(Path::new(path), Want::Read)?;
+        Some(explained.set().unwrap_or_default())
+    };
+    for (path, expected) in [
+        ("/work/x", Some("filesystem.read=/work/x")),
+        ("/tmp/d/x", Some("filesystem.read=/tmp/d/x")),
+        ("/tmp/shown/x", None),
+        ("/srv/x", None),
+        ("/proc/x", None),
+        ("/dev/shm/x", Some("")),
+    ] {
+        assert_eq!(set(path).as_deref(), expected, "{path}");
+    }
+    assert_eq!(
+        said(&shown, "/tmp/shown/x", Want::Write),
+        "refused mounts filesystem.write=/tmp/shown/x"
+    );
+}
+
 /// A grant is real: with it, the same path is granted.
 #[test]
 fn what_is_suggested_grants_it() {

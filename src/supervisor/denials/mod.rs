@@ -185,6 +185,13 @@ impl Refused<'_> {
     ) -> Option<(Explanation, Option<bool>)> {
         let path = Path::new(target);
         let errno = claim.errno.map(Errno::from_raw);
+        let is_missing = matches!(errno, Some(Errno::ENOENT | Errno::ENOTDIR));
+        if is_missing
+            && let Some(explained) = self.grants.of_own_directory(path, want)
+            && (self.exists)(path) == Some(true)
+        {
+            return Some((explained, Some(true)));
+        }
         let changed = claim.changes.as_deref().map(Path::new);
         let changed = changed.filter(|it| it.is_absolute() && path.starts_with(it));
         let changed = changed.or((errno == Some(Errno::EROFS)).then_some(path));

@@ -136,6 +136,32 @@ fn a_new_file_is_allowed_by_the_directory_that_exists() {
 }
 
 #[test]
+fn a_directory_of_the_guests_own_hides_that_of_the_host() {
+    let asked = |path: &str, errno, found: Option<bool>| {
+        let claims = vec![claim("access", Some(path), errno)];
+        let all = ended("", claims, &Ending::Exception, None, &|_| found);
+        all.listed.into_iter().next()
+    };
+    for (path, set) in [
+        ("/work/x", Some("filesystem.read=/work/x")),
+        ("/tmp/d/x", Some("filesystem.read=/tmp/d/x")),
+        ("/var/tmp/x", Some("filesystem.read=/var/tmp/x")),
+        // Nothing of the host is shown there.
+        ("/dev/shm/x", None),
+    ] {
+        let denial = asked(path, Errno::ENOENT, Some(true)).unwrap();
+        assert_eq!(denial.layer, Some(Layer::Mounts), "{path}");
+        assert_eq!((denial.set.as_deref(), denial.on_host), (set, Some(true)));
+        for found in [Some(false), None] {
+            assert_eq!(asked(path, Errno::ENOENT, found), None, "{path}");
+        }
+        // The guest's own file.
+        let own = asked(path, Errno::EACCES, Some(true)).unwrap();
+        assert_eq!((own.layer, own.key), (None, None), "{path}");
+    }
+}
+
+#[test]
 fn what_the_plan_grants_is_no_denial() {
     for (toml, claim) in [
         ("", claim("access", Some("/work/missing"), Errno::ENOENT)),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::{Denial, Layer, Level, Outcome, Request};
@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         only_the_caller_learns_what_the_host_has,
         permissions_of_a_file_are_not_blamed_on_a_layer,
         a_new_file_is_allowed_by_its_directory,
+        a_directory_of_the_guests_own_hides_that_of_the_host,
         what_the_plan_grants_is_no_refusal,
         a_forged_report_is_bounded,
         a_call_is_told_of_though_the_guest_hides_it,
@@ -134,6 +135,30 @@ fn a_new_file_is_allowed_by_its_directory(world: &World) {
     );
     let sandbox = world.build(standard().set(&read).set(&set));
     fine(&run(&sandbox, code.as_str()));
+}
+
+/// The host may have in `/tmp` what the guest lacks in its own. Only a caller that asks is told.
+fn a_directory_of_the_guests_own_hides_that_of_the_host(world: &World) {
+    let (_directory, file) = host_directory("/tmp");
+    let missing = file.with_file_name("missing");
+    let code = |path: &Path| {
+        let path = path.display();
+        format!("try: open('{path}')\nexcept OSError as e: print(e.errno)\nopen('{path}')")
+    };
+    world.with_shared(standard(), |sandbox| {
+        if sandbox.plan().level == Level::Landlock {
+            return;
+        }
+        let of_file = run(sandbox, Request::python(code(&file)).ask_host());
+        let denial = only(&of_file);
+        let set = format!("filesystem.read={}", file.display());
+        assert_eq!((denial.on_host, &denial.set), (Some(true), &Some(set)));
+        let of_missing = run(sandbox, Request::python(code(&missing)).ask_host());
+        assert_eq!(of_missing.denied(), [], "{}", shown(&of_missing));
+        assert_eq!(of_file.stdout(), of_missing.stdout());
+        let unasked = run(sandbox, code(&file).as_str());
+        assert_eq!(unasked.denied(), [], "{}", shown(&unasked));
+    });
 }
 
 fn what_the_plan_grants_is_no_refusal(world: &World) {
