@@ -1,4 +1,4 @@
-//! Which entries of directories the lookup of a path uses (path_resolution(7)). Whoever can replace one of them decides
+//! Which entries of directories the lookup of a path uses (path_resolution(7)). What can replace one of them decides
 //! where the path leads.
 
 use std::collections::BTreeMap;
