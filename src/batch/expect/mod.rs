@@ -1,10 +1,15 @@
 //! Compares the outcome of a task with what the task expects. Pure, and in the host: the guest never gets
 //! what is expected. The work grows with the size of what is compared, which limits bound.
 
+mod numeric;
+
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Map, Value as Json};
 
+use self::numeric::Numeric;
+use super::exact_json::{ExactJson, ExactNumber};
 use crate::outcome::{Outcome, Status, Verdict, word_enum};
 
 /// What a task expects.
@@ -13,7 +18,7 @@ pub struct Expect {
     /// The standard output.
     pub stdout: Option<String>,
     /// The value of the last expression.
-    pub value: Option<Json>,
+    pub value: Option<ExactJson>,
     /// Which whitespace of the output counts.
     pub whitespace: Whitespace,
     /// How much numbers may differ: absolutely, or in proportion to the expected one if that is above 1.
@@ -96,8 +101,8 @@ impl Expect {
     fn same_word(&self, expected: &str, found: &str) -> bool {
         expected == found
             || self.tolerance.is_some_and(|tolerance| {
-                let numbers = number(expected).zip(number(found));
-                numbers.is_some_and(|(expected, found)| expected.is_near(found, tolerance))
+                let numbers = Numeric::of_word(expected).zip(Numeric::of_word(found));
+                numbers.is_some_and(|(expected, found)| expected.is_near_to(&found, tolerance))
             })
     }
 }
@@ -144,66 +149,18 @@ const MOST_SHOWN: usize = 60;
 
 /// A part of a text around a character, in quotes.
 fn quote(text: &str, around: usize) -> String {
-    let start = around.saturating_sub(MOST_SHOWN / 3);
-    let mut rest = text.chars().skip(start);
-    let part: String = rest.by_ref().take(MOST_SHOWN).collect();
-    let (before, after) = (
-        if start > 0 { "..." } else { "" },
-        if rest.next().is_some() { "..." } else { "" },
-    );
+    let (before, part, after) = excerpt(text, around);
     format!("{before}{part:?}{after}")
 }
 
-/// A number of the output or of a value.
-#[derive(Clone, Copy, Debug)]
-enum Numeric {
-    /// Compared exactly.
-    Whole(i128),
-    Float(f64),
-}
-
-impl Numeric {
-    fn is_near(self, other: Self, tolerance: f64) -> bool {
-        let (difference, size) = match (self, other) {
-            (Self::Whole(one), Self::Whole(other)) => {
-                // A tolerance is no more exact than a float.
-                #[allow(clippy::cast_precision_loss)]
-                let parts = (one.abs_diff(other) as f64, one.unsigned_abs() as f64);
-                parts
-            }
-            (one, other) => {
-                let (one, other) = (one.float(), other.float());
-                ((one - other).abs(), one.abs())
-            }
-        };
-        difference <= tolerance * size.max(1.0)
-    }
-
-    fn float(self) -> f64 {
-        match self {
-            #[allow(clippy::cast_precision_loss)]
-            Self::Whole(number) => number as f64,
-            Self::Float(number) => number,
-        }
-    }
-}
-
-/// The most characters of a number, so that a word of a megabyte is no number.
-const LONGEST_NUMBER: usize = 400;
-
-/// The number that a word is: finite, in digits. A whole number of more than 38 digits is none, because a
-/// float would be equal to its neighbours.
-fn number(word: &str) -> Option<Numeric> {
-    let digits = |byte: u8| byte.is_ascii_digit() || b"+-.eE".contains(&byte);
-    if word.len() > LONGEST_NUMBER || !word.bytes().all(digits) {
-        return None;
-    }
-    if let Ok(whole) = word.parse() {
-        return Some(Numeric::Whole(whole));
-    }
-    let is_whole = !word.contains(['.', 'e', 'E']);
-    let float = word.parse().ok().filter(|float: &f64| float.is_finite());
-    float.filter(|_| !is_whole).map(Numeric::Float)
+/// A part of a text around a character, with dots where it does not begin or end there.
+fn excerpt(text: &str, around: usize) -> (&'static str, String, &'static str) {
+    let start = around.saturating_sub(MOST_SHOWN / 3);
+    let mut rest = text.chars().skip(start);
+    let part: String = rest.by_ref().take(MOST_SHOWN).collect();
+    let before = if start > 0 { "..." } else { "" };
+    let after = if rest.next().is_some() { "..." } else { "" };
+    (before, part, after)
 }
 
 /// Compares JSON values as Python compares what they stand for, except that a truth value is no number.
@@ -212,47 +169,54 @@ struct Values {
 }
 
 impl Values {
-    fn compare(&self, expected: &Json, found: &Json, path: &mut String) -> Result<(), String> {
+    fn compare(&self, expected: &ExactJson, found: &Json, path: &mut String) -> Result<(), String> {
+        use ExactJson as Exact;
         let typed = found.get("type").and_then(Json::as_str);
-        let same = match (expected, found, typed) {
-            (Json::Array(expected), Json::Array(found), _) => {
-                return self.items(expected, found, path);
-            }
-            (Json::Array(expected), _, Some("tuple")) => {
+        match (expected, found, typed) {
+            (Exact::List(expected), Json::Array(found), _) => self.items(expected, found, path),
+            (Exact::List(expected), _, Some("tuple")) => {
                 let none = Vec::new();
                 let found = found.get("items").and_then(Json::as_array);
-                return self.items(expected, found.unwrap_or(&none), path);
+                self.items(expected, found.unwrap_or(&none), path)
             }
-            (Json::Object(expected), Json::Object(found), None) => {
-                return self.members(expected, found, path);
+            (Exact::Object(expected), Json::Object(found), None) => {
+                self.members(expected, found, path)
             }
-            (Json::Object(expected), _, Some("dict")) => {
-                return self.pairs(expected, found, path);
-            }
-            (Json::Number(_), _, Some("numpy")) => {
-                return self.compare(expected, &found["value"], path);
-            }
-            (Json::Number(expected), Json::Number(found), _) => self.same(expected, found),
-            (Json::Number(expected), _, Some("int")) => {
-                let hex = found["hex"].as_str().unwrap_or_default();
-                let found = i128::from_str_radix(hex, 16).ok().map(Numeric::Whole);
-                let near = |(one, other): (Numeric, Numeric)| one.is_near(other, self.tolerance);
-                numeric(expected).zip(found).is_some_and(near)
-            }
-            (expected, found, _) => expected == found,
-        };
-        if same {
+            (Exact::Object(members), _, Some("dict")) => match texts(found) {
+                Some(found) => self.members(members, &found, path),
+                None => Err(difference(path, &expected.to_string(), &found.to_string())),
+            },
+            (Exact::Number(_), _, Some("numpy")) => self.compare(expected, &found["value"], path),
+            (Exact::Number(number), ..) => self.number(number, found, path),
+            _ if is_written_as(expected, found) => Ok(()),
+            _ => Err(difference(path, &expected.to_string(), &text_of(found))),
+        }
+    }
+
+    fn number(&self, expected: &ExactNumber, found: &Json, path: &str) -> Result<(), String> {
+        let number = Numeric::of_value(found);
+        if number.is_some_and(|found| found.is_near(expected, self.tolerance)) {
             return Ok(());
         }
-        Err(difference(path, &shown(expected), &shown(found)))
+        let (expected, found) = (expected.to_string(), text_of(found));
+        // Long ones may begin with the same digits.
+        let start = match expected.len().max(found.len()) {
+            0..=MOST_SHOWN => 0,
+            _ => shared(&expected, &found),
+        };
+        let part = |text: &str| {
+            let (before, part, after) = excerpt(text, start);
+            before.to_owned() + &part + after
+        };
+        Err(says(path, &part(&expected), &part(&found)))
     }
 
-    fn same(&self, expected: &Number, found: &Number) -> bool {
-        let near = |(one, other): (Numeric, Numeric)| one.is_near(other, self.tolerance);
-        numeric(expected).zip(numeric(found)).is_some_and(near)
-    }
-
-    fn items(&self, expected: &[Json], found: &[Json], path: &mut String) -> Result<(), String> {
+    fn items(
+        &self,
+        expected: &[ExactJson],
+        found: &[Json],
+        path: &mut String,
+    ) -> Result<(), String> {
         let length = path.len();
         for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
             _ = write!(path, "[{number}]");
@@ -262,13 +226,13 @@ impl Values {
         if expected.len() == found.len() {
             return Ok(());
         }
-        let count = |items: &[Json]| format!("{} elements", items.len());
-        Err(difference(path, &count(expected), &count(found)))
+        let count = |length: usize| format!("{length} elements");
+        Err(says(path, &count(expected.len()), &count(found.len())))
     }
 
     fn members(
         &self,
-        expected: &Map<String, Json>,
+        expected: &BTreeMap<String, ExactJson>,
         found: &Map<String, Json>,
         path: &mut String,
     ) -> Result<(), String> {
@@ -276,7 +240,7 @@ impl Values {
         for (key, expected) in expected {
             _ = write!(path, "[{}]", quote(key, 0));
             let Some(found) = found.get(key) else {
-                return Err(difference(path, &shown(expected), "no such key"));
+                return Err(difference(path, &expected.to_string(), "no such key"));
             };
             self.compare(expected, found, path)?;
             path.truncate(length);
@@ -285,53 +249,61 @@ impl Values {
             None => Ok(()),
             Some((key, found)) => {
                 _ = write!(path, "[{}]", quote(key, 0));
-                Err(difference(path, "no such key", &shown(found)))
-            }
-        }
-    }
-
-    /// Compares with a `dict` that has a key `type`, or keys that are no texts.
-    fn pairs(
-        &self,
-        expected: &Map<String, Json>,
-        found: &Json,
-        path: &mut String,
-    ) -> Result<(), String> {
-        let items = found.get("items").and_then(Json::as_array);
-        let pair = |item: &Json| Some((item.get(0)?.as_str()?.to_owned(), item.get(1)?.clone()));
-        let object: Option<Map<String, Json>> = items.into_iter().flatten().map(pair).collect();
-        match object {
-            Some(object) if Some(object.len()) == items.map(Vec::len) => {
-                self.members(expected, &object, path)
-            }
-            _ => {
-                let expected = Json::Object(expected.clone());
-                Err(difference(path, &shown(&expected), &shown(found)))
+                Err(difference(path, "no such key", &text_of(found)))
             }
         }
     }
 }
 
-fn numeric(number: &Number) -> Option<Numeric> {
-    let whole = number.as_i64().map(i128::from);
-    let whole = whole.or_else(|| number.as_u64().map(i128::from));
-    let float = || number.as_f64().map(Numeric::Float);
-    whole.map(Numeric::Whole).or_else(float)
+/// The members of a `dict` that has a key `type`. `None` if it has keys that are no texts.
+fn texts(dict: &Json) -> Option<Map<String, Json>> {
+    let items = dict.get("items")?.as_array()?;
+    let pair = |item: &Json| Some((item.get(0)?.as_str()?.to_owned(), item.get(1)?.clone()));
+    let members: Option<Map<String, Json>> = items.iter().map(pair).collect();
+    members.filter(|members| members.len() == items.len())
 }
 
+/// Whether a value is written as this in the notation of results.
+fn is_written_as(expected: &ExactJson, found: &Json) -> bool {
+    match (expected, found) {
+        (ExactJson::Null, Json::Null) => true,
+        (ExactJson::Bool(expected), Json::Bool(found)) => expected == found,
+        (ExactJson::Text(expected), Json::String(found)) => expected == found,
+        (ExactJson::Number(expected), Json::Number(_)) => {
+            Numeric::of_value(found).is_some_and(|found| found.is_near(expected, 0.0))
+        }
+        (ExactJson::List(expected), Json::Array(found)) => {
+            let mut pairs = expected.iter().zip(found);
+            expected.len() == found.len() && pairs.all(|(one, other)| is_written_as(one, other))
+        }
+        (ExactJson::Object(expected), Json::Object(found)) => {
+            let same = |(key, one): (&String, _)| {
+                found
+                    .get(key)
+                    .is_some_and(|other| is_written_as(one, other))
+            };
+            expected.len() == found.len() && expected.iter().all(same)
+        }
+        _ => false,
+    }
+}
+
+/// A found value as a message shows it.
+fn text_of(found: &Json) -> String {
+    Numeric::of_value(found).map_or_else(|| found.to_string(), |number| number.to_string())
+}
+
+/// The starts of both.
 fn difference(path: &str, expected: &str, found: &str) -> String {
-    format!("{path}: expected {expected}, found {found}")
+    let start = |text: &str| {
+        let (_, part, after) = excerpt(text, 0);
+        part + after
+    };
+    says(path, &start(expected), &start(found))
 }
 
-/// The start of a value's JSON.
-fn shown(value: &Json) -> String {
-    let text = value.to_string();
-    let mut characters = text.chars();
-    let start: String = characters.by_ref().take(MOST_SHOWN).collect();
-    match characters.next() {
-        Some(_) => start + "...",
-        None => start,
-    }
+fn says(path: &str, expected: &str, found: &str) -> String {
+    format!("{path}: expected {expected}, found {found}")
 }
 
 #[cfg(test)]

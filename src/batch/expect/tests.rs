@@ -29,8 +29,12 @@ fn stdout(expected: &str, found: &str, rule: &str, tolerance: Option<f64>) -> Ve
 }
 
 fn value(expected: &Json, found: &str, tolerance: Option<f64>) -> Verdict {
+    value_of(&expected.to_string(), found, tolerance)
+}
+
+fn value_of(expected: &str, found: &str, tolerance: Option<f64>) -> Verdict {
     let expect = Expect {
-        value: Some(expected.clone()),
+        value: Some(ExactJson::parse(expected.as_bytes()).unwrap()),
         tolerance,
         ..Expect::default()
     };
@@ -81,6 +85,8 @@ fn numbers_may_differ_by_the_tolerance() {
         ("1", "inf", 1e9, false),
         ("9007199254740993", "9007199254740992", 0.0, false),
         (&"9".repeat(60), &("9".repeat(59) + "8"), 0.0, false),
+        (&"9".repeat(60), &("9".repeat(59) + "8"), 1e-9, true),
+        (&"9".repeat(60), &("9".repeat(59) + ".0"), 1e-9, false),
     ] {
         for rule in ["trailing", "any"] {
             let verdict = stdout(expected, found, rule, Some(tolerance));
@@ -90,6 +96,92 @@ fn numbers_may_differ_by_the_tolerance() {
                 "{expected} {found} {rule}"
             );
         }
+    }
+}
+
+#[test]
+/// Each pair is what Python says about the two.
+#[test]
+fn whole_numbers_are_compared_exactly_at_any_size() {
+    let int = |hex: &str| format!(r#"{{"type": "int", "hex": "{hex}"}}"#);
+    let (factorial, hex) = (
+        "815915283247897734345611269596115894272000000000",
+        int("8eeae81b84c7f27e080fde64ff05254000000000"),
+    );
+    let after = int("8eeae81b84c7f27e080fde64ff05254000000001");
+    let (ten_to_400, ten_to_22) = (
+        &format!("1{}", "0".repeat(400)),
+        &int("21e19e0c9bab2400000"),
+    );
+    for (expected, found, passes) in [
+        (
+            "15511210043330985984000000",
+            &int("cd4a0619fb0907bc00000"),
+            true,
+        ),
+        (
+            "15511210043330985984000000",
+            &int("cd4a0619fb0907bc00001"),
+            false,
+        ),
+        (factorial, &hex, true),
+        (factorial, &after, false),
+        (&format!("-{factorial}"), &hex, false),
+        ("18446744073709551616", &int("10000000000000000"), true),
+        ("9007199254740993", &"9007199254740993".to_owned(), true),
+        ("9007199254740992.0", &"9007199254740993".to_owned(), false),
+        ("9007199254740992.0", &"9007199254740992".to_owned(), true),
+        ("9007199254740993", &"9007199254740992.0".to_owned(), false),
+        ("10000000000000000000000", &"1e22".to_owned(), true),
+        ("1e22", ten_to_22, true),
+        ("1e23", &int("152d02c7e14af6800000"), false),
+        ("1e23", &int("152d02c7e14af6000000"), true),
+        ("0.5", &int("0"), false),
+        (ten_to_400, &"1e300".to_owned(), false),
+        (ten_to_400, &"0.5".to_owned(), false),
+        ("99999999999999999999", &"true".to_owned(), false),
+    ] {
+        let passed = value_of(expected, found, None) == Verdict::Pass;
+        assert_eq!(passed, passes, "{expected} {found}");
+        // A tolerance lets none pass that is far from it.
+        let near = value_of(expected, found, Some(1e-9)) == Verdict::Pass;
+        assert!(near || !passes, "{expected} {found}");
+    }
+    let near = value_of(factorial, &after, Some(1e-9));
+    assert_eq!(near, Verdict::Pass);
+    let far = value_of(ten_to_400, &int(&"f".repeat(400)), Some(1e-9));
+    assert_ne!(far, Verdict::Pass);
+}
+
+#[test]
+fn a_long_number_is_shown_in_decimal_around_the_difference() {
+    let int = |hex: &str| format!(r#"{{"type": "int", "hex": "{hex}"}}"#);
+    wrong(
+        &value_of("18446744073709551617", &int("10000000000000000"), None),
+        "value: expected 18446744073709551617, found 18446744073709551616",
+    );
+    wrong(
+        &value_of("\"x\"", &int("10000000000000000"), None),
+        "value: expected \"x\", found 18446744073709551616",
+    );
+    let long = "1".repeat(100);
+    let after =
+        int("2082faed7a3f16f73046415de0153f2fa78f35902f1684cb21d68052c571c71c71c71c71c71c71c71c8");
+    let shared = "1".repeat(20);
+    let says = format!("value: expected ...{shared}1, found ...{shared}2");
+    wrong(&value_of(&long, &after, None), &says);
+}
+
+#[test]
+fn a_number_of_a_million_digits_takes_no_time() {
+    let long = "7".repeat(1 << 20);
+    for found in [
+        "1",
+        "1e300",
+        r#"{"type": "int", "hex": "ffffffffffffffffffffffffffffffffffffffff"}"#,
+    ] {
+        assert_ne!(value_of(&long, found, None), Verdict::Pass);
+        assert_ne!(value_of(&long, found, Some(1e-9)), Verdict::Pass);
     }
 }
 

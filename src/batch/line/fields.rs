@@ -1,16 +1,14 @@
 //! The keys and values of a line.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, Visitor};
-use serde_json::Value;
-use serde_json::error::Category;
+use serde_json::Number;
 
 use super::TaskLineError as Error;
 use crate::batch::TaskId;
+use crate::batch::exact_json::{ExactJson as Json, ExactJsonError, ExactNumber};
 use crate::batch::expect::{Expect, Whitespace};
 use crate::outcome::{LimitName, Scope};
 use crate::policy::{LimitOverrides, closest, meant};
@@ -21,57 +19,67 @@ const KEYS: [&str; 10] = [
     "id", "code", "file", "program", "args", "files", "stdin", "limits", "policy", "expect",
 ];
 
-/// The members of an object, with unique keys.
+/// The members of an object, which are those of a task.
 #[derive(Debug)]
-pub struct Fields(Vec<(String, Value)>);
+pub struct Fields(BTreeMap<String, Json>);
 
 impl Fields {
     /// Parses an object whose keys must be those of a task.
     pub fn parse(line: &[u8]) -> Result<Self, Error> {
-        let Members(members) = serde_json::from_slice(line).map_err(|error| not_json(&error))?;
-        for (index, (key, _)) in members.iter().enumerate() {
-            if !KEYS.contains(&key.as_str()) {
-                return Err(unknown(key, "", KEYS));
-            }
-            if members[..index].iter().any(|(other, _)| other == key) {
-                return Err(Error::Twice(key.clone()));
-            }
+        let Json::Object(members) = Json::parse(line)? else {
+            return Err(Error::NotAnObject);
+        };
+        match members.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            Some(key) => Err(unknown(key, "", KEYS)),
+            None => Ok(Self(members)),
         }
-        Ok(Self(members))
     }
 
     pub fn has(&self, key: &str) -> bool {
-        self.0.iter().any(|(name, _)| name == key)
+        self.0.contains_key(key)
     }
 
     /// Removes and returns a value; `null` counts as absent.
-    fn take(&mut self, key: &str) -> Option<Value> {
-        let index = self.0.iter().position(|(name, _)| name == key)?;
-        Some(self.0.swap_remove(index).1).filter(|value| !value.is_null())
+    fn take(&mut self, key: &str) -> Option<Json> {
+        self.0.remove(key).filter(|value| *value != Json::Null)
     }
 
     pub fn id(&mut self) -> Result<Option<TaskId>, Error> {
-        self.take("id")
-            .map(|value| TaskId::from_json(&value).ok_or(Error::Id))
-            .transpose()
+        let id = match self.take("id") {
+            None => return Ok(None),
+            Some(Json::Number(ExactNumber::Whole(number))) => {
+                i64::try_from(number).ok().map(TaskId::Number)
+            }
+            Some(Json::Text(text)) if !text.is_empty() => Some(TaskId::Text(text)),
+            Some(_) => None,
+        };
+        id.map(Some).ok_or(Error::Id)
     }
 
     pub fn text(&mut self, key: &str) -> Result<Option<String>, Error> {
         self.take(key)
             .map(|value| match value {
-                Value::String(text) => Ok(text),
+                Json::Text(text) => Ok(text),
                 _ => Err(of_type(key, "a text")),
             })
             .transpose()
     }
 
     pub fn texts(&mut self, key: &str) -> Result<Option<Vec<String>>, Error> {
-        let Some(value) = self.take(key) else {
-            return Ok(None);
+        let wrong = || of_type(key, "a list of texts");
+        let texts = |items: Vec<Json>| {
+            let items = items.into_iter();
+            let texts = items.map(|item| match item {
+                Json::Text(text) => Some(text),
+                _ => None,
+            });
+            texts.collect::<Option<_>>().ok_or_else(wrong)
         };
-        serde_json::from_value(value)
-            .map(Some)
-            .map_err(|_| of_type(key, "a list of texts"))
+        match self.take(key) {
+            None => Ok(None),
+            Some(Json::List(items)) => texts(items).map(Some),
+            Some(_) => Err(wrong()),
+        }
     }
 
     pub fn bytes(&mut self, key: &str) -> Result<Option<Vec<u8>>, Error> {
@@ -79,7 +87,7 @@ impl Fields {
     }
 
     pub fn files(&mut self) -> Result<Vec<(GuestPath, Vec<u8>)>, Error> {
-        let file = |(path, value): (String, Value)| {
+        let file = |(path, value): (String, Json)| {
             let contents = bytes(&format!("files.{path}"), value)?;
             Ok((GuestPath::parse_file(&path)?, contents))
         };
@@ -100,9 +108,9 @@ impl Fields {
         for (key, value) in members("limits", self.take("limits"))?.unwrap_or_default() {
             let name = limit(&key)?;
             let amount = match &value {
-                Value::String(text) => name.amount(text),
-                Value::Number(number) => {
-                    let amount = name.spec().unit.of_number(number);
+                Json::Text(text) => name.amount(text),
+                Json::Number(number) => {
+                    let amount = plain(number).and_then(|it| name.spec().unit.of_number(&it));
                     amount.ok_or_else(|| format!("{number} is no amount of seconds or of bytes"))
                 }
                 _ => return Err(of_type(name.key(), WANTED)),
@@ -118,28 +126,32 @@ impl Fields {
 }
 
 /// The rules of a comparison: a text stands for the stdout that is expected.
-fn expect(value: Value) -> Result<Expect, Error> {
+fn expect(value: Json) -> Result<Expect, Error> {
     let mut expect = Expect::default();
-    if let Value::String(text) = value {
+    if let Json::Text(text) = value {
         expect.stdout = Some(text);
         return Ok(expect);
     }
-    let Value::Object(members) = value else {
+    let Json::Object(members) = value else {
         return Err(of_type("expect", "a text, or a JSON object"));
     };
     for (key, value) in members {
         match (key.as_str(), value) {
             ("value", value) => expect.value = Some(value),
-            ("stdout", Value::String(text)) => expect.stdout = Some(text),
+            ("stdout", Json::Text(text)) => expect.stdout = Some(text),
             ("stdout", _) => return Err(of_type("expect.stdout", "a text")),
             ("tolerance", value) => {
-                let tolerance = value.as_f64().filter(|it| it.is_finite() && *it >= 0.0);
+                let number = match &value {
+                    Json::Number(number) => plain(number).and_then(|it| it.as_f64()),
+                    _ => None,
+                };
+                let tolerance = number.filter(|it| it.is_finite() && *it >= 0.0);
                 let wanted = "a number that is not negative";
                 let tolerance = tolerance.ok_or_else(|| of_type("expect.tolerance", wanted))?;
                 expect.tolerance = Some(tolerance);
             }
             ("whitespace", value) => {
-                let rule = value.as_str().and_then(|word| word.parse().ok());
+                let rule = value.as_text().and_then(|word| word.parse().ok());
                 let wanted = "\"trailing\", \"any\" or \"exact\"";
                 expect.whitespace = rule.ok_or_else(|| of_type("expect.whitespace", wanted))?;
             }
@@ -193,21 +205,21 @@ fn of_type(key: &str, wanted: &'static str) -> Error {
 }
 
 /// The members of a nested object.
-fn members(key: &str, value: Option<Value>) -> Result<Option<Vec<(String, Value)>>, Error> {
+fn members(key: &str, value: Option<Json>) -> Result<Option<BTreeMap<String, Json>>, Error> {
     match value {
         None => Ok(None),
-        Some(Value::Object(members)) => Ok(Some(members.into_iter().collect())),
+        Some(Json::Object(members)) => Ok(Some(members)),
         Some(_) => Err(of_type(key, "a JSON object")),
     }
 }
 
 /// A text stands for its UTF-8; other bytes are `{"base64": "..."}`.
-fn bytes(key: &str, value: Value) -> Result<Vec<u8>, Error> {
+fn bytes(key: &str, value: Json) -> Result<Vec<u8>, Error> {
     const WANTED: &str = "a text, or {\"base64\": \"...\"}";
     match value {
-        Value::String(text) => Ok(text.into_bytes()),
-        Value::Object(members) if members.len() == 1 => match members.get("base64") {
-            Some(Value::String(text)) => STANDARD
+        Json::Text(text) => Ok(text.into_bytes()),
+        Json::Object(members) if members.len() == 1 => match members.get("base64") {
+            Some(Json::Text(text)) => STANDARD
                 .decode(text)
                 .map_err(|_| Error::Base64(key.to_owned())),
             _ => Err(of_type(key, WANTED)),
@@ -216,42 +228,17 @@ fn bytes(key: &str, value: Value) -> Result<Vec<u8>, Error> {
     }
 }
 
-fn not_json(error: &serde_json::Error) -> Error {
-    match error.classify() {
-        Category::Eof => return Error::Cut,
-        Category::Data => return Error::NotAnObject,
-        Category::Syntax | Category::Io => {}
-    }
-    let text = error.to_string();
-    // Drops the line, which is always the first; the column is reported separately.
-    let what = text.split(" at line ").next().unwrap_or(&text).to_owned();
-    let column = error.column();
-    Error::NotJson { what, column }
+/// The number where 64 bits are enough.
+fn plain(number: &ExactNumber) -> Option<Number> {
+    number.to_string().parse().ok()
 }
 
-/// The members of an object in order, with duplicates.
-struct Members(Vec<(String, Value)>);
-
-impl<'de> Deserialize<'de> for Members {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Object;
-
-        impl<'de> Visitor<'de> for Object {
-            type Value = Members;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a JSON object")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
+impl From<ExactJsonError> for Error {
+    fn from(error: ExactJsonError) -> Self {
+        match error {
+            ExactJsonError::Syntax { what, column } => Self::NotJson { what, column },
+            ExactJsonError::Cut => Self::Cut,
+            ExactJsonError::Twice(key) => Self::Twice(key),
         }
-
-        deserializer.deserialize_map(Object)
     }
 }

@@ -3,7 +3,9 @@
 use serde_json::json;
 
 use super::*;
+use crate::batch::exact_json::ExactJson;
 use crate::batch::expect::Whitespace;
+use crate::outcome::LimitName;
 use crate::policy::BuiltInsOnly;
 
 fn parse(line: &str) -> TaskLine {
@@ -52,7 +54,7 @@ fn a_task_has_all_that_its_line_says() {
         limits,
         expect: Some(Expect {
             stdout: Some("1\n".into()),
-            value: Some(json!(null)),
+            value: Some(ExactJson::Null),
             whitespace: Whitespace::Any,
             tolerance: Some(1e-3),
         }),
@@ -109,7 +111,7 @@ fn what_is_no_json_is_told_with_its_column() {
             .starts_with("it is not JSON: invalid unicode"),
         "{not_text}"
     );
-    let deep = "[".repeat(10_000);
+    let deep = "[".repeat(10_000) + &"]".repeat(10_000);
     assert!(refusal(&with(&format!("\"stdin\": {deep}"))).contains("recursion limit"));
 }
 
@@ -131,6 +133,15 @@ fn keys_are_those_of_a_task() {
         refusal(&with(r#""id": 2"#)),
         "the key `id` stands in it twice"
     );
+    for (members, key) in [
+        (r#""files": {"a": "1", "a": "2"}"#, "a"),
+        (r#""expect": {"stdout": "1", "stdout": "2"}"#, "stdout"),
+        (r#""expect": {"value": [{"k": 1, "k": 1}]}"#, "k"),
+        (r#""stdin": {"base64": "", "base64": ""}"#, "base64"),
+    ] {
+        let says = format!("the key `{key}` stands in it twice");
+        assert_eq!(refusal(&with(members)), says);
+    }
     assert_eq!(
         refusal(&with(r#""limits": {"wal": "1s"}"#)),
         "unknown key `limits.wal`: did you mean `limits.wall`?"
