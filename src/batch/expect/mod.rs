@@ -89,6 +89,9 @@ impl Expect {
         if expected == found || self.tolerance.is_none() {
             return expected == found;
         }
+        if !gaps(expected).eq(gaps(found)) {
+            return false;
+        }
         let mut found = found.split_whitespace();
         let mut expected = expected.split_whitespace();
         expected.all(|word| {
@@ -110,6 +113,12 @@ impl Expect {
 /// The lines of a text, without whitespace at the end of each and of all.
 fn lines(text: &str) -> impl Iterator<Item = &str> {
     text.trim_end().split('\n').map(str::trim_end)
+}
+
+/// The spaces before and between the words of a line.
+fn gaps(line: &str) -> impl Iterator<Item = &str> {
+    let gaps = line.split(|character: char| !character.is_whitespace());
+    gaps.filter(|gap| !gap.is_empty())
 }
 
 /// Compares two texts piece by piece.

@@ -76,7 +76,7 @@ fn numbers_may_differ_by_the_tolerance() {
         ("0.5", "0.5000001", 1e-6, true),
         ("0.5", "0.51", 1e-6, false),
         ("1000000", "1000000.5", 1e-6, true),
-        ("1 2", "1.0  2e0", 0.0, true),
+        ("1 2", "1.0 2e0", 0.0, true),
         ("x = 1.0", "x = 1.00001", 1e-3, true),
         ("x = 1.0", "y = 1.0", 1e-3, false),
         ("1 2", "1", 1.0, false),
@@ -100,6 +100,22 @@ fn numbers_may_differ_by_the_tolerance() {
 }
 
 #[test]
+fn a_tolerance_ignores_no_more_spaces_than_the_rule() {
+    for (expected, found, rules) in [
+        (" 1  2", " 1.0  2.0 \n\n", "trailing any"),
+        ("1 2", "1.0  2.0", "any"),
+        ("1 2", "1.0\t2.0", "any"),
+        ("1", " 1.0", "any"),
+        (" 1", "1.0", "any"),
+    ] {
+        for rule in ["trailing", "any"] {
+            let passes = stdout(expected, found, rule, Some(0.0)) == Verdict::Pass;
+            let should = rules.contains(rule);
+            assert_eq!(passes, should, "{expected:?} {found:?} {rule}");
+        }
+    }
+}
+
 /// Each pair is what Python says about the two.
 #[test]
 fn whole_numbers_are_compared_exactly_at_any_size() {
