@@ -199,6 +199,22 @@ def test_a_task_without_a_sandbox_is_a_result_of_its_own(serve: Serve) -> None:
     assert told[2].remaining == 0.0
 
 
+def test_a_task_that_no_sandbox_can_carry_out_is_refused(serve: Serve) -> None:
+    def script(batch: FakeBatch) -> None:
+        batch.begin()
+        batch.task()
+        batch.lost(0, "request", "no")
+        batch.close()
+
+    serve(script)
+    told: list[sandfork.Progress] = []
+    (refused,) = sandfork.map(["1"], on_progress=told.append)
+    assert (refused.status, refused.ok, refused.execution) == ("refused", False, None)
+    assert isinstance(refused.failure, sandfork.RequestError)
+    assert refused.to_dict()["status"] == "refused"
+    assert [(p.done, p.failed, p.lost) for p in told] == [(1, 1, 0)]
+
+
 def test_a_host_that_gives_none_any_more_is_raised(serve: Serve) -> None:
     def script(batch: FakeBatch) -> None:
         batch.begin()

@@ -5,15 +5,15 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use super::{INFRASTRUCTURE, TaskId};
-use crate::error::Error;
+use super::{INFRASTRUCTURE, REFUSED, TaskId};
+use crate::error::{Error, ErrorKind};
 use crate::outcome::{Outcome, Status, Verdict};
 
 /// The result of one task.
 #[derive(Debug)]
 pub struct Done {
     pub(super) id: TaskId,
-    /// An error if no sandbox could be provided for it, after all attempts.
+    /// An error if no sandbox could be provided for it, after all attempts, or none can carry it out.
     pub(super) result: Result<Box<Outcome>, Error>,
     pub(super) verdict: Option<Verdict>,
     pub(super) attempts: u32,
@@ -31,7 +31,7 @@ impl Done {
         self.result.as_deref().ok()
     }
 
-    /// The error, if no sandbox could be provided for the task, after all attempts.
+    /// The error, if no sandbox could be provided for the task, after all attempts, or none can carry it out.
     pub fn error(&self) -> Option<&Error> {
         self.result.as_ref().err()
     }
@@ -57,17 +57,20 @@ impl Done {
         self.elapsed
     }
 
-    /// The outcome's status, or `infrastructure`.
+    /// The outcome's status, or `infrastructure`, or `refused` if the request is why there is none.
     pub fn status(&self) -> &'static str {
-        self.outcome()
-            .map_or(INFRASTRUCTURE, |outcome| outcome.status().as_str())
+        match &self.result {
+            Ok(outcome) => outcome.status().as_str(),
+            Err(error) => without_outcome(error),
+        }
     }
 
-    /// Whether the program was run. A task that was cancelled, or that got no sandbox, is to be run
-    /// again.
+    /// Whether the task needs no further run. One that was cancelled, or that got no sandbox, is to be run again.
     pub fn is_finished(&self) -> bool {
-        self.outcome()
-            .is_some_and(|outcome| outcome.status() != Status::Interrupted)
+        match &self.result {
+            Ok(outcome) => outcome.status() != Status::Interrupted,
+            Err(error) => error.kind() == ErrorKind::Request,
+        }
     }
 }
 
@@ -89,14 +92,14 @@ impl Serialize for Done {
         #[serde(untagged)]
         enum Ended<'a> {
             Outcome(&'a Outcome),
-            Infrastructure(Value),
+            NotRun(Value),
         }
         Json {
             id: &self.id,
             attempts: (self.attempts > 1).then_some(self.attempts),
             result: match &self.result {
                 Ok(outcome) => Ended::Outcome(outcome),
-                Err(error) => Ended::Infrastructure(infrastructure(error)),
+                Err(error) => Ended::NotRun(not_run(error)),
             },
             verdict: self.verdict(),
         }
@@ -104,10 +107,18 @@ impl Serialize for Done {
     }
 }
 
+/// The status of a task that was not run.
+fn without_outcome(error: &Error) -> &'static str {
+    match error.kind() {
+        ErrorKind::Request => REFUSED,
+        _ => INFRASTRUCTURE,
+    }
+}
+
 /// Uses the keys of an outcome, so that a table of results has one set of columns.
-fn infrastructure(error: &Error) -> Value {
+fn not_run(error: &Error) -> Value {
     json!({
-        "status": INFRASTRUCTURE,
+        "status": without_outcome(error),
         "exit_code": error.exit_code(),
         "limit": null,
         "stdout": "",
@@ -129,6 +140,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::batch::{FailureStreak, LOST_IN_A_ROW};
     use crate::outcome::{Ending, Enforced, PolicyIdentity};
     use crate::policy::Level;
     use crate::supervisor::SupervisorError;
@@ -192,5 +204,26 @@ mod tests {
         assert!(!done(Ok(outcome(Ending::Interrupted)), 1).is_finished());
         let error = SupervisorError::ZygoteGone.into();
         assert!(!done(Err(error), 4).is_finished());
+    }
+
+    #[test]
+    fn a_request_that_no_sandbox_can_carry_out_is_refused_and_ends_no_batch() {
+        let mut losses = FailureStreak::default();
+        for _ in 0..=LOST_IN_A_ROW {
+            let refused = done(Err(SupervisorError::NoTerminal.into()), 1);
+            assert_eq!((refused.status(), refused.is_finished()), ("refused", true));
+            let json = serde_json::to_value(&refused).unwrap();
+            assert_eq!(
+                (&json["status"], &json["exit_code"]),
+                (&json!("refused"), &json!(2))
+            );
+            assert!(losses.last_of_too_many(&refused).is_none());
+        }
+        let lost = |losses: &mut FailureStreak| {
+            let lost = done(Err(SupervisorError::ZygoteGone.into()), 4);
+            losses.last_of_too_many(&lost).is_some()
+        };
+        assert!((1..LOST_IN_A_ROW).all(|_| !lost(&mut losses)));
+        assert!(lost(&mut losses));
     }
 }

@@ -15,7 +15,7 @@
 //!
 //! Anything that a program does is the outcome of its task, which is never run again. If no sandbox
 //! could be provided, the task is tried again a few times, after pauses. If that fails too, the
-//! result has the status `infrastructure`.
+//! result has the status `infrastructure`. A request that no sandbox can carry out is `refused`.
 //!
 //! `docs/batch.md` describes the same for the command, `sandfork map`.
 
@@ -44,4 +44,4 @@ pub(crate) use expect::Expect;
 pub(crate) use failure_streak::{FailureStreak, LOST_IN_A_ROW};
 pub(crate) use line::{TaskLine, TaskLineError, TaskProgram};
 pub(crate) use pool::WINDOW;
-pub(crate) use record::{INFRASTRUCTURE, RecordLine};
+pub(crate) use record::{INFRASTRUCTURE, REFUSED, RecordLine};

@@ -9,12 +9,15 @@ use crate::outcome::Status;
 /// The status of a task for which no sandbox could be provided.
 pub const INFRASTRUCTURE: &str = "infrastructure";
 
+/// The status of a task whose request no sandbox can carry out.
+pub const REFUSED: &str = "refused";
+
 /// The task of a result, and whether it has finished.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct RecordLine {
     /// The task's id.
     pub id: TaskId,
-    /// Whether the task needs no further run: it got a sandbox and was not cancelled.
+    /// Whether the task needs no further run: it ran and was not cancelled, or no sandbox can run it.
     pub finished: bool,
 }
 
@@ -141,6 +144,7 @@ mod tests {
             ("ok", true),
             ("exception", true),
             ("memory-limit", true),
+            ("refused", true),
             ("infrastructure", false),
             ("interrupted", false),
         ] {

@@ -178,7 +178,10 @@ fn read(
         return Err("the tasks of a batch are under one policy: begin another batch".to_owned());
     }
     let script = |_| Err("the caller reads `file`, and sends `code`".to_owned());
-    line.request(filename, script)
+    let (request, expect) = line.request(filename, script)?;
+    let fit = request.check_files(policy.limits());
+    fit.map_err(|error| format!("`files`: {error}"))?;
+    Ok((request, expect))
 }
 
 /// Writes every result, and then an end message.

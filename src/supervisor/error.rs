@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-use super::files::FileError;
+use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
@@ -223,17 +223,9 @@ pub enum SupervisorError {
     /// The request asks for more than the policy allows.
     #[error(transparent)]
     AbovePolicy(#[from] AbovePolicy),
-    /// The request's files do not fit into the work directory.
-    #[error(
-        "the request's files do not fit into its work directory: they have {total} bytes, and \
-         `filesystem.work_size` is {room} bytes, and there may be only `filesystem.work_inodes` of them"
-    )]
-    FilesTooLarge {
-        /// The size of all files together, bytes.
-        total: u64,
-        /// The capacity of the work directory, bytes.
-        room: u64,
-    },
+    /// The request's files cannot be in its work directory together.
+    #[error(transparent)]
+    Files(#[from] Misfit),
     /// One of the request's files could not be put into the work directory.
     #[error(transparent)]
     FileNotPlaced(#[from] FileError),
@@ -283,7 +275,7 @@ impl Cause for SupervisorError {
             | S::NoTerminal
             | S::StdinRefused
             | S::AbovePolicy(_)
-            | S::FilesTooLarge { .. }
+            | S::Files(_)
             | S::Restore(_)
             | S::NotRestored { .. }
             | S::FileNotPlaced(_) => ErrorKind::Request,

@@ -21,6 +21,7 @@ trials! {
     a_file_that_grows_is_run_as_far_as_it_went,
     a_file_that_is_cut_short_is_told,
     a_disk_without_room_leaves_whole_results,
+    files_that_cannot_be_are_an_error_of_their_line,
 }
 
 const QUICK: &str = "1 + 1";
@@ -197,3 +198,34 @@ fn a_disk_without_room_leaves_whole_results() -> Result<(), Failed> {
     assert!(before.iter().all(|(id, result)| after[id] == *result));
     Ok(())
 }
+
+fn files_that_cannot_be_are_an_error_of_their_line() -> Result<(), Failed> {
+    let many: serde_json::Map<_, _> = (0..5000).map(|n| (n.to_string(), json!(""))).collect();
+    for (files, says) in [
+        (
+            json!({"a": "", "a/b": ""}),
+            "`files`: `a` is a file, and `a/b` needs a directory there: rename one of both\n",
+        ),
+        (json!(many), "(`--set filesystem.work_inodes=...`)\n"),
+    ] {
+        let batch = Batch::new(vec![QUICK; 2]);
+        let mut tasks = OpenOptions::new().append(true).open(batch.tasks())?;
+        for id in 2..20 {
+            writeln!(
+                tasks,
+                "{}",
+                json!({"id": id, "code": QUICK, "files": files})
+            )?;
+        }
+        let output = batch.map(&["--code-only"]).output()?;
+        ends_with(&output, 2, says);
+        assert!(
+            said(&output).contains("tasks.jsonl:3: "),
+            "{}",
+            said(&output)
+        );
+        assert_eq!(finished(&batch, &output), 2);
+    }
+    Ok(())
+}
+

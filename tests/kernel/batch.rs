@@ -134,7 +134,7 @@ fn what_cannot_be_run_is_not_tried_again(world: &World) {
     let done: Vec<_> = results.collect();
     assert_eq!(
         (done.len(), done[0].status(), done[0].attempts()),
-        (1, "infrastructure", 1)
+        (1, "refused", 1)
     );
 }
 

@@ -15,7 +15,7 @@ from ._execution import Execution
 from ._frames import Frame, encode
 from ._options import checked_function
 from ._output import Output
-from ._tasks import Progress, Sent, TaskResult, described, prepared
+from ._tasks import INFRASTRUCTURE, Progress, Sent, TaskResult, described, prepared
 
 OnProgress = Callable[[Progress], Any]
 
@@ -220,7 +220,7 @@ class Batch(Conversation):
     def _notify(self, result: TaskResult) -> Actions[None]:
         """Counts a result and calls `on_progress`."""
         self._done += 1
-        if result.execution is None:
+        if result.status == INFRASTRUCTURE:
             self._lost += 1
         elif not result.ok:
             self._failed += 1

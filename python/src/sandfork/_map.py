@@ -105,9 +105,10 @@ def map(
     - `on_progress`: called with a `Progress` for each result, before the result is yielded.
 
     A program runs once, and everything that it does is reported in its result. If no sandbox is available,
-    the task is retried up to three times; then its result has the `status` `infrastructure`. An invalid
-    task, or an exception of the iterable, is raised after the results of all tasks before it. So is
-    `SandboxUnavailable`, when 16 tasks in a row got no sandbox.
+    the task is retried up to three times; then its result has the `status` `infrastructure`. A task that
+    no sandbox can carry out has the `status` `refused`. An invalid task, or an exception of the iterable,
+    is raised after the results of all tasks before it. So is `SandboxUnavailable`, when 16 tasks in a row
+    got no sandbox.
 
     The batch and its running tasks end when the returned object is closed or garbage-collected.
     """

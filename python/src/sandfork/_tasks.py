@@ -42,6 +42,7 @@ class Task:
 
 
 INFRASTRUCTURE = "infrastructure"
+REFUSED = "refused"
 
 TaskLike = Union[str, Mapping[str, Any], Task]
 
@@ -153,7 +154,7 @@ def _bytes(key: str, value: Any) -> Any:
 
 @dataclass(frozen=True)
 class TaskResult:
-    """The result of one task: an `execution`, or the `failure` for which no sandbox was available."""
+    """The result of one task: an `execution`, or the `failure` for which it has none."""
 
     id: Any
     """The task's `id`, or its number in the iterable."""
@@ -162,9 +163,10 @@ class TaskResult:
     attempts: int
     """The number of attempts. A task is retried only if it got no sandbox."""
     execution: Execution | None
-    """How the task ended; `None` if no attempt got a sandbox."""
+    """How the task ended; `None` if it was not run."""
     failure: SandforkError | None
-    """The reason why the task got no sandbox and has no execution; `None` if it has one."""
+    """The reason why the task was not run: a `RequestError` if no sandbox can carry it out, or why it got
+    none. `None` if it has an execution."""
     verdict: str | None = None
     """The result of the comparison with the task's `expect`: `pass`, `wrong`, or `failed` if the program did
     not end well. `None` if the task expects nothing or got no sandbox."""
@@ -173,8 +175,11 @@ class TaskResult:
 
     @property
     def status(self) -> str:
-        """The status of the execution, or `infrastructure`."""
-        return INFRASTRUCTURE if self.execution is None else self.execution.status
+        """The status of the execution, or `infrastructure`, or `refused` if no sandbox can carry out the
+        task."""
+        if self.execution is None:
+            return REFUSED if isinstance(self.failure, RequestError) else INFRASTRUCTURE
+        return self.execution.status
 
     @property
     def ok(self) -> bool:
@@ -205,7 +210,7 @@ class TaskResult:
             document["attempts"] = self.attempts
         if self.execution is None:
             error = {"name": type(self.failure).__name__, "message": str(self.failure)}
-            return {**document, "status": INFRASTRUCTURE, "error": error}
+            return {**document, "status": self.status, "error": error}
         document.update(self.execution.to_dict(compact=compact))
         if self.verdict is not None:
             document["verdict"] = self.verdict
@@ -225,7 +230,7 @@ class Progress:
     done: int
     """The number of tasks with a result."""
     failed: int
-    """The number of tasks that ran and are not `ok`."""
+    """The number of tasks that ran and are not `ok`, or were refused."""
     lost: int
     """The number of tasks that got no sandbox."""
     total: int | None

@@ -170,6 +170,14 @@ def test_what_cannot_be_begun_is_raised(policy: sandfork.Policy | str, kind: typ
         next(sandfork.map(["1"], policy=policy))
 
 
+@pytest.mark.parametrize("files", [{"a": "", "a/b": ""}, {str(n): "" for n in range(5000)}])
+def test_files_that_cannot_be_are_an_invalid_task(files: dict[str, str]) -> None:
+    results = sandfork.map(["1", Task("1", files=files), "2"])
+    assert next(results).value == 1
+    with pytest.raises(sandfork.RequestError, match="task 1: `files`: "):
+        next(results)
+
+
 def test_integers_of_any_size_are_compared_exactly() -> None:
     factorial = math.factorial(40)
     tasks = [

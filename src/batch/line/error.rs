@@ -122,17 +122,6 @@ pub enum TaskLineError {
          \"any\""
     )]
     ToleranceOfExact,
-    /// The files are larger than the work directory.
-    #[error(
-        "`files` have {bytes} bytes, over the {allowed} of the work directory: raise that in the policy \
-         (`--set filesystem.work_size=...`)"
-    )]
-    FilesTooLarge {
-        /// The size of all files together, bytes.
-        bytes: usize,
-        /// The policy's value.
-        allowed: String,
-    },
     /// A key that names a file of the host, where tasks come from elsewhere.
     #[error("`{0}` names a file of the host, which tasks from elsewhere cannot")]
     OfHost(&'static str),

@@ -9,7 +9,6 @@ pub use self::error::TaskLineError;
 
 use self::fields::Fields;
 use super::{Expect, TaskId};
-use crate::outcome::LimitName;
 use crate::policy::{AbovePolicy, LimitOverrides, Policy, Stdin};
 use crate::protocol::FrameLimits;
 use crate::supervisor::Request;
@@ -82,7 +81,8 @@ impl TaskLine {
         })
     }
 
-    /// Checks, as far as possible in advance, whether it can run under this policy.
+    /// Checks, as far as possible in advance, whether it can run under this policy. The files are checked with those
+    /// that the [`request`](Self::request) has of its own.
     ///
     /// # Errors
     ///
@@ -95,11 +95,6 @@ impl TaskLine {
         )?;
         if self.stdin.is_some() && policy.stdin() == Stdin::Closed {
             return Err(TaskLineError::StdinClosed);
-        }
-        let bytes: usize = self.files.iter().map(|(_, contents)| contents.len()).sum();
-        if bytes as u64 > policy.limits().work_size() {
-            let allowed = policy.limits().text(LimitName::WorkSize);
-            return Err(TaskLineError::FilesTooLarge { bytes, allowed });
         }
         Ok(())
     }

@@ -137,8 +137,9 @@ fn draw_target(arguments: &MapArguments, results: &Results) -> ProgressDrawTarge
 }
 
 fn code(counts: Counts) -> u8 {
-    match counts.infrastructure {
-        0 => exit_code::OK,
+    match (counts.infrastructure, counts.refused) {
+        (0, 0) => exit_code::OK,
+        (0, _) => exit_code::USAGE,
         _ => exit_code::SANDBOX_UNAVAILABLE,
     }
 }

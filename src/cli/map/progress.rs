@@ -66,7 +66,7 @@ impl Progress {
 
     fn show(&self) {
         let counts = *self.counts();
-        let failed = counts.failed + counts.infrastructure;
+        let failed = counts.failed + counts.refused + counts.infrastructure;
         let rate = counts.rate(self.begun.elapsed());
         let left = match self.bar.eta() {
             left if counts.all() > 0 && !left.is_zero() => format!(", {} left", clock(left)),
@@ -111,6 +111,8 @@ pub struct Counts {
     pub ok: u64,
     /// Tasks that ended otherwise.
     pub failed: u64,
+    /// Tasks whose request no sandbox can carry out.
+    pub refused: u64,
     /// Tasks that got no sandbox.
     pub infrastructure: u64,
     /// Tasks with a verdict.
@@ -124,6 +126,7 @@ impl Counts {
         match done.outcome() {
             Some(outcome) if outcome.is_ok() => self.ok += 1,
             Some(_) => self.failed += 1,
+            None if done.is_finished() => self.refused += 1,
             None => self.infrastructure += 1,
         }
         self.judged += u64::from(done.verdict().is_some());
@@ -131,7 +134,7 @@ impl Counts {
     }
 
     fn all(&self) -> u64 {
-        self.ok + self.failed + self.infrastructure
+        self.ok + self.failed + self.refused + self.infrastructure
     }
 
     /// The average tasks per second: a whole number, or tenths for a low rate.
@@ -146,6 +149,10 @@ impl Counts {
 
     /// The summary line. `finished` tasks already had a result.
     fn summary(&self, elapsed: Duration, finished: u64) -> String {
+        let refused = match self.refused {
+            0 => String::new(),
+            refused => format!(", {refused} refused"),
+        };
         let lost = match self.infrastructure {
             0 => String::new(),
             lost => format!(", {lost} without a sandbox"),
@@ -159,7 +166,7 @@ impl Counts {
             finished => format!("; {} had a result already", tasks(finished)),
         };
         format!(
-            "{} in {:.1} s ({}): {} ok, {} failed{lost}{expected}{before}",
+            "{} in {:.1} s ({}): {} ok, {} failed{refused}{lost}{expected}{before}",
             tasks(self.all()),
             elapsed.as_secs_f64(),
             self.rate(elapsed),
@@ -196,12 +203,13 @@ mod tests {
         let counts = Counts {
             ok: 7,
             failed: 2,
+            refused: 3,
             infrastructure: 1,
             ..Counts::default()
         };
         assert_eq!(
             counts.summary(ten_seconds, 0),
-            "10 tasks in 10.0 s (1.0/s): 7 ok, 2 failed, 1 without a sandbox"
+            "13 tasks in 10.0 s (1.3/s): 7 ok, 2 failed, 3 refused, 1 without a sandbox"
         );
         let one = Counts {
             ok: 1,

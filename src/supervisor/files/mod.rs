@@ -12,6 +12,7 @@
 
 mod beneath;
 mod error;
+mod fit;
 mod list;
 mod make;
 mod open;
@@ -25,6 +26,7 @@ use std::path::Path;
 
 pub(super) use self::beneath::{open_beneath, reopen};
 pub use self::error::{Act, FileError};
+pub use self::fit::{Misfit, check as check_fit};
 pub use self::list::EntryKind;
 pub(super) use self::list::names;
 pub use self::make::Parents;

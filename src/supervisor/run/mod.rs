@@ -128,6 +128,7 @@ struct Prepared<'a> {
 impl<'a> Prepared<'a> {
     fn new(context: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
         let limits = request.limits(context.limits)?;
+        request.check_files(&limits)?;
         if request.terminal().is_some() && context.jail.worker.ptys.is_none() {
             return Err(SupervisorError::NoTerminal);
         }

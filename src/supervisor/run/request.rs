@@ -17,7 +17,7 @@ use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode, ha
 use crate::protocol::{self, MessageError, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::supervisor::files::{GuestPath, Misfit, WorkDir, check_fit};
 use crate::supervisor::spawn::Worker;
 
 /// The id of a worker's only request.
@@ -293,6 +293,11 @@ impl Request {
     /// The files that are in the work directory when the guest starts.
     pub(super) fn files(&self) -> &[(GuestPath, Vec<u8>)] {
         &self.files
+    }
+
+    /// Checks whether its files can be in one work directory under these limits of a policy.
+    pub(crate) fn check_files(&self, limits: &Limits) -> Result<(), Misfit> {
+        check_fit(&self.files, limits)
     }
 
     /// The limits of this request under a policy with the limits `policy`.

@@ -37,17 +37,6 @@ pub fn put(
     let Some(work) = worker.directories.first().filter(|_| !files.is_empty()) else {
         return Ok(());
     };
-    let (total, room) = (
-        files
-            .iter()
-            .map(|(_, contents)| contents.len() as u64)
-            .sum(),
-        context.limits.work_size(),
-    );
-    // Some work directories have no quota that would refuse more.
-    if total > room {
-        return Err(SupervisorError::FilesTooLarge { total, room });
-    }
     let jail = context.jail;
     let work = WorkDir::new(work.as_fd(), &jail.worker.cwd, worker.ids);
     Ok(work.put(files)?)

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use crate::Policy;
 use crate::batch::{Task, TaskId, TaskLine, TaskLineError, TaskProgram};
 use crate::policy::PolicyError;
+use crate::supervisor::files::Misfit;
 use thiserror::Error;
 
 use super::ids::{Ids, Met};
@@ -62,6 +63,8 @@ enum Wrong {
     NoScript(String),
     #[error(transparent)]
     Script(ScriptError),
+    #[error("`files`: {0}")]
+    Files(#[from] Misfit),
     #[error("{0}")]
     Policy(#[from] PolicyError),
     #[error(
@@ -232,9 +235,11 @@ impl Policies {
             return Err(Wrong::NotCode(key));
         }
         let own = line.policy.take().map(|name| self.get(&name)).transpose()?;
-        line.check(own.as_ref().unwrap_or(&self.default))?;
+        let policy = Arc::clone(own.as_ref().unwrap_or(&self.default));
+        line.check(&policy)?;
         let script = |path| Script::load(Origin::Task(path)).map(Script::request_with_file);
         let (request, expect) = line.request(None, |path| script(path).map_err(no_script))?;
+        request.check_files(policy.limits())?;
         let task = Task::new(id, request).expect(expect);
         Ok(match own {
             Some(policy) => task.policy(policy),
