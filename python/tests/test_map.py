@@ -104,6 +104,12 @@ CYCLE["wall"] = CYCLE
         (Task("\ud800"), "task 2: it has a text with a lone surrogate"),
         ({"code": "x", "limits": {"wall": {2}}}, "task 2: it cannot be written as JSON"),
         ({"code": "x", "limits": CYCLE}, "task 2: it cannot be written as JSON"),
+        (
+            Task("x", expect={"value": {1: 2}}),
+            "task 2: expect has the key 1, and only dicts whose keys are texts",
+        ),
+        (Task("x", expect={"value": [("a", {"b": {None: 1}})]}), "task 2: expect has the key None"),
+        (Task("x", expect={"value": {True: 1}}), "task 2: expect has the key True"),
         (Task(file="/nothing/here.py"), "task 2: its file cannot be read: .*No such file"),
     ],
 )

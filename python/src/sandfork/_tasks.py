@@ -122,12 +122,30 @@ def _sent(fields: dict[str, Any], name: Any, index: int) -> Sent:
         raise RequestError("it has a text with a lone surrogate, which cannot be sent") from None
     except (TypeError, ValueError, RecursionError) as error:
         raise RequestError(f"it cannot be written as JSON: {error}") from None
+    _check_keys(fields.get("expect"))
     if len(line) > MAX_PAYLOAD:
         raise ValueTooLarge(
             f"it takes {len(line)} bytes, more than the {MAX_PAYLOAD} of a message: keep data out of it, in "
             "a directory that the policy shows (filesystem.read)"
         )
     return Sent(name, encode(header, line), {f"limits.{key}": limit for key, limit in limits.items()})
+
+
+def _check_keys(expected: Any) -> None:
+    """Refuses keys that are no text. JSON would make texts of numbers, truth values and `None`."""
+    parts = [expected]
+    while parts:
+        part = parts.pop()
+        if isinstance(part, dict):
+            for key in part:
+                if not isinstance(key, str):
+                    raise RequestError(
+                        f"expect has the key {key!r}, and only dicts whose keys are texts can be expected: "
+                        "compare others in the code"
+                    )
+            parts.extend(part.values())
+        elif isinstance(part, (list, tuple)):
+            parts.extend(part)
 
 
 def _script(path: Any) -> tuple[str, str]:
