@@ -41,6 +41,77 @@ enum Bound {
     },
 }
 
+/// What a run may take, or several together.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub(crate) struct Needs {
+    /// Bytes of memory, with its files where those have a limit of their own.
+    pub memory: u64,
+    /// Processes and threads, with the process above them.
+    pub tasks: u64,
+    /// Descriptors of this process.
+    pub descriptors: u64,
+}
+
+impl Needs {
+    /// What a run of a sandbox may take.
+    pub fn of(sandbox: &Sandbox) -> Self {
+        Self::under(sandbox.plan())
+    }
+
+    fn under(plan: &Plan) -> Self {
+        let supervision = &plan.supervision;
+        // A cgroup counts files in memory as memory. Nothing else does.
+        let files: u64 = match supervision.held_by {
+            HeldBy::Cgroup => 0,
+            HeldBy::Watchdog => plan.jail.worker.tmpfs.iter().map(|own| own.size).sum(),
+        };
+        Self {
+            memory: supervision.limits.memory().saturating_add(files),
+            tasks: supervision.limits.pids() + 1,
+            descriptors: DESCRIPTORS_OF_A_RUN,
+        }
+    }
+
+    pub fn times(self, runs: u64) -> Self {
+        self.with(Self::default(), |one, _| one.saturating_mul(runs))
+    }
+
+    pub fn plus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    pub fn minus(self, other: Self) -> Self {
+        self.with(other, u64::saturating_sub)
+    }
+
+    /// The larger of each.
+    pub fn or_more(self, other: Self) -> Self {
+        self.with(other, u64::max)
+    }
+
+    pub fn fit_in(self, all: Self) -> bool {
+        self.or_more(all) == all
+    }
+
+    fn with(self, other: Self, of_both: impl Fn(u64, u64) -> u64) -> Self {
+        Self {
+            memory: of_both(self.memory, other.memory),
+            tasks: of_both(self.tasks, other.tasks),
+            descriptors: of_both(self.descriptors, other.descriptors),
+        }
+    }
+}
+
+impl From<Headroom> for Needs {
+    fn from(left: Headroom) -> Self {
+        Self {
+            memory: left.memory,
+            tasks: left.tasks,
+            descriptors: left.descriptors,
+        }
+    }
+}
+
 /// What the supervisor holds for one run, the files and sockets of the moments when it begins and
 /// ends among it, with its part of the cgroups that are kept for others. A test counts them.
 pub const DESCRIPTORS_OF_A_RUN: u64 = 30;
@@ -52,23 +123,18 @@ impl Capacity {
     }
 
     fn within(headroom: &Headroom, plan: &Plan) -> Self {
-        let supervision = &plan.supervision;
-        // A cgroup counts files in memory as memory. Nothing else does.
-        let files: u64 = match supervision.held_by {
-            HeldBy::Cgroup => 0,
-            HeldBy::Watchdog => plan.jail.worker.tmpfs.iter().map(|own| own.size).sum(),
-        };
+        let each = Needs::under(plan);
         let bounds = [
             Bound::Memory {
-                each: supervision.limits.memory().saturating_add(files),
+                each: each.memory,
                 left: headroom.memory,
             },
             Bound::Tasks {
-                each: supervision.limits.pids() + 1,
+                each: each.tasks,
                 left: headroom.tasks,
             },
             Bound::Descriptors {
-                each: DESCRIPTORS_OF_A_RUN,
+                each: each.descriptors,
                 left: headroom.descriptors,
             },
         ];

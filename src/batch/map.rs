@@ -8,11 +8,12 @@ use std::time::Instant;
 
 use super::pool::{self, Results, Stopper, Stopping};
 use super::retry::retry;
+use super::room::{Room, Under};
 use super::sandboxes::Sandboxes;
 use super::{Done, Order, Task};
-use crate::capacity::Capacity;
+use crate::capacity::{Capacity, Needs};
 use crate::error::{Error, ErrorKind};
-use crate::host::processors;
+use crate::host::{Headroom, processors};
 use crate::sandbox::Sandbox;
 use crate::supervisor::Cancel;
 
@@ -35,7 +36,8 @@ impl Batch {
     }
 
     /// Sets how many tasks run at once. The default is the number of processors, or fewer if the
-    /// host lacks the resources that so many may use ([`Capacity`]).
+    /// host lacks the resources that so many may use ([`Capacity`]). Tasks under policies of their own wait
+    /// until the host has what they may use beside the others.
     #[must_use]
     pub fn jobs(mut self, jobs: NonZeroUsize) -> Self {
         self.jobs = Some(jobs);
@@ -78,6 +80,7 @@ impl Batch {
         let jobs = self.jobs.unwrap_or_else(|| default_jobs(&self.sandbox));
         let cancel = Cancel::new()?;
         let worker = Worker {
+            room: Room::new(jobs.get(), Needs::of(&self.sandbox)),
             sandboxes: Sandboxes::new(self.sandbox),
             cancel: cancel.clone(),
         };
@@ -147,6 +150,7 @@ impl<E> CallOff<E> {
 
 /// Runs the tasks.
 struct Worker {
+    room: Room,
     sandboxes: Sandboxes,
     cancel: Cancel,
 }
@@ -163,6 +167,9 @@ impl Worker {
         let request = request.cancel(&self.cancel);
         let attempt = || {
             let sandbox = self.sandboxes.get(policy.as_deref(), &self.cancel)?;
+            let under = policy.as_ref().map_or(Under::Batch, |_| Under::Own);
+            let needs = Needs::of(&sandbox);
+            let _part = self.room.enter(needs, under, &self.cancel, Headroom::now);
             sandbox.run(&request)
         };
         let pause = |time| stopping.pause(time);

@@ -30,6 +30,7 @@ mod map;
 mod pool;
 pub(crate) mod record;
 mod retry;
+mod room;
 mod sandboxes;
 mod task;
 
