@@ -16,6 +16,7 @@ pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
             "run fewer at once, or allow more processes (`ulimit -u`, or `pids.max` of the cgroup that \
              this process is in)"
         }
+        Errno::EFBIG => "allow this process larger files (`ulimit -f`)",
         _ => otherwise,
     }
 }
@@ -34,6 +35,7 @@ mod tests {
     fn what_is_forbidden_is_told_apart_from_what_has_run_out() {
         let open = |errno: Errno| relief_of(&errno.into(), "check `sandfork doctor`");
         assert!(open(Errno::EMFILE).contains("ulimit -n"));
+        assert!(open(Errno::EFBIG).contains("ulimit -f"));
         assert!(open(Errno::EAGAIN).contains("pids.max"));
         assert_eq!(open(Errno::EACCES), "check `sandfork doctor`");
     }

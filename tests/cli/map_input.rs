@@ -22,6 +22,7 @@ trials! {
     a_file_that_is_cut_short_is_told,
     a_disk_without_room_leaves_whole_results,
     files_that_cannot_be_are_an_error_of_their_line,
+    a_file_size_limit_is_named,
 }
 
 const QUICK: &str = "1 + 1";
@@ -229,3 +230,17 @@ fn files_that_cannot_be_are_an_error_of_their_line() -> Result<(), Failed> {
     Ok(())
 }
 
+fn a_file_size_limit_is_named() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 2]);
+    let tasks = batch.tasks().display().to_string();
+    for arguments in [&["run", "-c", "1"][..], &["map", &tasks]] {
+        let mut shell = Command::new("sh");
+        let program = sandfork(arguments);
+        shell.args(["-c", "ulimit -f 32; exec \"$@\"", "sh"]);
+        shell.arg(program.get_program()).args(program.get_args());
+        let output = shell.output()?;
+        assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+        assert!(said(&output).contains("(`ulimit -f`)"), "{}", said(&output));
+    }
+    Ok(())
+}

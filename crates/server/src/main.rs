@@ -4,5 +4,7 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     sandfork_jail::sys::memory::keep_little();
+    // Fails for no signal that can have a handler.
+    _ = sandfork_jail::sys::process::survive_file_size_limit();
     sandfork_server::command()
 }

@@ -20,7 +20,6 @@ use crate::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, O
 use crate::capacity::Capacity;
 use crate::outcome::exit_code;
 use indicatif::ProgressDrawTarget;
-use nix::sys::signal::{SigSet, Signal};
 use thiserror::Error;
 
 use self::ids::Ids;
@@ -81,10 +80,6 @@ impl MapError {
 pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
     provide(&policy)?;
-    // Past the file size limit, the write then fails instead of a signal ending the process
-    // (setrlimit(2)).
-    let blocked = SigSet::from(Signal::SIGXFSZ).thread_block();
-    blocked.map_err(|errno| Failure::Setup(errno.into()))?;
     let interruption = Arc::new(Interruption::default());
     let interrupted = Arc::clone(&interruption);
     let interrupts = Interrupts::take(move || interrupted.begin()).map_err(Failure::Setup)?;

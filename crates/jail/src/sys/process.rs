@@ -5,6 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
 use nix::fcntl::FcntlArg;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid};
 use serde::{Deserialize, Serialize};
@@ -185,6 +186,16 @@ pub fn hide_arguments(proc: BorrowedFd) -> Result<(), Errno> {
     // stays mapped and writable. Only a C program's `main` has a pointer to them: CPython works with its own copies.
     unsafe { std::ptr::with_exposed_provenance_mut::<u8>(last).write_volatile(b' ') };
     Ok(())
+}
+
+/// Lets a write past the file size limit fail with `EFBIG`, where SIGXFSZ would end this process (setrlimit(2)). A
+/// program that it executes has the signal's ordinary disposition: only an ignored or blocked signal is inherited.
+pub fn survive_file_size_limit() -> Result<(), Errno> {
+    extern "C" fn nothing(_: libc::c_int) {}
+    let handler = SigHandler::Handler(nothing);
+    let action = SigAction::new(handler, SaFlags::SA_RESTART, SigSet::empty());
+    // SAFETY: the handler does nothing, which is async-signal-safe.
+    unsafe { sigaction(Signal::SIGXFSZ, &action) }.map(drop)
 }
 
 /// The size of a page, bytes.
