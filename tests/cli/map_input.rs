@@ -22,6 +22,7 @@ trials! {
     a_file_that_is_cut_short_is_told,
     a_disk_without_room_leaves_whole_results,
     files_that_cannot_be_are_an_error_of_their_line,
+    results_without_a_stdout_are_refused_before_a_task_runs,
     a_file_size_limit_is_named,
 }
 
@@ -227,6 +228,26 @@ fn files_that_cannot_be_are_an_error_of_their_line() -> Result<(), Failed> {
         );
         assert_eq!(finished(&batch, &output), 2);
     }
+    Ok(())
+}
+
+fn results_without_a_stdout_are_refused_before_a_task_runs() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 2]);
+    let map = |redirection: &str| {
+        let mut shell = Command::new("sh");
+        let script = format!("exec \"$1\" map \"$2\" {redirection}");
+        let program = sandfork(&[]);
+        shell.args(["-c", &script, "sh"]).arg(program.get_program());
+        shell.arg(batch.tasks()).output()
+    };
+    let sentence = "sandfork: stdout is closed, and the results would be lost: open it, or name a file with \
+                    `--output`\n";
+    let output = map(">&-")?;
+    assert_eq!(
+        (output.status.code(), said(&output).as_str()),
+        (Some(2), sentence)
+    );
+    assert_eq!(map("<>/dev/null >&0")?.status.code(), Some(0));
     Ok(())
 }
 

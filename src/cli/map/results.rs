@@ -9,6 +9,7 @@ use std::path::Path;
 use crate::batch::{Compact, Done};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use sandfork_jail::sys::closed_stdout::stdout_was_closed;
 use thiserror::Error;
 
 use super::existing::Existing;
@@ -74,6 +75,11 @@ pub enum ResultsError {
         /// The kernel's error.
         cause: io::Error,
     },
+    /// There is no stdout to write to.
+    #[error(
+        "stdout is closed, and the results would be lost: open it, or name a file with `--output`"
+    )]
+    Closed,
     /// A result could not be written.
     #[error("the results cannot be written to {name}: {cause}; {lines} of them are there{hint}")]
     Write {
@@ -98,6 +104,9 @@ impl ResultsError {
 impl Results {
     /// Writes to the command's own stdout.
     pub fn on_stdout() -> Result<Self, ResultsError> {
+        if stdout_was_closed() {
+            return Err(ResultsError::Closed);
+        }
         let name = "stdout".to_owned();
         let file = io::stdout()
             .as_fd()

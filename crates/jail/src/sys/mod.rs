@@ -36,6 +36,7 @@ macro_rules! steps {
 pub(crate) use steps;
 
 pub mod checkpoint;
+pub mod closed_stdout;
 pub mod descriptors;
 pub mod hold;
 pub mod kernel_pointers;
