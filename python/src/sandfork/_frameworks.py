@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from ._driver import Work
-from ._exceptions import FileError, from_errno
+from ._exceptions import FileError, SystemFailure, from_errno
 from ._programs import CommandResult
 
 if TYPE_CHECKING:
@@ -125,6 +125,8 @@ def _checked(result: CommandResult, path: str) -> str:
     """What the program printed. Raises `FileError` for its exit status."""
     if result.ok:
         return result.stdout
+    if result.status == "lost":
+        raise SystemFailure(f"the program that looks at {path!r} was lost: {result.why}")
     code = result.exit_code or 0
     number = code - _ERRNO if code in _EXIT.values() else errno.EIO
     raise from_errno(number, result.stderr.strip()[:_SAID], path)

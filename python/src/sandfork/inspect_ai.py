@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, overload
 
 from ._async import AsyncSandbox
@@ -113,24 +115,24 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
             )
         most = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
         try:
-            async with self._room:
-                result = await self.sandbox.commands.run(
-                    cmd,
-                    cwd=cwd,
-                    env=env,
-                    stdin=input,
-                    timeout=LONGEST if timeout is None else timeout,
-                    # The limit is for each of the streams.
-                    output=2 * most,
-                )
+            result = await self._run(
+                cmd,
+                cwd=cwd,
+                env=env,
+                stdin=input,
+                timeout=LONGEST if timeout is None else timeout,
+                # The limit is for each of the streams.
+                output=2 * most,
+            )
         except RequestError as error:
             if error.errno == errno.EACCES:
                 raise PermissionError(error.errno, str(error)) from error
+            if any("\0" in word for word in cmd):
+                # The words by which inspect_ai knows that the model can mend it.
+                raise ValueError("embedded null byte") from error
             if error.errno is None:
                 raise
             return util.ExecResult(False, NOT_FOUND, "", str(error))
-        except SandforkError as error:
-            raise util.SandboxUnavailableError(str(error)) from error
         return _exec_result(result, most)
 
     async def write_file(self, file: str, contents: str | bytes) -> None:
@@ -148,8 +150,9 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
 
     async def _with_file(self, work: Any) -> Any:
         try:
-            async with self._turn:
-                return await self.sandbox._driver.complete(work)
+            with _unavailable():
+                async with self._turn:
+                    return await self.sandbox._driver.complete(work)
         except FileError as error:
             if error.errno == errno.EFBIG:
                 limit = util.SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR
@@ -159,16 +162,34 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
     async def _is_own(self, user: str) -> bool:
         """Whether it is the name or the number of the sandbox's only user."""
         if not self._own_names:
-            result = await self.sandbox.commands.run("id -un; id -u")
+            result = await self._run("id -un; id -u")
             self._own_names = result.stdout.split()
         return user in self._own_names
+
+    async def _run(self, command: str | list[str], **options: Any) -> CommandResult:
+        with _unavailable():
+            async with self._room:
+                result = await self.sandbox.commands.run(command, **options)
+            if result.status == "lost":
+                raise util.SandboxUnavailableError(f"the command was lost: {result.why}")
+            return result
+
+
+@contextmanager
+def _unavailable() -> Iterator[None]:
+    """Raises inspect_ai's error for a sandbox that cannot do anything. What is wrong with the request is the
+    caller's."""
+    try:
+        yield
+    except (RequestError, FileError):
+        raise
+    except SandforkError as error:
+        raise util.SandboxUnavailableError(str(error)) from error
 
 
 def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:
     if result.status == "timeout":
         raise TimeoutError("the command was ended when its time was over")
-    if result.status == "lost":
-        raise util.SandboxUnavailableError(f"the command was lost: {result.why}")
     is_long = any(len(text.encode()) > most for text in (result.stdout, result.stderr))
     if is_long or result.status == "output-limit":
         # What is kept is cut to the limit.

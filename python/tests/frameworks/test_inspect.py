@@ -16,7 +16,7 @@ from inspect_ai.util._sandbox.limits import override_max_exec_output_size
 from inspect_ai.util._sandbox.registry import registry_find_sandboxenv
 from inspect_ai.util._sandbox.self_check import *  # noqa: F403
 
-from sandfork import AsyncSandbox, PolicyError
+from sandfork import AsyncSandbox, PolicyError, SystemFailure, _supervisor
 from sandfork._frameworks import ROOMY
 from sandfork.inspect_ai import SandforkConfig, SandforkSandboxEnvironment
 
@@ -46,8 +46,7 @@ async def test_a_sample_begins_and_ends_its_session() -> None:
     environment = await sample()
     assert (await environment.exec(["pwd"])).stdout == "/work\n"
     await SandforkSandboxEnvironment.sample_cleanup("task", None, {"default": environment}, False)
-    with pytest.raises(util.SandboxUnavailableError, match="closed"):
-        await environment.exec(["pwd"])
+    await is_unavailable(environment.as_type(SandforkSandboxEnvironment), "closed")
 
 
 async def test_a_sample_has_the_policy_of_its_configuration(tmp_path) -> None:
@@ -106,15 +105,55 @@ async def test_a_cancelled_command_is_ended(sandbox_env: SandforkSandboxEnvironm
 async def test_a_sandbox_that_ends_is_reported_as_unavailable(
     sandbox_env: SandforkSandboxEnvironment,
 ) -> None:
-    await sandbox_env.exec(["ls", "-A"])
+    await sandbox_env.exec(["mkfifo", "/tmp/pipe"])
     running = asyncio.create_task(sandbox_env.exec(["sleep", "600"]))
-    while not await sandbox_env.sandbox.commands.list():
+    writing = asyncio.create_task(sandbox_env.write_file("/tmp/pipe", "x"))
+    while len(await sandbox_env.sandbox.commands.list()) < 2:
         assert not running.done()
     await sandbox_env.sandbox.run("import os; os.abort()")
-    with pytest.raises(util.SandboxUnavailableError):
-        await running
-    with pytest.raises(util.SandboxUnavailableError):
-        await sandbox_env.exec(["true"])
+    for lost in (running, writing):
+        with pytest.raises(util.SandboxUnavailableError):
+            await lost
+    await is_unavailable(sandbox_env, "lost")
+
+
+async def is_unavailable(environment: SandforkSandboxEnvironment, why: str) -> None:
+    for use in (
+        environment.exec(["true"]),
+        environment.exec(["true"], user="root"),
+        environment.write_file("made", "x"),
+        environment.write_file("/tmp/made", "x"),
+        environment.read_file("made"),
+    ):
+        with pytest.raises(util.SandboxUnavailableError, match=why):
+            await use
+
+
+async def test_a_failure_of_the_host_is_reported_as_unavailable(
+    sandbox_env: SandforkSandboxEnvironment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await sandbox_env.exec(["true"])
+
+    def connect() -> None:
+        raise SystemFailure("no connection to the supervisor: Too many open files")
+
+    monkeypatch.setattr(_supervisor, "connect", connect)
+    await is_unavailable(sandbox_env, "Too many open files")
+
+
+async def test_a_supervisor_that_dies_is_reported_as_unavailable(
+    sandbox_env: SandforkSandboxEnvironment,
+) -> None:
+    await sandbox_env.exec(["true"])
+    assert _supervisor._shared is not None
+    _supervisor._shared.process.kill()
+    _supervisor._shared.process.wait()
+    await is_unavailable(sandbox_env, "supervisor")
+
+
+async def test_a_nul_in_a_command_is_what_the_model_can_mend(sandbox_env: SandforkSandboxEnvironment) -> None:
+    with pytest.raises(ValueError, match="embedded null byte"):
+        await sandbox_env.exec(["echo", "a\0b"])
 
 
 async def test_more_commands_than_a_session_takes_wait(sandbox_env: SandforkSandboxEnvironment) -> None:
