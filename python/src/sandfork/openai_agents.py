@@ -11,19 +11,18 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import io
 import os
 import re
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakValueDictionary
 
 from ._async import AsyncSandbox
-from ._exceptions import FileError, RequestError, SandforkError
+from ._exceptions import FileNotFound, RequestError, SandforkError
 from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
 
 with needed(__name__, "openai-agents", "the OpenAI Agents SDK", "agents"):
@@ -98,7 +97,18 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
     async def _shutdown_backend(self) -> None:
         await self.sandbox.close()
 
+    def _wrap_start_error(self, error: Exception) -> Exception:
+        if not isinstance(error, SandforkError):
+            return error
+        root = Path(self.state.manifest.root)
+        return errors.WorkspaceStartError(path=root, cause=error, message=str(error))
+
     async def running(self) -> bool:
+        if self.sandbox.live:
+            # It may have ended since its last use.
+            with suppress(SandforkError):
+                async with self._turn:
+                    await self.sandbox.files.stat(".")
         return self.sandbox.live
 
     def _should_compute_snapshot_fingerprint_on_persist(self) -> bool:
@@ -123,11 +133,9 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
                     timeout=LONGEST if seconds is None else seconds,
                     output=options.output,
                 )
-        except RequestError as error:
-            if error.errno is None:
-                raise
-            return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=NOT_FOUND)
         except SandforkError as error:
+            if isinstance(error, RequestError) and error.errno is not None:
+                return ExecResult(stdout=b"", stderr=str(error).encode(), exit_code=NOT_FOUND)
             raise errors.ExecTransportError(command=argv, cause=error, message=str(error)) from error
         if result.status == "timeout":
             raise errors.ExecTimeoutError(command=argv, timeout_s=seconds)
@@ -143,8 +151,8 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         most = self.state.options.max_file_bytes
         try:
             return io.BytesIO(await self._with_file(read_anywhere(self.sandbox, place.as_posix(), most)))
-        except FileError as error:
-            if error.errno == errno.ENOENT:
+        except SandforkError as error:
+            if isinstance(error, FileNotFound):
                 raise errors.WorkspaceReadNotFoundError(path=place, cause=error) from error
             raise errors.WorkspaceArchiveReadError(path=place, cause=error) from error
 
@@ -157,7 +165,7 @@ class SandforkSandboxSession(sdk.BaseSandboxSession):
         content = content.encode() if isinstance(content, str) else bytes(content)
         try:
             await self._with_file(write_anywhere(self.sandbox, place.as_posix(), content))
-        except FileError as error:
+        except SandforkError as error:
             raise errors.WorkspaceArchiveWriteError(path=place, cause=error) from error
 
     async def persist_workspace(self) -> io.IOBase:
@@ -237,7 +245,10 @@ class SandforkSandboxClient(sdk.BaseSandboxClient[SandforkSandboxClientOptions])
         return self._deserialize_session_state_payload(payload, SandforkSandboxSessionState)
 
     def _made(self, state: SandforkSandboxSessionState) -> sdk.SandboxSession:
-        session = self._sessions[state.session_id] = SandforkSandboxSession(state)
+        try:
+            session = self._sessions[state.session_id] = SandforkSandboxSession(state)
+        except SandforkError as error:
+            raise _unsupported("create", str(error)) from error
         return self._wrap_session(session)
 
 

@@ -21,9 +21,10 @@ from agents.sandbox import Manifest, SandboxAgent, errors
 from agents.sandbox.entries import Dir, File
 from agents.sandbox.manifest import Environment
 from agents.sandbox.session import BaseSandboxClientOptions, SandboxSession, SandboxSessionState
-from agents.sandbox.snapshot import LocalSnapshotSpec
+from agents.sandbox.snapshot import LocalSnapshotSpec, NoopSnapshot
 from agents.testing import ScriptedModel, assistant_message, function_call
 
+from sandfork import _supervisor
 from sandfork.openai_agents import SandforkSandboxClient, SandforkSandboxClientOptions
 
 ENTRIES = {"in": Dir(children={"a.txt": File(content="é".encode())})}
@@ -95,12 +96,64 @@ async def test_what_fails_is_an_error_of_the_sdk() -> None:
         with pytest.raises(errors.ConfigurationError, match="one user"):
             await session.read(Path("long"), user="root")
         assert await session.running()
+        with pytest.raises(errors.ExecTransportError, match="NUL"):
+            await session.exec("\0")
         await session._inner.sandbox.close()
         assert not await session.running()
-        with pytest.raises(errors.ExecTransportError, match="closed"):
-            await session.exec("true")
+        await serves_nothing(session, "closed")
+    with pytest.raises(errors.WorkspaceStartError, match="closed"):
+        await session.start()
+    missing = SandforkSandboxClientOptions(policy={"python": {"interpreter": "/no/python"}})
+    with pytest.raises(errors.WorkspaceStartError, match="/no/python"):
+        await (await client.create(options=missing)).start()
+    unknown = SandforkSandboxClientOptions(policy={"limits": {"walls": "1s"}})
+    with pytest.raises(errors.ConfigurationError, match=r"limits\.walls"):
+        await client.create(options=unknown)
     with pytest.raises(errors.ConfigurationError, match="/work"):
         await client.create(manifest=Manifest(root="/srv"))
+
+
+async def serves_nothing(session: SandboxSession, why: str) -> None:
+    with pytest.raises(errors.ExecTransportError, match=why):
+        await session.exec("true")
+    with pytest.raises(errors.WorkspaceArchiveReadError) as reading:
+        await session.read(Path("a"))
+    with pytest.raises(errors.WorkspaceArchiveWriteError) as writing:
+        await session.write(Path("a"), io.BytesIO(b""))
+    for raised in (reading, writing):
+        assert why in str(raised.value.cause)
+
+
+async def kill_worker(session: SandboxSession) -> None:
+    worker = (await session._inner.sandbox.run("import os\nos.getpid()")).value
+    with pytest.raises(errors.ExecTransportError, match="the command was ended"):
+        await session.exec(f"kill -KILL {worker}; exec sleep 600")
+
+
+async def test_a_session_that_has_ended_does_not_run(tmp_path: Path) -> None:
+    client = SandforkSandboxClient()
+    snapshot = LocalSnapshotSpec(base_path=tmp_path)
+    session = await client.create(snapshot=snapshot)
+    await session.start()
+    await output(session, "echo kept > own")
+    await session.stop()
+    await output(session, "echo lost > own")
+    await kill_worker(session)
+    assert not await session.running()
+    await serves_nothing(session, "signal 9")
+    # Nobody has seen the end of this one.
+    resumed = await client.resume(session.state)
+    await resumed.start()
+    assert await output(resumed, "cat own") == "kept\n"
+    await kill_worker(resumed)
+    async with await client.resume(resumed.state) as another:
+        assert await output(another, "cat own") == "kept\n"
+        assert _supervisor._shared is not None
+        _supervisor._shared.process.kill()
+        _supervisor._shared.process.wait()
+        await serves_nothing(another, "supervisor")
+        assert not await another.running()
+        another.state.snapshot = NoopSnapshot(id="none")
 
 
 class _Reader(io.RawIOBase):
