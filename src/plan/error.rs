@@ -217,6 +217,19 @@ pub enum PlanError {
         /// The binary.
         path: PathBuf,
     },
+    /// The policy shows the interpreter behind a directory that the guest cannot enter.
+    #[error(
+        "{place}: {path} has the interpreter in it, behind {closed}, which the unprivileged user that the guest runs as \
+         cannot enter: name what the guest needs of {closed}", path = path.display(), closed = closed.display()
+    )]
+    InterpreterClosed {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// What is closed.
+        closed: PathBuf,
+    },
 }
 
 /// The origin of a request to show a path.

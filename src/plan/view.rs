@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{Place, PlanError};
 use super::places::clash;
 use super::{kept, wanted};
-use crate::host::{Host, Link, Reach, Route};
+use crate::host::{Host, Link, Route};
 use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
 
@@ -47,6 +47,7 @@ impl View {
         view.trees = arrange(wanted)?;
         check_writable(&view.trees, level)?;
         kept::check(&view.trees, host)?;
+        check_closed(&view.trees, host)?;
         view.link_interpreter(host);
         Ok(view)
     }
@@ -242,11 +243,31 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
 
 /// Without mounts, an unprivileged guest of root must reach the interpreter at its own path.
 fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
-    let closed = host.interpreter.reach == Reach::NotEveryone;
-    if level == Level::Landlock && host.machine.user.drop_to.is_some() && closed {
+    let is_closed = host.interpreter.closed.is_some();
+    if level == Level::Landlock && host.machine.user.drop_to.is_some() && is_closed {
         return Err(PlanError::InterpreterOutOfReach {
             path: host.interpreter.binary.clone(),
         });
     }
     Ok(())
+}
+
+/// A mount has the modes of the host: an unprivileged guest of root cannot enter a closed directory in one. The interpreter
+/// may lie behind one that the sandbox makes itself, for what it shows there.
+fn check_closed(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
+    let interpreter = &host.interpreter;
+    let closed = interpreter.closed.as_ref();
+    // A binary that only its owner may read has begun before the guest's user comes.
+    let closed = closed.filter(|closed| **closed != interpreter.binary);
+    let (Some(closed), Some(_)) = (closed, host.machine.user.drop_to) else {
+        return Ok(());
+    };
+    match trees.iter().find(|tree| closed.starts_with(&tree.path)) {
+        Some(tree) if matches!(tree.place, Place::Policy(_)) => Err(PlanError::InterpreterClosed {
+            place: tree.place.clone(),
+            path: tree.path.clone(),
+            closed: closed.clone(),
+        }),
+        _ => Ok(()),
+    }
 }

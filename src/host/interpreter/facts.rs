@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Interpreter, InterpreterError, Link, OLDEST, Reach, Rejection};
+use super::{Interpreter, InterpreterError, Link, OLDEST, Rejection, closed};
 use crate::policy::normalize;
 
 /// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for
@@ -62,7 +62,7 @@ impl Interpreter {
                 [Some(base_prefix), Some(base_exec_prefix), venv.as_deref()],
             ),
             venv,
-            reach: Reach::of(&binary),
+            closed: closed(&binary, 0o005),
             binary,
         })
     }

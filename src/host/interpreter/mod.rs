@@ -39,8 +39,8 @@ pub struct Interpreter {
     pub libraries: Vec<PathBuf>,
     /// The virtual environment, if the interpreter belongs to one.
     pub venv: Option<PathBuf>,
-    /// Who can execute it.
-    pub reach: Reach,
+    /// What is closed to some users, as `/root` is: the directory on the way to it that is nearest, or its binary.
+    pub closed: Option<PathBuf>,
 }
 
 /// A symbolic link.
@@ -52,7 +52,7 @@ pub struct Link {
     pub points_at: PathBuf,
 }
 
-/// Who can use a file at its own path on the host: execute an interpreter, read another file.
+/// Who can read a file at its own path on the host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Reach {
     /// Any user.
@@ -184,26 +184,23 @@ pub enum Rejection {
 pub const OLDEST: (u8, u8) = (3, 9);
 
 impl Reach {
-    fn of(binary: &Path) -> Self {
-        Self::with_rights(binary, 0o005)
-    }
-
     /// Whether any user can read a file, or look into a directory.
     pub(super) fn to_read(path: &Path) -> Self {
-        Self::with_rights(path, if path.is_dir() { 0o005 } else { 0o004 })
-    }
-
-    fn with_rights(file: &Path, bits: u32) -> Self {
-        let open = |path: &Path, bits: u32| {
-            fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits)
-        };
-        let directories_open = file.ancestors().skip(1).all(|dir| open(dir, 0o001));
-        if directories_open && open(file, bits) {
-            Self::Everyone
-        } else {
-            Self::NotEveryone
+        match closed(path, if path.is_dir() { 0o005 } else { 0o004 }) {
+            None => Self::Everyone,
+            Some(_) => Self::NotEveryone,
         }
     }
+}
+
+/// The nearest of a file, which must have these rights for others, and the directories above it that is closed to some
+/// user.
+fn closed(file: &Path, bits: u32) -> Option<PathBuf> {
+    let is_closed = |path: &&Path| {
+        let bits = if *path == file { bits } else { 0o001 };
+        !fs::metadata(path).is_ok_and(|found| found.permissions().mode() & bits == bits)
+    };
+    file.ancestors().find(is_closed).map(Path::to_owned)
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ fn a_virtual_environment_is_known_by_its_directory() {
     assert_eq!(found.links[0].points_at, base.executable);
     // tempfile makes its directories accessible to their owner only, but the binary itself is
     // elsewhere.
-    assert_eq!(found.reach, base.reach);
+    assert_eq!(found.closed, base.closed);
 }
 
 #[test]

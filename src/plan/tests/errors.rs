@@ -318,6 +318,14 @@ fn without_mounts_an_interpreter_that_only_root_reaches() {
 }
 
 #[test]
+fn a_tree_that_closes_the_interpreter() {
+    let mut host = host(machine()).with_directory("/root");
+    host.interpreter = virtual_environment();
+    let toml = "[filesystem]\nread = [\"/root\"]";
+    insta::assert_snapshot!(refusal(toml, &host), @"/srv/tenant.toml:2: /root has the interpreter in it, behind /root, which the unprivileged user that the guest runs as cannot enter: name what the guest needs of /root");
+}
+
+#[test]
 fn a_system_call_that_a_policy_may_not_change() {
     let host = host(machine());
     insta::assert_snapshot!(refusal("[syscalls]\nallow = [\"openat9\"]", &host), @"/srv/tenant.toml:2: `openat9` is not a system call: names are those of syscalls(2), without `sys_`");

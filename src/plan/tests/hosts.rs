@@ -180,7 +180,7 @@ pub fn system_python() -> Interpreter {
             .map(PathBuf::from)
             .into(),
         venv: None,
-        reach: Reach::Everyone,
+        closed: None,
     }
 }
 
@@ -217,7 +217,7 @@ pub fn virtual_environment_at(venv: &str) -> Interpreter {
             format!("{venv}/lib").into(),
         ],
         venv: Some(venv.into()),
-        reach: Reach::NotEveryone,
+        closed: Some("/root".into()),
         ..system_python()
     }
 }
