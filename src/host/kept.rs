@@ -135,6 +135,10 @@ impl Keeper {
         self.add(KeptKind::Interpreter, programs);
         self.add(KeptKind::Libraries, [&interpreter.stdlib]);
         self.add(KeptKind::Libraries, &interpreter.libraries);
+        // Headers are shown by their path too. The other directories are on the binary's way.
+        let shown = interpreter.programs.iter();
+        let shown = shown.filter(|directory| !interpreter.binary.starts_with(directory));
+        self.add(KeptKind::Libraries, shown);
         self.kept
     }
 }

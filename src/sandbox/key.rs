@@ -78,6 +78,10 @@ impl SandboxKey {
         for path in &needs.paths {
             parts.add_identity(path);
         }
+        // The plan has looked where these lie.
+        for file in needs.kept.iter().flat_map(|kept| &kept.policies) {
+            parts.add(file);
+        }
         Ok(Self(parts.0.finalize().into()))
     }
 }

@@ -1,6 +1,7 @@
 //! Plans for hosts that are not at hand.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod aliases;
 mod errors;
 mod grants;
 mod hosts;

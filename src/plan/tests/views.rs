@@ -386,38 +386,3 @@ fn programs_of_the_guest_run_in_its_work_directory_alone() {
     assert!(runs(&without).is_empty());
     assert_eq!(allowed(&without, "/work"), Some(PathAccess::ReadWrite));
 }
-
-#[test]
-fn one_directory_by_two_paths_is_mounted_from_where_it_is() {
-    let host = plain()
-        .with_path("/al/link", PathKind::Directory, "/al/out")
-        .with_directory("/al/out/a/in");
-    let toml = "filesystem.write = [\"/al/link\", \"/al/out/a/in\"]";
-    let sources = |plan: &Plan| -> Vec<String> {
-        let source = |entry: &RootEntry| match entry {
-            RootEntry::Bind {
-                source,
-                access: Access::ReadWrite,
-                ..
-            } => Some(source.display().to_string()),
-            _ => None,
-        };
-        plan.jail.root.iter().filter_map(source).collect()
-    };
-    assert_eq!(sources(&planned(toml, &host)), ["/al/out", "/al/out/a/in"]);
-    // Without mounts, workers look paths up one by one, and a rule for the one is a rule for the other.
-    let without = Host {
-        machine: crate::host::Machine {
-            namespaces: no_user_namespaces(),
-            user: super::hosts::USER,
-            ..machine()
-        },
-        ..host
-    };
-    let plan = planned(
-        &format!("assurance.require = \"landlock\"\n{toml}"),
-        &without,
-    );
-    assert_eq!(allowed(&plan, "/al/link"), Some(PathAccess::ReadWrite));
-    assert_eq!(allowed(&plan, "/al/out/a/in"), None);
-}
