@@ -53,7 +53,9 @@ pub enum ProgramRefusal {
         errno: Errno,
     },
     /// The process that starts programs does not answer.
-    #[error("`{name}` was not started: the session's process that starts programs {how}")]
+    #[error(
+        "`{name}` was not reported to have started: the session's process that starts programs {how}"
+    )]
     NoStarter {
         /// What was to be started.
         name: String,
