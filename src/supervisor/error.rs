@@ -11,7 +11,7 @@ use crate::error::{Cause, ErrorKind};
 use crate::host::{exhaustion_hint, relief_of};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
-use crate::protocol::MessageError;
+use crate::protocol::{FrameError, MessageError};
 use sandfork_jail::control::Unready;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
 
@@ -230,8 +230,19 @@ pub enum SupervisorError {
     #[error(transparent)]
     FileNotPlaced(#[from] FileError),
     /// The request is larger than a frame may be.
-    #[error("the source is too large: {0}")]
+    #[error("{}", too_large(.0))]
     Request(#[from] MessageError),
+}
+
+/// The source is the payload of a request, and its header has all else.
+fn too_large(error: &MessageError) -> String {
+    match error {
+        MessageError::Frame(FrameError::HeaderTooLong { length, limit }) => format!(
+            "the request's arguments and file name are too large: in JSON they have {length} bytes, and may have {limit}; \
+             pass more through its standard input, or in a file"
+        ),
+        error => format!("the source is too large: {error}"),
+    }
 }
 
 impl SupervisorError {

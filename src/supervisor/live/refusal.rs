@@ -26,6 +26,9 @@ pub enum Refusal {
     /// The cell's own limit is not a time.
     #[error("a cell's `wall` is a positive number of seconds")]
     NoWall,
+    /// The cell's file name is none.
+    #[error("a cell's `filename` has no NUL")]
+    NulInFilename,
     /// The request does not fit into a message to the worker.
     #[error(transparent)]
     TooLarge(#[from] MessageError),
@@ -89,6 +92,7 @@ impl Cause for Refusal {
             Self::Ended(_) => ErrorKind::SessionEnded,
             Self::File(_)
             | Self::NoWall
+            | Self::NulInFilename
             | Self::TooLarge(_)
             | Self::Snapshot(_)
             | Self::NoSnapshot(_)

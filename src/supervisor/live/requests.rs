@@ -120,6 +120,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             caller.refuse(Some(id), Refusal::NoWall);
             return;
         };
+        if filename.contains('\0') {
+            caller.refuse(Some(id), Refusal::NulInFilename);
+            return;
+        }
         let request = Request::Cell {
             terminal: None,
             id,
