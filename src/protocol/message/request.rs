@@ -127,6 +127,9 @@ pub enum ResultMode {
     /// The `repr` of the value that [`Self::Expression`] gives, which the guest keeps as `_`, as Python's
     /// prompt does.
     Text,
+    /// As [`Self::Expression`], and the guest displays the `repr` of each such value, as a notebook does: also of one that
+    /// text shows sufficiently.
+    Notebook,
 }
 
 /// What the source of a cell is, which decides its encoding.

@@ -10,7 +10,7 @@ from ..cell import cut
 from ..process import reseed_copy
 from ..program import link_project
 from ..runner import REHEARSED, Runner, describe
-from .display import Displays
+from .display import PLAIN, Displays
 from .interrupts import Interrupts
 from .link import Link
 from .plots import Plots
@@ -168,7 +168,7 @@ class Session(Runner):
                 self.magics.finish()
         if value is None:
             return self.add_value(result, recorded)
-        if self.last == "expression":
+        if self.last == "notebook" or (self.last == "expression" and type(value) not in PLAIN):
             self.displays.show_value(value)
             self.plots.close(value)
         # As Python's own prompt does.

@@ -56,9 +56,7 @@ class Displays:
             self.show(forms)
 
     def show_value(self, value):
-        """Shows the value of a cell's last expression if it has more than text to show."""
-        if type(value) in PLAIN:
-            return
+        """Shows the value of a cell's last expression."""
         # A formatter comes first: a figure of plotly shows itself as text where it finds no notebook.
         forms = self.formatted(value)
         if forms is None:
