@@ -38,6 +38,17 @@ pub enum Failure {
     /// The body is too long.
     #[error("the body is longer than {0} bytes")]
     TooLong(u64),
+    /// It would not fit if there were nothing else.
+    #[error(
+        "the body or the answer takes {needed} bytes of memory, and all of this tenant's may take {most}: make it shorter, \
+         or raise `http.bodies` of the server"
+    )]
+    NeverFits {
+        /// The bytes that it takes.
+        needed: u64,
+        /// The bytes that there are.
+        most: u64,
+    },
     /// What a client waits for was not kept.
     #[error("{0}")]
     Lost(String),
@@ -107,7 +118,9 @@ impl Failure {
             Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Unsupported(_) => (StatusCode::NOT_IMPLEMENTED, "unsupported"),
-            Self::TooLong(_) => (StatusCode::PAYLOAD_TOO_LARGE, "too-long"),
+            Self::TooLong(_) | Self::NeverFits { .. } => {
+                (StatusCode::PAYLOAD_TOO_LARGE, "too-long")
+            }
             Self::Lost(_) => (StatusCode::INTERNAL_SERVER_ERROR, "lost"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
             Self::Quota(_) => (StatusCode::TOO_MANY_REQUESTS, "quota"),

@@ -352,6 +352,15 @@ impl App {
         self.draining.has_begun()
     }
 
+    /// How long a run or a cell of this time, or of the policy's, waits for a client that takes no output. It has a turn that
+    /// others wait for.
+    pub fn patience(&self, tenant: &Tenant, wall: Option<Duration>) -> Duration {
+        let longest = tenant.sandboxes.wall();
+        self.bodies
+            .pause
+            .min(wall.map_or(longest, |wall| wall.min(longest)))
+    }
+
     /// Whether a tenant still has a token, where one is needed.
     pub fn admits(&self, tenant: &Tenant) -> bool {
         self.authenticator.admits(&tenant.name)

@@ -126,6 +126,34 @@ def test_cells_share_their_variables_and_show_their_values(server: Server) -> No
     assert result.files == {"b": base64.b64encode(b"read").decode()}
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("2**64", "18446744073709551616"),
+        ("b'abc'", "b'abc'"),
+        ("list(range(1000))[:513]", repr(list(range(513)))),
+        ("[0.5] * 600", repr([0.5] * 600)),
+        ("'\\ud800'", r"'\ud800'"),
+        ("1+2j", "(1+2j)"),
+        ("range(3)", "range(0, 3)"),
+        ("import datetime\n{'k': datetime.date(2020, 1, 1)}", "{'k': datetime.date(2020, 1, 1)}"),
+        ("None", None),
+        ("x = 1", None),
+    ],
+)
+def test_the_text_of_a_value_is_its_repr(server: Server, code: str, text: str | None) -> None:
+    (cell,) = server.ask("POST", "/run_jupyter", {"cells": [code]}).json["cells"]
+    assert cell["display"] == ([] if text is None else [{"text/plain": text}])
+
+
+def test_a_long_value_is_shortened(server: Server) -> None:
+    (cell,) = server.ask("POST", "/run_jupyter", {"cells": ["'x' * 32769"]}).json["cells"]
+    text = cell["display"][0]["text/plain"]
+    assert text.startswith("'xxx")
+    assert text.endswith("xxx'")
+    assert len(text) < 20_000
+
+
 def test_the_time_of_all_cells_is_bounded(server: Server) -> None:
     cells = ["import time", "time.sleep(60)", "print(1)"]
     request = fusion.RunJupyterRequest(cells=cells, total_timeout=3)

@@ -96,7 +96,11 @@ def test_values_take_more_memory_than_their_text(start: Any, tmp_path: pathlib.P
         ("/sandboxes", b'{"templateID": "base", "more": [' + empty + b"]}"),
         ("/mcp", b'{"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": [' + empty + b"]}"),
     ):
-        assert server.ask("POST", path, body).status == 429, path
+        answer = server.ask("POST", path, body)
+        # It would never fit, so that another attempt would be in vain.
+        assert answer.status == 413, path
+        assert "retry-after" not in answer.headers
+        assert b"http.bodies" in answer.body
     assert server.ask("POST", "/v1/runs", {"code": "#" * 900_000}).status == 200
 
 
@@ -111,7 +115,10 @@ def test_a_notebook_is_bounded_as_a_whole(start: Any, tmp_path: pathlib.Path) ->
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="4MiB"))
     # Each cell has its output, and the answer that of all of them.
     many = {"cells": ["print('x' * 1_000_000)"] * 20, "total_timeout": 1000}
-    assert server.ask("POST", "/run_jupyter", many).status == 504
+    answer = server.ask("POST", "/run_jupyter", many)
+    # No client tries that again.
+    assert answer.status == 413
+    assert "http.bodies" in answer.json["detail"]
     assert _ended(server) < 10
     one = {"cells": ["open('a', 'wb').truncate(700_000)"], "fetch_files": ["a", "./a", "././a"]}
     assert list(server.ask("POST", "/run_jupyter", one).json["files"]) == ["a"]
@@ -163,7 +170,41 @@ def test_a_picture_for_a_model_takes_memory_of_answers(start: Any, tmp_path: pat
         arguments = {"python_code": code.format(size)}
         params = {"name": "run_python_code", "arguments": arguments}
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
-        assert server.ask("POST", "/mcp", body, **kinds).status == status, size
+        result = server.ask("POST", "/mcp", body, **kinds).json["result"]
+        assert result["isError"] == ("http.bodies" in result["content"][0]["text"]) == (size > 100)
+
+
+def _peak(server: Server) -> int:
+    """The most memory that the server has had, in MiB."""
+    status = pathlib.Path(f"/proc/{server.process.pid}/status").read_text()
+    found = re.search(r"VmHWM:\s*(\d+) kB", status)
+    assert found
+    return int(found[1]) >> 10
+
+
+@pytest.mark.parametrize("path", ["/run_jupyter", "/execute", "/v1/sessions"])
+def test_json_of_a_guest_takes_no_more_memory_than_its_text(start: Any, path: str) -> None:
+    server: Server = start()
+    # Each value of 7 bytes would be an object.
+    text = "'[' + '{\"\":0},' * 500_000 + '0]'"
+    code = f"class Shown:\n    def _repr_mimebundle_(self, **_):\n        return {{'application/json': {text}}}\nShown()"
+    assert server.run("1").status == 200
+    before = _peak(server)
+    if path == "/run_jupyter":
+        answer = server.ask("POST", path, {"cells": [code]})
+        shown = answer.json["cells"][0]["display"][0]["application/json"]
+    elif path == "/execute":
+        made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
+        named = {"E2b_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
+        answer = server.ask("POST", path, {"code": code}, **named)
+        shown = json.loads(answer.body.splitlines()[1])["json"]
+    else:
+        session = server.ask("POST", path).json["id"]
+        answer = server.ask("POST", f"{path}/{session}/cells", {"code": code})
+        shown = answer.json["displays"][0]["data"]["application/json"]
+    assert len(shown) == 500_001
+    # The value, its answer, and what has them.
+    assert _peak(server) - before < 100
 
 
 def test_a_client_that_sends_too_much_hears_of_it(start: Any, tmp_path: pathlib.Path) -> None:

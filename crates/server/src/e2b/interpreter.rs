@@ -11,18 +11,19 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use bytes::{Bytes, BytesMut};
-use sandfork::session::{Cell, CellReport, SessionState};
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use bytes::Bytes;
+use sandfork::session::{Cell, CellReport, ResultMode, SessionState};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Value, json};
 use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 
 use super::registry::{Context, Sandbox, Texts, set_up};
 use super::{E2bFailure, Place};
-use crate::display::{displays, error};
+use crate::display::{Forms, Shown, displays, error};
 use crate::failure::{Failure, InPath};
-use crate::http::{JsonBody, Live, LiveText, WithBytes};
+use crate::http::{Budget, Held, JsonBody, Live, LiveText, WithBytes, length_of, unwritten};
 use crate::running::in_session;
 use crate::server::App;
 use crate::sessions::closed;
@@ -89,10 +90,11 @@ pub async fn execute(
     check_language(asked.language.as_deref())?;
     let context = sandbox.context(asked.context_id.as_deref())?;
     let budget = held.budget();
-    let live = Live::begin(held, broken, move |mut sender| async move {
+    let patience = app.patience(&sandbox.tenant, None);
+    let live = Live::begin(held, patience, broken, move |mut sender| async move {
         let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
         let environment = asked.env_vars.unwrap_or_default();
-        let results = in_session(&app, &tenant, open, move |session, turn| {
+        in_session(&app, &tenant, open, move |session, turn| {
             if !environment.is_empty() {
                 set_up(session, turn, enter(&environment))?;
             }
@@ -103,17 +105,16 @@ pub async fn execute(
             let first = json!({ "type": "number_of_executions", "execution_count": number });
             sender.send(with_bytes(line(&first)));
             let mut lines = LiveText::new(sender, output);
-            let report = turn.run(session, Cell::new(asked.code), &mut lines)?;
+            let cell = Cell::new(asked.code).last(ResultMode::Notebook);
+            let report = turn.run(session, cell, &mut lines)?;
             drop(lines);
             if !environment.is_empty() && report.session() == SessionState::Live {
                 // A cell that has broken it has its variables until the next one.
                 _ = set_up(session, turn, LEAVE.to_owned());
             }
-            Ok(results(&report))
-        });
-        let results = results.await?;
-        let held = budget.hold(results.len() as u64)?;
-        Ok((results, held))
+            results(&report, &budget)
+        })
+        .await
     });
     let alive = Bytes::from_static(b"{\"type\":\"keepalive\"}\n");
     let lines = live
@@ -157,24 +158,44 @@ fn line(value: &Value) -> Bytes {
     Bytes::from(format!("{value}\n"))
 }
 
-/// What follows the output of a cell.
-fn results(report: &CellReport) -> Bytes {
-    let mut lines = BytesMut::new();
-    let mut push = |value: Value| lines.extend_from_slice(&line(&value));
-    for shown in displays(report) {
-        let mut fields = Map::new();
-        let mut extra = Map::new();
-        for (kind, value) in shown.data {
-            match FIELDS.iter().find(|(of, _)| *of == kind) {
-                Some((_, field)) => fields.insert((*field).to_owned(), value),
-                None => extra.insert(kind, value),
-            };
+/// A value that a cell showed, with the fields of E2B.
+struct ResultLine<'a>(Shown<'a>);
+
+/// Representations that have no field.
+struct Extra<'a>(&'a Forms<'a>);
+
+fn field(kind: &str) -> Option<&'static str> {
+    let of_kind = FIELDS.iter().find(|(of, _)| *of == kind);
+    of_kind.map(|(_, field)| *field)
+}
+
+impl Serialize for ResultLine<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Self(Shown { is_main, data }) = self;
+        let mut fields = serializer.serialize_map(None)?;
+        for (kind, form) in data {
+            if let Some(field) = field(kind) {
+                fields.serialize_entry(field, form)?;
+            }
         }
-        fields.insert("type".to_owned(), "result".into());
-        fields.insert("is_main_result".to_owned(), shown.is_main.into());
-        fields.insert("extra".to_owned(), extra.into());
-        push(fields.into());
+        fields.serialize_entry("type", "result")?;
+        fields.serialize_entry("is_main_result", is_main)?;
+        fields.serialize_entry("extra", &Extra(data))?;
+        fields.end()
     }
+}
+
+impl Serialize for Extra<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let others = self.0.iter().filter(|(kind, _)| field(kind).is_none());
+        serializer.collect_map(others)
+    }
+}
+
+/// What follows the output of a cell. Its memory is held before it is made.
+fn results(report: &CellReport, budget: &Budget) -> Result<(Bytes, Held), Failure> {
+    let shown: Vec<_> = displays(report).into_iter().map(ResultLine).collect();
+    let mut rest = Vec::new();
     if let Some(mut error) = error(report.outcome()) {
         if report.session() == SessionState::Ended {
             error
@@ -182,10 +203,20 @@ fn results(report: &CellReport) -> Bytes {
                 .push_str(&[" (the context has ended, ", RESTART, ")"].concat());
         }
         let (name, value, traceback) = (error.name, error.value, error.traceback);
-        push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));
+        rest.push(json!({ "type": "error", "name": name, "value": value, "traceback": traceback }));
     }
-    push(json!({ "type": "end_of_execution" }));
-    lines.freeze()
+    rest.push(json!({ "type": "end_of_execution" }));
+    // A list of them takes as many bytes: a comma or a bracket for the end of each line, and one more.
+    let held = budget.hold(length_of(&shown)? + length_of(&rest)?)?;
+    let mut lines = Vec::new();
+    for one in &shown {
+        serde_json::to_writer(&mut lines, one).map_err(|error| unwritten(&error))?;
+        lines.push(b'\n');
+    }
+    for one in rest {
+        lines.extend_from_slice(&line(&one));
+    }
+    Ok((lines.into(), held))
 }
 
 /// A cell that could not be brought to its end.

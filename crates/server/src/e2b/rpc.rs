@@ -41,7 +41,9 @@ fn code(failure: &Failure) -> (&'static str, StatusCode) {
     match failure {
         Failure::Unauthorized(_) => ("unauthenticated", StatusCode::UNAUTHORIZED),
         Failure::OtherSite(_) => ("permission_denied", StatusCode::FORBIDDEN),
-        Failure::Request(_) => ("invalid_argument", StatusCode::BAD_REQUEST),
+        Failure::Request(_) | Failure::NeverFits { .. } => {
+            ("invalid_argument", StatusCode::BAD_REQUEST)
+        }
         Failure::NotFound(_) => ("not_found", StatusCode::NOT_FOUND),
         Failure::Exists(_) => ("already_exists", StatusCode::CONFLICT),
         Failure::Method(_) => ("unimplemented", StatusCode::METHOD_NOT_ALLOWED),

@@ -1,5 +1,6 @@
 //! `POST /run_jupyter`: cells of one fresh session.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::mem;
 use std::sync::{Arc, Mutex};
@@ -11,18 +12,19 @@ use axum::extract::State;
 use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandfork::session::{Cell, CellReport, Session, SessionState};
+use sandfork::session::{Cell, CellReport, ResultMode, Session, SessionState};
 use sandfork::{GuestPath, Status};
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde_json::value::{RawValue, to_raw_value};
+use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
-use crate::display::{displays, error};
+use crate::display::{Forms, displays, error};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
-use crate::http::{Held, JsonBody, memory_of_values};
+use crate::http::{Held, JsonBody, length_of, unwritten};
 use crate::locked;
 use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
@@ -63,16 +65,17 @@ struct JupyterResult {
     status: RunStatus,
     message: String,
     driver: ProgramResult,
-    cells: Vec<CellResult>,
+    /// Of type [`CellResult`], written when the cell has ended.
+    cells: Vec<Box<RawValue>>,
     executor_pod_name: Option<String>,
     files: BTreeMap<String, String>,
 }
 
 #[derive(Debug, Serialize)]
-struct CellResult {
-    stdout: String,
-    stderr: String,
-    display: Vec<Map<String, Value>>,
+struct CellResult<'a> {
+    stdout: Cow<'a, str>,
+    stderr: Cow<'a, str>,
+    display: Vec<Forms<'a>>,
     error: Vec<Value>,
 }
 
@@ -209,14 +212,16 @@ impl Notebook {
             return Ok(false);
         }
         let wall = self.each.map_or(left, |each| each.min(left));
-        let cell = Cell::new(source).wall(wall.min(turn.longest()));
+        let cell = Cell::new(source).last(ResultMode::Notebook);
+        let cell = cell.wall(wall.min(turn.longest()));
         let report = turn.run(session, cell, &mut ())?;
         let is_over = time_left().is_zero();
         let (outcome, driver) = (report.outcome(), &mut self.result.driver);
         driver.cpu_time += outcome.usage().cpu.as_secs_f64();
         let cell = CellResult::of(&report);
-        self.bytes += memory_of_values(&serde_json::to_vec(&cell).unwrap_or_default());
+        self.bytes += length_of(&cell)?;
         self.held.grow(self.bytes)?;
+        let cell = to_raw_value(&cell).map_err(|error| unwritten(&error))?;
         self.result.cells.push(cell);
         if outcome.status() == Status::Timeout && is_over {
             driver.run_out_of_time();
@@ -278,16 +283,16 @@ impl ProgramResult {
     }
 }
 
-impl CellResult {
-    fn of(report: &CellReport) -> Self {
+impl<'a> CellResult<'a> {
+    fn of(report: &'a CellReport) -> Self {
         let outcome = report.outcome();
         let error = error(outcome).map(|error| {
             let traceback: Vec<&str> = error.traceback.lines().collect();
             json!({ "ename": error.name, "evalue": error.value, "traceback": traceback })
         });
         Self {
-            stdout: outcome.stdout().into_owned(),
-            stderr: outcome.stderr().into_owned(),
+            stdout: outcome.stdout(),
+            stderr: outcome.stderr(),
             display: displays(report)
                 .into_iter()
                 .map(|shown| shown.data)

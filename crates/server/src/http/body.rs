@@ -18,7 +18,8 @@ use crate::failure::Failure;
 #[derive(Clone, Debug)]
 pub struct Bodies {
     longest: u64,
-    pause: Duration,
+    /// The time in which a client sends the next part, or takes it.
+    pub pause: Duration,
     /// The memory of all. A request with a tenant has the tenant's share in its extensions.
     pub budget: Budget,
 }
@@ -43,7 +44,7 @@ impl Bodies {
         let waits = headers.contains_key(EXPECT) && announced.is_some();
         let mut body = request.into_body();
         let read = self.collect(&mut body, announced, &budget).await;
-        if let Err(Failure::TooLong(_) | Failure::Busy(_)) = read
+        if let Err(Failure::TooLong(_) | Failure::NeverFits { .. } | Failure::Busy(_)) = read
             && !waits
         {
             self.discard(body).await;
@@ -206,7 +207,7 @@ mod tests {
         assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 6);
         // Memory of 16 KiB is free.
         let (taken, failure) = read(bounds(400, 1), &[("content-length", "20480")]).await;
-        assert!(matches!(failure, Some(Failure::Busy(_))) && taken == 6);
+        assert!(matches!(failure, Some(Failure::NeverFits { .. })) && taken == 6);
         // This one would send it only after it was asked to.
         let head = [("content-length", "6144"), ("expect", "100-continue")];
         let (taken, failure) = read(bounds(4, 400), &head).await;

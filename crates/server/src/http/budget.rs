@@ -1,5 +1,6 @@
 //! The memory that all bodies and answers may take together.
 
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -18,7 +19,14 @@ const KIB: u64 = 1 << 10;
 
 /// Memory for bodies and answers: that of all tenants, or the share of one in it.
 #[derive(Clone, Debug)]
-pub struct Budget(Vec<Arc<Semaphore>>);
+pub struct Budget(Vec<Places>);
+
+/// Places of memory, and how many there are in all.
+#[derive(Clone, Debug)]
+struct Places {
+    free: Arc<Semaphore>,
+    most: u64,
+}
 
 /// A part of it, until it is dropped.
 #[derive(Debug)]
@@ -28,9 +36,12 @@ pub struct Held {
     parts: Vec<OwnedSemaphorePermit>,
 }
 
-fn places(bytes: u64) -> Arc<Semaphore> {
+fn places(bytes: u64) -> Places {
     let places = usize::try_from(bytes / KIB).unwrap_or(usize::MAX);
-    Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS)))
+    Places {
+        free: Arc::new(Semaphore::new(places.min(Semaphore::MAX_PERMITS))),
+        most: bytes / KIB,
+    }
 }
 
 impl Budget {
@@ -44,6 +55,18 @@ impl Budget {
     pub fn share(&self, bytes: u64) -> Self {
         let own = [places(bytes)];
         Self(own.into_iter().chain(self.0.iter().cloned()).collect())
+    }
+
+    /// The text of a value in JSON, whose memory is held before it is made.
+    ///
+    /// # Errors
+    /// If so much memory is not left.
+    pub fn json(&self, value: &impl Serialize) -> Result<(Vec<u8>, Held), Failure> {
+        let length = length_of(value)?;
+        let held = self.hold(length)?;
+        let mut text = Vec::with_capacity(usize::try_from(length).unwrap_or_default());
+        serde_json::to_writer(&mut text, value).map_err(|error| unwritten(&error))?;
+        Ok((text, held))
     }
 
     /// Takes a part.
@@ -78,9 +101,16 @@ impl Held {
         if bytes <= FREE || more == 0 {
             return Ok(());
         }
-        let more = u32::try_from(more).unwrap_or(u32::MAX);
         let all = self.budget.0.iter();
-        let parts = all.map(|places| Arc::clone(places).try_acquire_many_owned(more));
+        let most = all.clone().map(|places| places.most).min();
+        if let Some(most) = most.filter(|most| bytes.div_ceil(KIB) > *most) {
+            return Err(Failure::NeverFits {
+                needed: bytes,
+                most: most * KIB,
+            });
+        }
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let parts = all.map(|places| Arc::clone(&places.free).try_acquire_many_owned(more));
         let parts: Vec<_> = parts.collect::<Result<_, _>>().map_err(|_| {
             Failure::Busy(
                 "the server holds as much of bodies as it may, or as this tenant may: try again later"
@@ -101,13 +131,9 @@ impl Held {
     /// # Errors
     /// If so much memory is not left.
     pub fn answer(self, value: &impl Serialize) -> Result<Response, Failure> {
-        let text = serde_json::to_vec(value).map_err(|error| {
-            tracing::error!("an answer cannot be written: {error}");
-            Failure::Mistake
-        })?;
         let budget = self.budget();
         drop(self);
-        let held = budget.hold(text.len() as u64)?;
+        let (text, held) = budget.json(value)?;
         let headers = [(CONTENT_TYPE, "application/json")];
         Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
     }
@@ -116,6 +142,35 @@ impl Held {
     pub fn with(self, bytes: Bytes) -> Body {
         keeping(Body::from(bytes), self)
     }
+}
+
+/// The bytes of a value in JSON. Nothing is kept of them.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn length_of(value: &impl Serialize) -> Result<u64, Failure> {
+    struct Length(u64);
+
+    impl Write for Length {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len() as u64;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut length = Length(0);
+    serde_json::to_writer(&mut length, value).map_err(|error| unwritten(&error))?;
+    Ok(length.0)
+}
+
+/// What is said of an answer that cannot be written.
+pub fn unwritten(error: &serde_json::Error) -> Failure {
+    tracing::error!("an answer cannot be written: {error}");
+    Failure::Mistake
 }
 
 /// A body that keeps this until it is sent.
@@ -139,7 +194,11 @@ mod tests {
         drop(held);
         let mut held = budget.hold(KIB).expect("it is there");
         held.grow(90 * KIB).expect("it is there");
-        assert!(budget.hold(20 * KIB).is_err() && held.grow(101 * KIB).is_err());
+        assert!(matches!(budget.hold(20 * KIB), Err(Failure::Busy(_))));
+        assert!(matches!(
+            held.grow(101 * KIB),
+            Err(Failure::NeverFits { .. })
+        ));
         drop(held);
         assert!(budget.hold(100 * KIB).is_ok());
     }
@@ -149,12 +208,32 @@ mod tests {
         let all = Budget::new(100 * KIB);
         let (one, other) = (all.share(50 * KIB), all.share(50 * KIB));
         let held = one.hold(40 * KIB).expect("it is there");
-        assert!(one.hold(20 * KIB).is_err());
+        assert!(matches!(one.hold(20 * KIB), Err(Failure::Busy(_))));
+        // Another attempt would be in vain.
+        assert!(matches!(one.hold(60 * KIB), Err(Failure::NeverFits { .. })));
         let mut others = other.hold(30 * KIB).expect("it is there");
         others.grow(50 * KIB).expect("it is there");
         assert!(others.grow(60 * KIB).is_err());
         assert!(all.hold(20 * KIB).is_err());
         drop((held, others));
         assert!(all.hold(100 * KIB).is_ok());
+    }
+
+    #[test]
+    fn json_has_its_memory_before_it_is_made() {
+        struct Once<'a>(&'a Budget, std::cell::Cell<u32>);
+
+        impl Serialize for Once<'_> {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                self.1.set(self.1.get() + 1);
+                assert_eq!(self.0.hold(70 * KIB).is_err(), self.1.get() == 2);
+                serializer.serialize_str(&"x".repeat(50 << 10))
+            }
+        }
+
+        let budget = Budget::new(100 * KIB);
+        let made = budget.json(&Once(&budget, std::cell::Cell::new(0)));
+        let (text, _held) = made.expect("there is room");
+        assert_eq!(text.len(), (50 << 10) + 2);
     }
 }

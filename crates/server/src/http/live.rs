@@ -21,9 +21,6 @@ use crate::locked;
 /// Items that wait for the client. A guest that writes faster than its client reads has to wait.
 const WAITING: usize = 64;
 
-/// How long a run waits for its client in all. Others wait for its turn meanwhile.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 /// How long an item for which there is no memory waits before it asks again.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(50);
 
@@ -102,12 +99,14 @@ pub struct Live<T> {
 type Running<T> = Pin<Box<dyn Future<Output = Result<(T, Held), Failure>> + Send>>;
 
 impl<T> Live<T> {
-    /// Waits for the first item of what `begin` begins, whose result comes with its memory. A failure after that is the last item.
+    /// Waits for the first item of what `begin` begins, whose result comes with its memory. A failure after that is the last
+    /// item. What runs waits for its client for `patience` in all: others wait for its turn meanwhile.
     ///
     /// # Errors
     /// If it fails before any output.
     pub async fn begin<F>(
         held: Held,
+        patience: Duration,
         fail: fn(&Failure) -> T,
         begin: impl FnOnce(LiveSender<T>) -> F,
     ) -> Result<Self, Failure>
@@ -123,7 +122,7 @@ impl<T> Live<T> {
         let mut running: Running<T> = Box::pin(begin(LiveSender {
             sender,
             waiting: Arc::clone(&waiting),
-            patience: PATIENCE,
+            patience,
             is_too_slow: Arc::clone(&is_too_slow),
         }));
         let mut live = Self {
@@ -324,7 +323,7 @@ mod tests {
             spawn_blocking(send).await.expect("it sends");
             Ok((8, result))
         };
-        let live = Live::begin(nothing(), |_| 9, begin).await;
+        let live = Live::begin(nothing(), Duration::from_secs(60), |_| 9, begin).await;
         let live = live.expect("it begins");
         // Three wait.
         let is_full = async {

@@ -31,7 +31,7 @@ use tower::ServiceExt;
 
 pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
 pub use self::bounds::HttpBounds;
-pub use self::budget::{Budget, Held, keeping};
+pub use self::budget::{Budget, Held, keeping, length_of, unwritten};
 pub use self::draining::{Draining, until_cut_off};
 pub use self::live::{Live, LiveText, WithBytes};
 pub use self::log::{TenantName, begin_log, log};

@@ -1,16 +1,15 @@
 //! What the tools do.
 
-use std::fmt::Write as _;
 use std::mem;
 use std::sync::Arc;
 
-use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use sandfork::session::{Cell, CellReport};
+use rmcp::model::{CallToolResult, JsonObject};
+use sandfork::session::{Cell, ResultMode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::display::{representations, value_text};
+use super::said::{described, shortened, text};
 use crate::failure::Failure;
 use crate::files::{self, put};
 use crate::running::{in_turn, run_cell};
@@ -18,9 +17,6 @@ use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::sessions::Open;
 use crate::tenant::Tenant;
-
-/// What a model reads of one output. The middle of more is left out.
-const LONGEST_TEXT: usize = 20_000;
 
 /// The most variables of a call: each is a message to its guest.
 const MOST_VARIABLES: usize = 1000;
@@ -119,8 +115,8 @@ impl Call<'_> {
                     )));
                 }
             }
-            let report = turn.run(&mut session, Cell::new(python_code), &mut ())?;
-            Ok(described(&report))
+            let report = turn.run(&mut session, cell(python_code), &mut ())?;
+            described(&report, &tenant.budget)
         })
         .await
     }
@@ -154,10 +150,8 @@ impl Call<'_> {
             python_code,
         } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        let cell = Cell::new(python_code);
-        Ok(described(
-            &run_cell(self.app, self.tenant, open, cell, ()).await?,
-        ))
+        let report = run_cell(self.app, self.tenant, open, cell(python_code), ()).await?;
+        described(&report, &self.tenant.budget)
     }
 
     async fn list_files(&mut self) -> Result<CallToolResult, Failure> {
@@ -220,64 +214,7 @@ fn value_of(value: Value) -> sandfork::Value {
     }
 }
 
-/// What a model reads of a cell: how it ended, what it wrote, its value, and its pictures.
-fn described(report: &CellReport) -> CallToolResult {
-    let outcome = report.outcome();
-    let mut said = format!("<status>{}</status>", outcome.status());
-    // Text is for reading, and needs no quotes.
-    let own = outcome
-        .value()
-        .and_then(|value| value.text(&report.buffers()).map(String::from));
-    let traceback = outcome.error().map(|error| error.traceback.clone());
-    let limit = outcome.limit().map(|hit| hit.name.key().to_owned());
-    for (name, part) in [
-        ("output", Some(outcome.stdout().into_owned())),
-        ("error_output", Some(outcome.stderr().into_owned())),
-        ("return_value", own.or_else(|| value_text(report))),
-        ("error", traceback),
-        ("limit", limit),
-    ] {
-        if let Some(part) = part.filter(|part| !part.is_empty()) {
-            // Writing to a string does not fail.
-            let _ = write!(
-                said,
-                "\n<{name}>\n{}\n</{name}>",
-                shortened(part.trim_end())
-            );
-        }
-    }
-    let mut content = vec![ContentBlock::text(said)];
-    for display in report.shown() {
-        let shown = representations(display);
-        let picture = ["image/png", "image/jpeg"]
-            .into_iter()
-            .find_map(|kind| Some((kind, shown.get(kind)?)));
-        if let Some((kind, Value::String(data))) = picture {
-            content.push(ContentBlock::image(data.clone(), kind));
-        }
-    }
-    if outcome.is_ok() {
-        CallToolResult::success(content)
-    } else {
-        CallToolResult::error(content)
-    }
-}
-
-fn text(text: String) -> CallToolResult {
-    CallToolResult::success(vec![ContentBlock::text(text)])
-}
-
-/// The beginning and the end of a long text.
-fn shortened(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= LONGEST_TEXT {
-        return text.to_owned();
-    }
-    let half = LONGEST_TEXT / 2;
-    let begin: String = text.chars().take(half).collect();
-    let end: String = text.chars().skip(count - half).collect();
-    format!(
-        "{begin}\n[{} characters are left out]\n{end}",
-        count - LONGEST_TEXT
-    )
+/// A cell whose value a model reads.
+fn cell(source: String) -> Cell {
+    Cell::new(source).last(ResultMode::Notebook)
 }

@@ -4,6 +4,7 @@
 //! A session has an id that its tool returns, so that it depends on no connection.
 
 mod call;
+mod said;
 
 use std::sync::Arc;
 

@@ -1,5 +1,6 @@
 //! `POST /v1/runs`: one program in a fresh sandbox.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::Extension;
@@ -7,8 +8,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use sandfork::{LimitName, Outcome, Request};
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::{Deserialize, Serialize};
 
 use super::amount::Amount;
 use super::events;
@@ -59,23 +59,37 @@ pub async fn run(
         ..Variant::default()
     };
     let fetched = Fetched::new(&asked.fetch, app.longest_answer)?;
+    let wall = asked.limits.wall.as_ref();
+    let wall = wall.map(|wall| wall.time(LimitName::Wall, &tenant.sandboxes));
+    let patience = app.patience(&tenant, wall.transpose()?);
     let request = fetched.from(asked.request(&tenant.sandboxes)?);
     if !events::is_asked(&headers) {
         let outcome = run_request(&app, &tenant, variant, request, ()).await?;
-        return held.answer(&answer(&outcome, &fetched));
+        return held.answer(&Answer::of(&outcome, &fetched));
     }
     let budget = held.budget();
     let begin = move |sink| async move {
         let outcome = run_request(&app, &tenant, variant, request, sink).await?;
-        Ok(answer(&outcome, &fetched))
+        budget.json(&Answer::of(&outcome, &fetched))
     };
-    events::answer(budget, held, begin).await
+    events::answer(held, patience, begin).await
 }
 
-fn answer(outcome: &Outcome, fetched: &Fetched) -> Value {
-    let mut value = json!(outcome);
-    value["files"] = json!(fetched.encoded());
-    value
+/// The outcome of a run, with the files that were asked for.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    files: BTreeMap<String, String>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(outcome: &'a Outcome, fetched: &Fetched) -> Self {
+        Self {
+            outcome,
+            files: fetched.encoded(),
+        }
+    }
 }
 
 impl Run {

@@ -8,14 +8,14 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
-use sandfork::LimitName;
 use sandfork::session::{Cell, CellReport, SessionState};
-use serde::Deserialize;
+use sandfork::{LimitName, Outcome};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::amount::Amount;
 use super::events;
-use crate::display::representations;
+use crate::display::{Forms, representations};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::running::{blocking, run_cell};
@@ -145,27 +145,45 @@ pub async fn cell(
     }
     if !events::is_asked(&headers) {
         let report = run_cell(&app, &tenant, open, cell, ()).await?;
-        return held.answer(&answer(&report));
+        return held.answer(&Answer::of(&report));
     }
+    let patience = app.patience(&tenant, wall);
     let budget = held.budget();
     let begin = move |sink| async move {
         let report = run_cell(&app, &tenant, open, cell, sink).await?;
-        Ok(answer(&report))
+        budget.json(&Answer::of(&report))
     };
-    events::answer(budget, held, begin).await
+    events::answer(held, patience, begin).await
 }
 
-fn answer(report: &CellReport) -> Value {
-    let mut value = json!(report.outcome());
-    let displays = report
-        .shown()
-        .iter()
-        .map(|display| json!({ "main": display.is_main(), "data": representations(display) }));
-    value["displays"] = displays.collect();
-    value["session"] = match report.session() {
-        SessionState::Live => "live",
-        SessionState::Ended => "ended",
+/// The outcome of a cell, with what it displayed.
+#[derive(Serialize)]
+struct Answer<'a> {
+    #[serde(flatten)]
+    outcome: &'a Outcome,
+    displays: Vec<Display<'a>>,
+    session: &'static str,
+}
+
+#[derive(Serialize)]
+struct Display<'a> {
+    main: bool,
+    data: Forms<'a>,
+}
+
+impl<'a> Answer<'a> {
+    fn of(report: &'a CellReport) -> Self {
+        let displays = report.shown().iter().map(|display| Display {
+            main: display.is_main(),
+            data: representations(display),
+        });
+        Self {
+            outcome: report.outcome(),
+            displays: displays.collect(),
+            session: match report.session() {
+                SessionState::Live => "live",
+                SessionState::Ended => "ended",
+            },
+        }
     }
-    .into();
-    value
 }

@@ -1,0 +1,91 @@
+//! What a model reads: text in parts, and pictures.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use rmcp::model::{CallToolResult, ContentBlock};
+use sandfork::session::{CellReport, DisplayOutput};
+
+use crate::display::value_text;
+use crate::failure::Failure;
+use crate::http::Budget;
+
+/// What a model reads of one output. The middle of more is left out.
+const LONGEST_TEXT: usize = 20_000;
+
+/// What a model reads of a cell: how it ended, what it wrote, its value, and its pictures.
+///
+/// # Errors
+/// If there is no memory for its pictures.
+pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult, Failure> {
+    let outcome = report.outcome();
+    let mut said = format!("<status>{}</status>", outcome.status());
+    // Text is for reading, and needs no quotes.
+    let own = outcome
+        .value()
+        .and_then(|value| value.text(&report.buffers()));
+    let traceback = outcome.error().map(|error| &*error.traceback);
+    let limit = outcome.limit().map(|hit| hit.name.key());
+    for (name, part) in [
+        ("output", Some(outcome.stdout())),
+        ("error_output", Some(outcome.stderr())),
+        ("return_value", own.or_else(|| value_text(report))),
+        ("error", traceback.map(Cow::Borrowed)),
+        ("limit", limit.map(Cow::Borrowed)),
+    ] {
+        if let Some(part) = part.filter(|part| !part.is_empty()) {
+            // Writing to a string does not fail.
+            let _ = write!(
+                said,
+                "\n<{name}>\n{}\n</{name}>",
+                shortened(part.trim_end())
+            );
+        }
+    }
+    let mut content = vec![ContentBlock::text(said)];
+    let pictures: Vec<_> = report.shown().iter().filter_map(picture).collect();
+    let bytes = pictures
+        .iter()
+        .map(|(_, bytes)| bytes.len() as u64)
+        .sum::<u64>();
+    // In base64. What sends the answer holds it from then on.
+    let _held = budget.hold(bytes.div_ceil(3) * 4)?;
+    for (kind, bytes) in pictures {
+        content.push(ContentBlock::image(STANDARD.encode(bytes), kind));
+    }
+    Ok(if outcome.is_ok() {
+        CallToolResult::success(content)
+    } else {
+        CallToolResult::error(content)
+    })
+}
+
+/// The picture of a display, and its media type.
+fn picture(display: &DisplayOutput) -> Option<(&'static str, &[u8])> {
+    ["image/png", "image/jpeg"].into_iter().find_map(|kind| {
+        let bytes = display.data().get(kind)?.bytes(&display.buffers())?;
+        Some((kind, bytes))
+    })
+}
+
+/// A result that is text.
+pub fn text(text: String) -> CallToolResult {
+    CallToolResult::success(vec![ContentBlock::text(text)])
+}
+
+/// The beginning and the end of a long text.
+pub fn shortened(text: &str) -> String {
+    let count = text.chars().count();
+    if count <= LONGEST_TEXT {
+        return text.to_owned();
+    }
+    let half = LONGEST_TEXT / 2;
+    let begin: String = text.chars().take(half).collect();
+    let end: String = text.chars().skip(count - half).collect();
+    format!(
+        "{begin}\n[{} characters are left out]\n{end}",
+        count - LONGEST_TEXT
+    )
+}
