@@ -21,13 +21,6 @@ from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
 
-async def test_a_value_is_its_repr_and_a_text_has_no_quotes(client: Client) -> None:
-    async with client:
-        for code, text in (("2**64", str(2**64)), ("b'abc'", "b'abc'"), ("'x' * 3", "xxx")):
-            result = await client.call_tool("run_python_code", {"python_code": code})
-            assert f"<return_value>\n{text}\n" in _text(result)
-
-
 async def test_standard_streams_are_for_the_default_tenant(real: None, tmp_path: pathlib.Path) -> None:
     config = tmp_path / "server.toml"
     config.write_text("[tenants.admin]\nset = ['limits.output=10B']\n")

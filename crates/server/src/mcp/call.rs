@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::said::{described, shortened, text};
+use super::variables::{unset, variables};
 use crate::failure::Failure;
 use crate::files::{self, put};
 use crate::running::{in_turn, run_cell};
@@ -98,16 +99,18 @@ impl Call<'_> {
                 "global_variables: there are more than {MOST_VARIABLES}: put them into a dict"
             )));
         }
+        let variables = variables(global_variables)?;
         let running = self.tenant.begin_run(Variant::default())?;
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
             let mut session = tenant.sandboxes.sandbox(Variant::default())?.session()?;
-            for (name, value) in global_variables {
+            for (name, value) in variables {
                 // What follows has a client that has gone, and ends at once.
                 if turn.cancel.is_used() {
                     break;
                 }
-                let set = session.set(name.clone(), value_of(value))?;
+                let set = session.set(name.clone(), value);
+                let set = set.map_err(|error| unset(&name, error))?;
                 turn.used(set.outcome());
                 if !set.outcome().is_ok() {
                     return Err(Failure::Request(format!(
@@ -191,26 +194,6 @@ impl Call<'_> {
         let OfSession { session } = self.arguments()?;
         self.app.sessions.close(self.tenant, &session).await?;
         Ok(text("the session is closed".to_owned()))
-    }
-}
-
-/// A value of JSON, as Python has it.
-fn value_of(value: Value) -> sandfork::Value {
-    match value {
-        Value::Null => ().into(),
-        Value::Bool(truth) => truth.into(),
-        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
-            (Some(number), _) => number.into(),
-            (None, Some(number)) => number.into(),
-            _ => number.as_f64().unwrap_or(f64::NAN).into(),
-        },
-        Value::String(text) => text.into(),
-        Value::Array(items) => items.into_iter().map(value_of).collect::<Vec<_>>().into(),
-        Value::Object(pairs) => sandfork::Value::dict(
-            pairs
-                .into_iter()
-                .map(|(name, value)| (name, value_of(value))),
-        ),
     }
 }
 

@@ -5,6 +5,7 @@
 
 mod call;
 mod said;
+mod variables;
 
 use std::sync::Arc;
 

@@ -1,0 +1,105 @@
+//! Variables of a call: values of JSON, as Python has them.
+
+use rmcp::model::JsonObject;
+use sandfork::session::{Attachments, OutgoingValue};
+use serde_json::{Number, Value};
+
+use crate::failure::Failure;
+
+/// Numbers of a list from which on they travel together.
+const MANY_NUMBERS: usize = 64;
+
+/// Variables of JSON, as Python has them.
+///
+/// # Errors
+/// If one has a number that lost digits.
+pub fn variables(of: JsonObject) -> Result<Vec<(String, OutgoingValue)>, Failure> {
+    of.into_iter()
+        .map(|(name, value)| {
+            let mut attachments = Attachments::default();
+            let value = value_of(value, &mut attachments).map_err(|problem| {
+                Failure::Request(format!("global_variables: `{name}` {problem}"))
+            })?;
+            Ok((name, OutgoingValue { value, attachments }))
+        })
+        .collect()
+}
+
+/// Why a variable was not set.
+pub fn unset(name: &str, error: sandfork::Error) -> Failure {
+    match error.into() {
+        Failure::Request(problem) => Failure::Request(format!(
+            "global_variables: `{name}` is too large: {problem}; only texts and lists of numbers may be longer: pass the rest \
+             as the text of its JSON, or with `write_file`"
+        )),
+        failure => failure,
+    }
+}
+
+/// A value of JSON, as Python has it.
+fn value_of(
+    value: Value,
+    attachments: &mut Attachments<'static>,
+) -> Result<sandfork::Value, &'static str> {
+    Ok(match value {
+        Value::Null => ().into(),
+        Value::Bool(truth) => truth.into(),
+        Value::Number(number) => match (number.as_i64(), number.as_u64()) {
+            (Some(number), _) => number.into(),
+            (None, Some(number)) => number.into(),
+            _ => float(&number)?.into(),
+        },
+        Value::String(text) => attachments.text(text),
+        Value::Array(items) if items.len() >= MANY_NUMBERS => list(items, attachments)?,
+        Value::Array(items) => items_of(items, attachments)?,
+        Value::Object(pairs) => {
+            let pairs = pairs
+                .into_iter()
+                .map(|(name, value)| value_of(value, attachments).map(|value| (name, value)));
+            sandfork::Value::dict(pairs.collect::<Result<Vec<_>, _>>()?)
+        }
+    })
+}
+
+fn items_of(
+    items: Vec<Value>,
+    attachments: &mut Attachments<'static>,
+) -> Result<sandfork::Value, &'static str> {
+    let items = items
+        .into_iter()
+        .map(|item| value_of(item, attachments))
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(items.into())
+}
+
+/// A long list: those of numbers are as long as a message may be.
+fn list(
+    items: Vec<Value>,
+    attachments: &mut Attachments<'static>,
+) -> Result<sandfork::Value, &'static str> {
+    let integers: Option<Vec<_>> = items.iter().map(Value::as_i64).collect();
+    if let Some(integers) = integers {
+        return Ok(attachments.integers(&integers));
+    }
+    let floats = items.iter().map(|item| match item {
+        Value::Number(number) if number.is_f64() => Some(float(number)),
+        _ => None,
+    });
+    match floats.collect::<Option<Result<Vec<_>, _>>>() {
+        Some(floats) => Ok(attachments.floats(&floats?)),
+        None => items_of(items, attachments),
+    }
+}
+
+/// A number that is no integer of 64 bits. An integer beyond them was read as a float, and lost digits.
+fn float(number: &Number) -> Result<f64, &'static str> {
+    /// All floats from 2^63 on are integers.
+    const LOSES_DIGITS: f64 = 9_223_372_036_854_775_808.0;
+    let float = number.as_f64().unwrap_or(f64::NAN);
+    if float.abs() < LOSES_DIGITS {
+        return Ok(float);
+    }
+    Err(
+        "has a number that may have lost digits: pass one beyond 64 bits as a text, and make an `int` or `float` of it",
+    )
+}
