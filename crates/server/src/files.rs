@@ -39,6 +39,8 @@ pub fn decoded(files: &Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
 /// # Errors
 /// If the path leads out of the work directory, or there is no room.
 pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Failure> {
+    // Before the directories above it: an error names the path that was sent.
+    guest_path(path)?;
     if let Some((directory, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) {
         session.make_dir(directory, Parents::Made)?;
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::said::{described, shortened, text};
+use super::said::{described, on_one_line, shortened, text};
 use super::variables::{unset, variables};
 use crate::failure::Failure;
 use crate::files::{self, put};
@@ -163,7 +163,7 @@ impl Call<'_> {
         let entries = open.with(move |session| Ok(session.list(&path)?)).await?;
         let lines = entries
             .iter()
-            .map(|entry| format!("{} {} {}", entry.kind, entry.size, entry.name));
+            .map(|entry| format!("{} {} {}", entry.kind, entry.size, on_one_line(&entry.name)));
         Ok(text(lines.collect::<Vec<_>>().join("\n")))
     }
 

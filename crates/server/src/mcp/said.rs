@@ -40,7 +40,7 @@ pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult,
             let _ = write!(
                 said,
                 "\n<{name}>\n{}\n</{name}>",
-                shortened(part.trim_end())
+                without_tags(&shortened(part.trim_end()))
             );
         }
     }
@@ -68,6 +68,39 @@ fn picture(display: &DisplayOutput) -> Option<(&'static str, &[u8])> {
         let bytes = display.data().get(kind)?.bytes(&display.buffers())?;
         Some((kind, bytes))
     })
+}
+
+/// The tags around the parts of a result.
+const TAGS: [&str; 6] = [
+    "status",
+    "output",
+    "error_output",
+    "return_value",
+    "error",
+    "limit",
+];
+
+/// Text of a guest, which cannot end its part or begin another: the `<` of such a tag is `&lt;`.
+fn without_tags(text: &str) -> String {
+    let mut pieces = text.split('<');
+    let mut without = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let name = piece.trim_start_matches(|before: char| before == '/' || before.is_whitespace());
+        let is_tag = TAGS.iter().any(|tag| name.starts_with(tag));
+        without.push_str(if is_tag { "&lt;" } else { "<" });
+        without.push_str(piece);
+    }
+    without
+}
+
+/// A name that could begin another line, or change how a terminal shows this one, is quoted.
+pub fn on_one_line(name: &str) -> Cow<'_, str> {
+    let is_plain =
+        |character: char| character.escape_debug().len() == 1 || "\"'\\".contains(character);
+    if name.chars().all(is_plain) && !name.starts_with('"') {
+        return Cow::Borrowed(name);
+    }
+    Cow::Owned(format!("{name:?}"))
 }
 
 /// A result that is text.
