@@ -317,7 +317,7 @@ pub async fn identify(
     } else {
         app.authenticator.tenant_of(request.headers())
     };
-    let placed = tenant.and_then(|tenant| Ok((tenant.places.take()?, tenant)));
+    let placed = tenant.and_then(|tenant| Ok((tenant.places.take(request.extensions())?, tenant)));
     match placed {
         Ok((place, tenant)) => {
             let name = Arc::clone(&tenant.name);

@@ -76,7 +76,7 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
         sandbox(&app, &request).map_err(unavailable)
     };
     let refused = match found {
-        Ok(sandbox) => match sandbox.tenant.places.take() {
+        Ok(sandbox) => match sandbox.tenant.places.take(request.extensions()) {
             Ok(place) => {
                 let name = Arc::clone(&sandbox.tenant.name);
                 let extensions = request.extensions_mut();

@@ -9,6 +9,7 @@ mod log;
 mod place;
 mod sites;
 mod tls;
+mod unused;
 mod write_timeout;
 
 use std::pin::pin;
@@ -25,7 +26,7 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
@@ -38,6 +39,7 @@ pub use self::log::{TenantName, begin_log, log};
 pub use self::place::Places;
 pub use self::sites::refuse_other_sites;
 pub use self::tls::{Tls, TlsError};
+use self::unused::{Connection, Unused};
 use self::write_timeout::WriteTimeout;
 use crate::metrics::Metrics;
 
@@ -65,15 +67,16 @@ impl Serving {
     /// Serves connections until `ended`, and then those that are still open.
     pub async fn serve(self, listener: TcpListener, ended: impl Future<Output = ()>) {
         let places = Arc::new(Semaphore::new(self.bounds.connections));
+        let unused = Arc::new(Unused::default());
         let open = GracefulShutdown::new();
         let (drain, draining) = (self.drain, Arc::clone(&self.draining));
         let serving = Arc::new(self);
         let mut ended = pin!(ended);
         loop {
+            // Those that come while one waits for its place wait in the kernel's queue.
             let next = async {
-                // One that has no place waits in the kernel's queue.
-                let place = Arc::clone(&places).acquire_owned().await;
-                (place, listener.accept().await)
+                let accepted = listener.accept().await;
+                (place(&places, &unused).await, accepted)
             };
             let (place, accepted) = tokio::select! {
                 next = next => next,
@@ -89,9 +92,13 @@ impl Serving {
                 }
             };
             let (serving, watcher) = (Arc::clone(&serving), open.watcher());
+            let connection = unused.connection();
             tokio::spawn(async move {
                 serving.metrics.connections.inc();
-                serving.attend(stream, watcher).await;
+                tokio::select! {
+                    () = serving.attend(stream, watcher, &connection) => {}
+                    () = connection.is_to_close() => {}
+                }
                 serving.metrics.connections.dec();
                 drop(place);
             });
@@ -106,24 +113,27 @@ impl Serving {
         }
     }
 
-    async fn attend(&self, stream: TcpStream, watcher: Watcher) {
+    async fn attend(&self, stream: TcpStream, watcher: Watcher, connection: &Arc<Connection>) {
         // Answers are written whole: waiting for more to send only delays them.
         _ = stream.set_nodelay(true);
         let Some(tls) = &self.tls else {
-            return self.answer(stream, watcher).await;
+            return self.answer(stream, watcher, connection).await;
         };
         // A client that does not come to an end with it is too slow, as with a head.
         if let Ok(Ok(stream)) = timeout(self.bounds.head, tls.accept(stream)).await {
-            self.answer(stream, watcher).await;
+            self.answer(stream, watcher, connection).await;
         }
     }
 
-    async fn answer<S>(&self, stream: S, watcher: Watcher)
+    async fn answer<S>(&self, stream: S, watcher: Watcher, connection: &Arc<Connection>)
     where
         S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let router = self.router.clone();
-        let service = router.map_request(|request: Request<Incoming>| request.map(Body::new));
+        let (router, connection) = (self.router.clone(), Arc::clone(connection));
+        let service = router.map_request(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(Arc::clone(&connection));
+            request.map(Body::new)
+        });
         let mut builder = http1::Builder::new();
         builder
             .timer(TokioTimer::new())
@@ -135,5 +145,24 @@ impl Serving {
         );
         // A client that breaks off, or is too slow, is no event.
         _ = watcher.watch(connection).await;
+    }
+}
+
+/// A place for a connection. If none is left, one that no tenant uses makes room.
+async fn place(
+    places: &Arc<Semaphore>,
+    unused: &Unused,
+) -> Result<OwnedSemaphorePermit, AcquireError> {
+    /// Until another one makes room too: what closes takes a moment, and one that is used now may be unused then.
+    const UNTIL_NEXT: Duration = Duration::from_millis(100);
+    if let Ok(place) = Arc::clone(places).try_acquire_owned() {
+        return Ok(place);
+    }
+    loop {
+        unused.close_longest();
+        let place = timeout(UNTIL_NEXT, Arc::clone(places).acquire_owned()).await;
+        if let Ok(place) = place {
+            return place;
+        }
     }
 }

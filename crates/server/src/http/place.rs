@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use axum::http::Extensions;
 use axum::response::Response;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::budget::keeping;
+use super::unused::{Connection, Used};
 use crate::failure::Failure;
 
 /// The places of a tenant.
@@ -17,6 +19,8 @@ pub struct Places(Arc<Semaphore>);
 pub struct Place {
     /// Held until it is dropped.
     _permit: OwnedSemaphorePermit,
+    /// Its connection is used.
+    _used: Option<Used>,
 }
 
 impl Places {
@@ -25,17 +29,21 @@ impl Places {
         Self(Arc::new(Semaphore::new(most.min(Semaphore::MAX_PERMITS))))
     }
 
-    /// Takes one.
+    /// Takes one for a request.
     ///
     /// # Errors
     /// If none is left.
-    pub fn take(&self) -> Result<Place, Failure> {
-        let place = Arc::clone(&self.0).try_acquire_owned();
-        place.map(|permit| Place { _permit: permit }).map_err(|_| {
+    pub fn take(&self, request: &Extensions) -> Result<Place, Failure> {
+        let permit = Arc::clone(&self.0).try_acquire_owned().map_err(|_| {
             Failure::Busy(
                 "this tenant has as many requests in progress as it may: try again later"
                     .to_owned(),
             )
+        })?;
+        let connection = request.get::<Arc<Connection>>();
+        Ok(Place {
+            _permit: permit,
+            _used: connection.map(Connection::used),
         })
     }
 }
@@ -58,14 +66,15 @@ mod tests {
     #[tokio::test]
     async fn a_place_is_free_once_the_answer_is_sent() {
         let places = Places::new(1);
-        let place = places.take().expect("it is free");
-        assert!(places.take().is_err());
+        let take = || places.take(&Extensions::new());
+        let place = take().expect("it is free");
+        assert!(take().is_err());
         let response = place.until_sent("text".into_response());
-        assert!(places.take().is_err());
+        assert!(take().is_err());
         let body = response.into_body();
         assert_eq!(body.size_hint().exact(), Some(4));
         let bytes = body.collect().await.expect("a body").to_bytes();
         assert_eq!(&bytes[..], b"text");
-        assert!(places.take().is_ok());
+        assert!(take().is_ok());
     }
 }
