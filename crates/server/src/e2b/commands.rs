@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -12,6 +13,7 @@ use bytes::Bytes;
 use sandfork::session::{Process, ProcessEvent, Program, ProgramEnd};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
@@ -22,8 +24,13 @@ use crate::files::failed;
 use crate::locked;
 use crate::tenant::Running;
 
-/// Events that wait for a client. A program that prints faster than its clients read has to wait.
+/// Events that wait for a client. A program that prints faster than all its clients read has to wait. Its clients share the
+/// bytes of an event.
 const WAITING: usize = 4;
+/// How long a client that takes nothing may keep an event from the others.
+const LAG: Duration = Duration::from_secs(2);
+/// How long one that has no room waits before it is asked again.
+const UNTIL_NEXT_TRY: Duration = Duration::from_millis(10);
 /// Bytes that wait for a program to read them. The rest waits with its client, and goes with it.
 const PIECE: usize = 16 << 10;
 /// The stack of a thread that passes bytes on.
@@ -213,15 +220,47 @@ impl Command {
 
     fn send(&self, event: &Bytes) {
         let listeners = locked(&self.listeners).clone().unwrap_or_default();
-        let sent = listeners
-            .iter()
-            .map(|listener| listener.blocking_send(event.clone()));
-        if sent.filter(Result::is_err).count() > 0 {
+        let lost = send_to_all(&listeners, event, LAG);
+        if !lost.is_empty() {
             let mut listeners = locked(&self.listeners);
+            let is_lost = |one: &Sender<Bytes>| lost.iter().any(|lost| lost.same_channel(one));
             listeners
                 .iter_mut()
-                .for_each(|all| all.retain(|listener| !listener.is_closed()));
+                .for_each(|all| all.retain(|listener| !is_lost(listener)));
         }
+    }
+}
+
+/// Sends an event to these, and waits until one of them takes it. Returns those that have gone, and those that took nothing
+/// for `lag` while another one did: their streams break off.
+fn send_to_all<'a>(
+    listeners: &'a [Sender<Bytes>],
+    event: &Bytes,
+    lag: Duration,
+) -> Vec<&'a Sender<Bytes>> {
+    if let [only] = listeners {
+        let sent = only.blocking_send(event.clone());
+        return sent.err().map(|_| only).into_iter().collect();
+    }
+    let (mut waiting, mut gone, mut taken) = (Vec::from_iter(listeners), Vec::new(), None);
+    loop {
+        waiting.retain(|listener| match listener.try_send(event.clone()) {
+            Ok(()) => {
+                taken.get_or_insert_with(Instant::now);
+                false
+            }
+            Err(TrySendError::Full(_)) => true,
+            Err(TrySendError::Closed(_)) => {
+                gone.push(*listener);
+                false
+            }
+        });
+        let is_late = taken.is_some_and(|taken: Instant| taken.elapsed() >= lag);
+        if waiting.is_empty() || is_late {
+            gone.append(&mut waiting);
+            return gone;
+        }
+        thread::sleep(UNTIL_NEXT_TRY);
     }
 }
 
@@ -279,4 +318,29 @@ fn ended(end: &ProgramEnd) -> Value {
         end => limit(end).unwrap_or_default(),
     };
     json!({ "exitCode": -1, "exited": false, "status": status, "error": status })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_that_never_reads_is_dropped_and_the_others_go_on() {
+        let (reading, mut read) = channel(WAITING);
+        let (stuck, _unread) = channel(WAITING);
+        let (left, receiver) = channel(WAITING);
+        drop(receiver);
+        let reader = thread::spawn(move || std::iter::from_fn(|| read.blocking_recv()).count());
+        let mut listeners = vec![reading, stuck, left];
+        let mut lost = Vec::new();
+        for _ in 0..100 {
+            let gone = send_to_all(&listeners, &Bytes::from_static(b"x"), LAG);
+            let gone: Vec<_> = gone.into_iter().cloned().collect();
+            listeners.retain(|one| !gone.iter().any(|gone| gone.same_channel(one)));
+            lost.push(gone.len());
+        }
+        assert_eq!((lost[0], lost[WAITING], lost.iter().sum()), (1, 1, 2));
+        drop(listeners);
+        assert_eq!(reader.join().ok(), Some(100));
+    }
 }
