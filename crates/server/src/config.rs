@@ -157,6 +157,10 @@ impl Config {
         file.http
             .check()
             .map_err(|problem| invalid(path, format!("http.{problem}")))?;
+        if file.session_idle.is_some_and(|idle| idle.is_zero()) {
+            let problem = "session_idle: without any time, each session is closed at once";
+            return Err(invalid(path, problem));
+        }
         let mut others = Profile {
             policy: "standard".to_owned(),
             set: Vec::new(),
@@ -353,6 +357,7 @@ mod tests {
             ("[default]\nrate = 0", "rate"),
             ("[http]\nbodies = '1MiB'", "http.bodies"),
             ("[http]\nconnections = 0", "http.connections"),
+            ("session_idle = '0s'", "session_idle"),
             ("[tenants.'a b']", "a b"),
             ("[tenants.a]\nset = ['limits.wall']", "tenants.a"),
         ] {

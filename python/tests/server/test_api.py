@@ -93,6 +93,222 @@ def test_a_batch_has_a_line_for_each_task(server: Server) -> None:
     assert results["none"]["error"]["name"] == "ValueError"
 
 
+@pytest.mark.parametrize(
+    "task", [{"file": "/etc/passwd"}, {"code": "1", "policy": "/etc/passwd"}, {"cod": "1"}]
+)
+def test_a_task_that_is_none_is_told_in_its_line(server: Server, task: dict) -> None:
+    results = _results(server, {"tasks": [{"id": "a", **task}, {"code": "1"}]})
+    assert results["a"]["status"] == "infrastructure"
+    assert next(iter(task)) in results["a"]["error"]["message"] or "policy" in task
+    assert results[1]["value"] == 1
+
+
+def test_a_batch_has_its_bounds(server: Server) -> None:
+    assert server.ask("POST", "/v1/batches", {"tasks": [{}] * 100_001}).status == 422
+    assert server.ask("POST", "/v1/batches", {"task": []}).status == 422
+    assert server.ask("POST", "/v1/batches", {"tasks": []}).body == b""
+
+
+@pytest.fixture
+def session(server: Server) -> str:
+    answer = server.ask("POST", "/v1/sessions", {"idle": 60})
+    assert answer.status == 201
+    return f"/v1/sessions/{answer.json['id']}"
+
+
+def test_a_session_keeps_its_variables(server: Server, session: str) -> None:
+    assert server.ask("POST", f"{session}/cells", {"code": "x = 41"}).json["status"] == "ok"
+    report = server.ask("POST", f"{session}/cells", {"code": "x + 1"}).json
+    assert (report["value"], report["session"]) == (42, "live")
+    *_, (name, result) = _events(server, f"{session}/cells", {"code": "print(x)\nx"})
+    assert (name, result["value"], result["stdout"]) == ("result", 41, "41\n")
+    assert server.ask("POST", f"{session}/restart").status == 204
+    assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["error"]["name"] == "NameError"
+
+
+def test_a_fork_of_a_session_goes_its_own_way(server: Server, session: str) -> None:
+    assert (
+        server.ask("POST", f"{session}/cells", {"code": "x = [1]; open('kept', 'w').write('text')"}).status
+        == 200
+    )
+    answer = server.ask("POST", f"{session}/fork")
+    assert answer.status == 201
+    fork = f"/v1/sessions/{answer.json['id']}"
+    assert server.ask("POST", f"{fork}/cells", {"code": "x.append(2); [open('kept').read(), x]"}).json[
+        "value"
+    ] == ["text", [1, 2]]
+    assert server.ask("POST", f"{session}/cells", {"code": "x"}).json["value"] == [1]
+    assert (
+        server.ask("POST", f"{session}/cells", {"code": "import socket; s, t = socket.socketpair()"}).status
+        == 200
+    )
+    refused = server.ask("POST", f"{session}/fork")
+    assert (refused.status, refused.json["error"]["kind"]) == (422, "request")
+    assert "cannot snapshot: descriptor" in refused.json["error"]["message"]
+    assert server.ask("DELETE", session).status == 204
+    assert server.ask("POST", f"{fork}/cells", {"code": "x"}).json["value"] == [1, 2]
+
+
+def test_a_session_shows_its_displays(server: Server, session: str) -> None:
+    code = "class Shown:\n    def _repr_html_(self):\n        return '<b>1</b>'\nShown()"
+    report = server.ask("POST", f"{session}/cells", {"code": code}).json
+    (display,) = report["displays"]
+    assert display["main"]
+    assert display["data"]["text/html"] == "<b>1</b>"
+
+
+def test_files_go_in_and_out(server: Server, session: str) -> None:
+    assert server.ask("PUT", f"{session}/files/sub/a.csv", b"1,2").status == 204
+    code = "open('sub/b', 'wb').write(open('sub/a.csv', 'rb').read()[::-1])"
+    assert server.ask("POST", f"{session}/cells", {"code": code}).json["status"] == "ok"
+    assert server.ask("GET", f"{session}/files/sub/b").body == b"2,1"
+    entries = server.ask("GET", f"{session}/directories/sub").json["entries"]
+    assert [entry["name"] for entry in entries] == ["a.csv", "b"]
+    assert server.ask("DELETE", f"{session}/files/sub").status == 204
+    assert server.ask("GET", f"{session}/files/sub/b").status == 404
+    assert server.ask("PUT", f"{session}/directories/c/d").status == 204
+
+
+@pytest.mark.parametrize("path", ["..%2Fup", "%2Fetc%2Fpasswd", "a%00b", "..%2F..%2Fetc%2Fpasswd"])
+def test_no_path_leads_out_of_the_work_directory(server: Server, session: str, path: str) -> None:
+    for method, body in (("GET", None), ("PUT", b"x"), ("DELETE", None)):
+        assert server.ask(method, f"{session}/files/{path}", body).status in (404, 422)
+
+
+def test_a_link_of_the_guest_is_not_followed(server: Server, session: str) -> None:
+    code = "import os; os.symlink('/etc/passwd', 'link')"
+    assert server.ask("POST", f"{session}/cells", {"code": code}).json["status"] == "ok"
+    answer = server.ask("GET", f"{session}/files/link")
+    assert answer.status in (404, 422)
+    assert b"root" not in answer.body
+
+
+def test_a_cell_is_interrupted(server: Server, session: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(60)"}))
+    eventually(lambda: server.ask("GET", session).json["busy"])
+    assert server.ask("POST", f"{session}/interrupt").status == 204
+    report = json.loads(connection.getresponse().read())
+    connection.close()
+    assert report["error"]["name"] == "KeyboardInterrupt"
+    assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
+
+
+def test_a_client_that_leaves_interrupts_its_cell(server: Server, session: str) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("POST", f"{session}/cells", json.dumps({"code": "import time\ntime.sleep(25)"}))
+    eventually(lambda: server.ask("GET", session).json["busy"])
+    connection.close()
+    begun = time.monotonic()
+    assert server.ask("POST", f"{session}/cells", {"code": "1"}).json["value"] == 1
+    assert time.monotonic() - begun < 20
+
+
+def test_cells_that_wait_end_with_their_session(server: Server, session: str) -> None:
+    with contextlib.ExitStack() as stack:
+
+        def begin(code: str) -> http.client.HTTPConnection:
+            connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+            stack.callback(connection.close)
+            connection.request("POST", f"{session}/cells", json.dumps({"code": code}))
+            return connection
+
+        running = begin("import time\ntime.sleep(25)")
+        while not server.ask("GET", session).json["busy"]:
+            time.sleep(0.01)
+        waiting = [begin("print(1)") for _ in range(4)]
+        # Nothing shows that they wait. One that came later would not find the session either.
+        time.sleep(0.5)
+        assert server.ask("DELETE", session).status == 204
+        assert json.loads(running.getresponse().read())["status"] == "interrupted"
+        for connection in waiting:
+            assert connection.getresponse().status == 404
+
+
+def test_a_closed_session_is_not_there(server: Server, session: str) -> None:
+    assert server.ask("DELETE", session).status == 204
+    for method, path in (("DELETE", ""), ("GET", ""), ("POST", "/cells"), ("GET", "/files/a")):
+        body = {"code": "1"} if path == "/cells" else None
+        assert server.ask(method, session + path, body).status == 404
+
+
+def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
+    answer = server.ask("POST", "/v1/sessions", {"idle": 0.1})
+    eventually(lambda: answer.json["id"] not in server.ask("GET", "/v1/sessions").body.decode())
+
+
+@pytest.mark.parametrize(
+    ("body", "word"),
+    [
+        (b"{", "EOF"),
+        ({"code": "1", "program": ["x"]}, "one of"),
+        ({"program": []}, "one of"),
+        ({"codes": "1"}, "codes"),
+        ({"code": "1", "limits": {"walls": 1}}, "walls"),
+        ({"code": "1", "limits": {"output": 1 << 50}}, "limits.output"),
+        ({"code": "1", "limits": {"output": 1.5}}, "limits.output: 1.5 is no number of bytes"),
+        ({"code": "1", "limits": {"wall": "1"}}, 'limits.wall: "1" has no unit'),
+        ({"code": "1", "limits": {"wall": []}}, "a text with a unit"),
+        ({"code": "1", "limits": {"memory": 1}}, "limits.memory: 1B is out of range"),
+        ({"code": "x" * (17 << 20)}, "too large"),
+        (b'{"code": "\xff"}', "unicode"),
+        (b'{"args": ' + b"[" * 100_000, "type"),
+    ],
+)
+def test_a_mistake_is_one_sentence(server: Server, body: object, word: str) -> None:
+    answer = server.ask("POST", "/v1/runs", body)
+    assert answer.status == 422, answer
+    error = answer.json["error"]
+    assert error["kind"] == "request"
+    assert word in error["message"]
+
+
+def test_unknown_paths_and_methods(server: Server) -> None:
+    assert server.ask("GET", "/nothing").json["error"]["kind"] == "not-found"
+    for path in ("/v1/runs", "/run_code", "/sandboxes/0/timeout", "/healthz"):
+        answer = server.ask("PATCH", path)
+        assert answer.status == 405, path
+        said = answer.json.get("message") or answer.json["error"]["message"]
+        assert said.startswith("this path has no method PATCH"), path
+        assert answer.headers["allow"] == ("GET,HEAD" if path == "/healthz" else "POST")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("PUT", "/v1/sessions/{session}/files/%FF"),
+        ("GET", "/v1/sessions/{session}/files/%FF"),
+        ("DELETE", "/v1/sessions/%FF"),
+        ("DELETE", "/templates/%FF"),
+    ],
+)
+def test_a_path_that_is_no_text_is_a_mistake_as_others(server: Server, method: str, path: str) -> None:
+    session = server.ask("POST", "/v1/sessions", {}).json["id"]
+    answer = server.ask(method, path.format(session=session))
+    assert answer.status in (400, 422)
+    said = answer.json.get("message") or answer.json["error"]["message"]
+    assert "Invalid UTF-8" in said
+
+
+def test_what_is_served_is_what_is_described(server: Server) -> None:
+    described = server.ask("GET", "/v1/openapi.json").json
+    assert described["openapi"].startswith("3.")
+    for path, methods in described["paths"].items():
+        for method in methods:
+            filled = path.replace("{id}", "0").replace("{path}", "a")
+            answer = server.ask(method.upper(), filled)
+            assert answer.status != 405, (method, path)
+            assert b"no such path" not in answer.body, (method, path)
+
+
+def test_the_ids_of_a_batch_are_its_tasks_own(server: Server) -> None:
+    for ids in (["a", "a"], [1, None, 1], [1, None]):
+        tasks = [{"id": id, "code": "1"} if id is not None else {"code": "1"} for id in ids]
+        answer = server.ask("POST", "/v1/batches", {"tasks": tasks})
+        assert answer.status == 422, ids
+        assert "occurs twice" in answer.json["error"]["message"]
+
+
 def test_what_is_too_long_is_named(server: Server) -> None:
     answer = server.run("1", args=["x" * (3 << 20)])
     assert answer.status == 422

@@ -1,5 +1,6 @@
 //! `POST /v1/batches`: many tasks, whose results come as lines of JSON when they are there.
 
+use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,6 +48,7 @@ pub async fn batch(
         let problem = format!("a batch has at most {MOST_TASKS} tasks");
         return Err(Failure::Request(problem));
     }
+    check_ids(&value)?;
     let (jobs, common) = (app.jobs, Arc::new(value.common));
     let lines = iter(value.tasks.into_iter().enumerate()).map(move |(number, keys)| {
         let (app, tenant, common) = (Arc::clone(&app), Arc::clone(&tenant), Arc::clone(&common));
@@ -64,6 +66,23 @@ pub async fn batch(
         });
     let kind = [(CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
+}
+
+/// Each task has an id of its own, by which its result is found. Its number is that of one without.
+fn check_ids(batch: &Batch) -> Result<(), Failure> {
+    let mut seen = HashSet::new();
+    for (number, keys) in batch.tasks.iter().enumerate() {
+        let number = Value::from(number);
+        let id = keys.get("id").or(batch.common.get("id")).unwrap_or(&number);
+        // Others are no id, which their result says.
+        let is_id = id.is_string() || id.is_i64() || id.is_u64();
+        if is_id && !seen.insert(id.clone()) {
+            return Err(Failure::Request(format!(
+                "tasks: the id {id} occurs twice, and each task has one of its own"
+            )));
+        }
+    }
+    Ok(())
 }
 
 /// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
