@@ -110,6 +110,9 @@ fn launch(
     let outputs = Arc::new(Outputs::new(&options.transfer, policy)?);
     let request = with_inputs(request, &options.transfer.inputs, policy)?;
     let mut request = request.cancel(&cancel);
+    if !options.json {
+        request = request.without_value();
+    }
     let denials = reported_denials(options);
     // JSON may be for others than who started the command: `--explain` asks for what the host has.
     if denials.is_some_and(|shown| shown == Shown::All || !options.json) {

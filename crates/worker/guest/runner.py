@@ -189,7 +189,8 @@ class Runner:
             return run_module(source.decode())
         source = decoded(source, request.get("source", "file"))
         tree = self.parse(source, filename)
-        body, last = compile_both(tree, pop_last_expression(tree), filename)
+        last = None if request.get("last") == "nothing" else pop_last_expression(tree)
+        body, last = compile_both(tree, last, filename)
         keep_source(filename, source)
         namespace = self.main.__dict__
         codes = body, last

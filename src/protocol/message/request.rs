@@ -130,6 +130,8 @@ pub enum ResultMode {
     /// As [`Self::Expression`], and the guest displays the `repr` of each such value, as a notebook does: also of one that
     /// text shows sufficiently.
     Notebook,
+    /// No value: that of a last expression is dropped.
+    Nothing,
 }
 
 /// What the source of a cell is, which decides its encoding.

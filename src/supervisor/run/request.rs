@@ -42,13 +42,12 @@ pub struct Request {
     cancel: Option<Cancel>,
     collector: Option<Collector>,
     ask_host: AskHost,
+    last: ResultMode,
 }
 
 /// Looks at the work directory after a run.
 #[derive(Clone)]
-struct Collector(Arc<Collect>);
-
-type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
+struct Collector(Arc<dyn Fn(&WorkDir, &Outcome) + Send + Sync>);
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -112,6 +111,7 @@ impl Request {
             cancel: None,
             collector: None,
             ask_host: AskHost::No,
+            last: ResultMode::Expression,
         }
     }
 
@@ -123,6 +123,13 @@ impl Request {
         if let Program::Python { filename, .. } = Arc::make_mut(&mut self.program) {
             *filename = name.into();
         }
+        self
+    }
+
+    /// Leaves out the value, for a caller that does not show it: it may take long to make, and code of the guest.
+    #[must_use]
+    pub(crate) const fn without_value(mut self) -> Self {
+        self.last = ResultMode::Nothing;
         self
     }
 
@@ -341,7 +348,7 @@ impl Request {
                     id: ONLY_REQUEST,
                     filename,
                     argv,
-                    last: ResultMode::Expression,
+                    last: self.last,
                     then: AfterCell::End,
                     source: *kind,
                     terminal: self.terminal(),

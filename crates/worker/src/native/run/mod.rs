@@ -16,7 +16,7 @@ use serde::Serialize;
 
 pub use self::link::Link;
 use self::program::Program;
-use self::request::{Received, recognise};
+use self::request::{Last, Received, recognise};
 use crate::native::allowance;
 use crate::native::python::{Object, Plain, Raised, clear_exception};
 use sandfork_jail::sys;
@@ -97,7 +97,7 @@ impl Offer {
     fn rehearse(&self) -> Result<(), Raised> {
         const NAME: &str = "<warm>";
         let source = self.rehearsed.as_bytes()?;
-        if let Some(mut program) = Program::prepare(self, NAME, &[NAME], source) {
+        if let Some(mut program) = Program::prepare(self, NAME, &[NAME], source, Last::Expression) {
             let streams = Streams::current();
             let executed = program.execute();
             let concluded =
@@ -123,7 +123,8 @@ impl Offer {
             ];
             Object::list(sent.into_iter().chain(rest).collect())
         };
-        let Some(mut program) = Program::prepare(self, cell.filename, &argv, source) else {
+        let Some(mut program) = Program::prepare(self, cell.filename, &argv, source, cell.last)
+        else {
             return leave([Object::none(), Object::none(), Object::none()]);
         };
         let streams = Streams::current();

@@ -4,6 +4,7 @@ use std::ffi::CString;
 
 use super::Offer;
 use super::last_statement::{LastStatement, find};
+use super::request::Last;
 use crate::native::python::{
     Mode, Object, Raised, clear_exception, compile, evaluate, handle_signals,
 };
@@ -22,12 +23,18 @@ pub struct Program {
 
 impl Program {
     /// Compiles a program and prepares its `__main__`; `None` if that is left to Python.
-    pub fn prepare(offer: &Offer, filename: &str, argv: &[&str], source: &[u8]) -> Option<Self> {
+    pub fn prepare(
+        offer: &Offer,
+        filename: &str,
+        argv: &[&str],
+        source: &[u8],
+        wanted: Last,
+    ) -> Option<Self> {
         let text = std::str::from_utf8(source).ok()?;
         if !is_ordinary(text) {
             return None;
         }
-        let prepared = Self::compile(offer, filename, text).and_then(|codes| match codes {
+        let prepared = Self::compile(offer, filename, text, wanted).and_then(|codes| match codes {
             Some([body, last]) => Self::place(offer, filename, argv, text, [body, last]).map(Some),
             None => Ok(None),
         });
@@ -41,8 +48,13 @@ impl Program {
         offer: &Offer,
         filename: &str,
         text: &str,
+        wanted: Last,
     ) -> Result<Option<[Option<Object>; 2]>, Raised> {
-        let Some((body, last)) = find(text).and_then(|last| parts(text, last)) else {
+        let both = match wanted {
+            Last::Expression => find(text).and_then(|last| parts(text, last)),
+            Last::Nothing => CString::new(text).ok().map(|body| (Some(body), None)),
+        };
+        let Some((body, last)) = both else {
             return Ok(None);
         };
         let Ok(name) = CString::new(filename) else {

@@ -43,12 +43,26 @@ pub struct Cell<'a> {
     pub filename: &'a str,
     /// The arguments of the program.
     pub argv: Vec<String>,
+    /// Which value is wanted.
+    #[serde(default)]
+    pub last: Last,
     /// A run is a session of one cell, after which the worker ends in any case.
     #[serde(default, rename = "then")]
     _then: IgnoredAny,
     /// Files and texts differ only in their encoding, and both are UTF-8 here.
     #[serde(default, rename = "source")]
     _source: IgnoredAny,
+}
+
+/// Which value of a run is wanted. The others are those of sessions.
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq)]
+#[serde(rename_all = "kebab-case")]
+pub enum Last {
+    /// That of the last statement, if it is an expression.
+    #[default]
+    Expression,
+    /// None.
+    Nothing,
 }
 
 #[derive(Deserialize)]
@@ -142,11 +156,25 @@ mod tests {
         assert_eq!(run.source, bytes.len() - 5..bytes.len());
         assert_eq!((run.cell.id, run.cell.name()), (1, "-c"));
         assert_eq!(run.cell.argv, ["a"]);
+        assert_eq!(run.cell.last, Last::Expression);
         // Of the source, any part may have arrived.
         let Received::Run(part) = recognise(&bytes[..bytes.len() - 3]) else {
             panic!("a run");
         };
         assert_eq!(part.source, run.source);
+    }
+
+    #[test]
+    fn a_run_whose_value_is_not_wanted_is_recognised() {
+        let bytes = sent(
+            HELLO,
+            &CELL.replace("\"argv\"", "\"last\":\"nothing\",\"argv\""),
+            "1",
+        );
+        let Received::Run(run) = recognise(&bytes) else {
+            panic!("a run");
+        };
+        assert_eq!(run.cell.last, Last::Nothing);
     }
 
     #[test]
@@ -168,6 +196,11 @@ mod tests {
             sent(HELLO, &CELL.replace("<string>", MODULE), "this"),
             sent(HELLO, &CELL.replace("<string>", "<a\\u0000>"), "1"),
             sent(HELLO, &CELL.replace("\"argv\"", "\"more\":1,\"argv\""), "1"),
+            sent(
+                HELLO,
+                &CELL.replace("\"argv\"", "\"last\":\"text\",\"argv\""),
+                "1",
+            ),
             sent(HELLO, r#"{"kind":"exec","id":1,"argv":["ls"]}"#, ""),
             sent(HELLO, "[]", "1"),
             sent(HELLO, CELL, &long),
