@@ -362,7 +362,7 @@ class OneRun(unittest.TestCase):
         with Worker(serves="one-run") as worker:
             self.assertEqual(len(worker.cell("bytearray(4 << 20)").value), 4 << 20)
         shown = "class L(list):\n    def __repr__(self): print('shown')\n"
-        for source in ("[b'x' * (4 << 20) + b'x', 1]", "['x' * (3 << 20)] * 2", "[0] * 524289", shown + "[L(), b'x' * 4194305]"):
+        for source in ("[b'x' * (4 << 20) + b'x', 1]", "['x' * (3 << 20)] * 2", "[0] * 524289", "[[]] * 600_000", shown + "[L(), b'x' * 4194305]"):
             with Worker(serves="one-run") as worker:
                 outcome = worker.cell(source)
                 self.assertEqual(outcome.value.repr, "<list, too large to cross>")

@@ -44,6 +44,8 @@ class Encoder:
         self._end = 0
         self._max_bytes = max_bytes
         self._values = 0
+        # So many values rarely fit into these bytes of JSON. Finding that out takes a second for each million.
+        self._max_values = min(MAX_VALUES, max_bytes // 4)
         self._text = 0
         # The reader's work besides the header, and the JSON part of it.
         self._work = 0
@@ -123,7 +125,7 @@ class Encoder:
     def count(self, values: int) -> None:
         """Counts the approximate number of JSON values."""
         self._values += values
-        if self._values > MAX_VALUES:
+        if self._values > self._max_values:
             raise TooLarge
 
     def spend(self, work: int) -> None:
