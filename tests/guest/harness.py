@@ -30,7 +30,7 @@ def read(name, root=%(root)r):
     except OSError:
         return ""
 
-import _imp, marshal, site, signal
+import _imp, gc, marshal, site, signal
 from _frozen_importlib import ModuleSpec
 from _frozen_importlib_external import ExtensionFileLoader
 loader = ExtensionFileLoader("_sandfork", %(library)r)
@@ -45,6 +45,8 @@ def load(name):
     return sources.import_module(PACKAGE + "." + name, None, None, ("*",))
 
 load("process").open_streams()
+ending = load("ending")
+ending.note_libraries()
 worker = load("worker")
 for name in %(preload)r:
     __import__(name)
@@ -53,6 +55,9 @@ if %(warm)r:
 setup = {"imports": %(imports)r, "project": None, "run_path": %(run_path)r}
 if "*" not in setup["imports"]:
     load("imports").guard_imports(setup["imports"])
+gc.collect()
+gc.freeze()
+ending.note_start()
 offered = load("zygote").offer(setup)
 %(fork)s
 worker.main(native, setup, offered, %(stdin)r, "", False, None)

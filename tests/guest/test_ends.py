@@ -15,8 +15,58 @@ class D:
     def __init__(self, name): self.name = name
     def __del__(self): print("gone", self.name, sys.__name__, other, end=";")
 """
+OWN_MODULE = """
+import os, sys
+where = os.path.dirname(sys.argv[1])
+sys.path.insert(0, where)
+def write(name, text):
+    os.makedirs(os.path.dirname(os.path.join(where, name)), exist_ok=True)
+    with open(os.path.join(where, name), "w") as file: file.write(text)
+write("report.py", "import csv, sys\\n_f = open(sys.argv[1], 'w')\\n_w = csv.writer(_f)\\n"
+    "def row(*cells): _w.writerow(cells)\\n")
+"""
+LOGGER = """
+import sys
+class Logger:
+    def __init__(self):
+        self.terminal, self.log = sys.stdout, open(sys.argv[1], "a")
+    def write(self, text):
+        self.terminal.write(text)
+        self.log.write(text)
+"""
 # Each writes to the file `sys.argv[1]`, or prints.
 PROGRAMS = [
+    LOGGER + "    def flush(self): pass\nsys.stdout = Logger()\nprint('hello')",
+    LOGGER + "    def flush(self): pass\nsys.stderr = Logger()\n1 / 0",
+    LOGGER + "    def __del__(self): self.terminal.write('gone')\n    def flush(self): 1 / 0\nsys.stdout = Logger()\nprint('x')",
+    LOGGER + "    closed = property(lambda _: 1 / 0)\n    def flush(self): self.write('flushed')\nsys.stdout = Logger()\nprint('x')",
+    LOGGER + "    closed = True\nsys.stdout = Logger()\nprint('x')",
+    LOGGER + "    def flush(self): 1 / 0\nsys.stderr = Logger()",
+    LOGGER + "    def flush(self): 1 / 0\nsys.stdout = Logger()\nsys.exit(4)",
+    "import sys, gzip\nsys.stdout = gzip.open(sys.argv[1], 'wt')\nprint('hello')",
+    "import sys\nsys.stdout.close()",
+    "import sys\nsys.stdout = None",
+    "import sys\ndel sys.stdout, sys.stderr",
+    "import sys\nsys.stdout.detach()",
+    "import os\nos.close(1)\nprint('lost', end='')",
+    "import sys\nsys.stderr = open(sys.argv[1], 'w')\n1 / 0",
+    "import sys\nsys.stderr = None\n1 / 0",
+    "import atexit, sys\n@atexit.register\ndef last(): print(sys.last_type, sys.last_value, sys.last_traceback.tb_lineno)\n\n1 / 0",
+    OWN_MODULE + "import report\nreport.row(1, 2)",
+    OWN_MODULE + "__import__('report').row(1, 2)",
+    OWN_MODULE + "def f():\n    from report import row\n    row(1, 2)\nf()\n1 / 0",
+    OWN_MODULE + "import signal, report\nreport.row(1, 2)\nsignal.signal(10, lambda *_: report.row)",
+    OWN_MODULE + "write('pack/__init__.py', 'import report')\nwrite('pack/inner.py', 'import pack, report\\nreport.row(3)')\n"
+    "import pack.inner",
+    "import sys, types\nsys.modules['made'] = m = types.ModuleType('made')\nm.f = open(sys.argv[1], 'w')\nm.f.write('hello')\ndel m",
+    "import sys, json\njson.held = open(sys.argv[1], 'w')\njson.held.write('hello')",
+    "import sys, builtins\nbuiltins.held = open(sys.argv[1], 'w')\nheld.write('hello')",
+    "import sys\nclass F:\n    f = open(sys.argv[1], 'w')\n    def find_spec(self, name, *_): name == 'missing' and self.f.write('x')\n"
+    "sys.meta_path.insert(0, F())\ntry: import missing\nexcept ImportError: pass",
+    "import sys, contextvars\nv = contextvars.ContextVar('v')\nv.set(open(sys.argv[1], 'w'))\nv.get().write('hello')\ndel v",
+    "import sys, signal\nclass J:\n    def __init__(self): self.f, self.h = open(sys.argv[1], 'w'), {'add': self.add}\n"
+    "    def add(self, text): self.f.write(text)\nj = J()\nj.h['add']('data')\ndef stop(*_): pass\nsignal.signal(15, stop)",
+    DELETED + "import gc\nother = 3\na = D(1)\na.itself = a\ngc.collect()\ndel a\nb = D(2)",
     "import sys\nf = open(sys.argv[1], 'w')\nf.write('hello')",
     "import sys, csv\nw = csv.writer(open(sys.argv[1], 'w'))\nw.writerow([1, 2])",
     "import sys\nf = open(sys.argv[1], 'w')\nf.write('hello')\n1 / 0",
@@ -64,13 +114,19 @@ def shown(path, out, err, code):
             left = file.read()
     # The time in the header of gzip.
     left = left[:4] + left[8:] if left[:2] == b"\x1f\x8b" else left
-    lines = [line for line in err.splitlines() if line[:4] != "    " and line != "sys.excepthook is missing"]
-    return left, re.sub("0x[0-9a-f]+", "...", out), re.sub("0x[0-9a-f]+", "...", "\n".join(lines)), code
+    return left if b"\0" in left else plain(left.decode()), plain(out), plain(err), code
+
+
+def plain(text):
+    lines = [line for line in text.splitlines() if line[:4] != "    " and line != "sys.excepthook is missing"]
+    return re.sub("0x[0-9a-f]+", "...", "\n".join(lines))
 
 
 def by_python(program, path):
     command = [sys.executable, "-c", program, path]
-    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30)
+    # A worker's output is buffered.
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ended = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, timeout=30, env=env)
     return shown(path, ended.stdout, ended.stderr, ended.returncode)
 
 
@@ -95,6 +151,18 @@ class Ends(unittest.TestCase):
                     found.append(by_python(program, path) if way is None else by_worker(program, path, *way))
                 with self.subTest(program, way=way):
                     self.assertEqual(found[0], found[-1])
+
+    def test_a_value_that_is_not_wanted_is_not_made(self):
+        source = "class V:\n    def __repr__(self): print('shown')\ndef main(): return V()\nmain()"
+        for run_path in ("native", "python"):
+            with Worker(serves="one-run", run_path=run_path) as worker:
+                outcome = worker.cell(source, last="nothing")
+                self.assertEqual((outcome.status, outcome.value, worker.output()), ("ok", None, ("", "")))
+            with Worker(serves="one-run", run_path=run_path) as worker:
+                self.assertEqual(worker.cell("6 * 7", last="nothing").value, None)
+        with Worker() as worker:
+            self.assertEqual(worker.cell("6 * 7", last="nothing").value, None)
+            self.assertEqual(worker.cell("6 * 7").value, 42)
 
     def test_variables_end_that_something_else_refers_to(self):
         source = (

@@ -1,23 +1,15 @@
 """State that a worker creates itself instead of inheriting it from its zygote."""
 
-import _thread
 import errno
-import gc
 import io
 import os
 import sys
-from _weakref import ref
 
 from . import wire
 
 # From linux/memfd.h, because not every Python has them.
 MFD_CLOEXEC, MFD_NOEXEC_SEAL, MFD_EXEC = 0x1, 0x8, 0x10
 MemberDescriptorType = type(type(sys.flags).isolated)
-# The guest may change these modules.
-collect, count, stats, getrefcount = gc.collect, gc.get_count, gc.get_stats, sys.getrefcount
-count_threads = _thread._count
-# How often the oldest generation was collected before there was a program; -1 for no program's.
-aged = -1
 
 
 def open_streams():
@@ -100,68 +92,6 @@ def seal_memory_files():
     memfd_create.__doc__ = create.__doc__
     memfd_create.__module__ = create.__module__
     os.memfd_create = memfd_create
-
-
-def flush():
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None and not stream.closed:
-            stream.flush()
-
-
-def end_main():
-    """Ends the variables of `__main__` as the interpreter does at its end: files are written and closed, and `__del__`
-    runs."""
-    try:
-        # It puts what holds a file before the file, so that the next collection writes before it closes. Objects that an
-        # earlier collection has left are in this order.
-        collect(0)
-        main, sys.modules["__main__"] = sys.modules.get("__main__"), None
-        left = None
-        if type(main) is type(sys):
-            # Functions and classes refer to the variables, which end in a collection then, as a cycle. With the module
-            # in it, the weak reference says whether they did.
-            if getrefcount(main.__dict__) > 2:
-                main.__dict__[""] = main
-            left = ref(main)
-        main = None
-        collect(1 if are_young() else 2)
-        if left is not None:
-            main = left()
-        # A thread that still runs keeps its variables, which Python would neither end.
-        if main is not None and not count_threads():
-            clear(main.__dict__)
-    except Exception:
-        # The guest has replaced `sys.modules`, or memory is used up.
-        pass
-
-
-def are_young():
-    """Whether no object of this program is in the oldest generation. To collect that too also frees what the interpreter
-    keeps to use again, which lies in pages that the worker shares with the zygote."""
-    return sys.version_info < (3, 14) and count()[2] == 0 and stats()[2]["collections"] == aged
-
-
-def note_age():
-    """Notes how often the oldest generation was collected. To call when the zygote forks only workers from here on."""
-    global aged
-    aged = stats()[2]["collections"]
-
-
-def clear(variables):
-    """Ends variables that something else refers to, such as a cache of `typing` or the handler of a signal. What a
-    `__del__` may use ends after it."""
-    for ends in has_end, is_no_code, bool:
-        for name in list(variables):
-            if name != "__builtins__" and ends(type(variables.get(name))):
-                variables[name] = None
-
-
-def has_end(kind):
-    return hasattr(kind, "__del__")
-
-
-def is_no_code(kind):
-    return not issubclass(kind, (type(sys), type, type(clear)))
 
 
 # What has random numbers of its own that a fork copies, with how a worker gets others. `random` reseeds itself

@@ -24,7 +24,18 @@ from .cell import (
     pop_last_expression,
     set_argv,
 )
-from .process import end_main, flush
+from .ending import (
+    Unwritten,
+    end_program,
+    flush,
+    flush_again,
+    flush_last,
+    guest_frames,
+    has_own_stderr,
+    note_last,
+    note_unwritten,
+    show_on,
+)
 from .program import describe_main, run_module
 
 MAX_REPR = 16 * 1024
@@ -176,11 +187,19 @@ class Runner:
         return ()
 
     def describe(self, request, result, error):
-        """Changes a result to that of an exception, which a program's own hook shows."""
+        """Changes a result to that of an exception, which a program's own hook or stream shows."""
         describe(result, error)
+        if request.get("then") != "end" or "error" not in result:
+            return
+        if not issubclass(type(error), MemoryError):
+            # It would keep the variables of the frames, and memory may have run out.
+            note_last(error)
         hook = getattr(sys, "excepthook", ordinary_hook)
-        if request.get("then") == "end" and "error" in result and hook is not ordinary_hook:
+        if hook is not ordinary_hook:
             show_by(hook, result, error)
+        elif has_own_stderr():
+            show_on(sys.stderr, result["error"]["traceback"])
+            result["error"]["traceback"] = ""
 
     def execute(self, request, source):
         """Runs a cell. Returns the value of its last expression."""
@@ -238,20 +257,22 @@ class Runner:
     def finish(self, result):
         """Runs the shutdown steps of a program, and changes the result if one of them fails. The
         supervisor's limits end a thread or a handler that takes too long."""
-        acts = (join_threads, atexit._run_exitfuncs, flush, self.end_main, flush)
+        acts = (join_threads, atexit._run_exitfuncs, flush_last, self.end_program, flush_again)
         # The loop of a child has descriptors in common with its parent's.
         if getpid() == self.worker:
             acts = (self.loop.close, *acts)
         for last_act in acts:
             try:
                 last_act()
+            except Unwritten as unwritten:
+                note_unwritten(result, str(unwritten))
             except BaseException as error:
                 if result["status"] == "ok":
                     describe(result, error)
 
-    def end_main(self):
+    def end_program(self):
         self.main = None
-        end_main()
+        end_program()
 
     def end_as_child(self, result):
         """Ends a child that the guest forked and that reached the end of the cell."""
@@ -299,12 +320,8 @@ def describe(result, error):
 
 def show_by(hook, result, error):
     """Calls the guest's `sys.excepthook` in place of showing the traceback."""
-    trace = error.__traceback__
-    while trace is not None and trace.tb_frame.f_code.co_filename.startswith("<sandfork "):
-        trace = trace.tb_next
-    BaseException.with_traceback(error, trace)
     try:
-        hook(type(error), error, trace)
+        hook(type(error), error, guest_frames(error))
         shown = ""
     except SystemExit as stop:
         describe(result, stop)

@@ -15,7 +15,8 @@ from os import _exit
 
 from . import wire
 from .cell import CLAIMS
-from .process import end_main, needs_seed, open_stdin, reseed
+from .ending import end_program
+from .process import needs_seed, open_stdin, reseed
 from .program import link_project
 from .runner import REHEARSED, Runner, reserve
 
@@ -127,7 +128,7 @@ def offer():
         None if linecache is None else linecache.cache,
         atexit._ncallbacks,
         CLAIMS.__len__,
-        end_main,
+        end_program,
         reserve.release,
     )
 

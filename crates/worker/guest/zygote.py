@@ -5,7 +5,7 @@ import os
 import sys
 import time
 
-from . import fonts, process, runner, wire, worker
+from . import ending, fonts, process, runner, wire, worker
 from .importers import retry_failed_importers
 from .network import explain_no_address
 from .patches import Patches
@@ -50,7 +50,7 @@ def main(native, entered):
             os.environ.pop(name, None)
             os.environ.update(pair for pair in entered["env"] if pair[0] == name)
         # Otherwise each worker would write a package's output during import again.
-        process.flush()
+        ending.flush()
     except BaseException as error:
         fail_startup(native, error)
     if entered["work"] is not None:
@@ -80,6 +80,7 @@ def prepare(native, setup, limits_objects):
     runner.ordinary_hook = sys.excepthook
     process.set_ordinary_flags(native)
     require_apart(native, "site")
+    ending.note_libraries()
     sys.path.extend(setup["path"])
     if "*" not in setup["imports"]:
         from .imports import guard_imports
@@ -105,7 +106,7 @@ def prepare(native, setup, limits_objects):
     # These objects live as long as any worker, and the collection at a program's end need not see them. Without the
     # freeze, the collector would write to their pages and the kernel would copy them.
     gc.freeze()
-    process.note_age()
+    ending.note_start()
     if lasts(setup):
         native.settle("")
     return preloaded

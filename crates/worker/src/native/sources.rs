@@ -13,6 +13,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "cell",
     "claims",
     "editable",
+    "ending",
     "fonts",
     "importers",
     "imports",

@@ -40,8 +40,8 @@ pub struct Offer {
     count_exit_functions: Object,
     /// Counts what the guest was refused, which Python reports.
     count_claims: Object,
-    /// Ends the variables of `__main__`.
-    end_main: Object,
+    /// Ends the variables of `__main__`, and the program's own modules.
+    end_program: Object,
     /// Frees memory for a report.
     release_reserve: Object,
 }
@@ -61,7 +61,7 @@ impl Offer {
             lines: next()?,
             count_exit_functions: next()?,
             count_claims: next()?,
-            end_main: next()?,
+            end_program: next()?,
             release_reserve: next()?,
         })
     }
@@ -179,11 +179,15 @@ impl Offer {
             return Ok(None);
         }
         // First what is written already: a variable's `__del__` may never return.
-        streams.flush()?;
-        if program.has_variables() {
+        if !streams.flush() {
+            return Ok(None);
+        }
+        if program.has_variables() || program.has_imported() {
             program.release()?;
-            self.end_main.call()?;
-            streams.flush()?;
+            self.end_program.call()?;
+            if !streams.flush() {
+                return Ok(None);
+            }
         }
         // It may also fork.
         Ok((getpid() == worker).then_some(plain))
@@ -220,13 +224,18 @@ impl Streams {
         Self::current().0 == self.0
     }
 
-    fn flush(&self) -> Result<(), Raised> {
-        for stream in self.0.iter().flatten() {
+    /// Flushes them. Returns whether it could: Python then tries again, and reports what it cannot write.
+    fn flush(&self) -> bool {
+        let flushed = self.0.iter().flatten().try_for_each(|stream| {
             if !stream.attribute(c"closed")?.is_true()? {
                 stream.attribute(c"flush")?.call()?;
             }
+            Ok::<(), Raised>(())
+        });
+        if flushed.is_err() {
+            clear_exception();
         }
-        Ok(())
+        flushed.is_ok()
     }
 }
 

@@ -15,6 +15,9 @@ pub struct Program {
     namespace: Object,
     /// How many names the module has by itself.
     own_names: isize,
+    /// The modules of the interpreter, and how many there are by themselves.
+    modules: Object,
+    own_modules: isize,
     /// All statements but a last expression.
     body: Option<Object>,
     last: Option<Object>,
@@ -105,6 +108,8 @@ impl Program {
         Ok(Self {
             main,
             own_names: namespace.size(),
+            own_modules: modules.size(),
+            modules,
             namespace,
             body,
             last,
@@ -129,6 +134,11 @@ impl Program {
     /// Whether it may have variables.
     pub fn has_variables(&self) -> bool {
         self.namespace.size() != self.own_names
+    }
+
+    /// Whether it has imported modules, which may be its own. It need not have a name for them.
+    pub fn has_imported(&self) -> bool {
+        self.modules.size() != self.own_modules
     }
 
     /// Leaves its variables to what else refers to them, such as `sys.modules`. An empty module takes their place.
