@@ -221,6 +221,8 @@ impl<'t> Reader<'t> {
             "null" => return Ok(ExactJson::Null),
             "true" => return Ok(ExactJson::Bool(true)),
             "false" => return Ok(ExactJson::Bool(false)),
+            // No integer has a sign at 0.
+            "-0" => Ok(ExactNumber::Float(-0.0)),
             _ => word.parse().map(ExactNumber::Whole),
         };
         let is_whole = !word.contains(['.', 'e', 'E']);
@@ -263,7 +265,7 @@ mod tests {
             "[true,false,null]",
             r#"{"a":[1,{"b":"x\"y\\"}],"c":-0.5}"#,
             r#"["[,]:{}","\n","\\"]"#,
-            "[1e+300,18446744073709551616,-170141183460469231731687303715884105729]",
+            "[0,-0.0,1e+300,18446744073709551616,-170141183460469231731687303715884105729]",
             &digits,
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);
@@ -271,6 +273,7 @@ mod tests {
         let spaced = "\t{ \"a\" : [ 1 , 2.5 ],\r\"b\" : { } , \"c\":[ ] }\n";
         let text = r#"{"a":[1,2.5],"b":{},"c":[]}"#;
         assert_eq!(parse(spaced).unwrap().to_string(), text);
+        assert_eq!(parse("-0"), parse("-0.0"));
         assert_eq!(parse(r#""\u00e9""#).unwrap().as_text(), Some("é"));
     }
 

@@ -131,6 +131,19 @@ struct ProfileTable {
     memory: Option<ByteSize>,
 }
 
+impl ConfigFile {
+    /// Checks that its bounds let something through.
+    fn check(&self) -> Result<(), String> {
+        if self.session_idle.is_some_and(|idle| idle.is_zero()) {
+            return Err(
+                "session_idle: without any time, each session is closed at once".to_owned(),
+            );
+        }
+        let checked = self.http.check();
+        checked.map_err(|problem| format!("http.{problem}"))
+    }
+}
+
 impl Config {
     /// Merges the file that the arguments name, if they name one, with the arguments.
     ///
@@ -154,13 +167,7 @@ impl Config {
             directory = named.parent().unwrap_or(directory);
             path = named;
         }
-        file.http
-            .check()
-            .map_err(|problem| invalid(path, format!("http.{problem}")))?;
-        if file.session_idle.is_some_and(|idle| idle.is_zero()) {
-            let problem = "session_idle: without any time, each session is closed at once";
-            return Err(invalid(path, problem));
-        }
+        file.check().map_err(|problem| invalid(path, problem))?;
         let mut others = Profile {
             policy: "standard".to_owned(),
             set: Vec::new(),

@@ -202,8 +202,8 @@ class BaseCommands:
 
         def start(of_session: int) -> Work[tuple[Driver[Program], Any]]:
             info = self._driver.session.info
-            if seconds is None and not background and info is not None:
-                opening["timeout"] = info.limits.get("limits.wall")
+            if seconds is None and not background and info is not None and "limits.wall" in info.limits:
+                opening["timeout"] = info.limits["limits.wall"]
             driver: Driver[Program] = kind(Program({**opening, "session": of_session}, called, data))
             with _closed_on_failure(driver):
                 yield from driver.conduct(driver.session.start())

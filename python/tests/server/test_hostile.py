@@ -186,8 +186,8 @@ def _peak(server: Server) -> int:
 def test_json_of_a_guest_takes_no_more_memory_than_its_text(start: Any, path: str) -> None:
     server: Server = start()
     # Each value of 7 bytes would be an object.
-    text = "'[' + '{\"\":0},' * 500_000 + '0]'"
-    code = f"class Shown:\n    def _repr_mimebundle_(self, **_):\n        return {{'application/json': {text}}}\nShown()"
+    forms = "{'application/json': '[' + '{\"\":0},' * 500_000 + '0]'}"
+    code = f"class Shown:\n    def _repr_mimebundle_(self, **_):\n        return {forms}\nShown()"
     assert server.run("1").status == 200
     before = _peak(server)
     if path == "/run_jupyter":
@@ -197,7 +197,8 @@ def test_json_of_a_guest_takes_no_more_memory_than_its_text(start: Any, path: st
         made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
         named = {"E2b_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
         answer = server.ask("POST", path, {"code": code}, **named)
-        shown = json.loads(answer.body.splitlines()[1])["json"]
+        lines = [json.loads(line) for line in answer.body.splitlines()]
+        (shown,) = (line["json"] for line in lines if line["type"] == "result")
     else:
         session = server.ask("POST", path).json["id"]
         answer = server.ask("POST", f"{path}/{session}/cells", {"code": code})

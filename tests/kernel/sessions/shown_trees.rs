@@ -111,7 +111,8 @@ impl Host {
 
     /// A cell that goes there first.
     fn cell(&self, source: &str) -> String {
-        format!("import os; os.chdir({:?})\n{source}", self.0.path())
+        let path = self.0.path().display();
+        format!("import os; os.chdir('{path}')\n{source}")
     }
 }
 
