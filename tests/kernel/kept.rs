@@ -196,7 +196,11 @@ fn a_directory_of_libraries(world: &World) {
         let write = format!("filesystem.write=[\"{}\"]", directory.display());
         command.args(["--set", &write, "-c", "pass"]);
         let said = said(command);
-        assert!(said.contains("cannot be writable"), "{directory:?}: {said}");
+        assert!(
+            said.contains("cannot be writable"),
+            "{}: {said}",
+            directory.display()
+        );
     }
 }
 

@@ -207,7 +207,8 @@ fn a_writable_directory_behind_a_link_to_the_interpreter() {
 
 #[test]
 fn layouts_in_which_a_directory_of_data_is_writable() {
-    let layouts: [(&str, &[(&str, &str)], &str); 6] = [
+    type Links = &'static [(&'static str, &'static str)];
+    let layouts: [(&str, Links, &str); 6] = [
         (
             "/usr/bin/python3",
             &[("/usr/bin/python3", "python3.11")],
