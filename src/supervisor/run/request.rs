@@ -23,8 +23,7 @@ use crate::supervisor::spawn::Worker;
 /// The id of a worker's only request.
 pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
 
-/// The file name of a cell whose source is the name of a module to run (`MODULE` in the guest's
-/// `program.py`).
+/// The file name of a cell whose source is the name of a module to run (`MODULE` in the guest's `cell.py`).
 const MODULE: &str = "<-m>";
 
 /// One run: its code, its arguments, files and standard input, and its cancellation handle.
@@ -47,7 +46,9 @@ pub struct Request {
 
 /// Looks at the work directory after a run.
 #[derive(Clone)]
-struct Collector(Arc<dyn Fn(&WorkDir, &Outcome) + Send + Sync>);
+struct Collector(Arc<Collect>);
+
+type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -343,11 +344,10 @@ impl Request {
                 filename,
                 args,
             } => {
-                let (filename, argv) = (filename.clone(), args.clone());
                 let cell = protocol::Request::Cell {
                     id: ONLY_REQUEST,
-                    filename,
-                    argv,
+                    filename: filename.clone(),
+                    argv: args.clone(),
                     last: self.last,
                     then: AfterCell::End,
                     source: *kind,
