@@ -62,7 +62,7 @@ fn wheel_with_another_hash(said: &str) -> Option<&str> {
         .lines()
         .skip_while(|line| !line.contains("DO NOT MATCH THE HASHES"));
     let mut words = complaint.flat_map(|line| line.split([' ', '/', '#']));
-    words.find(|word| word.ends_with(".whl"))
+    words.find(|word| word.strip_suffix(".whl").is_some())
 }
 
 /// Hosts that the sandbox was refused, for the end of a sentence.
