@@ -2,6 +2,7 @@
 //! it.
 
 mod cancel;
+mod collector;
 mod deferred;
 mod files;
 mod report;

@@ -1,6 +1,5 @@
 //! A caller's request for one run.
 
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -9,6 +8,7 @@ use std::time::Duration;
 
 use super::AskHost;
 use super::cancel::Cancel;
+use super::collector::Collector;
 use super::request_files::script_place;
 use super::stdin::Stdin;
 use crate::outcome::Outcome;
@@ -42,18 +42,6 @@ pub struct Request {
     collector: Option<Collector>,
     ask_host: AskHost,
     last: ResultMode,
-}
-
-/// Looks at the work directory after a run.
-#[derive(Clone)]
-struct Collector(Arc<Collect>);
-
-type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
-
-impl fmt::Debug for Collector {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Collector")
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -275,16 +263,14 @@ impl Request {
         mut self,
         collect: impl Fn(&WorkDir, &Outcome) + Send + Sync + 'static,
     ) -> Self {
-        self.collector = Some(Collector(Arc::new(collect)));
+        self.collector = Some(Collector::new(collect));
         self
     }
 
     /// Lets the caller look at the work directory of a run that is over.
     pub(super) fn collect_from(&self, worker: &Worker, cwd: &Path, outcome: &Outcome) {
-        if let (Some(Collector(collect)), Some(work)) =
-            (&self.collector, worker.directories.first())
-        {
-            collect(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
+        if let (Some(collector), Some(work)) = (&self.collector, worker.directories.first()) {
+            collector.look(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
         }
     }
 
