@@ -21,7 +21,7 @@
 //! |---|---|
 //! | 0 | every task has had its run, however it ended |
 //! | 1 | the results could not be written |
-//! | 2 | usage: an argument, the policy or a line of the tasks is wrong; those before it were run |
+//! | 2 | usage: an argument, the policy or a line of the tasks is wrong; those before it were run. Or a task was `refused` |
 //! | 125 | a task got no sandbox, or none could be provided at all |
 //! | 130 | interrupted; `--resume` goes on |
 //! | 141 | the reader of the results has left, as a shell shows SIGPIPE |

@@ -33,7 +33,10 @@ class Claims(unittest.TestCase):
             ("import os\nos.listdir('/no')", {"operation": "access", "target": "/no", "errno": 2}),
             ("import subprocess\nsubprocess.run(['no-such'])", {"operation": "run", "target": "/usr/bin/no-such", "errno": 2}),
             ("x = 1\nraise PermissionError(1, 'no')", {"operation": "system call", "errno": 1}),
-            ("x = 1\nraise PermissionError(13, 'no', '/a')", {"operation": "access", "target": "/a", "errno": 13}),
+            (
+                "x = 1\nraise PermissionError(13, 'no', '/a')",
+                {"operation": "access", "target": "/a", "errno": 13, "changes": "/"},
+            ),
         ):
             self.assertEqual(self.denied(source), [{**said, **place, "count": 1}], source)
 

@@ -94,7 +94,7 @@ print(open('a/b').read(), sorted(os.listdir()))";
     assert_eq!(results[0]["stdout"], "mine! ['a', 'c']\n", "{}", results[0]);
     assert_eq!(results[1]["stdout"], "[]\n", "{}", results[1]);
     assert!(
-        said.contains("tasks.jsonl:3: `files` have 2097152 bytes"),
+        said.contains("tasks.jsonl:3: `files`: the files take 2097152 bytes"),
         "{said}"
     );
     fs::remove_file(&tasks)?;

@@ -266,7 +266,7 @@ fn a_file_that_is_of_no_use_is_refused(world: &World) {
     fs::write(&path, &whole).expect("it can be written");
     let another = sandbox(world, standard().set("limits.wall=7s"));
     assert!(refused(&another, &path).contains("was saved under another policy"));
-    assert!(refused(&other, directory.path()).contains("it is no regular file"));
+    assert!(refused(&other, directory.path()).contains("is a directory"));
     let missing = refused(&other, &directory.path().join("missing"));
     assert!(
         missing.ends_with("cannot be read: No such file or directory"),
