@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import logging
 import os
 import select
 import signal
@@ -139,6 +138,9 @@ def _feed(source: _Source | _Bytes, writer: int) -> None:
     except BrokenPipeError:
         return
     except OSError as error:
+        # Here, because importing it takes longer than a run.
+        import logging
+
         logging.getLogger("sandfork").warning("a guest's stdin ended early: %s", error.strerror)
     finally:
         _close(writer)
