@@ -43,6 +43,7 @@ pub use buffers::Buffers;
 pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;
 pub use number::BigInt;
+pub(crate) use number::as_python_prints;
 pub use plain::plain;
 pub use typed::{
     Dict, Held, Image, ImageMode, Items, Ndarray, Opaque, Packed, PackedFormat, Record,

@@ -70,39 +70,22 @@ impl From<u64> for BigInt {
     }
 }
 
-/// Formats in decimal, as Python does. A number that Python refuses to print, because its decimal digits take quadratic
-/// time, is formatted like Python's `hex()`.
+/// Formats in decimal, as Python does.
 impl fmt::Display for BigInt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (sign, digits) = match self.hex.strip_prefix('-') {
-            Some(digits) => ("-", digits),
-            None => ("", &*self.hex),
-        };
-        if digits.len() > MOST_IN_DECIMAL {
-            return write!(f, "{sign}0x{digits}");
-        }
-        write!(f, "{sign}{}", decimal(digits))
+        let number = num_bigint::BigInt::parse_bytes(self.hex.as_bytes(), 16);
+        f.write_str(&as_python_prints(&number.unwrap_or_default()))
     }
 }
 
-/// The most hexadecimal digits of a number of 4,300 decimal ones, the most that Python prints.
-const MOST_IN_DECIMAL: usize = 3570;
+/// The most bits of a number of 4,300 decimal digits, the most that Python prints.
+const MOST_IN_DECIMAL: u64 = 14_285;
 
-fn decimal(hex: &str) -> String {
-    const BASE: u64 = 1_000_000_000;
-    // Nine decimal digits each, the lowest first.
-    let mut parts = vec![0_u64];
-    for digit in hex.chars().filter_map(|digit| digit.to_digit(16)) {
-        let mut carry = u64::from(digit);
-        for part in &mut parts {
-            let grown = *part * 16 + carry;
-            (*part, carry) = (grown % BASE, grown / BASE);
-        }
-        if carry > 0 {
-            parts.push(carry);
-        }
+/// In decimal. A number that Python refuses to print, because its decimal digits take quadratic time, is formatted like
+/// Python's `hex()`.
+pub(crate) fn as_python_prints(number: &num_bigint::BigInt) -> String {
+    if number.bits() > MOST_IN_DECIMAL {
+        return format!("{number:#x}");
     }
-    let mut parts = parts.iter().rev();
-    let first = parts.next().map(u64::to_string).unwrap_or_default();
-    parts.fold(first, |text, part| format!("{text}{part:09}"))
+    number.to_string()
 }
