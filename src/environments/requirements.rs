@@ -8,7 +8,7 @@ use super::pylock::locked_lines;
 use crate::host::whole_text;
 use crate::policy::Requirement;
 
-/// The most files that one file may include, and the most MiB that each may have. Projects stay far below both.
+/// The most files that one file may include, and the most MiB that each may have. Those of real projects are far smaller.
 const MOST_FILES: usize = 64;
 const MOST_MIB: u64 = 4;
 

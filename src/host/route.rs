@@ -106,16 +106,20 @@ impl Links {
 mod tests {
     use super::*;
 
-    /// What a host has: links and their targets. `-` stands for what is no link.
-    fn route(path: &str, host: &[(&str, &str)]) -> (String, String) {
-        let route = Route::new(Path::new(path), |entry| {
+    /// The way on a host that has these: links and their targets. `-` stands for what is no link.
+    fn on_host(path: &str, host: &[(&str, &str)]) -> Route {
+        Route::new(Path::new(path), |entry| {
             let found = host.iter().find(|(path, _)| entry == Path::new(path));
             match found {
                 Some((_, "-")) => Err(Errno::EINVAL),
                 Some((_, target)) => Ok(PathBuf::from(target)),
                 None => Err(Errno::ENOENT),
             }
-        });
+        })
+    }
+
+    fn route(path: &str, host: &[(&str, &str)]) -> (String, String) {
+        let route = on_host(path, host);
         let entries: Vec<String> = route
             .entries
             .iter()
@@ -178,17 +182,8 @@ mod tests {
             ("/by", "w/d/../../other"),
             ("/w/d", "-"),
         ];
-        let turns = |path: &str, directory: &str| {
-            let route = Route::new(Path::new(path), |entry| {
-                let found = host.iter().find(|(path, _)| entry == Path::new(path));
-                match found {
-                    Some((_, "-")) => Err(Errno::EINVAL),
-                    Some((_, target)) => Ok(PathBuf::from(target)),
-                    None => Err(Errno::ENOENT),
-                }
-            });
-            route.turns_in(Path::new(directory))
-        };
+        let turns =
+            |path: &str, directory: &str| on_host(path, &host).turns_in(Path::new(directory));
         for path in ["/w/link", "/w/in", "/by"] {
             assert!(turns(path, "/w"), "{path}");
             assert!(!turns(path, "/other"), "{path}");

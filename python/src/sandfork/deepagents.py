@@ -153,7 +153,7 @@ class SandforkBackend(BaseSandbox):
             return None, self._failed(error)
 
     def _failed(self, error: SandforkError) -> str:
-        """What an agent is told of an error. If the session has ended, another one begins."""
+        """What an agent reads of an error. If the session has ended, another one begins."""
         with self._turn:
             if self.sandbox.live:
                 return str(error)

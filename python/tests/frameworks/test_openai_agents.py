@@ -141,7 +141,7 @@ async def test_a_session_that_has_ended_does_not_run(tmp_path: Path) -> None:
     await kill_worker(session)
     assert not await session.running()
     await serves_nothing(session, "signal 9")
-    # Nobody has seen the end of this one.
+    # No call has reported the end of this one.
     resumed = await client.resume(session.state)
     await resumed.start()
     assert await output(resumed, "cat own") == "kept\n"

@@ -161,7 +161,7 @@ impl Request {
 
     /// Lets the guest read from this descriptor. Without it, standard input is empty.
     ///
-    /// The guest gets the open file itself, whatever the policy says of its path. It shares the offset
+    /// The guest gets the open file itself, even if the policy does not show its path. It shares the offset
     /// and the flags, can read the path, and can change mode, times and extended attributes as the file's
     /// owner can, and the contents too if the file is open for writing. Pass the reading end of a
     /// pipe that nothing else uses, and copy a file, a terminal or a socket into it:

@@ -137,7 +137,7 @@ fn a_new_file_is_allowed_by_its_directory(world: &World) {
     fine(&run(&sandbox, code.as_str()));
 }
 
-/// The host may have in `/tmp` what the guest lacks in its own. Only a caller that asks is told.
+/// The host may have in `/tmp` what the guest lacks in its own. Only a caller that asks learns of it.
 fn a_directory_of_the_guests_own_hides_that_of_the_host(world: &World) {
     let (_directory, file) = host_directory("/tmp");
     let missing = file.with_file_name("missing");
