@@ -125,9 +125,16 @@ async def serves_nothing(session: SandboxSession, why: str) -> None:
 
 
 async def kill_worker(session: SandboxSession) -> None:
-    worker = (await session._inner.sandbox.run("import os\nos.getpid()")).value
+    sandbox = session._inner.sandbox
+    worker = (await sandbox.run("import os\nos.getpid()")).value
+    running = asyncio.create_task(session.exec("exec sleep 600"))
+    while not await sandbox.commands.list():
+        assert not running.done()
+    # Its input comes after it has been reported to run.
+    line = f"read go; kill -KILL {worker}; exec sleep 600"
+    assert (await sandbox.commands.run(line, stdin=b"go\n")).status == "lost"
     with pytest.raises(errors.ExecTransportError, match="the command was ended"):
-        await session.exec(f"kill -KILL {worker}; exec sleep 600")
+        await running
 
 
 async def test_a_session_that_has_ended_does_not_run(tmp_path: Path) -> None:

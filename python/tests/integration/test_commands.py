@@ -137,9 +137,10 @@ def test_what_cannot_be_started_says_why(sbx: Sandbox) -> None:
 
 
 def kill_worker(sbx: Sandbox) -> None:
-    """Ends a session between two cells, by a program."""
+    """Ends a session between two cells, by a program that has been reported to run."""
     worker = sbx.run("import os\nos.getpid()").value
-    sbx.commands.run(f"kill -KILL {worker}; exec sleep 600")
+    line = f"read go; kill -KILL {worker}; exec sleep 600"
+    assert sbx.commands.run(line, stdin=b"go\n").status == "lost"
 
 
 def test_a_session_that_a_program_has_ended_is_found_ended(sbx: Sandbox) -> None:
