@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import gc
 import pathlib
+import pickle
 import threading
 import time
 import weakref
@@ -30,6 +32,15 @@ def test_variables_stay_from_cell_to_cell(fake: FakeSupervisor) -> None:
         assert sbx.get("y") == [1.5, {"k": b"\0"}]
         with pytest.raises(sandfork.UndefinedVariable, match="no variable 'z'"):
             sbx.get("z")
+
+
+def test_a_sandbox_is_not_pickled(fake: FakeSupervisor) -> None:
+    with Sandbox() as sbx:
+        sbx.run("x = 1")
+        for of_it in (sbx, sbx.commands, sbx.files):
+            for act in (pickle.dumps, copy.deepcopy):
+                with pytest.raises(TypeError, match="a session is neither pickled nor deep-copied"):
+                    act(of_it)
 
 
 def test_a_session_is_opened_with_what_it_was_made_of(fake: FakeSupervisor) -> None:

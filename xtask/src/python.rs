@@ -33,10 +33,10 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
     let newest = newest.context("no interpreter")?;
     let package = Package::prepare(newest)?;
     let mut tally = package.check()?;
+    let mut parts: Vec<Work> = Vec::new();
     // The newest first, whose tests are most.
     let runs = chosen(&envs.envs, versions).into_iter().rev();
-    let runs = runs.flat_map(|env| PARTS.map(|part| (env, part)));
-    let runs = runs.map(|(env, part)| {
+    for (env, part) in runs.flat_map(|env| PARTS.map(|part| (env, part))) {
         // Slow tests run only with the newest, and whole suites of other projects only before a release.
         let slow = (env.directory != newest.directory).then_some("not stress");
         let foreign = (versions == Versions::Ends).then_some("not foreign");
@@ -48,17 +48,20 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
             .env("SANDFORK_BINARY", binary);
         let version = env.interpreter.version_text();
         let title = format!("the Python package, CPython {version}, {}:", part[0]);
-        Ok((title, pytest))
-    });
-    let runs: Vec<_> = runs.collect::<Result<_>>()?;
-    for of_one in two_at_a_time(runs, |(title, pytest)| {
-        Tally::of_at_once(&title, pytest, Tally::read_pytest)
-    })? {
+        parts.push(Box::new(move || {
+            Tally::of_at_once(&title, pytest, Tally::read_pytest)
+        }));
+    }
+    // Mostly a build, while the others wait for half of their time.
+    parts.insert(0, Box::new(move || package.test_wheel(newest)));
+    for of_one in two_at_a_time(parts, |part| part())? {
         tally.add(of_one);
     }
-    tally.add(package.test_wheel(newest)?);
     Ok(tally)
 }
+
+/// A part of the tests.
+type Work<'a> = Box<dyn FnOnce() -> Result<Tally> + Send + 'a>;
 
 /// The package, and what its tests need.
 struct Package {
@@ -113,7 +116,8 @@ impl Package {
             let wheel = sh.read_dir(&wheels)?.pop().context("no wheel was built")?;
             let mut pytest = self.pytest(env)?;
             pytest.arg("tests/wheel").env("SANDFORK_TEST_WHEEL", wheel);
-            tally.add(Tally::of(pytest, Tally::read_pytest)?);
+            let title = "the Python package, as a wheel:";
+            tally.add(Tally::of_at_once(title, pytest, Tally::read_pytest)?);
         }
         Ok(tally)
     }

@@ -20,8 +20,6 @@ OnConnect = Callable[[str, int, tuple[str, ...]], Any]
 
 # Seconds that a decision on a connection may take.
 _DECISION = 5.0
-# In seconds: thirty years, which can be added to any clock without overflow.
-_LONGEST = 10**9
 # Budget for decoding the arguments of one call, during which the guest's clock stands still. It is a
 # quarter of the budget for a value that is decoded when the caller reads it.
 _WORK = _values.MAX_VALUES // 4
@@ -68,10 +66,10 @@ class Calls:
                 raise RequestError(f"tool_time is {most} and count_tool_time is set: give one of them")
             return {"at_most": 0.0}
         if most is not None:
-            return {"at_most": min(most, _LONGEST)}
-        calls = 10 if self._budget is None else min(self._budget, _LONGEST)
+            return {"at_most": most}
+        calls = 10 if self._budget is None else min(self._budget, _tools.LONGEST)
         longest = max(self._timeout or 0.0, *(tool.timeout or 0.0 for tool in self.tools.values()), 0.0)
-        return {"at_least": min(calls * longest, _LONGEST)}
+        return {"at_least": min(calls * longest, _tools.LONGEST)}
 
     def answer(self, frame: Frame, decoder: Decoder, room: float) -> Actions[None]:
         """Makes a call that the guest requested, and sends its result.

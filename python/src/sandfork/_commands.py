@@ -110,6 +110,7 @@ class BaseCommand:
         return program.result
 
     def _act(self, *requests: tuple[dict[str, Any], bytes]) -> Work[None]:
+        self._driver.check_process()
         return _acted(type(self._driver), self._of_session, self.pid, requests)
 
     def _typed(self, data: Input) -> Work[None]:
@@ -192,7 +193,7 @@ class BaseCommands:
         called, variables = callbacks(on_stdout, on_stderr), _checked_env(env)
         cwd = None if cwd is None else checked_path(cwd)
         output = None if output is None else checked_count(output, "output", _LARGEST)
-        size = None if pty is False else _size(*(_STANDARD if pty is True else pty))
+        size = None if pty is False else _size_of(_STANDARD if pty is True else pty)
         takes_input = stdin is not None and stdin is not False
         data = _bytes_of(stdin) if takes_input and not isinstance(stdin, bool) else None
         opening: dict[str, Any] = {"kind": "program", "argv": argv, "env": variables, "stdin": takes_input}
@@ -260,7 +261,8 @@ class Commands(BaseCommands):
         - `command`: a program and its arguments, or a line for the shell.
         - `cwd`: the directory in which it starts; the work directory without it.
         - `env`: variables beside those that the session began with.
-        - `stdin`: what it reads, or `True` for what `Command.send_stdin` will write.
+        - `stdin`: what it reads, or `True` for what `Command.send_stdin` will write. In the background,
+          `Command.wait` writes it.
         - `timeout`: seconds after which its process group is killed. Without it, `limits.wall` of the policy
           for a program that is waited for, and no limit in the background.
         - `on_stdout`, `on_stderr`: called with text as the program prints it, while it is waited for.
@@ -333,6 +335,12 @@ def _number(driver: Driver[Session]) -> Work[int]:
 
 def _signal(signal: int) -> tuple[dict[str, Any], bytes]:
     return {"kind": "signal", "signal": checked_count(signal, "signal", _MOST_SIGNALS)}, b""
+
+
+def _size_of(pty: Any) -> dict[str, Any]:
+    if isinstance(pty, (tuple, list)) and len(pty) == 2:
+        return _size(*pty)
+    raise RequestError(f"pty is {pty!r}: give True, False or rows and columns")
 
 
 def _size(rows: int, columns: int) -> dict[str, Any]:

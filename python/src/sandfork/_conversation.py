@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable, NamedTuple, TypeVar, Union
+from typing import TYPE_CHECKING, Any, Callable, NamedTuple, NoReturn, TypeVar, Union
 
 from . import _events, _reports
 from ._blobs import NO_BUFFERS, OutgoingValue, discard, unpack
@@ -148,6 +148,11 @@ class Conversation:
         self._establishing = False
         # Whether its supervisor has reported a worker, or a batch, over this connection.
         self._has_started = False
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {self.noun} is neither pickled nor deep-copied: it belongs to the process that opened it"
+        )
 
     @property
     def load(self) -> tuple[int, int, int]:

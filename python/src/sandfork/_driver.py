@@ -145,13 +145,17 @@ class Driver(ABC, Generic[C]):
     def in_thread(self, function: Callable[[], T]) -> Work[T]:
         """Calls a function that may block for long."""
 
-    def _check(self) -> None:
-        """Raises `SessionForked` or `SessionClosed` if no conversation is possible."""
+    def check_process(self) -> None:
+        """Raises `SessionForked` in a process that was forked from its own."""
         if self._process is not _supervisor.this_process:
             raise SessionForked(
                 f"this {self.session.noun} belongs to the process that this one was forked from: open one "
                 "here"
             )
+
+    def _check(self) -> None:
+        """Raises `SessionForked` or `SessionClosed` if no conversation is possible."""
+        self.check_process()
         if self.closed:
             raise SessionClosed(f"the {self.session.noun} is closed: open another one")
 

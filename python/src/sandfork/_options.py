@@ -102,7 +102,9 @@ def absolute(path: object) -> str:
     try:
         return os.path.abspath(checked_path(path))
     except OSError as error:
-        raise RequestError(f"the current directory cannot be found: {error.strerror}") from None
+        raise RequestError(
+            f"the current directory cannot be found: {error.strerror}; change to another one"
+        ) from None
 
 
 def utf_8(text: str, name: str, errors: str = "strict") -> bytes:

@@ -75,6 +75,7 @@ class BaseSnapshot(Generic[S]):
         return forked
 
     def _require_open(self) -> None:
+        self._made_by._driver.check_process()
         if self.closed:
             raise RequestError("the snapshot is closed: take another")
         if _supervisor.is_gone(self._supervisor):

@@ -198,7 +198,10 @@ def connect() -> Connection:
             return Connection(shared.connect(), shared)
         except ConnectionError as error:
             how = shared.describe_end() if shared is not None else None
-            raise SystemFailure(f"{how or 'the supervisor ended'}, right after it started") from error
+            raise SystemFailure(
+                f"{how or 'the supervisor ended'}, right after it started; its program is "
+                f"{_binary.find()} (SANDFORK_BINARY names another)"
+            ) from error
         except OSError as error:
             if error.errno is None:
                 # An exception of a signal handler, such as `TimeoutError`.

@@ -19,6 +19,8 @@ from ._exceptions import RequestError
 
 # Maximum characters of a documentation or a message. A worker truncates its own messages there too.
 _LONGEST_TEXT = 32 * 1024
+LONGEST = 1e9
+"""Seconds: thirty years, which can be added to any clock without overflow."""
 # An absolute path of two or more parts that is not the end of a word or of a URL. Whether the host has it
 # does not count: the guest may have chosen it, and would learn that.
 _PATH = re.compile(r"(?<![\w/:.])/[\w.+@-]+/[\w.+@/-]*")
@@ -128,14 +130,14 @@ def _as_compiled(name: str) -> str:
 
 
 def check_seconds(value: float | None, what: str) -> float | None:
-    """Returns a time in seconds, or `None`. Raises `RequestError` for any other value."""
+    """Returns a time in seconds, at most `LONGEST`, or `None`. Raises `RequestError` for any other value."""
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise RequestError(f"{what} is of type {type(value).__name__}: give seconds")
     if not 0 < value < math.inf:
         raise RequestError(f"{what} is {value}: give seconds, more than 0, or None")
-    return float(value)
+    return float(min(value, LONGEST))
 
 
 def is_async(function: Callable[..., Any]) -> bool:

@@ -19,6 +19,7 @@ from ._options import checked_function
 from ._programs import Beside
 from ._session import Session
 from ._terminal import harmless
+from ._tools import check_seconds
 
 _TYPES = frozenset(("create", "write", "remove", "rename", "chmod", "overflow"))
 
@@ -111,7 +112,8 @@ class BaseFileWatch:
         return "it was closed" if self._driver.closed else self._driver.session.why
 
     def _received(self, timeout: float | None) -> Work[list[FileEvent]]:
-        deadline = None if timeout is None else time.monotonic() + timeout
+        seconds = 0 if timeout == 0 else check_seconds(timeout, "timeout")
+        deadline = None if seconds is None else time.monotonic() + seconds
         while self.ended is None:
             try:
                 events = yield from self._driver.conduct(self._driver.session.receive(deadline))

@@ -84,6 +84,7 @@ def test_programs_are_ended(sbx: Sandbox) -> None:
     sbx.commands.kill(second.pid)
     assert (first.wait().signal, second.wait().signal) == (signal.SIGTERM, signal.SIGKILL)
     assert sbx.commands.run("sleep 600", timeout=0.1).status == "timeout"
+    assert sbx.commands.run("true", timeout=10**400).ok
     result = sbx.commands.run(["yes"], output=10_000)
     assert (result.status, len(result.stdout)) == ("output-limit", 10_000)
     with Sandbox({"limits": {"wall": "1s"}}) as brief:
@@ -120,6 +121,12 @@ def test_what_cannot_be_started_says_why(sbx: Sandbox) -> None:
         sbx.commands.run(["cat"], stdin=1.5)  # type: ignore[arg-type]
     with Sandbox("strict") as strict, pytest.raises(sandfork.RequestError, match=r"filesystem\.system"):
         strict.commands.run(["true"])
+    with pytest.raises(sandfork.RequestError, match="pty is 5: give True, False or rows and columns"):
+        sbx.commands.run(["true"], pty=5)  # type: ignore[arg-type]
+    with Sandbox({"limits": {"pids": 3}}) as few:
+        few.commands.run(["sleep", "600"], background=True)
+        with pytest.raises(sandfork.RequestError, match=r"as many processes as `limits\.pids`"):
+            few.commands.run(["sleep", "600"])
     with pytest.raises(sandfork.RequestError, match="without standard input"):
         sbx.commands.run(["sleep", "600"], background=True).send_stdin("x")
     sbx.run("import os; os._exit(1)")

@@ -215,15 +215,19 @@ def test_a_forked_process_has_a_supervisor_of_its_own() -> None:
     code = """
 sbx = sandfork.Sandbox(on_death="restart")
 sbx.run("x = 1")
+snap = sbx.snapshot()
+sleeping = sbx.commands.run(["sleep", "600"], background=True)
 ours = sandfork._supervisor._shared.process.pid
 before = len(os.listdir("/proc/self/fd"))
 reader, writer = os.pipe()
 if os.fork() == 0:
     left = len(os.listdir("/proc/self/fd"))
-    try:
-        sbx.run("x")
-    except sandfork.SessionForked as error:
-        said = str(error)
+    said = []
+    for use in (lambda: sbx.run("x"), snap.fork, sleeping.kill):
+        try:
+            use()
+        except sandfork.SessionForked as error:
+            said.append(str(error))
     sbx.close()
     value = sandfork.run("6 * 7").value
     theirs = sandfork._supervisor._shared.process.pid
@@ -239,8 +243,10 @@ print(sbx.get("x"), sandfork._supervisor._shared.process.pid == ours)
     assert host.returncode == 0
     told, after = out.splitlines()
     said, value, apart, closed = eval(told)
-    assert "belongs to the process that this one was forked from" in said
-    # The control socket, the session's socket and the prepared one.
+    nouns = "session", "session", "program"
+    whose = "belongs to the process that this one was forked from: open one here"
+    assert said == [f"this {noun} {whose}" for noun in nouns]
+    # The control socket, the session's socket and the program's.
     assert (value, apart, closed) == (42, True, 3)
     assert after == "1 True"
 

@@ -24,6 +24,8 @@ def taken(watch: FileWatch, last: FileEvent) -> list[FileEvent]:
 def test_what_changes_is_reported_in_order(sbx: Sandbox) -> None:
     with sbx.files.watch() as watch:
         assert watch.events(0) == []
+        with pytest.raises(RequestError, match="timeout is of type str: give seconds"):
+            watch.events("1")  # type: ignore[arg-type]
         sbx.run("import os; open('a', 'w').write('é'); os.rename('a', 'b'); os.remove('b')")
         expected = [("create", "a"), ("write", "a"), ("rename", "a"), ("create", "b"), ("remove", "b")]
         assert taken(watch, FileEvent("remove", "b")) == expected

@@ -144,14 +144,20 @@ impl Program {
         if length > MOST_BYTES {
             return Err(ProgramRefusal::TooLong);
         }
-        let timeout = timeout.map(Duration::try_from_secs_f64).transpose();
+        // What is no time, such as NaN, ends it at once. The far future is none.
+        let timeout = timeout.map(|seconds| {
+            Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 {
+                Duration::MAX
+            } else {
+                Duration::ZERO
+            })
+        });
         Ok(Checked {
             argv,
             cwd,
             env,
             has_input: stdin || terminal.is_some(),
-            // What is no time, such as NaN, ends it at once. The far future is none.
-            timeout: timeout.unwrap_or(Some(Duration::ZERO)),
+            timeout,
             output,
             terminal,
         })

@@ -43,7 +43,7 @@ pub enum ProgramRefusal {
     #[error("the session has ended because {0}: restart it, or open another")]
     Ended(String),
     /// It could not be started.
-    #[error("`{name}` could not be started{}: {}", within(.directory.as_deref()), .errno.desc())]
+    #[error("`{name}` could not be started{}: {}", within(.directory.as_deref()), why_not(*.errno))]
     NotStarted {
         /// What was to be started.
         name: String,
@@ -82,6 +82,14 @@ pub enum ProgramRefusal {
 /// Where a program was to be started, as part of a sentence.
 fn within(directory: Option<&str>) -> String {
     directory.map_or_else(String::new, |directory| format!(" in `{directory}`"))
+}
+
+/// Why the kernel does not start a program.
+fn why_not(errno: Errno) -> &'static str {
+    match errno {
+        Errno::EAGAIN => "the session has as many processes as `limits.pids` lets it have",
+        _ => errno.desc(),
+    }
 }
 
 impl Cause for ProgramRefusal {

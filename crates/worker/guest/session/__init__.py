@@ -196,7 +196,7 @@ class Session(Runner):
             self.interrupts.rest()
             self.link.send(result, packed)
         except NotPassed as error:
-            text = "<not passed: %s>" % cut(str(error), values.MAX_NAME)
+            text = "<not passed: %s>" % cut(error.strerror, values.MAX_NAME)
             result.pop("blob", None)
             result["value"] = {"type": "opaque", "name": "", "repr": text}
             self.interrupts.rest()

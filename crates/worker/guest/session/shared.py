@@ -2,6 +2,7 @@
 
 import os
 import sys
+from errno import EFBIG
 from os import close, getpid, unlink, urandom, writev
 from os import open as open_file
 
@@ -39,7 +40,8 @@ def pack(buffers):
     try:
         descriptor = fill(parts)
     except OSError as error:
-        raise NotPassed(error.errno, error.strerror) from None
+        why = "larger than `limits.file_size`" if error.errno == EFBIG else error.strerror
+        raise NotPassed(error.errno, why) from None
     return {"lengths": lengths, "passed": True}, b"", descriptor
 
 
