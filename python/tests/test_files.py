@@ -125,7 +125,7 @@ def test_a_file_that_is_too_large_is_not_read(fake: FakeSupervisor, tmp_path: pa
     with Sandbox() as sbx:
         sbx.files.write("file", b"12345")
         assert sbx.files.read("file", max_bytes=5) == b"12345"
-        with pytest.raises(sandfork.FileTooLarge, match="file: is 5 bytes long, more than max_bytes=4"):
+        with pytest.raises(sandfork.FileTooLarge, match="file: 5 bytes, more than max_bytes=4"):
             sbx.files.read("file", max_bytes=4)
         with pytest.raises(sandfork.FileTooLarge):
             sbx.files.download("file", tmp_path / "copy", max_bytes=4)

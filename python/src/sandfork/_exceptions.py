@@ -44,7 +44,8 @@ class SandboxUnavailable(SandforkError):
 
 
 class PolicyError(SandboxUnavailable, ValueError):
-    """The policy is invalid on every host: it has an unknown key, or a value out of range."""
+    """The policy is invalid: it has an unknown key, a value out of range, or names an environment or a file
+    that is not there."""
 
 
 class HostError(SandboxUnavailable):

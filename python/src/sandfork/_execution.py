@@ -213,6 +213,7 @@ class Execution:
         error = self.error
         results = [{name: result[name] for name in result.formats()} for result in self.results]
         document = {
+            "value": _text.plain_value(self),
             "results": results,
             "logs": self.logs._asdict(),
             "error": None if error is None else error._asdict(),

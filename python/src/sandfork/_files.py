@@ -182,7 +182,7 @@ class _Opened(NamedTuple):
     def chunks(self, most: int) -> Iterator[bytes]:
         """The file's bytes. Raises `FileTooLarge` if it has more than `most`."""
         if self.size > most:
-            raise self._too_large(f"is {self.size} bytes long", most)
+            raise self._too_large(f"{self.size} bytes", most)
         # The guest may be writing. Reading one byte more than allowed distinguishes "too long" from "just
         # fits".
         left = most + 1
@@ -193,7 +193,7 @@ class _Opened(NamedTuple):
             left -= len(chunk)
             if left > 0:
                 yield chunk
-        raise self._too_large("grows while it is read", most)
+        raise self._too_large("a file that grows while it is read", most)
 
     def write(self, data: Data) -> None:
         """Writes bytes, text or the content of an open file."""

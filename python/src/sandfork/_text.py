@@ -96,14 +96,21 @@ def compact(execution: Execution) -> dict[str, Any]:
     document["stdout"] = stdout
     if stderr:
         document["stderr"] = stderr
-    value = execution.value
+    value = plain_value(execution)
     if value is not None:
-        document["value"] = plain(value) if execution.summary is None else execution.text or execution.summary
+        document["value"] = value
     error = execution.error
     if error is not None:
         document["error"] = {"name": error.name, "message": error.value}
     document["wall_ms"] = execution.usage.wall_ms
     return document
+
+
+def plain_value(execution: Execution) -> Any:
+    """The value as JSON represents it, or its text if that is all that the caller may be made to compute."""
+    # To decode it says whether it has a summary.
+    value = execution.value
+    return plain(value) if execution.summary is None else execution.text or execution.summary
 
 
 def plain(value: Any) -> Any:
