@@ -185,7 +185,7 @@ def test_json_and_text_forms() -> None:
         (
             {"status": "denied", "denied": [{"operation": "fork", "reported_by": "kernel"}]},
             "Denied",
-            "the guest was killed by seccomp for a system call that the policy refuses",
+            "the guest was killed by SIGSYS, which seccomp sends for a system call that the policy refuses",
         ),
         ({"status": "signal", "exit_code": 137}, "Signal", "the guest was ended by signal 9 (SIGKILL)"),
         ({"status": "signal", "exit_code": 168}, "Signal", "the guest was ended by signal 40"),

@@ -30,7 +30,7 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
             Errno::from_raw(*errno).desc()
         )),
         Ending::Denied => Some(
-            "the run was killed by seccomp for a system call that the policy does not allow"
+            "the run was killed by SIGSYS, which seccomp sends for a system call that the policy does not allow"
                 .to_owned(),
         ),
         Ending::Signal(number) => Some(format!("the run was ended by {}", signal(*number))),

@@ -27,6 +27,11 @@ pub fn relief_of(error: &io::Error, otherwise: &'static str) -> &'static str {
     errno.map_or(otherwise, |errno| exhaustion_hint(errno, otherwise))
 }
 
+/// Whether an operation failed because something has run out.
+pub fn has_run_out(error: &io::Error) -> bool {
+    !relief_of(error, "").is_empty()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -38,5 +43,6 @@ mod tests {
         assert!(open(Errno::EFBIG).contains("ulimit -f"));
         assert!(open(Errno::EAGAIN).contains("pids.max"));
         assert_eq!(open(Errno::EACCES), "check `sandfork doctor`");
+        assert!(has_run_out(&Errno::EMFILE.into()) && !has_run_out(&Errno::EACCES.into()));
     }
 }

@@ -38,7 +38,7 @@ pub use environments::{
     DESCRIPTION, EnvironmentStore, NamedEnvironment, Patience, Sharing, StoreError,
 };
 pub use errno::Errno;
-pub(crate) use exhaustion_hint::{exhaustion_hint, relief_of};
+pub(crate) use exhaustion_hint::{exhaustion_hint, has_run_out, relief_of};
 pub use headroom::{Headroom, descriptors_left, memory_left};
 pub use interpreter::{
     Interpreter, InterpreterError, Link, Reach, probe as probe_interpreter,

@@ -168,10 +168,10 @@ limits! {
     WorkInodes, work_inodes: Count, "filesystem.work_inodes", 16..=4_294_967_295, Jail, FileLimit, "", "files in /work";
 
     /// Size of the session's private `/tmp`.
-    TmpSize, tmp_size: Size, "filesystem.tmp_size", 4096..=PIB, Jail, FileLimit, "", "in /tmp";
+    TmpSize, tmp_size: Size, "filesystem.tmp_size", 4096..=PIB, Jail, FileLimit, "", "in each of /tmp and /dev/shm";
 
     /// Files and directories in the session's private `/tmp`.
-    TmpInodes, tmp_inodes: Count, "filesystem.tmp_inodes", 16..=4_294_967_295, Jail, FileLimit, "", "files in /tmp";
+    TmpInodes, tmp_inodes: Count, "filesystem.tmp_inodes", 16..=4_294_967_295, Jail, FileLimit, "", "files in each of /tmp and /dev/shm";
 
     /// Connections of a session to other hosts at once.
     // Each takes descriptors and memory of the egress process, and ports of the host.
@@ -253,13 +253,10 @@ impl Limits {
         }
     }
 
-    /// The same limits, with another one on processor time.
-    pub(crate) fn with_cpu(self, cpu: Duration) -> Self {
-        let cpu = u64::try_from(cpu.as_millis()).unwrap_or(MONTH);
-        Self::new(|name| match name {
-            LimitName::Cpu => cpu,
-            _ => self.amount(name),
-        })
+    /// The same limits, with another one on time.
+    pub(crate) fn with_time(mut self, name: LimitName, time: Duration) -> Self {
+        self.0[name as usize] = u64::try_from(time.as_micros().div_ceil(1000)).unwrap_or(MONTH);
+        self
     }
 
     /// The amount of one limit, in the base of its unit.

@@ -120,7 +120,7 @@ fn resolve_cpu(values: &mut Values, rule: CpuRule, layers: &[Layer]) -> Limits {
     let Some(origin) = set_by_user(layers, LimitName::Wall.key()) else {
         return limits;
     };
-    let limits = limits.with_cpu(limits.cpu_within(limits.wall(), rule));
+    let limits = limits.with_time(LimitName::Cpu, limits.cpu_within(limits.wall(), rule));
     if rule == CpuRule::FollowsWall {
         let cpu = Value::Limit(LimitName::Cpu, limits.amount(LimitName::Cpu));
         values.set(LimitName::Cpu.key(), Located::new(cpu, origin.clone()));

@@ -20,7 +20,8 @@ use std::thread::{self, JoinHandle};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::sockopt::SockType;
+use nix::sys::socket::{self, Shutdown, getsockopt, shutdown};
 
 use self::connection::Connection;
 use self::sandboxes::Sandboxes;
@@ -72,6 +73,10 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
         let Ok([socket]) = <[OwnedFd; 1]>::try_from(fds) else {
             continue;
         };
+        // Another kind never says that its other end is closed.
+        if getsockopt(&socket, SockType) != Ok(socket::SockType::Stream) {
+            continue;
+        }
         let socket = Arc::new(socket);
         let connection = Connection::new(Arc::clone(&socket), Arc::clone(sandboxes));
         // A host without a thread to spare closes the connection, which its other end sees.

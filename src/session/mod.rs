@@ -303,6 +303,7 @@ impl Session {
     fn await_outcome(&mut self, id: u64, sink: &mut dyn OutputSink) -> Result<CellReport, Error> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut shown = Vec::new();
+        let _unwinding = Unwinding(&self.requests);
         loop {
             let (event, payload) = self.events.next(id)?;
             match event {
@@ -330,6 +331,17 @@ impl Session {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// Interrupts the cell that waits for a tool, a decision or a sink which panicked: the session has no other end of it.
+struct Unwinding<'a>(&'a RequestSender);
+
+impl Drop for Unwinding<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.send(ClientRequest::Interrupt, Payload::default());
         }
     }
 }

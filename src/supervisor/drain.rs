@@ -113,6 +113,11 @@ impl<'w> Output<'w> {
         Drained::WithinCap
     }
 
+    /// What was read of a stream so far.
+    pub fn captured(&self, stream: Stream) -> &[u8] {
+        &self.captured[stream as usize].bytes
+    }
+
     /// Returns standard output and standard error so far, and how many bytes they are in all. Later output is counted
     /// from zero.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>, u64) {

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
-use crate::host::{exhaustion_hint, relief_of};
+use crate::host::{exhaustion_hint, has_run_out, relief_of};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
@@ -232,6 +232,9 @@ pub enum SupervisorError {
     /// The request is larger than a frame may be.
     #[error("{}", too_large(.0))]
     Request(#[from] MessageError),
+    /// The kernel or Python takes no such text.
+    #[error("{0}")]
+    Unusable(&'static str),
 }
 
 /// The source is the payload of a request, and its header has all else.
@@ -282,7 +285,10 @@ impl Cause for SupervisorError {
             | S::Unready(_) => ErrorKind::Interpreter,
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
+            // A server may try again where something has run out, and not where the host lacks it.
+            S::Cgroup { cause, .. } if has_run_out(cause) => ErrorKind::System,
             S::Request(_)
+            | S::Unusable(_)
             | S::NoTerminal
             | S::StdinRefused
             | S::AbovePolicy(_)

@@ -42,7 +42,7 @@ def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str]) -> s
         key = str(hit.get("name", ""))
         return f"the cell reached its limit of {_amount(key, limits.get(key))} {_NOUNS.get(key, '')} ({key})"
     if status == "denied":
-        return "the guest was killed by seccomp for a system call that the policy refuses"
+        return "the guest was killed by SIGSYS, which seccomp sends for a system call that the policy refuses"
     if status == "signal":
         return f"the guest was ended by {_signal(int(outcome.get('exit_code', 128)) - 128)}"
     if status == "interrupted":

@@ -26,6 +26,8 @@ pub struct Refused<'a> {
     pub grants: &'a Grants,
     /// The limits of the run.
     pub limits: &'a Limits,
+    /// The limits of its policy.
+    pub of_policy: &'a Limits,
     /// How it ended.
     pub ending: &'a Ending,
     /// What the cgroup counted.
@@ -54,6 +56,27 @@ pub struct Denials {
 }
 
 impl Refused<'_> {
+    fn limit(&self, hit: LimitHit) -> Denial {
+        let (layer, reported_by) = match hit.by {
+            Mechanism::Cgroup => (Some(Layer::Cgroup), Reporter::Kernel),
+            Mechanism::Rlimit => (Some(Layer::Rlimits), Reporter::Kernel),
+            Mechanism::Tmpfs => (Some(Layer::Mounts), Reporter::Kernel),
+            Mechanism::Interpreter => (None, Reporter::Guest),
+            Mechanism::Watchdog | Mechanism::Deadline | Mechanism::Supervisor => {
+                (None, Reporter::Supervisor)
+            }
+        };
+        let mut explained = of_limit(hit.name, self.limits, layer);
+        if self.limits.amount(hit.name) != self.of_policy.amount(hit.name) {
+            // Another value of the key would not raise a limit that the caller set for this run.
+            explained.value = None;
+        }
+        Denial {
+            target: Some(self.limits.named(hit.name)),
+            ..denial("limit", reported_by, &explained)
+        }
+    }
+
     /// All of them, explained.
     pub fn explained(&self) -> Denials {
         let mut all = Denials::default();
@@ -67,7 +90,7 @@ impl Refused<'_> {
             }
         }
         if let Ending::Limit(hit) = self.ending {
-            all.add(limit(*hit, self.limits));
+            all.add(self.limit(*hit));
         }
         if let Some(memory) = self.memory() {
             all.add(memory);
@@ -268,22 +291,6 @@ fn denial(operation: impl Into<String>, reported_by: Reporter, explained: &Expla
         key: explained.key.map(str::to_owned),
         set: explained.set(),
         ..Denial::new(operation, reported_by)
-    }
-}
-
-fn limit(hit: LimitHit, limits: &Limits) -> Denial {
-    let (layer, reported_by) = match hit.by {
-        Mechanism::Cgroup => (Some(Layer::Cgroup), Reporter::Kernel),
-        Mechanism::Rlimit => (Some(Layer::Rlimits), Reporter::Kernel),
-        Mechanism::Tmpfs => (Some(Layer::Mounts), Reporter::Kernel),
-        Mechanism::Interpreter => (None, Reporter::Guest),
-        Mechanism::Watchdog | Mechanism::Deadline | Mechanism::Supervisor => {
-            (None, Reporter::Supervisor)
-        }
-    };
-    Denial {
-        target: Some(limits.named(hit.name)),
-        ..denial("limit", reported_by, &of_limit(hit.name, limits, layer))
     }
 }
 

@@ -27,6 +27,7 @@ fn ended(
     Refused {
         grants: &crate::plan::sample_grants(toml),
         limits: &plan.supervision.limits,
+        of_policy: &plan.supervision.limits,
         ending,
         counts: &Counts {
             refused_forks,
@@ -218,6 +219,7 @@ fn refused_connections_are_denials_with_their_counts() {
     let all = Refused {
         grants: &crate::plan::sample_grants(""),
         limits: &crate::plan::sample("").supervision.limits,
+        of_policy: &crate::plan::sample("").supervision.limits,
         ending: &Ending::Ok,
         counts: &Counts::default(),
         without_memory: None,
@@ -301,6 +303,7 @@ fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
         Refused {
             grants: &crate::plan::sample_grants(""),
             limits: &crate::plan::sample("").supervision.limits,
+            of_policy: &crate::plan::sample("").supervision.limits,
             ending: &ending,
             counts: &Counts {
                 oom_kills: 2,
@@ -330,6 +333,7 @@ fn called(toml: &str, calls: &[(RefusedCall, u64)], claims: Vec<Denied>) -> Vec<
     Refused {
         grants: &crate::plan::sample_grants(toml),
         limits: &crate::plan::sample(toml).supervision.limits,
+        of_policy: &crate::plan::sample(toml).supervision.limits,
         ending: &Ending::Exception,
         counts: &Counts::default(),
         without_memory: None,

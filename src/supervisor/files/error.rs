@@ -145,8 +145,7 @@ fn cause(act: Act, errno: Errno) -> &'static str {
              raise `filesystem.work_size`, or `filesystem.work_inodes` if there are many"
         }
         (Errno::ELOOP, _) => "a symbolic link leads to it, and those of a guest are not followed",
-        (Errno::ENOTDIR, Act::List) => "it, or what is above it, is not a directory",
-        (Errno::ENOTDIR, _) => "what is above it is not a directory",
+        (Errno::ENOTDIR, _) => "it, or what is above it, is not a directory",
         (Errno::EISDIR, _) => "it is a directory",
         (Errno::ENOTEMPTY, _) => "it is a directory that is not empty; remove it recursively",
         (Errno::EXDEV, _) => {

@@ -8,6 +8,7 @@ use super::adaptive_poll::Busy;
 use super::calls::OpenCalls;
 use super::clocks::WallClock;
 use super::questions::OpenQuestions;
+use crate::outcome::Limits;
 use crate::protocol::CellResult;
 use crate::protocol::message::AfterCell;
 use crate::supervisor::cgroup::Counts;
@@ -27,8 +28,8 @@ pub struct CellUnderWay {
     pub started: Instant,
     /// The cell's wall clock.
     pub clock: WallClock,
-    /// Its limit on processor time.
-    pub cpu: Duration,
+    /// Its limits: those of the session, but for times of its own.
+    pub limits: Limits,
     /// Whether output is forwarded as it arrives.
     pub streaming: Streaming,
     /// What the worker does after the cell.
@@ -114,12 +115,18 @@ impl Interrupted {
 
 impl CellUnderWay {
     /// A cell that starts now.
-    pub fn new(id: u64, started: Instant, clock: WallClock, cpu: Duration, before: Counts) -> Self {
+    pub fn new(
+        id: u64,
+        started: Instant,
+        clock: WallClock,
+        limits: Limits,
+        before: Counts,
+    ) -> Self {
         Self {
             id,
             started,
             clock,
-            cpu,
+            limits,
             streaming: Streaming::AtTheEnd,
             then: AfterCell::Stay,
             before,

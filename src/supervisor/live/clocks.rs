@@ -112,8 +112,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.interrupt(stop, now);
         }
         if self.cell.as_ref().is_some_and(|cell| cell.is_overdue(now)) {
-            let deadline = Stop::limit(LimitName::Wall, Mechanism::Deadline);
-            self.interrupt(deadline, now);
+            // The end of a session is no limit of its cell: a longer `limits.wall` would not help.
+            let stop = match self.end_of_life() {
+                Some(end) if now >= end => Stop::Cancelled,
+                _ => Stop::limit(LimitName::Wall, Mechanism::Deadline),
+            };
+            self.interrupt(stop, now);
         }
         if let Some(cell) = &mut self.cell
             && let Some(interrupted) = &mut cell.interrupted

@@ -108,7 +108,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Fate::Ended => SessionState::Ended,
             },
             execution_count: self.cells,
-            cpu_limit: (cell.cpu != self.terms.limits.cpu()).then_some(cell.cpu.as_secs_f64()),
+            cpu_limit: (cell.limits.cpu() != self.terms.limits.cpu())
+                .then_some(cell.limits.cpu().as_secs_f64()),
             blob: said.blob,
         };
         caller.answer(ClientEvent::Outcome(Box::new(ended)), said.payload);
@@ -173,7 +174,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             watched: self.io.measured(),
             files: self.io.files(),
             wall: ended.saturating_duration_since(cell.started),
-            cpu_limit: cell.cpu,
+            limits: cell.limits,
             phases: Phases {
                 code: answered - cell.started,
                 ..Phases::default()

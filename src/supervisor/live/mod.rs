@@ -141,7 +141,7 @@ impl<'a> WorkerLoop<'a> {
         self.until_restored(WorkerLife::is_restoring)?;
         // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
         let io = self.state.io;
-        let verified = io.verified();
+        let verified = io.verified;
         *verified.network() = io.network;
         *verified.summons() = io.summons;
         Ok(())

@@ -41,6 +41,8 @@ pub enum Pause {
         /// The caller's request for the pause, if there was one.
         asked: Option<u64>,
     },
+    /// Its state was on the disk as its caller had asked, and it was used again since. The request has no answer yet.
+    Overtaken(u64),
 }
 
 /// What a session that is paused keeps of its worker.
@@ -122,7 +124,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Notes that the session is used.
     pub(super) fn note_use(&mut self, now: Instant) {
         self.used = now;
-        self.pause = Pause::Possible;
+        self.pause = match self.pause {
+            Pause::Done {
+                asked: Some(id), ..
+            }
+            | Pause::Overtaken(id) => Pause::Overtaken(id),
+            _ => Pause::Possible,
+        };
     }
 
     /// The cell of the session's caller, which a pause is not.
@@ -142,9 +150,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         awaited(caller).filter(|_| !self.is_pausing())
     }
 
-    /// Whether the state is on the disk.
+    /// Whether the state is on the disk, or was.
     pub fn is_paused(&self) -> bool {
-        matches!(self.pause, Pause::Done { .. })
+        matches!(self.pause, Pause::Done { .. } | Pause::Overtaken(_))
     }
 
     /// Asks the worker of a session that was not used to stand, unless it is used in another way or cannot be copied.
@@ -184,6 +192,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
         let (image, asked) = match mem::replace(&mut self.pause, Pause::Tried) {
             Pause::Done { image, asked } => (image, asked),
+            Pause::Overtaken(id) => {
+                self.pause = Pause::Possible;
+                caller.refuse(Some(id), SnapshotRefusal::Changed.into());
+                return None;
+            }
             // It was used meanwhile, and may be paused after that.
             other => {
                 self.pause = other;

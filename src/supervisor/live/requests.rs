@@ -9,9 +9,11 @@ use super::clocks::WallClock;
 use super::life::WorkerLife;
 use super::refusal::Refusal;
 use super::worker_io::WorkerIo;
+use crate::outcome::LimitName;
 use crate::protocol::Request;
 use crate::protocol::caller::{Cell, ClientRequest};
 use crate::protocol::message::SourceKind;
+use crate::supervisor::drain::Stream;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::Medium;
@@ -116,7 +118,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             stream,
             wall,
         } = cell;
-        let Ok(wall) = wall.map(Duration::try_from_secs_f64).transpose() else {
+        // The far future is a time too.
+        let time = |wall| match Duration::try_from_secs_f64(wall) {
+            Err(_) if wall > 0.0 => Ok(Duration::MAX),
+            time => time,
+        };
+        let Ok(wall) = wall.map(time).transpose() else {
             caller.refuse(Some(id), Refusal::NoWall);
             return;
         };
@@ -142,6 +149,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 cell.then = then;
                 if stream {
                     cell.streaming = Streaming::AsItComes;
+                    // What was printed since the last cell.
+                    for stream in [Stream::Stdout, Stream::Stderr] {
+                        caller.output(id, stream, self.io.captured(stream));
+                    }
                 }
             }
             None => self.cells -= 1,
@@ -178,14 +189,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.end_between_cells(why);
             return;
         }
-        let (terms, limits) = (self.session_terms(), &self.terms.limits);
-        let cpu = match wall {
-            Some(wall) => limits.cpu_within(wall, terms.cpu_rule),
-            None => limits.cpu(),
-        };
+        let (terms, of_session) = (self.session_terms(), self.terms.limits);
+        let limits = wall.map_or(of_session, |wall| {
+            let cpu = of_session.cpu_within(wall, terms.cpu_rule);
+            let limits = of_session.with_time(LimitName::Wall, wall);
+            limits.with_time(LimitName::Cpu, cpu)
+        });
         let clock = self.wall_clock(now, wall.unwrap_or(limits.wall()));
-        self.cell = Some(CellUnderWay::new(id, now, clock, cpu, before));
-        self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
+        self.cell = Some(CellUnderWay::new(id, now, clock, limits, before));
+        self.io
+            .watch_anew(Pace::Running, now, before.cpu_us, limits.cpu());
         self.io.send(bytes, payload.passed);
     }
 

@@ -94,15 +94,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let encoded = request.encode_into(&order, &mut frame);
         encoded.map_err(|error| SnapshotRefusal::Guest(error.to_string()))?;
         let clock = self.wall_clock(now, self.terms.limits.wall());
-        let cpu = self.terms.limits.cpu();
+        let limits = self.terms.limits;
         let before = self.io.counts();
-        let mut cell = CellUnderWay::new(id, now, clock, cpu, before);
+        let mut cell = CellUnderWay::new(id, now, clock, limits, before);
         self.cells = image.cells();
         cell.state = what(image);
         self.cell = Some(cell);
         // This loop ends with it. The one that serves the worker then may pause it.
         self.pause = Pause::Tried;
-        self.io.watch_anew(Pace::Running, now, before.cpu_us, cpu);
+        self.io
+            .watch_anew(Pace::Running, now, before.cpu_us, limits.cpu());
         self.io.send(frame, None);
         self.io.hand_over_summons();
         for file in attachments {

@@ -112,6 +112,8 @@ pub trait WorkerIo {
     fn decide(&mut self, question: u64, allowed: Option<bool>);
     /// Reads the output that is available now.
     fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained;
+    /// The output of this stream that was captured since the last one was taken.
+    fn captured(&self, stream: Stream) -> &[u8];
     /// Returns the captured output, standard output first, and how many bytes it is in all. Counts later
     /// output from zero.
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64);
@@ -161,11 +163,6 @@ impl<'a> JailedWorker<'a> {
             link: link.when("prepare the worker's link")?,
             output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
         })
-    }
-
-    /// The worker with what was made for it.
-    pub fn verified(&self) -> &'a VerifiedWorker {
-        self.verified
     }
 
     /// The worker.
@@ -390,6 +387,10 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained {
         self.output.drain(stream, sink)
+    }
+
+    fn captured(&self, stream: Stream) -> &[u8] {
+        self.output.captured(stream)
     }
 
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64) {

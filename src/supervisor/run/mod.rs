@@ -5,6 +5,7 @@ mod cancel;
 mod collector;
 mod deferred;
 mod files;
+mod program;
 mod report;
 mod request;
 mod request_files;

@@ -8,7 +8,7 @@ use super::AskHost;
 use super::files::Files;
 use super::watch::Measured;
 use crate::host::Lookup;
-use crate::outcome::{Ending, Outcome, Phases, Traffic, Usage};
+use crate::outcome::{Ending, Limits, Outcome, Phases, Traffic, Usage};
 use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::denials::Refused;
@@ -33,8 +33,8 @@ pub struct Seen {
     pub files: Files,
     /// From the request to the end of the main process.
     pub wall: Duration,
-    /// The limit on processor time.
-    pub cpu_limit: Duration,
+    /// Its limits.
+    pub limits: Limits,
     /// How long each phase took.
     pub phases: Phases,
     /// What it did on the network.
@@ -71,7 +71,7 @@ pub fn report(
         result: seen.result.as_ref(),
         counts: seen.counts,
         full: seen.files.full,
-        cpu_limit_us: u64::try_from(seen.cpu_limit.as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: u64::try_from(seen.limits.cpu().as_micros()).unwrap_or(u64::MAX),
         kind,
         memory: terms.memory,
         stderr,
@@ -99,7 +99,8 @@ pub fn report(
     let lookup = OnceCell::new();
     let denials = Refused {
         grants: terms.grants,
-        limits: &terms.limits,
+        limits: &seen.limits,
+        of_policy: &terms.limits,
         ending: &ending,
         counts: &seen.counts,
         without_memory,

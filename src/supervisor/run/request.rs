@@ -9,12 +9,13 @@ use std::time::Duration;
 use super::AskHost;
 use super::cancel::Cancel;
 use super::collector::Collector;
+use super::program::Program;
 use super::request_files::script_place;
 use super::stdin::Stdin;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
 use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode, has_coding_line};
-use crate::protocol::{self, MessageError, VERSION};
+use crate::protocol::{self, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::{GuestPath, Misfit, WorkDir, check_fit};
@@ -42,17 +43,6 @@ pub struct Request {
     collector: Option<Collector>,
     ask_host: AskHost,
     last: ResultMode,
-}
-
-#[derive(Clone, Debug)]
-enum Program {
-    Python {
-        source: Vec<u8>,
-        kind: SourceKind,
-        filename: String,
-        args: Vec<String>,
-    },
-    Command(Vec<String>),
 }
 
 impl Request {
@@ -316,7 +306,8 @@ impl Request {
     }
 
     /// The frames for the worker.
-    pub(super) fn encode(&self) -> Result<Vec<u8>, MessageError> {
+    pub(super) fn encode(&self) -> Result<Vec<u8>, SupervisorError> {
+        self.program.check()?;
         let mut bytes = Vec::new();
         let hello = protocol::Request::Hello {
             version: VERSION,

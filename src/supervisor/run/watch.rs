@@ -165,7 +165,7 @@ impl<'a> Watch<'a> {
     /// Restarts the count of processor time, at the start and the end of a cell. `counted` is the
     /// cgroup's count so far, if known, and `allowed` is the processor time from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
-        self.limits = self.limits.with_cpu(allowed);
+        self.limits = self.limits.with_time(LimitName::Cpu, allowed);
         self.pace = pace;
         let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
         self.cpu_before = counted.unwrap_or(self.peak.cpu_us);

@@ -200,7 +200,7 @@ impl Shared {
     fn begin(&self, tree: Tree) -> Result<(), WatchRefusal> {
         let mut state = self.lock();
         if let State::Ended(why) = &*state {
-            return Err(WatchRefusal::Ended(why.clone()));
+            return Err(WatchRefusal::Over(why.clone()));
         }
         let ready = clock::now();
         *state = State::Watching { tree, ready };

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use sandfork::Status;
-use sandfork::session::{Cell, ResultMode, SessionState};
+use sandfork::session::{Cell, Contents, ResultMode, SessionState};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;
@@ -15,6 +15,7 @@ pub fn tests() -> Vec<Test> {
     tests![
         variables_imports_and_files_stay,
         output_is_its_own_cells,
+        what_is_printed_between_two_cells_belongs_to_the_next,
         an_exception_leaves_the_session_as_it_is,
         an_exit_leaves_the_session_as_it_is,
         usage_is_of_one_cell,
@@ -47,6 +48,29 @@ fn output_is_its_own_cells(world: &World) {
         assert_eq!(report.outcome().stdout(), format!("{number}\n"));
         assert_eq!(report.outcome().stderr(), format!("-{number}\n"));
     }
+}
+
+const PRINTS_LATER: &str = r"
+import os, threading, time
+def late():
+    while not os.path.exists('go'):
+        time.sleep(0.01)
+    print('between', flush=True)
+    open('done', 'w').close()
+threading.Thread(target=late).start()
+";
+
+fn what_is_printed_between_two_cells_belongs_to_the_next(world: &World) {
+    let mut session = open(world, standard());
+    run(&mut session, PRINTS_LATER);
+    let go = session.open_write("go", Contents::Replaced);
+    drop(go.expect("it is made"));
+    while session.stat("done").is_err() {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let report = run(&mut session, "print('next')");
+    assert_eq!(report.outcome().stdout(), "between\nnext\n");
+    assert_eq!(report.outcome().usage().output_bytes, 13);
 }
 
 fn an_exception_leaves_the_session_as_it_is(world: &World) {

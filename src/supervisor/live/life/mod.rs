@@ -142,8 +142,8 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     /// Starts the one cell of a run.
     pub fn start_run(&mut self, message: Vec<u8>, now: Instant) {
         let clock = WallClock::new(now, self.terms.limits.wall(), Duration::ZERO, None);
-        let cpu = self.terms.limits.cpu();
-        let mut cell = CellUnderWay::new(ONLY_REQUEST, now, clock, cpu, Counts::default());
+        let (id, limits) = (ONLY_REQUEST, self.terms.limits);
+        let mut cell = CellUnderWay::new(id, now, clock, limits, Counts::default());
         cell.streaming = Streaming::AsItComes;
         cell.then = AfterCell::End;
         self.cell = Some(cell);

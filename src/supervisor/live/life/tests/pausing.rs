@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::OK;
 use super::scene::{SESSION, code, in_scene, reason};
 use crate::protocol::caller::{ClientRequest, SessionState};
+use crate::supervisor::live::pausing::Pause;
 use crate::supervisor::live::{Purpose, SessionTerms};
 use crate::supervisor::snapshot::SnapshotRefusal;
 
@@ -102,6 +103,21 @@ fn a_caller_that_asks_for_a_pause_hears_why_there_is_none() {
         _ = scene.ends();
         let ended = [("exit", SessionState::Ended)];
         assert_eq!(scene.caller.outcomes(), ended);
+    });
+}
+
+#[test]
+fn a_pause_that_is_overtaken_by_a_use_is_refused() {
+    in_scene(SESSION, |scene| {
+        // As after a pause that the caller asked for, and a file that it read at once.
+        scene.life.pause = Pause::Overtaken(7);
+        scene.life.on_programs(scene.now);
+        assert!(scene.life.is_paused());
+        let paused = scene.life.take_paused(scene.now, &mut scene.caller);
+        assert!(paused.is_none() && !scene.life.is_paused());
+        let (id, why) = &scene.caller.refusals[0];
+        assert_eq!(*id, Some(7));
+        assert!(why.contains("changed while it was copied"), "{why}");
     });
 }
 

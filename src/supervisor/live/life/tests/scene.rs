@@ -193,6 +193,10 @@ impl WorkerIo for FakeWorker {
         self.drained
     }
 
+    fn captured(&self, _: Stream) -> &[u8] {
+        &[]
+    }
+
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64) {
         (Vec::new(), Vec::new(), 0)
     }

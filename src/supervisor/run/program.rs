@@ -1,0 +1,62 @@
+//! What a request runs.
+
+use crate::protocol::message::SourceKind;
+use crate::supervisor::error::SupervisorError;
+
+/// Python source, or a program and its arguments.
+#[derive(Clone, Debug)]
+pub enum Program {
+    Python {
+        source: Vec<u8>,
+        kind: SourceKind,
+        filename: String,
+        args: Vec<String>,
+    },
+    Command(Vec<String>),
+}
+
+impl Program {
+    /// Refuses texts that would end in an exception of the sandbox's own Python.
+    pub fn check(&self) -> Result<(), SupervisorError> {
+        let has_nul = |text: &String| text.contains('\0');
+        Err(SupervisorError::Unusable(match self {
+            Self::Command(argv) if argv.first().is_none_or(String::is_empty) => {
+                "a program has a name: give at least one argument"
+            }
+            Self::Command(argv) if argv.iter().any(has_nul) => {
+                "an argument of a program has no NUL: leave it out"
+            }
+            Self::Python { filename, .. } if has_nul(filename) => {
+                "a filename has no NUL: leave it out"
+            }
+            _ => return Ok(()),
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_no_process_can_have_are_refused() {
+        let command = |argv: &[&str]| {
+            let argv = argv.iter().map(ToString::to_string);
+            Program::Command(argv.collect())
+                .check()
+                .map_err(|error| error.to_string())
+        };
+        assert_eq!(command(&["ls", ""]), Ok(()));
+        for nameless in [&[][..], &[""]] {
+            assert!(command(nameless).is_err_and(|why| why.contains("has a name")));
+        }
+        assert!(command(&["ls", "a\0b"]).is_err_and(|why| why.contains("no NUL")));
+        let python = Program::Python {
+            source: Vec::new(),
+            kind: SourceKind::Text,
+            filename: "a\0b".to_owned(),
+            args: Vec::new(),
+        };
+        assert!(python.check().is_err());
+    }
+}
