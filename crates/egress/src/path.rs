@@ -1,7 +1,8 @@
 //! Paths of requests, and patterns of them.
 //!
-//! A server may read one path in several ways: with its dots resolved, decoded once more, cut at a semicolon. A path
-//! that could mean another one there is in no plain form, and no pattern matches it.
+//! A server may read one path in several ways: with its dots resolved, its slashes merged, decoded once more, cut at a
+//! semicolon. A path that could mean any other one there is in no plain form, and no pattern matches it. What is left
+//! are plain paths that some servers take for a similar one.
 
 use std::fmt;
 use std::str::FromStr;
@@ -20,8 +21,8 @@ pub enum PatternError {
     Relative(String),
     /// It has a query, a fragment, or what no plain path has.
     #[error(
-        "\"{0}\" is not a plain path: write it decoded, without `..`, query or fragment; the query of a request is not \
-         compared"
+        "\"{0}\" is not a plain path: write it decoded, without `..`, `//`, query or fragment; the query of a request is \
+         not compared"
     )]
     NotPlain(String),
 }
@@ -68,6 +69,20 @@ impl PathPattern {
         }
         rest.ends_with(last)
     }
+
+    /// Whether some server takes a plain path for one of these: servers may ignore the case of letters and a slash at
+    /// the end, and cut dots and spaces off the end of a segment.
+    pub fn could_match(&self, path: &str) -> bool {
+        if path.split('/').any(|segment| segment.ends_with(['.', ' '])) {
+            return true;
+        }
+        let pattern = Self(self.0.to_lowercase());
+        let path = path.to_lowercase();
+        let other = path
+            .strip_suffix('/')
+            .map_or_else(|| format!("{path}/"), ToOwned::to_owned);
+        pattern.matches(&path) || pattern.matches(&other)
+    }
 }
 
 /// A path that no server can read in another way than the pattern's author.
@@ -84,18 +99,16 @@ pub fn plain(target: &str) -> Result<String, NotPlain> {
         return Err(NotPlain);
     }
     let decoded = decode(path).ok_or(NotPlain)?;
-    let is_plain = |segment: &str| {
-        // Some servers cut what follows a semicolon off each segment.
-        let name = segment.split(';').next().unwrap_or_default();
-        !matches!(name, "." | "..")
-    };
-    if !decoded.split('/').all(is_plain) {
+    // Some servers take two slashes for one, and cut spaces off the end of a segment.
+    let is_plain = |segment: &str| !matches!(segment.trim_end_matches(' '), "." | "..");
+    if decoded.contains("//") || !decoded.split('/').all(is_plain) {
         return Err(NotPlain);
     }
     Ok(decoded)
 }
 
-/// Decodes `%XX`. `None` if a character results that separates, ends or begins an encoding, or text that is not UTF-8.
+/// Decodes `%XX`. `None` if there is a character that some servers split or cut a path at, one that is encoded to hide
+/// what it means, or text that is not UTF-8.
 fn decode(path: &str) -> Option<String> {
     let mut bytes = path.bytes();
     let mut decoded = Vec::with_capacity(path.len());
@@ -106,13 +119,13 @@ fn decode(path: &str) -> Option<String> {
                 let value = u8::try_from(digit()? * 16 + digit()?).ok()?;
                 if matches!(
                     value,
-                    b'/' | b'\\' | b'%' | b';' | b'?' | b'#' | 0..=31 | 127
+                    b'/' | b'.' | b'\\' | b'%' | b';' | b'?' | b'#' | 0..=31 | 127
                 ) {
                     return None;
                 }
                 decoded.push(value);
             }
-            b'\\' | 0..=32 | 127 => return None,
+            b'\\' | b';' | 0..=32 | 127 => return None,
             other => decoded.push(other),
         }
     }
@@ -163,6 +176,12 @@ mod tests {
             "/public/.%2e/admin",
             "/public/..;x=1/admin",
             "/public/./x",
+            "/public/..%20/admin",
+            "/public%2ehtml",
+            "//public",
+            "/public//x",
+            "/public//",
+            "//",
             "/..",
             "/public%2f..%2fadmin",
             "/public%5cadmin",
@@ -170,6 +189,8 @@ mod tests {
             "/public/%252e%252e/admin",
             "/a%00",
             "/a%0d%0a",
+            "/a;b=c",
+            "/a;/x",
             "/a%3bx",
             "/a%3fx",
             "/a%2",
@@ -182,8 +203,47 @@ mod tests {
         ] {
             assert_eq!(plain(path), Err(NotPlain), "{path:?}");
         }
-        for path in ["/a..b", "/...", "/.well-known/x", "//x", "/a;b=c", "/a%20b"] {
+        for path in [
+            "/",
+            "/a/",
+            "/a..b",
+            "/...",
+            "/.well-known/x",
+            "/a%20b",
+            "/?a=//b/../c",
+        ] {
             assert!(plain(path).is_ok(), "{path}");
+        }
+    }
+
+    #[test]
+    fn some_servers_take_a_plain_path_for_a_similar_one() {
+        let could_match = |pattern: &str, path: &str| {
+            let pattern: PathPattern = pattern.parse().expect("a pattern");
+            pattern.could_match(&plain(path).expect("plain"))
+        };
+        for (pattern, path) in [
+            ("/echo/*", "/echo/h"),
+            ("/echo/*", "/ECHO/h"),
+            ("/Echo/*", "/echo/h"),
+            ("/écho/*", "/%C3%89cho/h"),
+            ("/echo/*", "/Echo/"),
+            ("/echo/*", "/echo"),
+            ("/echo", "/echo/"),
+            ("/echo/", "/echo"),
+            ("/echo/*", "/echo./h"),
+            ("/echo/*", "/echo%20/h"),
+        ] {
+            assert!(could_match(pattern, path), "{pattern} {path}");
+        }
+        for (pattern, path) in [
+            ("/echo/*", "/"),
+            ("/echo/*", "/echoes/h"),
+            ("/echo", "/echo/h"),
+            ("/echo", "/a/echo"),
+            ("/echo/*", "/a.b/c%20d/e"),
+        ] {
+            assert!(!could_match(pattern, path), "{pattern} {path}");
         }
     }
 
@@ -193,7 +253,7 @@ mod tests {
             let refused = PathPattern::from_str(text);
             assert_eq!(refused, Err(PatternError::Relative(text.into())), "{text}");
         }
-        for text in ["/a?b", "/a#b", "/a%20b", "/a/../b", "/a b"] {
+        for text in ["/a?b", "/a#b", "/a%20b", "/a/../b", "/a b", "//a/*"] {
             let refused = PathPattern::from_str(text);
             assert_eq!(refused, Err(PatternError::NotPlain(text.into())), "{text}");
         }

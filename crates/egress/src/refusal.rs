@@ -48,8 +48,8 @@ reasons! {
         Port = "port", "the entries of the policy's `network.allow` for this host do not have this port in `ports`";
         /// No rule for the host has the method.
         Method = "method", "the entries of the policy's `network.allow` for this host do not have this method in `methods`";
-        /// No rule for the host has the path.
-        Path = "path", "the entries of the policy's `network.allow` for this host do not have this path in `paths`";
+        /// No rule for the host has the path, or servers could read it as another.
+        Path = "path", "the entries of the policy's `network.allow` for this host do not have this path in `paths`, or a server could read it as another path";
         /// TLS or HTTP names another host than the connection.
         Name = "name", "the request names another host than the connection that it is sent over";
         /// The name in TLS is encrypted.

@@ -121,6 +121,6 @@ fn path(text: &str) -> bool {
     }
     let Ok(path) = plain(text) else { return false };
     assert!(path.split('/').all(|it| it != ".." && it != "."));
-    assert!(!path.contains(['\\', '\0', '\r', '\n']));
+    assert!(!path.contains(['\\', '\0', '\r', '\n']) && !path.contains("//"));
     true
 }

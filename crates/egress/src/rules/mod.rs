@@ -150,6 +150,9 @@ impl<'a> Access<'a> {
 
     /// Judges a request by each rule. The first that allows it decides what it gets.
     ///
+    /// No other spelling of a path leads past a rule with paths: where there is one, a path that is not plain is none
+    /// of any rule, and one that the host could take for a path of an earlier rule gets no credential of a later one.
+    ///
     /// # Errors
     /// What the last rule requires.
     pub fn request(&self, method: &str, path: &str) -> Result<AllowedRequest<'a>, Refusal> {
@@ -158,19 +161,22 @@ impl<'a> Access<'a> {
             return Err(refusal);
         }
         let plain = crate::path::plain(path);
-        for rule in &self.rules {
-            // A rule without paths allows those too that no pattern could be compared with.
-            let path = match &plain {
-                Ok(plain) => plain.as_str(),
-                Err(_) if rule.paths.is_empty() => "/",
-                Err(_) => {
-                    refusal = Refusal::Path;
-                    continue;
-                }
-            };
-            match rule.allows(method, path) {
+        if plain.is_err() && self.rules.iter().any(|rule| rule.is_about_paths()) {
+            return Err(Refusal::Path);
+        }
+        // Rules without paths compare none.
+        let path = plain.unwrap_or_default();
+        for (place, rule) in self.rules.iter().enumerate() {
+            match rule.allows(method, &path) {
                 Ok(()) => {
                     let credential = rule.credential.as_ref();
+                    let mut earlier = self.rules[..place].iter();
+                    let is_kept_off = earlier.any(|other| {
+                        other.credential.as_ref() != credential && other.could_allow(method, &path)
+                    });
+                    if credential.is_some() && is_kept_off {
+                        return Err(Refusal::Path);
+                    }
                     return Ok(AllowedRequest { credential });
                 }
                 Err(why) => refusal = why,

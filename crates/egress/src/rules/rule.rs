@@ -22,7 +22,7 @@ pub struct Rule {
     pub(super) hosts: HostPattern,
     pub(super) ports: BTreeSet<u16>,
     methods: BTreeSet<String>,
-    pub(super) paths: Vec<PathPattern>,
+    paths: Vec<PathPattern>,
     pub(super) credential: Option<Credential>,
     pub(super) reach: Reach,
     pub(super) content: Content,
@@ -342,8 +342,22 @@ impl Rule {
         !self.methods.is_empty() || !self.paths.is_empty() || self.credential.is_some()
     }
 
+    /// Whether paths select its requests.
+    pub(super) fn is_about_paths(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    /// Whether its host could take a request that it does not allow for one that it does.
+    pub(super) fn could_allow(&self, method: &str, path: &str) -> bool {
+        self.has_method(method) && self.paths.iter().any(|own| own.could_match(path))
+    }
+
+    fn has_method(&self, method: &str) -> bool {
+        self.methods.is_empty() || self.methods.contains(method)
+    }
+
     pub(super) fn allows(&self, method: &str, path: &str) -> Result<(), Refusal> {
-        if !self.methods.is_empty() && !self.methods.contains(method) {
+        if !self.has_method(method) {
             return Err(Refusal::Method);
         }
         if !self.paths.is_empty() && !self.paths.iter().any(|own| own.matches(path)) {

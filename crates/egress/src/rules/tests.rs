@@ -141,7 +141,7 @@ fn the_closest_host_decides() {
     assert!(exact.is_about_requests());
     let request = |method, path| exact.request(method, path).map(drop);
     assert_eq!(request("GET", "/anything?a=b"), Ok(()));
-    assert_eq!(request("GET", "/a/../b"), Ok(()));
+    assert_eq!(request("GET", "/a/../b"), Err(Refusal::Path));
     assert_eq!(request("PUT", "/put/x"), Ok(()));
     assert_eq!(request("PUT", "/put/../x"), Err(Refusal::Path));
     assert_eq!(request("PUT", "/x"), Err(Refusal::Path));
@@ -169,6 +169,102 @@ fn a_request_gets_the_credential_of_the_first_rule_that_allows_it() {
     assert_eq!(value("POST", "/"), Some("write"));
     assert_eq!(value("HEAD", "/"), None);
     assert_eq!(value("GET", "/public/x"), None);
+}
+
+/// What some server reads as `/echo/h`: one that resolves dots, merges slashes, decodes twice, cuts segments or ignores
+/// case.
+const SPELLINGS_OF_ECHO: [&str; 16] = [
+    "/./echo/h",
+    "/x/../echo/h",
+    "/echo%2fh",
+    "/echo/%2e/h",
+    "/x/%2e%2E/echo/h",
+    "/x/..;/echo/h",
+    "/x/..%20/echo/h",
+    "//echo/h",
+    "/echo//h",
+    "\\echo\\h",
+    "/%2565cho/h",
+    "/ECHO/h",
+    "/echo;x/h",
+    "/;x/echo/h",
+    "/echo./h",
+    "/echo%20/h",
+];
+
+#[test]
+fn no_spelling_of_a_path_gets_a_credential_that_is_kept_off_it() {
+    let keeps_off = r#"{"host":"a.b","paths":["/echo/*"]}"#;
+    let other = r#"{"host":"a.b","paths":["/echo/*"],"credential":{"header":"X","value":"other"}}"#;
+    let any = r#"{"host":"a.b","credential":{"header":"X","value":"ours"}}"#;
+    let some = r#"{"host":"a.b","paths":["/*"],"credential":{"header":"X","value":"ours"}}"#;
+    for (first, last) in [
+        (keeps_off, any),
+        (keeps_off, some),
+        (other, any),
+        (other, some),
+    ] {
+        let rules = rules(&[first, last]);
+        let access = rules.access(&host("a.b"), 443).expect("it is allowed");
+        let value = |path| {
+            let allowed = access.request("GET", path)?;
+            Ok(allowed.credential.map(|it| it.value.as_str()))
+        };
+        let of_echo = (first == other).then_some("other");
+        assert_eq!(value("/echo/h"), Ok(of_echo));
+        assert_eq!(value("/%65cho/h?x=//y/.."), Ok(of_echo));
+        for path in SPELLINGS_OF_ECHO {
+            assert_eq!(value(path), Err(Refusal::Path), "{path}");
+        }
+        for path in ["/", "/x/echo/h", "/echoes", "/a%20b/C.d/"] {
+            assert_eq!(value(path), Ok(Some("ours")), "{path}");
+        }
+        // A slash more or less is no other place to some servers.
+        assert_eq!(value("/echo"), Err(Refusal::Path));
+    }
+}
+
+#[test]
+fn paths_are_not_compared_where_no_rule_has_any() {
+    let rules = rules(&[
+        r#"{"host":"a.b.c","methods":["GET"]}"#,
+        r#"{"host":"a.b.c","credential":{"header":"X","value":"ours"}}"#,
+        // Another port, and a host that is described less closely.
+        r#"{"host":"a.b.c","ports":[8080],"paths":["/echo/*"]}"#,
+        r#"{"host":"*.b.c","paths":["/echo/*"]}"#,
+    ]);
+    let access = rules.access(&host("a.b.c"), 443).expect("it is allowed");
+    for path in SPELLINGS_OF_ECHO.iter().chain(&["*", "/%ff"]) {
+        for (method, expected) in [("GET", false), ("POST", true)] {
+            let allowed = access.request(method, path).expect("it is allowed");
+            assert_eq!(allowed.credential.is_some(), expected, "{method} {path}");
+        }
+    }
+}
+
+/// What a request gets is the same whichever rule it is of.
+#[test]
+fn a_similar_path_is_of_the_next_rule_where_no_credential_is_at_stake() {
+    let credential = r#""credential":{"header":"X","value":"ours"}"#;
+    let of_both = format!(r#"{{"host":"a.b","paths":["/a/*"],{credential}}}"#);
+    let rules = rules(&[
+        &of_both,
+        &format!(r#"{{"host":"a.b","paths":["/A/*","/a"],{credential}}}"#),
+        r#"{"host":"a.b","methods":["GET"]}"#,
+    ]);
+    let access = rules.access(&host("a.b"), 443).expect("it is allowed");
+    let gets = |path| {
+        access
+            .request("GET", path)
+            .map(|it| it.credential.is_some())
+    };
+    for path in ["/a/x", "/A/x", "/a"] {
+        assert_eq!(gets(path), Ok(true), "{path}");
+    }
+    for path in ["/a./x", "/B", "/b"] {
+        assert_eq!(gets(path), Ok(false), "{path}");
+    }
+    assert_eq!(gets("/a//x"), Err(Refusal::Path));
 }
 
 #[test]

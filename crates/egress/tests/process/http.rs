@@ -5,7 +5,7 @@ use std::net::TcpStream;
 
 use sandfork_egress::refusal::{Refusal, Verdict};
 
-use crate::scene::{Scene, Setup, exchange, read_head, rule};
+use crate::scene::{SPELLINGS_OF_ECHO, Scene, Setup, exchange, read_head, rule, rules_of_echo};
 use crate::servers::Server;
 
 /// A server, and a sandbox that may make some requests of it.
@@ -142,6 +142,40 @@ fn only_requests_of_the_rule_get_through() {
             && it.verdict == Verdict::Refused(Refusal::Path)
     });
     assert!(noted.is_some(), "{report:?}");
+}
+
+/// The first entry keeps the credential of the second off its paths, in each spelling that some server reads as one.
+#[test]
+fn no_spelling_of_a_path_gets_the_credential_of_a_later_entry() {
+    let server = Server::http();
+    let rules = rules_of_echo(server.port);
+    let scene = Setup::new(&rules, &["a.example"]).start(&[server.port]);
+    for spelling in SPELLINGS_OF_ECHO {
+        let line = format!("GET {spelling} HTTP/1.1\r\nHost: a.example:PORT\r\n");
+        let answer = ask(&scene, &server, &format!("{line}Connection: close\r\n\r\n"));
+        assert!(answer.starts_with("HTTP/1.1 403"), "{spelling}: {answer}");
+        assert!(answer.contains("`paths`"), "{spelling}: {answer}");
+        let target = format!("http://a.example:{}{spelling}", server.port);
+        let line = format!(
+            "GET {target} HTTP/1.1\r\nHost: a.example:{}\r\n",
+            server.port
+        );
+        let request = format!("{line}Connection: close\r\n\r\n");
+        let answer = exchange(&mut scene.connect_proxy(), &request);
+        assert!(!answer.starts_with("HTTP/1.1 2"), "{target}: {answer}");
+    }
+    assert_eq!(server.heads(), [""; 0]);
+    for (path, has_credential) in [("/echo/h", false), ("/%65cho/h", false), ("/other", true)] {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: a.example:PORT\r\nConnection: close\r\n\r\n");
+        let answer = ask(&scene, &server, &request);
+        assert!(answer.starts_with("HTTP/1.1 200"), "{path}: {answer}");
+        assert_eq!(
+            answer.contains("Bearer ours"),
+            has_credential,
+            "{path}: {answer}"
+        );
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use tokio::runtime::Runtime;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 
-use crate::scene::{Scene, rule};
+use crate::scene::{SPELLINGS_OF_ECHO, Scene, rule, rules_of_echo};
 use crate::servers::Server;
 use crate::tls::{Hosts, scene, trusting};
 
@@ -252,6 +252,29 @@ fn each_request_of_http2_is_judged() {
     };
     assert!(noted("POST /public/x", Refusal::Method), "{report:?}");
     assert!(noted("GET /private", Refusal::Path), "{report:?}");
+}
+
+#[test]
+fn no_spelling_of_a_path_gets_the_credential_of_a_later_entry_over_http2() {
+    let hosts = Hosts::new("http2-spellings");
+    let server = serve(&hosts);
+    let mut setup = crate::scene::Setup::new(&rules_of_echo(server.port), &["a.example"]);
+    setup.trust = Some(hosts.file());
+    let scene = setup.start(&[server.port]);
+    runtime().block_on(async {
+        let mut guest = guest(&scene, &server).await;
+        for spelling in SPELLINGS_OF_ECHO {
+            let sent = guest.send_request(request(&server, "GET", spelling));
+            assert_eq!(sent.await.expect("an answer").status(), 403, "{spelling}");
+        }
+        assert_eq!(server.heads(), [""; 0]);
+        for (path, has_credential) in [("/echo/h", false), ("/%65cho/h", false), ("/other", true)] {
+            let sent = guest.send_request(request(&server, "GET", path));
+            let shown = text(sent.await.expect("an answer")).await;
+            assert_eq!(shown.contains("Bearer ours"), has_credential, "{shown}");
+        }
+    });
+    scene.await_verdict(Verdict::Refused(Refusal::Path));
 }
 
 /// A websocket needs HTTP/1, also to a host that has just chosen HTTP/2, and when there is room for no second connection.

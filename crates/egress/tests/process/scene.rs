@@ -30,6 +30,34 @@ pub fn rule(port: u16, rest: &str) -> String {
     format!(r#"{{"host":"a.example","ports":[{port}],"private":true{rest}}}"#)
 }
 
+/// Entries of which the first keeps the credential of the second off `/echo/`.
+pub fn rules_of_echo(port: u16) -> [String; 2] {
+    [
+        rule(port, r#","paths":["/echo/*"]"#),
+        rule(
+            port,
+            r#","credential":{"header":"Authorization","value":"Bearer ours"}"#,
+        ),
+    ]
+}
+
+/// What some server reads as `/echo/h`.
+pub const SPELLINGS_OF_ECHO: [&str; 13] = [
+    "/./echo/h",
+    "/x/../echo/h",
+    "/x/..;/echo/h",
+    "/echo%2fh",
+    "/echo/%2e/h",
+    "/x/%2e%2E/echo/h",
+    "//echo/h",
+    "/echo//h",
+    "/%2565cho/h",
+    "/echo;x/h",
+    "/ECHO/h",
+    "/echo./h",
+    "/echo%20/h",
+];
+
 /// What a test sets up.
 pub struct Setup {
     pub rules: Vec<String>,
