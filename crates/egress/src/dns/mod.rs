@@ -1,6 +1,6 @@
 //! The messages of the DNS (RFC 1035): those of guests, and those of the host's resolver.
 //!
-//! Both ends are hostile. A message is read once, from its start to its end, and is never larger than a datagram.
+//! Both ends are hostile. A message is read once, from its start on, and no further than what is needed of it.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -20,6 +20,9 @@ const CLASS_INTERNET: u16 = 1;
 const MOST_POINTERS: usize = 16;
 /// The most aliases from a name to its addresses.
 const MOST_ALIASES: usize = 16;
+/// The most records of an answer that are read: the aliases, and more addresses than any host needs. An answer over TCP
+/// has room for thousands, each with a name of many parts.
+const MOST_RECORDS: u16 = 80;
 
 // Flags of the third and fourth byte.
 const RESPONSE: u16 = 1 << 15;
@@ -190,7 +193,7 @@ pub fn answer(asked: &[u8], message: &[u8]) -> Option<Answer> {
     })
 }
 
-/// The addresses of a name or of what it is an alias of. Aliases come before what they lead to.
+/// The addresses of a name or of what it is an alias of, among the first records. Aliases come before what they lead to.
 fn addresses(
     reader: &mut Reader,
     answers: u16,
@@ -199,7 +202,7 @@ fn addresses(
 ) -> Option<Vec<IpAddr>> {
     let mut found = Vec::new();
     let mut aliases = 0;
-    for _ in 0..answers {
+    for _ in 0..answers.min(MOST_RECORDS) {
         let owner = reader.name(Pointers::Followed)?.to_ascii_lowercase();
         let (kind, class) = (reader.u16()?, reader.u16()?);
         reader.skip(4)?;

@@ -48,7 +48,8 @@ fn what_is_no_question_gets_no_answer() {
 fn response(asked: &[u8], records: &[(&[u8], u16, &[u8])]) -> Vec<u8> {
     let mut message = asked.to_vec();
     message[2] = 0x81;
-    message[7] = u8::try_from(records.len()).expect("few");
+    let count = u16::try_from(records.len()).expect("few").to_be_bytes();
+    message[6..8].copy_from_slice(&count);
     for (name, kind, data) in records {
         message.extend(*name);
         message.extend(kind.to_be_bytes());
@@ -75,6 +76,29 @@ fn addresses_follow_aliases_and_nothing_else() {
     ];
     let expected = Answer::Addresses(vec![first.into()]);
     assert_eq!(answer(&asked, &response(&asked, &records)), Some(expected));
+}
+
+/// Who answers for a name chooses how much there is to read.
+#[test]
+fn only_the_first_records_of_an_answer_are_read() {
+    let asked = question(9, "a.example", RecordKind::A).expect("a name");
+    let own = b"\xc0\x0c".as_slice();
+    let most = usize::from(MOST_RECORDS);
+    let mut records = vec![(own, 1, &[192, 0, 2, 1][..]); 4000];
+    let read = |records: &[(&[u8], u16, &[u8])]| answer(&asked, &response(&asked, records));
+    let first: IpAddr = Ipv4Addr::new(192, 0, 2, 1).into();
+    let expected = Answer::Addresses(vec![first; most]);
+    assert_eq!(read(&records), Some(expected.clone()));
+    // What follows could be anything.
+    records[most] = (&[0xff], 1, &[]);
+    assert_eq!(read(&records), Some(expected));
+    records[most - 1] = (&[0xff], 1, &[]);
+    assert_eq!(read(&records), Some(Answer::Failure));
+    // Records of other kinds count as well.
+    let mut others = vec![(own, 16, &[][..]); most];
+    others.push((own, 1, &[192, 0, 2, 1]));
+    assert_eq!(read(&others), Some(Answer::Addresses(vec![])));
+    assert_eq!(read(&others[1..]), Some(Answer::Addresses(vec![first])));
 }
 
 #[test]

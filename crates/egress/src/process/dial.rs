@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
 use super::metered::Metered;
@@ -25,6 +25,9 @@ const HEAD_START: Duration = Duration::from_millis(250);
 
 /// The most addresses of a host that are tried.
 const MOST_ADDRESSES: usize = 8;
+
+/// The most addresses of a host that are judged. Its owner chooses how many it has, and each costs system calls.
+const MOST_JUDGED: usize = 64;
 
 /// The most bytes of a proxy's answer.
 const MOST_OF_ANSWER: usize = 16 * 1024;
@@ -107,20 +110,36 @@ async fn route<'a>(
     if let (Some(proxy), Reach::Public) = (&shared.proxy, access.reach()) {
         return Ok(Route::Proxy(proxy));
     }
+    let addresses = addresses_of(shared, host).await?;
+    let allowed = allowed(addresses, access, class_of).await;
+    let allowed = allowed.map_err(Verdict::Refused)?.into_iter();
+    let addresses = allowed.map(|address| SocketAddr::new(address, port));
+    Ok(Route::Addresses(addresses.collect()))
+}
+
+/// Those of a host's addresses that are tried. Others have a turn after each that is judged.
+async fn allowed<F: Future<Output = AddressClass>>(
+    addresses: Vec<IpAddr>,
+    access: &Access<'_>,
+    class_of: impl Fn(IpAddr) -> F,
+) -> Result<Vec<IpAddr>, Refusal> {
     let mut allowed = Vec::new();
     let mut refused = None;
-    for address in addresses_of(shared, host).await? {
+    for address in addresses.into_iter().take(MOST_JUDGED) {
         let class = class_of(address).await;
         if class.is_allowed(access.reach(), access.is_named_address()) {
-            allowed.push(SocketAddr::new(address, port));
+            allowed.push(address);
         } else {
             refused = Some(Refusal::from(class));
         }
+        if allowed.len() == MOST_ADDRESSES {
+            break;
+        }
+        yield_now().await;
     }
-    allowed.truncate(MOST_ADDRESSES);
     match refused {
-        Some(refusal) if allowed.is_empty() => Err(Verdict::Refused(refusal)),
-        _ => Ok(Route::Addresses(allowed)),
+        Some(refusal) if allowed.is_empty() => Err(refusal),
+        _ => Ok(allowed),
     }
 }
 
@@ -268,5 +287,84 @@ async fn through(
         Ok(stream)
     } else {
         Err(Verdict::Failed(Failure::Proxy))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::{Cell, RefCell};
+
+    use super::*;
+    use crate::rules::Rules;
+
+    fn run<T>(work: impl Future<Output = T>) -> T {
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(work)
+    }
+
+    /// The addresses of an answer, numbered.
+    fn many() -> Vec<IpAddr> {
+        (0..6300)
+            .map(|it| Ipv4Addr::from_bits(0x0101_0101 + it).into())
+            .collect()
+    }
+
+    /// What is tried of many addresses, of which all but these are private, and how many were judged.
+    fn tried(public: &[usize]) -> (Result<Vec<IpAddr>, Refusal>, usize) {
+        let rules = Rules::of_hosts(&["a.example"]);
+        let host = "a.example".parse().expect("a host");
+        let access = rules.access(&host, 443).expect("it is allowed");
+        let addresses = many();
+        let judged = Cell::new(0);
+        let class_of = async |address| {
+            judged.set(judged.get() + 1);
+            if public.iter().any(|it| addresses[*it] == address) {
+                AddressClass::Public
+            } else {
+                AddressClass::Private
+            }
+        };
+        let tried = run(allowed(addresses.clone(), &access, class_of));
+        (tried, judged.get())
+    }
+
+    #[test]
+    fn only_the_first_addresses_of_a_host_are_judged() {
+        let many = many();
+        assert_eq!(tried(&[]), (Err(Refusal::PrivateAddress), MOST_JUDGED));
+        let (first, last, later) = (0, MOST_JUDGED - 1, MOST_JUDGED);
+        let both = Ok(vec![many[first], many[last]]);
+        assert_eq!(tried(&[first, last, later]), (both, MOST_JUDGED));
+        assert_eq!(tried(&[later]).0, Err(Refusal::PrivateAddress));
+        // No more than are tried.
+        let all: Vec<usize> = (2..many.len()).collect();
+        let expected = Ok(many[2..2 + MOST_ADDRESSES].to_vec());
+        assert_eq!(tried(&all), (expected, 2 + MOST_ADDRESSES));
+    }
+
+    #[test]
+    fn others_have_a_turn_between_two_addresses() {
+        let rules = Rules::of_hosts(&["a.example"]);
+        let host = "a.example".parse().expect("a host");
+        let access = rules.access(&host, 443).expect("it is allowed");
+        let turns = RefCell::new(String::new());
+        let class_of = async |_| {
+            turns.borrow_mut().push('a');
+            AddressClass::Private
+        };
+        let other = async {
+            loop {
+                turns.borrow_mut().push('b');
+                yield_now().await;
+            }
+        };
+        run(async {
+            tokio::select! {
+                biased;
+                _ = allowed(many(), &access, class_of) => {}
+                () = other => {}
+            }
+        });
+        assert_eq!(turns.into_inner(), "ab".repeat(MOST_JUDGED));
     }
 }

@@ -85,6 +85,24 @@ fn a_good_address_beside_a_bad_one_is_dialled() {
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");
 }
 
+/// Who answers for a name chooses how many addresses it has. Beyond the first, none is judged.
+#[test]
+fn a_good_address_behind_many_bad_ones_is_not_looked_for() {
+    let server = Server::http();
+    for (bad, expected) in [(40, "200"), (64, "403"), (100, "403")] {
+        let mut addresses = vec![Ipv4Addr::new(169, 254, 169, 254).into(); bad];
+        addresses.push(Ipv4Addr::LOCALHOST.into());
+        let resolver = Resolver::new(vec![addresses], Answers::OverTcp);
+        let rule = rule(server.port, "");
+        let mut setup = Setup::new(&[rule], &[]);
+        setup.servers = vec![resolver.address];
+        let scene = setup.start(&[]);
+        let (head, _) = scene.tunnel(&format!("a.example:{}", server.port));
+        let expected = format!("HTTP/1.1 {expected} ");
+        assert!(head.starts_with(&expected), "{bad}: {head}");
+    }
+}
+
 /// The guest names this machine itself, in every spelling that some library reads as an address.
 #[test]
 fn no_spelling_of_an_address_gets_through() {
