@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Callable
 
 from . import _blobs, _text, _tools, _values
-from ._conversation import Actions, Invoke, message
+from ._conversation import Actions, Invoke, decode, message
 from ._exceptions import ProtocolError, RequestError
 from ._frames import Decoder, Frame
 from ._options import checked_function
@@ -83,7 +83,7 @@ class Calls:
         reply: dict[str, Any] = {"kind": "return", "call": header["call"]}
         outgoing = _blobs.NO_BUFFERS
         try:
-            args, kwargs, summary = _arguments(header, buffers)
+            args, kwargs, summary = yield from decode(frame, lambda: _arguments(header, buffers))
             value = yield from self._call(str(header["tool"]), args, kwargs, summary)
             tree, packed = _values.encode(value)
             outgoing = _blobs.pack(packed, room)

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 VERSION = 2
+# Bytes of a header that is decoded in less time than a thread takes to start, if it refers to no buffers.
+_SMALL = 8 << 10
 # Seconds for a cell to end after it is interrupted because its caller left.
 _GRACE = 2.0
 
@@ -84,7 +86,14 @@ class Notify(Invoke):
     __slots__ = ()
 
 
-Action = Union[Connect, StandBy, Interrupt, Send, Receive, Invoke]
+class Decode(NamedTuple):
+    """Call a function that decodes what a guest sent, which may take long: beside an event loop, it runs in a
+    thread. The result is the function's. Raises `SessionClosed` if the session is closed meanwhile."""
+
+    function: Callable[[], Any]
+
+
+Action = Union[Connect, StandBy, Interrupt, Send, Receive, Invoke, Decode]
 Actions = Generator[Action, Any, T]
 Handle = Callable[[Frame, Decoder], Actions[None]]
 """Handles a message of the guest that answers no request: `output`, `display`, `call` or `connect`."""
@@ -318,6 +327,14 @@ def message(
         return kind(encode(header, payload))
     header.update(outgoing.field)
     return kind(encode(header, outgoing.payload), outgoing.descriptor)
+
+
+def decode(frame: Frame, function: Callable[[], T]) -> Actions[T]:
+    """The result of a function that decodes the values of a message of the guest."""
+    if frame.header_length <= _SMALL and "blob" not in frame.header:
+        return function()
+    found: T = yield Decode(function)
+    return found
 
 
 def discarding(why: str) -> Handle:

@@ -14,7 +14,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _events, _supervisor
-from ._conversation import Action, Actions, Connect, Conversation, Interrupt, Invoke, Receive, Send, SendCell
+from ._conversation import (
+    Action,
+    Actions,
+    Connect,
+    Conversation,
+    Decode,
+    Interrupt,
+    Invoke,
+    Receive,
+    Send,
+    SendCell,
+)
 from ._exceptions import ProtocolError, SessionBusy, SessionClosed, SessionForked, SupervisorError
 from ._frames import Decoder, Frame
 from ._link import DONT_WAIT, Link
@@ -81,6 +92,8 @@ class Driver(ABC, Generic[C]):
         # The conversation that has the turn. A signal handler or a finalizer could deadlock on a lock;
         # `dict.setdefault` is atomic and never waits.
         self._turns: dict[None, object] = {}
+        # Whether data was read since the last wait for it.
+        self._has_read = False
 
     @property
     def closed(self) -> bool:
@@ -223,6 +236,10 @@ class Driver(ABC, Generic[C]):
                         yield from self._send(action)
                     elif isinstance(action, Invoke):
                         result = yield from self.invoke(action)
+                    elif isinstance(action, Decode):
+                        result = yield from self.in_thread(action.function)
+                        # A tool of a session that was closed meanwhile is not called.
+                        self._check()
                     else:
                         result = self._perform_now(action)
                 except Exception as error:
@@ -264,8 +281,14 @@ class Driver(ABC, Generic[C]):
             try:
                 if not link.read(0 if deadline is None else DONT_WAIT):
                     raise link.gone()
+                if self._has_read and not self.blocking:
+                    # A guest may send faster than its messages are handled. Other tasks run, as with
+                    # `asyncio.sleep(0)`.
+                    yield
+                self._has_read = True
                 frame = self._next_frame(link.decoder)
             except BlockingIOError:
+                self._has_read = False
                 if not (yield from self.wait(link, select.POLLIN, deadline, action.wake)):
                     return None
         return frame

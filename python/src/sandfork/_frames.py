@@ -57,10 +57,12 @@ _read_json = json.JSONDecoder().raw_decode
 
 
 class Frame(NamedTuple):
-    """One message. The payload is a `bytearray`, so that values that share its memory are writable."""
+    """One message. The payload is a `bytearray`, so that values that share its memory are writable.
+    `header_length` is in bytes."""
 
     header: dict[str, Any]
     payload: bytes | bytearray
+    header_length: int = 0
 
 
 def encode(header: dict[str, Any], payload: bytes = b"") -> bytes:
@@ -133,7 +135,8 @@ class Decoder:
         if len(buffer) < end:
             return None
         header = _parse(buffer[start + _PREFIX : middle])
-        frame = Frame(header, bytearray(buffer[middle:end]) if payload_length else b"")
+        payload = bytearray(buffer[middle:end]) if payload_length else b""
+        frame = Frame(header, payload, header_length)
         # Set last, so that an exception of a signal handler does not lose the frame.
         self._start = end
         return frame

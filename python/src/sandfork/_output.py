@@ -6,7 +6,7 @@ import codecs
 
 from . import _result
 from ._blobs import unpack
-from ._conversation import Actions, Callbacks, Notify, OnText
+from ._conversation import Actions, Callbacks, Notify, OnText, decode
 from ._exceptions import ProtocolError
 from ._execution import Logs
 from ._frames import Decoder, Frame
@@ -37,7 +37,7 @@ class Output:
         buffers = unpack(frame, decoder)
         if type(header.get("data")) is not dict:
             raise ProtocolError("the supervisor sent a display of nothing")
-        result = _result.decoded(header, buffers)
+        result = yield from decode(frame, lambda: _result.decoded(header, buffers))
         self.shown.append(result)
         if self._on_result is not None:
             yield Notify(self._on_result, (result,))

@@ -12,6 +12,7 @@ from ._conversation import (
     Actions,
     Callbacks,
     Conversation,
+    Decode,
     Send,
     SendCell,
     StandBy,
@@ -182,7 +183,7 @@ class Session(Conversation):
         self.failures = failures
         error = execution.error
         if error is None:
-            return execution.value
+            return (yield Decode(lambda: execution.value))
         if error.name == "NameError":
             raise UndefinedVariable(f"the session has no variable {name!r}")
         said = harmless(f"{error.name}: {error.value}")

@@ -35,8 +35,9 @@ if TYPE_CHECKING:
     Decode = Callable[["Decoder", Tree, int], Any]
 
 HEX = re.compile(r"-?[0-9a-f]+")
-# Bytes of a JSON text that are scanned at once.
+# Bytes of a JSON text that are scanned at once, and packed numbers that are read at once.
 JSON_PART = 1 << 20
+PACKED_PART = 1 << 16
 # Seconds of processor time for the hash tables of one message: keys can be made to collide in a
 # table without equal hashes. It is ten times the time of ordinary keys.
 TABLE_SECONDS = 1.0
@@ -304,7 +305,10 @@ def _packed(decoder: Decoder, tree: Tree, depth: int) -> list[Any]:
     numbers.frombytes(data)
     if sys.byteorder == "big":
         numbers.byteswap()
-    found: list[Any] = numbers.tolist()
+    # In parts, between which other threads run.
+    found: list[Any] = []
+    for start in range(0, len(numbers), PACKED_PART):
+        found += numbers[start : start + PACKED_PART]
     return found
 
 
