@@ -301,3 +301,38 @@ def test_many_clients_lose_nothing(server: Server) -> None:
 
     with ThreadPoolExecutor(16) as clients:
         assert all(clients.map(one, range(200)))
+
+
+def _batch(size: int, tasks: int) -> dict[str, Any]:
+    """Tasks with a file of so many MiB in common, which take long enough to run at the same time."""
+    code = "import time; time.sleep(1); len(open('data').read())"
+    common = {"code": code, "files": {"data": "x" * (size << 20)}}
+    return {"common": common, "tasks": [{"args": [str(number)]} for number in range(tasks)]}
+
+
+def test_the_tasks_of_a_batch_take_memory_of_bodies(start: Any, tmp_path: pathlib.Path) -> None:
+    bounds = _bounded(tmp_path, body="8MiB", bodies="32MiB")
+    server: Server = start("--jobs", "8", "--config", bounds)
+    assert server.run("1").status == 200
+    before = _peak(server)
+    answer = server.ask("POST", "/v1/batches", _batch(5, 8))
+    results = [json.loads(line) for line in answer.body.splitlines()]
+    # Those that find no memory wait for it.
+    assert [result.get("value") for result in results] == [5 << 20] * 8, results
+    # What a run has while it begins comes on top.
+    assert _peak(server) - before < 60
+    # The body would fit, and what its tasks take beside it never does.
+    answer = server.ask("POST", "/v1/batches", _batch(7, 1))
+    assert answer.status == 413
+    assert "http.bodies" in answer.json["error"]["message"]
+
+
+def test_a_batch_whose_tasks_find_no_memory_is_refused(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="8MiB", bodies="32MiB"))
+    # Bodies that do not come have their memory.
+    head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {8 << 20}\r\n\r\n"
+    slow = [_raw(server, head.encode()) for _ in range(2)]
+    eventually(lambda: server.ask("POST", "/v1/batches", _batch(4, 1)).status == 429)
+    for connection in slow:
+        connection.close()
+    eventually(lambda: server.ask("POST", "/v1/batches", _batch(4, 1)).status == 200)

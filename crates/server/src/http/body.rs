@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use super::bounds::HttpBounds;
 use super::budget::{Budget, Held};
+use super::values::memory_of_values;
 use crate::failure::Failure;
 
 /// Reads bodies.
@@ -95,26 +96,6 @@ impl Bodies {
             }
         }
     }
-}
-
-/// The memory that the values of a text of JSON may take together with it: `[0,0]` is a few bytes, and each value is many.
-pub fn memory_of_values(text: &[u8]) -> u64 {
-    /// A value, its name and its share of what contains it, with the room that grows ahead.
-    const VALUE: u64 = 64;
-    /// So many values take what an object takes with its first name: a node of a tree, with room for eleven.
-    const OBJECT: u64 = 10;
-    let (mut values, mut in_string, mut escaped) = (0_u64, false, false);
-    for byte in text {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = in_string,
-            b'"' => in_string = !in_string,
-            b',' | b':' | b'[' if !in_string => values += 1,
-            b'{' if !in_string => values += OBJECT,
-            _ => {}
-        }
-    }
-    text.len() as u64 + values * VALUE
 }
 
 /// A body that is JSON.

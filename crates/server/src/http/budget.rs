@@ -95,9 +95,7 @@ impl Held {
     /// If so much is not left. It stays as it was.
     pub fn grow(&mut self, bytes: u64) -> Result<(), Failure> {
         const FREE: u64 = 16 * KIB;
-        let has = self.parts.first();
-        let has = has.map_or(0, OwnedSemaphorePermit::num_permits) as u64;
-        let more = bytes.div_ceil(KIB).saturating_sub(has);
+        let more = bytes.div_ceil(KIB).saturating_sub(self.places());
         if bytes <= FREE || more == 0 {
             return Ok(());
         }
@@ -124,6 +122,20 @@ impl Held {
             held.for_each(|(held, part)| held.merge(part));
         }
         Ok(())
+    }
+
+    /// Takes so many bytes more.
+    ///
+    /// # Errors
+    /// If so much is not left. It stays as it was.
+    pub fn grow_by(&mut self, more: u64) -> Result<(), Failure> {
+        self.grow(self.places() * KIB + more)
+    }
+
+    /// The places that it has.
+    fn places(&self) -> u64 {
+        let has = self.parts.first();
+        has.map_or(0, OwnedSemaphorePermit::num_permits) as u64
     }
 
     /// An answer in JSON. The memory of the request counts until it is made, and its own until it is sent.
@@ -199,6 +211,10 @@ mod tests {
             held.grow(101 * KIB),
             Err(Failure::NeverFits { .. })
         ));
+        drop(held);
+        let mut held = budget.hold(40 * KIB).expect("it is there");
+        held.grow_by(50 * KIB).expect("it is there");
+        assert!(budget.hold(20 * KIB).is_err());
         drop(held);
         assert!(budget.hold(100 * KIB).is_ok());
     }

@@ -10,6 +10,7 @@ mod place;
 mod sites;
 mod tls;
 mod unused;
+mod values;
 mod write_timeout;
 
 use std::pin::pin;
@@ -30,7 +31,7 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-pub use self::body::{Bodies, JsonBody, RawBody, memory_of_values};
+pub use self::body::{Bodies, JsonBody, RawBody};
 pub use self::bounds::HttpBounds;
 pub use self::budget::{Budget, Held, keeping, length_of, unwritten};
 pub use self::draining::{Draining, until_cut_off};
@@ -40,6 +41,7 @@ pub use self::place::Places;
 pub use self::sites::refuse_other_sites;
 pub use self::tls::{Tls, TlsError};
 use self::unused::{Connection, Unused};
+pub use self::values::{memory_as_values, memory_of_values};
 use self::write_timeout::WriteTimeout;
 use crate::metrics::Metrics;
 

@@ -13,12 +13,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use futures_util::stream::iter;
 use sandfork::batch::Task;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
+use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::sleep;
 
 use crate::failure::Failure;
-use crate::http::{Held, JsonBody};
+use crate::http::{Held, JsonBody, memory_as_values, unwritten};
 use crate::running::run;
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -26,6 +27,8 @@ use crate::tenant::Tenant;
 
 /// More are several batches.
 const MOST_TASKS: usize = 100_000;
+/// Reading a task takes so many times its memory: for its text, a string of it without its escapes, and its values.
+const TIMES_TO_READ: u64 = 3;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -43,16 +46,31 @@ pub async fn batch(
     Extension(tenant): Extension<Arc<Tenant>>,
     posted: JsonBody<Batch>,
 ) -> Result<Response, Failure> {
-    let JsonBody { value, held } = posted;
+    let JsonBody { value, mut held } = posted;
     if value.tasks.len() > MOST_TASKS {
         let problem = format!("a batch has at most {MOST_TASKS} tasks");
         return Err(Failure::Request(problem));
     }
     check_ids(&value)?;
-    let (jobs, common) = (app.jobs, Arc::new(value.common));
+    let of_common = memory_as_values(&value.common)?;
+    let mut largest = 0;
+    for keys in &value.tasks {
+        largest = memory_as_values(keys)?.max(largest);
+    }
+    if !value.tasks.is_empty() {
+        held.grow_by((of_common + largest) * (TIMES_TO_READ + 1))?;
+    }
+    let jobs = app.jobs;
+    let tasks = Arc::new(Tasks {
+        app,
+        tenant,
+        common: value.common,
+        of_common,
+        reserve: Mutex::new(()),
+    });
     let lines = iter(value.tasks.into_iter().enumerate()).map(move |(number, keys)| {
-        let (app, tenant, common) = (Arc::clone(&app), Arc::clone(&tenant), Arc::clone(&common));
-        async move { line(&app, &tenant, number, &common, keys).await }
+        let tasks = Arc::clone(&tasks);
+        async move { tasks.line(number, keys).await }
     });
     let mut until_next = None;
     let lines = lines
@@ -85,49 +103,94 @@ fn check_ids(batch: &Batch) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
-async fn line(
-    app: &Arc<App>,
-    tenant: &Arc<Tenant>,
-    number: usize,
-    common: &Map<String, Value>,
-    keys: Map<String, Value>,
-) -> (Vec<u8>, Option<Held>) {
-    let mut task = common.clone();
-    task.extend(keys);
-    let id = task.get("id").cloned().unwrap_or_else(|| number.into());
-    let result = result(app, tenant, number, task).await;
-    let held = result.and_then(|line| {
-        let held = tenant.budget.hold(line.len() as u64)?;
-        Ok((line, Some(held)))
-    });
-    held.unwrap_or_else(|failure| {
-        let error =
-            json!({ "name": failure.kind(), "message": failure.to_string(), "traceback": "" });
-        let line = json!({ "id": id, "status": "infrastructure", "error": error });
-        (line.to_string().into_bytes(), None)
-    })
+/// The tasks of a batch. Its body holds memory for one of them, and for reading one: they are read one after the other.
+struct Tasks {
+    app: Arc<App>,
+    tenant: Arc<Tenant>,
+    common: Map<String, Value>,
+    /// The memory of `common` in one task.
+    of_common: u64,
+    /// Whose task has the memory that the body holds. So one of them always goes on.
+    reserve: Mutex<()>,
 }
 
-async fn result(
-    app: &Arc<App>,
-    tenant: &Arc<Tenant>,
-    number: usize,
-    task: Map<String, Value>,
-) -> Result<Vec<u8>, Failure> {
-    let text = Value::Object(task).to_string();
-    let task = Task::read(text.as_bytes(), i64::try_from(number).unwrap_or(i64::MAX))?;
-    loop {
-        let request = task.request().clone();
-        match run(app, tenant, Variant::default(), request, ()).await {
-            // Others are before it. Its client waits for all in any case.
-            Err(failure) if failure.is_overload() => sleep(Duration::from_millis(100)).await,
-            outcome => {
-                return serde_json::to_vec(&task.done(outcome?)).map_err(|error| {
-                    tracing::error!("a result cannot be written: {error}");
-                    Failure::Mistake
-                });
+/// The memory of a task until its run has ended.
+struct Place<'t> {
+    _own: Option<Held>,
+    _reserved: Option<MutexGuard<'t, ()>>,
+}
+
+/// The keys of a task, with those of all tasks that it has not.
+struct Merged<'t> {
+    common: &'t Map<String, Value>,
+    keys: &'t Map<String, Value>,
+}
+
+impl Serialize for Merged<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let common = self.common.iter();
+        let common = common.filter(|(key, _)| !self.keys.contains_key(*key));
+        serializer.collect_map(common.chain(self.keys))
+    }
+}
+
+impl Tasks {
+    /// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
+    async fn line(&self, number: usize, keys: Map<String, Value>) -> (Vec<u8>, Option<Held>) {
+        match self.result(number, &keys).await {
+            Ok((line, held)) => (line, Some(held)),
+            Err(failure) => {
+                let id = keys.get("id").or(self.common.get("id")).cloned();
+                let id = id.unwrap_or_else(|| number.into());
+                let error = json!({ "name": failure.kind(), "message": failure.to_string(), "traceback": "" });
+                let line = json!({ "id": id, "status": "infrastructure", "error": error });
+                (line.to_string().into_bytes(), None)
             }
         }
+    }
+
+    async fn result(
+        &self,
+        number: usize,
+        keys: &Map<String, Value>,
+    ) -> Result<(Vec<u8>, Held), Failure> {
+        let place = self.place(keys).await?;
+        let task = self.read(number, keys)?;
+        let done = loop {
+            let request = task.request().clone();
+            match run(&self.app, &self.tenant, Variant::default(), request, ()).await {
+                // Others are before it. Its client waits for all in any case.
+                Err(failure) if failure.is_overload() => sleep(Duration::from_millis(100)).await,
+                outcome => break task.done(outcome?),
+            }
+        };
+        drop(place);
+        self.tenant.budget.json(&done)
+    }
+
+    /// The memory of a task: its own, or that which the body holds, when it is its turn.
+    async fn place(&self, keys: &Map<String, Value>) -> Result<Place<'_>, Failure> {
+        let memory = self.of_common + memory_as_values(keys)?;
+        Ok(match self.tenant.budget.hold(memory) {
+            Ok(held) => Place {
+                _own: Some(held),
+                _reserved: None,
+            },
+            Err(_) => Place {
+                _own: None,
+                _reserved: Some(self.reserve.lock().await),
+            },
+        })
+    }
+
+    /// Reads a task as a line of a task file. Nothing else is kept of it.
+    fn read(&self, number: usize, keys: &Map<String, Value>) -> Result<Task, Failure> {
+        let common = &self.common;
+        let merged = Merged { common, keys };
+        let text = serde_json::to_vec(&merged).map_err(|error| unwritten(&error))?;
+        Ok(Task::read(
+            &text,
+            i64::try_from(number).unwrap_or(i64::MAX),
+        )?)
     }
 }
