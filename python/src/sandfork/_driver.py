@@ -28,7 +28,7 @@ from ._conversation import (
 )
 from ._exceptions import ProtocolError, SessionBusy, SessionClosed, SessionForked, SupervisorError
 from ._frames import Decoder, Frame
-from ._link import DONT_WAIT, Link
+from ._link import DONT_WAIT, Link, is_ready
 from ._tools import is_async
 
 if TYPE_CHECKING:
@@ -367,10 +367,8 @@ class SyncDriver(Driver[C]):
         return self.complete(self.conduct(conversation))
 
     def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:
-        poll = select.poll()
-        poll.register(link.fileno(), events)
-        left = None if deadline is None else max(0.0, deadline - time.monotonic()) * 1e3 + 1
-        return bool(poll.poll(left))
+        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        return is_ready(link.fileno(), events, left)
         yield
 
     def invoke(self, action: Invoke) -> Work[Any]:

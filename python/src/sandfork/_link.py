@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import _socket
+import select
 import socket
 import struct
 import threading
@@ -31,7 +33,9 @@ class Link:
     def __init__(self, connection: Connection, *, blocking: bool) -> None:
         self.connection = connection
         self._socket = connection.socket
-        self._socket.setblocking(blocking)
+        # The sockets of gevent and eventlet wait although a flag says not to, unless they never wait. The
+        # driver then waits in their `poll`, which lets other greenlets run.
+        self._socket.setblocking(blocking and isinstance(self._socket, _socket.socket))
         self.decoder = Decoder()
         # Data read from the socket but not yet fed to the decoder: at most one result of recvmsg(2).
         self._arrived: list[tuple[bytes, list[Any], int, Any]] = []
@@ -177,6 +181,18 @@ class Link:
         arrived = [descriptor for message in self._arrived for descriptor in _passed(message[1])]
         self._arrived.clear()
         self.decoder.drop_descriptors(arrived)
+
+
+def is_ready(descriptor: int, events: int, seconds: float | None = None) -> bool:
+    """Waits for one of these events of poll(2). Returns false after this time. Other greenlets run meanwhile,
+    because gevent and eventlet replace the functions of `select`."""
+    if hasattr(select, "poll"):
+        poll = select.poll()
+        poll.register(descriptor, events)
+        return bool(poll.poll(None if seconds is None else seconds * 1e3 + 1))
+    # eventlet removes it.
+    reads, writes = ([descriptor] if events & one else [] for one in (select.POLLIN, select.POLLOUT))
+    return any(select.select(reads, writes, [], seconds))
 
 
 def _passed(ancillary: list[Any]) -> Sequence[int]:

@@ -10,6 +10,7 @@ import stat
 import threading
 
 from ._exceptions import RequestError
+from ._link import is_ready
 from ._options import Stdin, utf_8
 
 # What every pipe holds: the default is 64 KiB, but a user with many pipes gets single pages (pipe(7)).
@@ -34,6 +35,7 @@ def piped(stdin: Stdin) -> int:
         raise
     _writers.add(writer)
     try:
+        os.set_blocking(writer, False)
         if source.feeds_at_once(writer):
             _close(writer)
             source.close()
@@ -134,7 +136,11 @@ def _feed(source: _Source | _Bytes, writer: int) -> None:
             if not rest:
                 return
             while rest:
-                rest = rest[os.write(writer, rest) :]
+                try:
+                    rest = rest[os.write(writer, rest) :]
+                except BlockingIOError:
+                    # A write that waits would stop all greenlets of gevent and eventlet.
+                    is_ready(writer, select.POLLOUT)
     except BrokenPipeError:
         return
     except OSError as error:

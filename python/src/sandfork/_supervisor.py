@@ -112,6 +112,8 @@ def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
     for end in (ours, theirs):
         end.setblocking(True)
+    # gevent and eventlet put sockets in the place of Python's whose descriptors never wait.
+    os.set_blocking(theirs.fileno(), True)
     return ours, theirs
 
 
@@ -133,8 +135,11 @@ def _close_all(control: socket.socket, spare: deque[socket.socket]) -> None:
 def _is_open(connected: socket.socket) -> bool:
     """Whether the other end is open. The supervisor sends nothing before the first request."""
     try:
-        connected.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        # By no flag, with which the sockets of gevent and eventlet wait all the same.
+        connected.setblocking(False)
+        connected.recv(1, socket.MSG_PEEK)
     except BlockingIOError:
+        connected.setblocking(True)
         return True
     except OSError:
         pass
