@@ -12,6 +12,7 @@ import threading
 from ._exceptions import RequestError
 from ._link import is_ready
 from ._options import Stdin, utf_8
+from ._supervisor import above_streams
 
 # What every pipe holds: the default is 64 KiB, but a user with many pipes gets single pages (pipe(7)).
 _FITS_A_PIPE = 4096
@@ -29,7 +30,7 @@ def piped(stdin: Stdin) -> int:
     """
     source = _source(stdin)
     try:
-        reader, writer = os.pipe()
+        reader, writer = map(above_streams, os.pipe())
     except BaseException:
         source.close()
         raise
@@ -116,7 +117,7 @@ def _source(stdin: Stdin) -> _Source | _Bytes:
         return _Bytes(utf_8(stdin, "stdin", "surrogateescape"))
     try:
         # A copy, so that the caller can close the file.
-        descriptor = fcntl.fcntl(stdin.fileno(), fcntl.F_DUPFD_CLOEXEC, 0)
+        descriptor = fcntl.fcntl(stdin.fileno(), fcntl.F_DUPFD_CLOEXEC, 3)
     except (AttributeError, OSError, ValueError):
         kind = type(stdin).__name__
         raise RequestError(f"stdin is of type {kind}: give text, bytes or an open file") from None

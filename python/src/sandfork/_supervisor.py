@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import fcntl
 import os
 import socket
 import subprocess
@@ -109,12 +110,27 @@ class Supervisor:
 
 def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
     """Two connected sockets that wait, also in a process that has called `socket.setdefaulttimeout`."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, kind)
+    family = socket.AF_UNIX
+    ours, theirs = (
+        end if end.fileno() > 2 else socket.socket(family, kind, fileno=above_streams(end.detach()))
+        for end in socket.socketpair(family, kind)
+    )
     for end in (ours, theirs):
         end.setblocking(True)
     # gevent and eventlet put sockets in the place of Python's whose descriptors never wait.
     os.set_blocking(theirs.fileno(), True)
     return ours, theirs
+
+
+def above_streams(descriptor: int) -> int:
+    """The descriptor, with another number if it has one of the standard streams'. It gets one if these are
+    closed, and receives what is printed; the supervisor cannot be passed one either."""
+    if descriptor > 2:
+        return descriptor
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, 3)
+    finally:
+        os.close(descriptor)
 
 
 def _end(process: subprocess.Popen[bytes], control: socket.socket, spare: deque[socket.socket]) -> None:

@@ -188,6 +188,27 @@ with sandfork.Sandbox() as sbx, sandfork.Sandbox() as other:
     assert (host.returncode, out) == (0, "42 ran\nTrue None\n")
 
 
+@pytest.mark.parametrize("closed", [(0,), (1,), (0, 1), (0, 1, 2)])
+def test_closed_standard_streams_are_no_connections(closed: tuple[int, ...]) -> None:
+    code = f"""
+kept = os.dup(1)
+for number in {closed}:
+    os.close(number)
+with sandfork.Sandbox() as sbx:
+    value = sbx.run("6 * 7").value
+    os.write(kept, repr([value, sandfork.run("len(input())", stdin="x" * 100_000).value]).encode())
+    for number in {closed}:
+        try:
+            os.fstat(number)
+        except OSError:
+            continue
+        os.write(kept, b" is open")
+"""
+    with script(code) as host:
+        out, _ = host.communicate(timeout=60)
+    assert (host.returncode, out) == (0, "[42, 100000]")
+
+
 def test_everything_ends_with_the_host() -> None:
     code = """
 sbx = sandfork.Sandbox()
