@@ -80,6 +80,8 @@ class Link:
                 "the supervisor passed a file, and this process has no descriptor left for it: raise the "
                 "limit of open files (RLIMIT_NOFILE, `ulimit -n`)"
             )
+        if data and self.connection.supervisor is not None:
+            self.connection.supervisor.has_answered = True
         return bool(data)
 
     def ahead(self) -> bytes:

@@ -30,7 +30,9 @@ class Supervisor:
     """A running supervisor."""
 
     def __init__(self) -> None:
-        binary = _binary.find()
+        self.binary = _binary.find()
+        self.has_answered = False
+        """Whether it has sent anything to a session."""
         # The environment that `[env] pass` reads. Each session is sent how this process's differs by then.
         self.environ = dict(os.environ)
         self._encoded = _encoded_environ()
@@ -41,7 +43,7 @@ class Supervisor:
         _supervisors.add(self)
         try:
             self.process = subprocess.Popen(
-                [binary, "serve", "--control-fd", str(theirs.fileno())],
+                [self.binary, "serve", "--control-fd", str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()],
@@ -51,7 +53,7 @@ class Supervisor:
             )
         except OSError as error:
             self.control.close()
-            raise BinaryNotFound(f"{binary} could not be executed: {error.strerror}") from error
+            raise BinaryNotFound(f"{self.binary} could not be executed: {error.strerror}") from error
         finally:
             theirs.close()
         self.end = weakref.finalize(self, _end, self.process, self.control, self._spare)
@@ -106,6 +108,13 @@ class Supervisor:
                 return f"the supervisor (process {self.process.pid}) {how}"
             time.sleep(0.001)
         return None
+
+    def never_served(self) -> SystemFailure:
+        """The exception for the end of a supervisor that has not answered: its program may be unsuitable."""
+        return SystemFailure(
+            f"{self.describe_end() or 'the supervisor ended'}, right after it started; its program is "
+            f"{self.binary} ({_binary.VARIABLE} names another)"
+        )
 
 
 def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:
@@ -185,8 +194,10 @@ class Connection:
         """Whether the connection belongs to the parent of this forked process."""
         _connections.add(self)
 
-    def died(self) -> SupervisorDied:
+    def died(self) -> SupervisorDied | SystemFailure:
         """The exception for the end of the stream."""
+        if self.supervisor is not None and not self.supervisor.has_answered:
+            return self.supervisor.never_served()
         end = self.supervisor.describe_end() if self.supervisor is not None else None
         said = end or "the supervisor closed the session's connection"
         return SupervisorDied(
@@ -218,11 +229,10 @@ def connect() -> Connection:
             _shared = shared = Supervisor()
             return Connection(shared.connect(), shared)
         except ConnectionError as error:
-            how = shared.describe_end() if shared is not None else None
-            raise SystemFailure(
-                f"{how or 'the supervisor ended'}, right after it started; its program is "
-                f"{_binary.find()} (SANDFORK_BINARY names another)"
-            ) from error
+            if shared is None:
+                # An exception of a signal handler.
+                raise
+            raise shared.never_served() from error
         except OSError as error:
             if error.errno is None:
                 # An exception of a signal handler, such as `TimeoutError`.

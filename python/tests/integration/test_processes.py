@@ -147,6 +147,30 @@ def test_a_supervisor_that_is_killed_in_the_middle_of_a_cell() -> None:
         assert sandfork.run("3").value == 3
 
 
+@pytest.mark.parametrize("program", ["exit 3", "sleep 0.2; exit 3"])
+def test_a_program_that_has_never_served_is_named(program: str, tmp_path: pathlib.Path) -> None:
+    impostor = tmp_path / "sandfork"
+    impostor.write_text(f"#!/bin/sh\n{program}\n")
+    impostor.chmod(0o755)
+    code = f"""
+os.environ["SANDFORK_BINARY"] = {str(impostor)!r}
+
+def restart():
+    with sandfork.Sandbox(on_death="restart") as sbx:
+        sbx.run("1")
+
+for start in (lambda: sandfork.run("1"), sandfork.Sandbox, restart, lambda: list(sandfork.map(["1"]))):
+    try:
+        start()
+    except sandfork.SystemFailure as error:
+        print(error)
+"""
+    with script(code) as host:
+        out, _ = host.communicate(timeout=60)
+    said = f"exited with code 3, right after it started; its program is {impostor} (SANDFORK_BINARY names"
+    assert (host.returncode, out.count(said), out.count("\n")) == (0, 4, 4)
+
+
 def test_a_supervisor_that_is_killed_in_between() -> None:
     sandfork.run("1")
     os.kill(supervisor(), signal.SIGKILL)
