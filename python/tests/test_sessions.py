@@ -165,15 +165,18 @@ def test_a_fork_begins_anew_without_its_snapshot(fake: FakeSupervisor) -> None:
             assert one.get("v") == 1
 
 
-def test_a_current_directory_that_is_gone_is_named(
+def test_a_current_directory_that_is_gone_is_named_where_it_is_needed(
     fake: FakeSupervisor, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
+    with Sandbox(), Sandbox(policy={}):
+        for session in fake.sessions:
+            assert session.heard[0]["policy"]["directory"] == "/the current directory was removed"
     with pytest.raises(sandfork.RequestError, match="the current directory cannot be found: No such file"):
-        Sandbox()
+        Sandbox.resume("state")
 
 
 def test_a_second_caller_is_refused_at_once(fake: FakeSupervisor) -> None:
