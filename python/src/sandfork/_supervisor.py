@@ -7,6 +7,7 @@ programs that this process runs nor its forked children hold that socket.
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
 import fcntl
 import os
@@ -19,7 +20,7 @@ from collections import deque
 from typing import Any
 
 from . import _binary
-from ._exceptions import BinaryNotFound, SupervisorDied, SystemFailure
+from ._exceptions import BinaryNotFound, SessionClosed, SupervisorDied, SystemFailure
 from ._values import is_unicode
 
 # Seconds for the supervisor to end: it only has to kill its workers.
@@ -33,6 +34,8 @@ class Supervisor:
         self.binary = _binary.find()
         self.has_answered = False
         """Whether it has sent anything to a session."""
+        self.is_closed = False
+        """Whether it is ended because its process exits."""
         # The environment that `[env] pass` reads. Each session is sent how this process's differs by then.
         self.environ = dict(os.environ)
         self._encoded = _encoded_environ()
@@ -57,6 +60,8 @@ class Supervisor:
         finally:
             theirs.close()
         self.end = weakref.finalize(self, _end, self.process, self.control, self._spare)
+        # `_end_at_exit` tells its sessions why it ends.
+        self.end.atexit = False
 
     def connect(self) -> socket.socket:
         """A connection for a new session. Raises `OSError` if the supervisor is gone."""
@@ -194,8 +199,10 @@ class Connection:
         """Whether the connection belongs to the parent of this forked process."""
         _connections.add(self)
 
-    def died(self) -> SupervisorDied | SystemFailure:
+    def died(self) -> Exception:
         """The exception for the end of the stream."""
+        if self.supervisor is not None and self.supervisor.is_closed:
+            return SessionClosed("the session is closed, because its process exits")
         if self.supervisor is not None and not self.supervisor.has_answered:
             return self.supervisor.never_served()
         end = self.supervisor.describe_end() if self.supervisor is not None else None
@@ -270,6 +277,23 @@ def stand_by() -> None:
                 _shared.stand_by()
         finally:
             _lock.release()
+
+
+def _end_at_exit() -> None:
+    """Ends the supervisor. Daemon threads may still run something in its sessions, or begin others."""
+    global _shared
+    # Not for long, so that the process exits whatever a thread does.
+    is_locked = _lock.acquire(timeout=1)
+    shared, _shared = _shared, None
+    if is_locked:
+        _lock.release()
+    if shared is not None:
+        shared.is_closed = True
+        # Not by the finalizer, which does nothing once `weakref` has run those that are left.
+        _end(shared.process, shared.control, shared._spare)
+
+
+atexit.register(_end_at_exit)
 
 
 def _forget_in_child() -> None:

@@ -31,10 +31,10 @@ def supervisor() -> int:
     return _supervisor._shared.process.pid
 
 
-def script(code: str, **options: object) -> subprocess.Popen[str]:
-    """A separate host process."""
+def script(code: str, *, before: str = "", **options: object) -> subprocess.Popen[str]:
+    """A separate host process. It does what is `before` without the package."""
     environ = {**os.environ, "PYTHONPATH": str(SOURCE), "PYTHONWARNINGS": "error"}
-    command = [sys.executable, "-c", f"import sandfork, os, sys, time\n{code}"]
+    command = [sys.executable, "-c", f"{before}\nimport sandfork, os, sys, time\n{code}"]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True, **options)  # type: ignore[call-overload, no-any-return]
 
 
@@ -102,6 +102,29 @@ while not seen:
     )
     stdout, stderr = ending.communicate()
     assert (stdout, stderr, ending.returncode) == ("closed\n", "", 0)
+
+
+@pytest.mark.parametrize("start", ["sandfork.run", "sandfork.Sandbox().run"])
+def test_daemon_threads_find_their_sessions_closed_at_the_interpreters_exit(start: str) -> None:
+    # What was registered first runs last.
+    before = "import atexit, threading\natexit.register(lambda: thread.join())"
+    code = f"""
+running = threading.Event()
+
+def run():
+    try:
+        called = {start}
+        called("print(1, flush=True); import time; time.sleep(60)", on_stdout=lambda text: running.set())
+    except sandfork.SessionClosed:
+        print("closed")
+
+thread = threading.Thread(target=run, daemon=True)
+thread.start()
+running.wait()
+"""
+    with script(code, before=before, stderr=subprocess.PIPE) as host:
+        ended = host.communicate(timeout=120)
+    assert (ended, host.returncode) == (("closed\n", ""), 0)
 
 
 def test_one_connection_stands_by_for_the_next_session() -> None:
