@@ -11,6 +11,7 @@ use crate::host::{
     CgroupSupport, Controller, LandlockSupport, Machine, NamespaceSupport, Refusal, SeccompSupport,
 };
 use crate::outcome::Layer;
+use sandfork_jail::DATA;
 
 /// The ABI from which Landlock scopes signals and abstract unix sockets: the last ABI that adds a
 /// wall.
@@ -173,6 +174,16 @@ fn seccomp(machine: &Machine) -> Finding {
 }
 
 fn rlimits(machine: &Machine) -> Finding {
+    let open_files = machine.limits.hard.open_files;
+    // A descriptor's number is below the limit.
+    if open_files <= u64::from(DATA.unsigned_abs()) {
+        return absent(
+            format!(
+                "the hard limit on open files is {open_files}, and a worker has its data socket at number {DATA}"
+            ),
+            remedy::open_files(),
+        );
+    }
     match &machine.namespaces {
         NamespaceSupport::Available => enforced("each worker has its own counts"),
         NamespaceSupport::Refused(_) => degraded(

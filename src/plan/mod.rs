@@ -201,11 +201,11 @@ fn host_interpreter(policy: &Policy) -> Option<String> {
 /// is missing or may not be shown, or a system call cannot be allowed or denied. The error has the
 /// line of the policy, the cause and the remedy.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
+    let level = level::choose(policy, &host.machine)?;
+    level::check_network(policy, level)?;
     if let Some(refused) = limits::refused(policy, &host.machine).next() {
         return Err(refused);
     }
-    let level = level::choose(policy, &host.machine)?;
-    level::check_network(policy, level)?;
     let cgroup = CgroupPlan::new(policy, &host.machine.cgroup);
     let layers = level::layers(host, level);
     let egress = EgressPlan::new(policy, host)?;

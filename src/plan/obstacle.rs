@@ -71,9 +71,9 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
             let is_its_own = assessed.remedy != Some(Remedy::AsForNamespaces);
             level >= Level::Standard && assessed.state == LayerState::Absent && is_its_own
         }
-        Layer::Landlock | Layer::Seccomp => assessed.state == LayerState::Absent,
+        Layer::Landlock | Layer::Seccomp | Layer::Rlimits => assessed.state == LayerState::Absent,
         Layer::Cgroup => level == Level::Full && assessed.state != LayerState::Enforced,
-        Layer::Capabilities | Layer::Rlimits => false,
+        Layer::Capabilities => false,
     }
 }
 

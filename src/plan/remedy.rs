@@ -3,12 +3,21 @@
 use std::path::Path;
 
 use crate::host::{CgroupAbsence, CgroupSupport, ChainStep, HostUser, Refusal, RefusalCause};
+use sandfork_jail::DATA;
 
 pub(super) const LANDLOCK_NOT_ENABLED: &str = "add `landlock` to the kernel's boot parameters, as \
      `lsm=landlock,` followed by what `cat /sys/kernel/security/lsm` prints, and boot again";
 
 pub(super) const LANDLOCK_NOT_BUILT: &str =
     "run Linux 5.13 or later built with CONFIG_SECURITY_LANDLOCK=y";
+
+/// For a hard limit on open files that leaves no number for the data socket.
+pub(super) fn open_files() -> String {
+    let least = DATA + 1;
+    format!(
+        "raise it to {least} or more (`ulimit -Hn`, `LimitNOFILE=` of a unit, or `docker run --ulimit nofile={least}`)"
+    )
+}
 
 pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
     match refusal.cause {

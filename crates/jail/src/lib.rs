@@ -11,7 +11,7 @@
 ///
 /// Far from the numbers that programs count on: the first that a guest opens is 3, as elsewhere, and
 /// one that closes everything up to its limit, as daemons do, does not cut itself off. The last that
-/// select(2) knows and that every host's hard limit allows.
+/// select(2) knows. A host whose hard limit does not allow it is refused before any start.
 pub const DATA: std::os::fd::RawFd = 1023;
 
 pub mod archive;

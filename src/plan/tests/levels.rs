@@ -8,7 +8,7 @@ use super::hosts::{
 };
 use super::{plan, planned, policy, refusal};
 use crate::host::{ChainStep, Controller, LandlockSupport, Machine, RefusalCause};
-use crate::plan::{HeldBy, Layer, LayerState};
+use crate::plan::{HeldBy, Layer, LayerState, diagnose};
 use crate::policy::Level;
 use sandfork_jail::program::RlimitResource;
 
@@ -131,6 +131,23 @@ fn a_cgroup_holds_what_it_has_a_controller_for() {
     assert_eq!(held(&[Controller::Memory]), [by_cgroup, by_rlimit]);
 }
 
+/// A machine whose hard limit on open files is this.
+fn with_open_files(open_files: u64) -> Machine {
+    let mut machine = machine();
+    machine.limits.hard.open_files = open_files;
+    machine
+}
+
+#[test]
+fn nothing_runs_where_the_data_socket_has_no_number() {
+    let few = host(with_open_files(1023));
+    let text = "assurance.require = \"standard\"\nlimits.open_files = 4096";
+    insta::assert_snapshot!(refusal(text, &few), @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `rlimits` cannot be enforced: the hard limit on open files is 1023, and a worker has its data socket at number 1023; raise it to 1024 or more (`ulimit -Hn`, `LimitNOFILE=` of a unit, or `docker run --ulimit nofile=1024`)");
+    assert_eq!(diagnose(&few.machine, Ok(&few.interpreter)).level, None);
+    let enough = host(with_open_files(1024));
+    assert_eq!(planned("", &enough).level, Level::Full);
+}
+
 #[test]
 fn nothing_runs_without_landlock_or_seccomp() {
     for landlock in [LandlockSupport::NotEnabled, LandlockSupport::NotBuilt] {
@@ -138,10 +155,7 @@ fn nothing_runs_without_landlock_or_seccomp() {
             landlock,
             ..machine()
         };
-        assert_eq!(
-            super::super::diagnose(&machine, Err(&no_interpreter())).level,
-            None
-        );
+        assert_eq!(diagnose(&machine, Err(&no_interpreter())).level, None);
         let error = refusal("assurance.require = \"landlock\"", &host(machine)).to_string();
         assert!(
             error.contains("layer `landlock` cannot be enforced"),
