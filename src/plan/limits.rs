@@ -71,7 +71,11 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
     let pids = limits.pids();
     match count {
         ProcessCount::Own => rlimits.push((RlimitResource::Processes, pids)),
-        ProcessCount::OwnBehindCgroup => rlimits.push((RlimitResource::Processes, 2 * pids)),
+        // `pids` itself is within what the host has.
+        ProcessCount::OwnBehindCgroup => {
+            let most = (2 * pids).min(host.machine.limits.pids);
+            rlimits.push((RlimitResource::Processes, most));
+        }
         ProcessCount::WholeUser => {}
     }
     rlimits

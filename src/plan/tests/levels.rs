@@ -221,6 +221,21 @@ fn a_users_other_processes_do_not_count() {
 }
 
 #[test]
+fn no_worker_asks_for_more_processes_than_its_user_may_have() {
+    let behind_cgroup = |pids| {
+        let mut machine = machine();
+        machine.limits.pids = pids;
+        let rlimits = planned("", &host(machine)).jail.worker.rlimits;
+        let found = rlimits
+            .into_iter()
+            .find(|limit| limit.resource == RlimitResource::Processes);
+        found.map(|limit| limit.value)
+    };
+    assert_eq!(behind_cgroup(32_768), Some(128));
+    assert_eq!(behind_cgroup(100), Some(100));
+}
+
+#[test]
 fn layers_are_listed_once_and_in_order() {
     let plan = planned("", &host(machine()));
     let layers: Vec<Layer> = plan.layers.iter().map(|layer| layer.layer).collect();
