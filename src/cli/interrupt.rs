@@ -19,6 +19,7 @@ use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, getpid, tcgetpgrp};
+use sandfork_jail::sys::process::is_ignored;
 
 use super::failure::say;
 use super::tty;
@@ -36,7 +37,8 @@ pub struct Interrupts {
 impl Interrupts {
     /// Takes SIGINT, SIGTERM and SIGHUP from now on. While nothing runs, they end the command.
     /// After that, the first one calls `end` on its own thread. SIGTSTP stops the guests and their
-    /// clock with the command, until SIGCONT.
+    /// clock with the command, until SIGCONT. SIGINT and SIGHUP stay ignored if they were: nohup(1) and the shell of a
+    /// script decide that the command goes on.
     ///
     /// Call it before any other thread exists: a thread that does not block a signal may receive
     /// it. Programs that this process executes start with no signal blocked.
@@ -62,7 +64,10 @@ impl Interrupts {
             Signal::SIGTSTP,
             Signal::SIGCONT,
         ];
-        let signals: SigSet = taken.into_iter().collect();
+        let stays_ignored = |signal: &Signal| {
+            [Signal::SIGINT, Signal::SIGHUP].contains(signal) && is_ignored(*signal)
+        };
+        let signals: SigSet = taken.into_iter().filter(|it| !stays_ignored(it)).collect();
         signals.thread_block()?;
         let signals =
             SignalFd::with_flags(&signals, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;

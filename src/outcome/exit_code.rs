@@ -11,7 +11,7 @@
 //! | 124 | a limit on time, wall or cpu, as timeout(1) does |
 //! | 125 | the sandbox could not be provided; nothing of the guest ran |
 //! | 126, 127 | `exec`: the program could not be started, was not found, as a shell does |
-//! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command |
+//! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command; SIGINT and SIGHUP stay ignored if they were (`nohup`) |
 //! | 137 | the memory limit, as a shell shows the OOM killer's SIGKILL |
 //! | 128 + n | a signal; 159 is SIGSYS, a system call that the policy refuses by death |
 //!

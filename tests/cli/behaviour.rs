@@ -16,6 +16,7 @@ use super::trials;
 
 trials! {
     ctrl_c_ends_the_run_and_reports_it,
+    an_ignored_signal_ends_no_run,
     a_signal_to_the_process_group_is_reported_as_one_to_the_command,
     ctrl_c_leaves_an_outcome_in_json,
     json_is_one_object_and_nothing_else,
@@ -68,6 +69,34 @@ fn ctrl_c_ends_the_run_and_reports_it() -> Result<(), Failed> {
         assert_eq!(output.status.code(), Some(130), "{sent}");
         assert_eq!(output.stderr, b"sandfork: the run was interrupted\n");
     }
+    Ok(())
+}
+
+/// The command, started with these signals ignored.
+fn ignoring(signals: &str, arguments: &[&str]) -> Command {
+    let own = sandfork(arguments);
+    let mut command = Command::new("env");
+    command
+        .arg(format!("--ignore-signal={signals}"))
+        .arg(own.get_program())
+        .args(own.get_args())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// nohup(1) ignores SIGHUP, and the shell of a script SIGINT for a job in the background.
+fn an_ignored_signal_ends_no_run() -> Result<(), Failed> {
+    let code = "import time\nprint('up', flush=True)\ntime.sleep(1)\nprint('down')";
+    let mut child = ignoring("HUP,INT", &["run", "-c", code]).spawn()?;
+    let (line, mut stdout) = first_line(&mut child);
+    assert_eq!(line, "up\n");
+    signal(&child, Signal::SIGHUP);
+    signal(&child, Signal::SIGINT);
+    let mut rest = String::new();
+    stdout.read_to_string(&mut rest)?;
+    assert_eq!((child.wait()?.code(), rest.as_str()), (Some(0), "down\n"));
     Ok(())
 }
 

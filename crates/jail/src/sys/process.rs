@@ -1,6 +1,7 @@
 //! Processes: fork, exit status, and the state that prctl(2) reports and sets.
 
 use std::cmp::Ordering;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use nix::errno::Errno;
@@ -198,6 +199,19 @@ pub fn survive_file_size_limit() -> Result<(), Errno> {
     unsafe { sigaction(Signal::SIGXFSZ, &action) }.map(drop)
 }
 
+/// Whether this process ignores a signal, as nohup(1) has it for SIGHUP and a script's shell for SIGINT of a job in the
+/// background.
+pub fn is_ignored(signal: Signal) -> bool {
+    let mut found = MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: without a new action the call only writes the present one to where the pointer leads. The structure is one
+    // of integers, which zeros are too.
+    let found = unsafe {
+        libc::sigaction(signal as libc::c_int, std::ptr::null(), found.as_mut_ptr());
+        found.assume_init()
+    };
+    found.sa_sigaction == libc::SIG_IGN
+}
+
 /// The size of a page, bytes.
 pub fn page_size() -> u64 {
     // SAFETY: sysconf(3) takes an integer and has no preconditions.
@@ -214,7 +228,7 @@ pub fn exit_now(code: i32) -> ! {
 /// Reaps one child that has ended, if any, with its resource usage (wait4(2)).
 pub fn reap_any() -> Result<Option<(Pid, Exit)>, Errno> {
     let mut status = 0;
-    let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
+    let mut usage = MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: both pointers are to live locals of the right type.
     let pid = unsafe { libc::wait4(-1, &raw mut status, libc::WNOHANG, usage.as_mut_ptr()) };
     if pid == 0 {
