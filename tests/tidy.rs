@@ -296,7 +296,7 @@ const UNSAFE: [(&str, usize); 30] = [
     ("crates/jail/src/sys/pidfd.rs", 3),
     ("crates/jail/src/sys/probe_child/chain.rs", 3),
     ("crates/jail/src/sys/probe_child/mod.rs", 7),
-    ("crates/jail/src/sys/process.rs", 14),
+    ("crates/jail/src/sys/process.rs", 15),
     ("crates/jail/src/sys/procfs.rs", 1),
     ("crates/jail/src/sys/refused.rs", 3),
     ("crates/jail/src/sys/scheduling.rs", 6),

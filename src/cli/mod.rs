@@ -33,15 +33,16 @@ use crate::outcome::exit_code;
 use args::{Arguments, Command};
 use failure::Failure;
 use sandfork_jail::sys::memory::keep_little;
-use sandfork_jail::sys::process::survive_file_size_limit;
+use sandfork_jail::sys::process::{keep_exit_statuses, survive_file_size_limit};
 use terminal::{harmless, harmless_json};
 
 /// Executes the command line of this process.
 pub fn command() -> ExitCode {
     complete::answer_shell();
     keep_little();
-    // Fails for no signal that can have a handler.
+    // Neither fails: both signals can have another disposition.
     _ = survive_file_size_limit();
+    _ = keep_exit_statuses();
     match execute(Arguments::read()) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => failure.report(),

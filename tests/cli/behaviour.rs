@@ -17,6 +17,7 @@ use super::trials;
 trials! {
     ctrl_c_ends_the_run_and_reports_it,
     an_ignored_signal_ends_no_run,
+    an_ignored_end_of_children_hides_no_exit_status,
     a_signal_to_the_process_group_is_reported_as_one_to_the_command,
     ctrl_c_leaves_an_outcome_in_json,
     json_is_one_object_and_nothing_else,
@@ -97,6 +98,14 @@ fn an_ignored_signal_ends_no_run() -> Result<(), Failed> {
     let mut rest = String::new();
     stdout.read_to_string(&mut rest)?;
     assert_eq!((child.wait()?.code(), rest.as_str()), (Some(0), "down\n"));
+    Ok(())
+}
+
+/// The kernel keeps no exit status for a parent that ignores SIGCHLD.
+fn an_ignored_end_of_children_hides_no_exit_status() -> Result<(), Failed> {
+    let output = ignoring("CHLD", &["plan"]).output()?;
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+    assert!(output.status.success());
     Ok(())
 }
 

@@ -199,6 +199,14 @@ pub fn survive_file_size_limit() -> Result<(), Errno> {
     unsafe { sigaction(Signal::SIGXFSZ, &action) }.map(drop)
 }
 
+/// Lets this process wait for its children (wait(2)): the kernel keeps no exit status for a parent that ignores SIGCHLD,
+/// and a program is started with the signals ignored that its parent ignored.
+pub fn keep_exit_statuses() -> Result<(), Errno> {
+    let action = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
+    // SAFETY: the default action runs no code of this process.
+    unsafe { sigaction(Signal::SIGCHLD, &action) }.map(drop)
+}
+
 /// Whether this process ignores a signal, as nohup(1) has it for SIGHUP and a script's shell for SIGINT of a job in the
 /// background.
 pub fn is_ignored(signal: Signal) -> bool {
