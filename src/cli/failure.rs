@@ -29,6 +29,9 @@ pub enum Failure {
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] crate::Error),
+    /// A signal ended what the command did.
+    #[error("{0}")]
+    Interrupted(crate::Error),
     /// A file could not be copied in or out.
     #[error(transparent)]
     Transfer(#[from] TransferError),
@@ -84,6 +87,7 @@ impl Failure {
             Self::Learn(error) => error.exit_code(),
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) => error.exit_code(),
+            Self::Interrupted(_) => exit_code::INTERRUPTED,
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
             Self::Output(_) | Self::Transfer(_) => exit_code::NOT_WRITTEN,

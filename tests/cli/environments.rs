@@ -491,10 +491,10 @@ fn two_at_once_make_one() -> Result<(), Failed> {
 
 fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
     let scene = Scene::new()?;
-    for (ended_by, left) in [
-        (Signal::SIGINT, 0),
-        (Signal::SIGTERM, 0),
-        (Signal::SIGKILL, 1),
+    for (ended_by, left, code) in [
+        (Signal::SIGINT, 0, Some(130)),
+        (Signal::SIGTERM, 0, Some(130)),
+        (Signal::SIGKILL, 1, None),
     ] {
         let child = scene
             .command(&["env", "create", "slow", "colours", "slow"])
@@ -507,7 +507,7 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
         }
         signal(&child, ended_by);
         let output = child.wait_with_output()?;
-        assert!(!output.status.success(), "{output:?}");
+        assert_eq!(output.status.code(), code, "{output:?}");
         if left == 0 {
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(

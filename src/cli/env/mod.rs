@@ -85,7 +85,13 @@ fn create_one(
         })
     })?;
     bar.end();
-    let made = made.map_err(Error::from)?;
+    let made = made.map_err(|error| {
+        if cancel.is_used() {
+            Failure::Interrupted(error.into())
+        } else {
+            Failure::Sandbox(error.into())
+        }
+    })?;
     if arguments.json {
         let found = match made.found {
             Found::Nothing => "created",
