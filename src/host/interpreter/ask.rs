@@ -1,7 +1,8 @@
 //! Runs an interpreter once and reads the facts that it prints about itself.
 
 use std::array;
-use std::io::{ErrorKind, Read};
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -14,7 +15,7 @@ use nix::unistd::Pid;
 use sandfork_jail::sys;
 
 use super::{FACTS_SCRIPT, Interpreter, InterpreterError, Rejection};
-use crate::host::CallerEnvironment;
+use crate::host::{CallerEnvironment, relief_of};
 
 const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
 
@@ -26,6 +27,12 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// More than any interpreter prints.
 const MAX_ANSWER: usize = 64 * 1024;
+
+/// Where it finds its empty standard input.
+const NULL: &str = "/dev/null";
+
+/// The kernel reads as much of a script, and no more, for the program in its first line (execve(2)).
+const MOST_FIRST_LINE: u64 = 256;
 
 /// The most characters of the last words that an error has.
 const MOST_WORDS: usize = 300;
@@ -109,6 +116,7 @@ fn run(
         .map_err(|error| InterpreterError::NotExecutable {
             path: path.to_owned(),
             cause: error.to_string(),
+            remedy: remedy_for(path, &error),
         })?;
     let received = listen(&mut child, Instant::now() + DEADLINE);
     if received.is_err() {
@@ -126,6 +134,37 @@ fn run(
         stdout,
         stderr,
     })
+}
+
+/// What to do about a program that could not be started.
+fn remedy_for(path: &Path, error: &io::Error) -> String {
+    let another = "name another with `python.interpreter`";
+    match error.kind() {
+        ErrorKind::PermissionDenied => format!("make it executable (`chmod +x`) or {another}"),
+        ErrorKind::NotFound if !Path::new(NULL).exists() => {
+            format!("make {NULL}, from which it reads: `sudo mknod -m 666 {NULL} c 1 3`")
+        }
+        ErrorKind::NotFound if path.exists() => match named_by_script(path) {
+            Some(program) => {
+                format!("its first line names `{program}`; install that, or {another}")
+            }
+            None => format!("install the loader that it is linked with (ldd(1)), or {another}"),
+        },
+        _ => relief_of(error, another).to_owned(),
+    }
+}
+
+/// The program in the `#!` line of a script (execve(2)).
+fn named_by_script(path: &Path) -> Option<String> {
+    let mut start = Vec::new();
+    let file = File::open(path).ok()?;
+    file.take(MOST_FIRST_LINE).read_to_end(&mut start).ok()?;
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let line = String::from_utf8_lossy(line);
+    line.split_whitespace().next().map(str::to_owned)
 }
 
 /// Reads both streams to their ends, within the size limit, and waits until the process has ended.

@@ -127,14 +127,15 @@ pub enum InterpreterError {
     },
     /// It could not be executed.
     #[error(
-        "the interpreter {path} cannot be executed ({cause}): make it executable (`chmod +x`) or \
-         name another with `python.interpreter`", path = path.display()
+        "the interpreter {path} cannot be executed ({cause}): {remedy}", path = path.display()
     )]
     NotExecutable {
         /// The path of the interpreter.
         path: PathBuf,
         /// The operating system's error message.
         cause: String,
+        /// What to do about it.
+        remedy: String,
     },
     /// The interpreter ended without an answer.
     #[error(

@@ -165,6 +165,25 @@ fn what_does_not_work_is_said_with_its_last_words() {
     let plain = dir.path().join("plain");
     fs::write(&plain, "x").unwrap();
     assert!(ask(&plain).contains("cannot be executed (Permission denied"));
+    assert!(
+        ask(&plain)
+            .ends_with("make it executable (`chmod +x`) or name another with `python.interpreter`")
+    );
+
+    let orphaned = dir.path().join("orphaned");
+    programs::install(&orphaned, 0o755, "#! /nowhere/python -s\n");
+    assert_eq!(
+        ask(&orphaned),
+        format!(
+            "the interpreter {} cannot be executed (No such file or directory (os error 2)): its first line names \
+             `/nowhere/python`; install that, or name another with `python.interpreter`",
+            orphaned.display()
+        )
+    );
+
+    let empty = dir.path().join("empty");
+    programs::install(&empty, 0o755, "");
+    assert!(ask(&empty).ends_with("(os error 8)): name another with `python.interpreter`"));
 
     let crashing = script(
         dir.path(),
