@@ -10,7 +10,10 @@ pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
     match errno {
         Errno::EMFILE => "run fewer at once, or allow this process more open files (`ulimit -n`)",
         Errno::ENFILE => "run fewer at once, or allow the host more open files (`fs.file-max`)",
-        Errno::ENOMEM => "the host, or the cgroup that this process is in, has no memory left",
+        Errno::ENOMEM => {
+            "the host, or the cgroup that this process is in, has no memory left, or this process may have no more \
+             (`ulimit -v`, `ulimit -d`)"
+        }
         // From fork(2), clone(2) and similar calls.
         Errno::EAGAIN => {
             "run fewer at once, or allow more processes (`ulimit -u`, or `pids.max` of the cgroup that \
@@ -42,6 +45,7 @@ mod tests {
         assert!(open(Errno::EMFILE).contains("ulimit -n"));
         assert!(open(Errno::EFBIG).contains("ulimit -f"));
         assert!(open(Errno::EAGAIN).contains("pids.max"));
+        assert!(open(Errno::ENOMEM).contains("`ulimit -v`, `ulimit -d`"));
         assert_eq!(open(Errno::EACCES), "check `sandfork doctor`");
         assert!(has_run_out(&Errno::EMFILE.into()) && !has_run_out(&Errno::EACCES.into()));
     }
