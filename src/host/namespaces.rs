@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::Path;
 
+use super::user::{GIVES_UP_ROOT, SYS_ADMIN, effective_capabilities};
 use super::{Errno, GUEST_ID, HostError, HostUser};
 use sandfork_jail::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
@@ -61,6 +62,10 @@ pub enum RefusalCause {
     AppArmor,
     /// This process runs in a container, whose seccomp profile or capabilities forbid it.
     Container,
+    /// Root, which copies the host's mounts before it gives up its uid, has no `CAP_SYS_ADMIN` for that.
+    RootWithoutSysAdmin,
+    /// Root has neither that nor the capabilities by which it gives up its uid.
+    RootWithoutCapabilities,
     /// The root file system is the initramfs, which pivot_root(2) cannot leave.
     Initramfs,
     /// The cause is unknown.
@@ -73,6 +78,8 @@ struct Settings {
     unprivileged_userns_clone: Option<u64>,
     apparmor_restrict: Option<u64>,
     in_container: InContainer,
+    /// The effective capabilities of root that gives up its uid; `None` for an ordinary user, who needs none.
+    of_root: Option<u64>,
 }
 
 #[derive(Clone, Copy, Eq, PartialEq)]
@@ -103,7 +110,7 @@ impl NamespaceSupport {
                 step,
                 errno: Errno(errno),
             }),
-            Err(failure) => Ok(Self::Refused(Settings::read().judge(failure))),
+            Err(failure) => Ok(Self::Refused(Settings::read(user).judge(failure))),
         }
     }
 }
@@ -114,7 +121,7 @@ fn has_run_out(errno: i32) -> bool {
 }
 
 impl Settings {
-    fn read() -> Self {
+    fn read(user: HostUser) -> Self {
         let number = |path: &str| fs::read_to_string(path).ok()?.trim().parse().ok();
         let marks = [
             "/.dockerenv",
@@ -131,7 +138,16 @@ impl Settings {
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             in_container,
+            of_root: user.drop_to.map(|_| {
+                let status = fs::read_to_string("/proc/self/status");
+                effective_capabilities(&status.unwrap_or_default())
+            }),
         }
+    }
+
+    fn root_lacks(&self, capabilities: u64) -> bool {
+        self.of_root
+            .is_some_and(|has| has & capabilities != capabilities)
     }
 
     fn judge(&self, failure: ChainFailure) -> Refusal {
@@ -150,6 +166,13 @@ impl Settings {
             }
             ChainStep::Unshare if self.unprivileged_userns_clone == Some(0) => {
                 RefusalCause::UnprivilegedCloneOff
+            }
+            ChainStep::OpenTree if errno == libc::EPERM && self.root_lacks(SYS_ADMIN) => {
+                if self.root_lacks(GIVES_UP_ROOT) {
+                    RefusalCause::RootWithoutCapabilities
+                } else {
+                    RefusalCause::RootWithoutSysAdmin
+                }
             }
             ChainStep::PivotRoot if errno == libc::EINVAL => RefusalCause::Initramfs,
             // AppArmor lets the process create the namespace and then denies operations in it. A
@@ -173,6 +196,7 @@ mod tests {
         unprivileged_userns_clone: None,
         apparmor_restrict: None,
         in_container: InContainer::No,
+        of_root: None,
     };
 
     #[test]
@@ -255,5 +279,22 @@ mod tests {
                 }
             );
         }
+    }
+
+    #[test]
+    fn root_needs_capabilities_and_an_ordinary_user_none() {
+        const OF_DOCKER: u64 = 0x0000_0000_a804_25fb;
+        let cause = |of_root| {
+            let settings = Settings {
+                in_container: InContainer::Yes,
+                of_root,
+                ..FREE
+            };
+            settings.cause_of(ChainStep::OpenTree, libc::EPERM)
+        };
+        assert_eq!(cause(None), RefusalCause::Container);
+        assert_eq!(cause(Some(u64::MAX)), RefusalCause::Container);
+        assert_eq!(cause(Some(OF_DOCKER)), RefusalCause::RootWithoutSysAdmin);
+        assert_eq!(cause(Some(0)), RefusalCause::RootWithoutCapabilities);
     }
 }

@@ -25,7 +25,13 @@ const WORKER_UIDS: UidRange = UidRange {
 
 /// Capabilities needed to write a map of many ids (user_namespaces(7)), by their bits in
 /// `/proc/self/status`: `CAP_SETGID`, `CAP_SETUID`, `CAP_SYS_ADMIN`.
-const MAPS_IDS: u64 = 1 << 6 | 1 << 7 | 1 << 21;
+const MAPS_IDS: u64 = 1 << 6 | 1 << 7 | SYS_ADMIN;
+
+/// `CAP_SYS_ADMIN`, by which root copies mounts of the host before it gives up its uid (open_tree(2)).
+pub const SYS_ADMIN: u64 = 1 << 21;
+
+/// Capabilities by which root gives up its ids and its capabilities: `CAP_SETGID`, `CAP_SETUID`, `CAP_SETPCAP`.
+pub const GIVES_UP_ROOT: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 
 /// The effective user of the supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -90,7 +96,7 @@ fn read(path: &'static str) -> Result<String, HostError> {
 }
 
 /// The set that `/proc/self/status` (proc(5)) lists as `CapEff`.
-fn effective_capabilities(status: &str) -> u64 {
+pub fn effective_capabilities(status: &str) -> u64 {
     let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok())
         .unwrap_or(0)

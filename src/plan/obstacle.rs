@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::assess::{Assessment, Remedy, assess};
 use super::layer_state::LayerState;
-use crate::host::{ChainStep, Machine, NamespaceSupport, Refusal};
+use crate::host::{ChainStep, Machine, NamespaceSupport, Refusal, RefusalCause};
 use crate::outcome::Layer;
 use crate::policy::Level;
 
@@ -79,9 +79,18 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
 
 /// What level `landlock` needs because no user namespace takes root's privileges from the guest.
 fn without_namespaces(machine: &Machine) -> Option<Obstacle> {
-    let NamespaceSupport::Refused(Refusal { step, errno, .. }) = &machine.namespaces else {
+    let NamespaceSupport::Refused(Refusal { step, errno, cause }) = &machine.namespaces else {
         return None;
     };
+    if *cause == RefusalCause::RootWithoutCapabilities {
+        return Some(Obstacle {
+            layer: Layer::Capabilities,
+            cause: "root lacks capabilities by which it gives up its ids and the others".to_owned(),
+            remedy:
+                "run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
+                    .to_owned(),
+        });
+    }
     let root_stays = [
         ChainStep::DropGroups,
         ChainStep::DropGid,

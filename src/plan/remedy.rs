@@ -31,6 +31,11 @@ pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
              kernel.apparmor_restrict_unprivileged_userns=0`"
             .to_owned(),
         RefusalCause::Container => format!("start the container with `{}`", docker(refusal.step)),
+        RefusalCause::RootWithoutSysAdmin | RefusalCause::RootWithoutCapabilities => {
+            "run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or \
+             `--cap-add SYS_ADMIN`)"
+                .to_owned()
+        }
         RefusalCause::Initramfs => {
             "leave the initramfs for a root file system (switch_root(8))".to_owned()
         }

@@ -194,6 +194,26 @@ fn root_without_the_right_to_drop_it_runs_nothing() {
 }
 
 #[test]
+fn root_without_capabilities_is_told_which_it_needs() {
+    let without = |cause| {
+        host(Machine {
+            namespaces: refused(ChainStep::OpenTree, 1, cause),
+            ..machine()
+        })
+    };
+    let bare = without(RefusalCause::RootWithoutCapabilities);
+    insta::assert_snapshot!(
+        refusal("assurance.require = \"landlock\"", &bare),
+        @"/srv/tenant.toml:1 requires level `landlock`, which this host cannot give: layer `capabilities` cannot be enforced: root lacks capabilities by which it gives up its ids and the others; run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
+    );
+    let of_container = without(RefusalCause::RootWithoutSysAdmin);
+    insta::assert_snapshot!(
+        refusal("assurance.require = \"standard\"", &of_container),
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or `--cap-add SYS_ADMIN`); or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
+    );
+}
+
+#[test]
 fn a_users_other_processes_do_not_count() {
     let limited = |user, namespaces| {
         let machine = Machine {
