@@ -54,12 +54,17 @@ impl HostUser {
     /// one user of the host.
     pub(super) fn probe() -> Result<Self, HostError> {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        let (uid_map, gid_map) = (read("/proc/self/uid_map")?, read("/proc/self/gid_map")?);
+        let status = read("/proc/self/status")?;
+        if status.is_empty() {
+            return Err(HostError::NoProc);
+        }
         Ok(Self::of(
             uid,
             gid,
-            &read("/proc/self/uid_map")?,
-            &read("/proc/self/gid_map")?,
-            effective_capabilities(&read("/proc/self/status")?),
+            &uid_map,
+            &gid_map,
+            effective_capabilities(&status),
         ))
     }
 

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
-use crate::host::{exhaustion_hint, has_run_out, relief_of};
+use crate::host::{HostError, exhaustion_hint, has_run_out, relief_of};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
@@ -27,6 +27,9 @@ pub enum SupervisorError {
         /// The errno of the call.
         errno: Errno,
     },
+    /// The host lacks what each start needs.
+    #[error(transparent)]
+    Host(#[from] HostError),
     /// The interpreter could not be started.
     #[error(
         "could not start the interpreter {path}: {cause}; {remedy}",
@@ -283,6 +286,7 @@ impl Cause for SupervisorError {
             | S::ZygoteEnded { .. }
             | S::ZygoteSlow { .. }
             | S::Unready(_) => ErrorKind::Interpreter,
+            S::Host(error) => error.kind(),
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
             // A server may try again where something has run out, and not where the host lacks it.

@@ -57,6 +57,11 @@ pub enum HostError {
         /// The kernel's error.
         errno: Errno,
     },
+    /// The kernel shows nothing of this process.
+    #[error(
+        "no procfs is mounted on /proc, where Sandfork reads what it runs: `sudo mount -t proc proc /proc`"
+    )]
+    NoProc,
     /// The kernel does not show a file of this process.
     #[error(
         "what this user can do could not be found out: could not read {path}: {errno}; {}",
@@ -197,7 +202,7 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
 impl Cause for HostError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::UnknownKernel | Self::NotText { .. } => ErrorKind::Host,
+            Self::UnknownKernel | Self::NoProc | Self::NotText { .. } => ErrorKind::Host,
             Self::Interpreter(_) => ErrorKind::Interpreter,
             Self::Exhausted { .. } | Self::Unreadable { .. } => ErrorKind::System,
         }

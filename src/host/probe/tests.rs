@@ -117,6 +117,18 @@ fn what_a_user_may_is_not_guessed() {
 }
 
 #[test]
+fn a_host_without_proc_is_told() {
+    if is_apart() {
+        assert_eq!(HostUser::probe(), Err(HostError::NoProc));
+        return;
+    }
+    let test = "host::probe::tests::a_host_without_proc_is_told";
+    let hidden =
+        "unshare --mount sh -c 'mount -t tmpfs none /proc && exec \"$0\" \"$@\"' \"$0\" \"$@\"";
+    confined(hidden, test);
+}
+
+#[test]
 fn a_refused_step_is_named() {
     if is_apart() {
         let refusal = NamespaceSupport::Refused(Refusal {

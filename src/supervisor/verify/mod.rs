@@ -8,7 +8,7 @@ mod sockets;
 
 use std::ffi::OsString;
 use std::fs;
-use std::io;
+use std::io::{self, ErrorKind::NotFound};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -23,6 +23,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use super::spawn::Worker;
+use crate::host::HostError;
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
@@ -53,6 +54,9 @@ impl OtherNamespaces {
         let link = |name| fs::read_link(Path::new("/proc/thread-self").join(name));
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
         let links: io::Result<_> = links.collect();
+        if links.as_ref().is_err_and(|it| it.kind() == NotFound) {
+            return Err(HostError::NoProc.into());
+        }
         Ok(Self {
             host: links.when("read the supervisor's namespaces")?,
             zygote: Vec::new(),
