@@ -51,7 +51,7 @@ pub(crate) use limits::processors;
 pub use limits::{HardLimits, HostLimits};
 pub use lookup::Lookup;
 pub(crate) use mountinfo::unescape;
-pub use namespaces::{NamespaceSupport, Refusal, RefusalCause, TimeNamespaces};
+pub use namespaces::{DEVICES, Device, NamespaceSupport, Refusal, RefusalCause, TimeNamespaces};
 pub(crate) use ownership::{Exposed, check_private, may_be_made};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};

@@ -66,10 +66,37 @@ pub enum RefusalCause {
     RootWithoutSysAdmin,
     /// Root has neither that nor the capabilities by which it gives up its uid.
     RootWithoutCapabilities,
+    /// The host has no such device for the sandbox to show.
+    NoDevice(Device),
     /// The root file system is the initramfs, which pivot_root(2) cannot leave.
     Initramfs,
     /// The cause is unknown.
     Unknown,
+}
+
+/// A device that each sandbox shows.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Device {
+    /// Its path.
+    pub path: &'static str,
+    /// Its numbers, major and minor.
+    pub numbers: &'static str,
+}
+
+/// The devices that a sandbox with mounts shows.
+pub const DEVICES: [Device; 6] = [
+    Device::new("/dev/null", "1 3"),
+    Device::new("/dev/zero", "1 5"),
+    Device::new("/dev/full", "1 7"),
+    Device::new("/dev/random", "1 8"),
+    Device::new("/dev/urandom", "1 9"),
+    Device::new("/dev/tty", "5 0"),
+];
+
+impl Device {
+    const fn new(path: &'static str, numbers: &'static str) -> Self {
+        Self { path, numbers }
+    }
 }
 
 /// The system settings that can restrict namespaces.
@@ -105,13 +132,30 @@ impl NamespaceSupport {
             })
         });
         match tried {
-            Ok(()) => Ok(Self::Available),
+            Ok(()) => Ok(Self::with_devices()),
             Err(ChainFailure { step, errno }) if has_run_out(errno) => Err(HostError::Exhausted {
                 step,
                 errno: Errno(errno),
             }),
             Err(failure) => Ok(Self::Refused(Settings::read(user).judge(failure))),
         }
+    }
+}
+
+impl NamespaceSupport {
+    /// The chain holds, and copies `/usr` alone: the jail copies the devices too.
+    fn with_devices() -> Self {
+        let missing = |device: &&Device| !Path::new(device.path).exists();
+        DEVICES
+            .iter()
+            .find(missing)
+            .map_or(Self::Available, |device| {
+                Self::Refused(Refusal {
+                    step: ChainStep::OpenTree,
+                    errno: Errno(libc::ENOENT),
+                    cause: RefusalCause::NoDevice(*device),
+                })
+            })
     }
 }
 

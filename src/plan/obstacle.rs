@@ -6,7 +6,9 @@ use serde::Serialize;
 
 use super::assess::{Assessment, Remedy, assess};
 use super::layer_state::LayerState;
-use crate::host::{ChainStep, Machine, NamespaceSupport, Refusal, RefusalCause};
+use super::remedy;
+use super::root::DEVICES;
+use crate::host::{ChainStep, Device, Machine, NamespaceSupport, Refusal, RefusalCause};
 use crate::outcome::Layer;
 use crate::policy::Level;
 
@@ -77,29 +79,46 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
     }
 }
 
-/// What level `landlock` needs because no user namespace takes root's privileges from the guest.
+/// What level `landlock` needs besides: no user namespace takes root's privileges from the guest, and the rules name
+/// devices of the host.
 fn without_namespaces(machine: &Machine) -> Option<Obstacle> {
-    let NamespaceSupport::Refused(Refusal { step, errno, cause }) = &machine.namespaces else {
+    let NamespaceSupport::Refused(refusal) = &machine.namespaces else {
         return None;
     };
-    if *cause == RefusalCause::RootWithoutCapabilities {
-        return Some(Obstacle {
-            layer: Layer::Capabilities,
-            cause: "root lacks capabilities by which it gives up its ids and the others".to_owned(),
-            remedy:
-                "run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
-                    .to_owned(),
-        });
-    }
+    let Refusal { step, errno, cause } = refusal;
     let root_stays = [
         ChainStep::DropGroups,
         ChainStep::DropGid,
         ChainStep::DropUid,
     ]
     .contains(step);
-    root_stays.then(|| Obstacle {
-        layer: Layer::Capabilities,
-        cause: format!("could not {step}: {errno}"),
-        remedy: "run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID".to_owned(),
+    let is_in_rules = |device: &Device| {
+        DEVICES
+            .iter()
+            .any(|name| device.path.ends_with(&format!("/{name}")))
+    };
+    let (layer, cause, remedy) = match cause {
+        RefusalCause::RootWithoutCapabilities => (
+            Layer::Capabilities,
+            "root lacks capabilities by which it gives up its ids and the others".to_owned(),
+            "run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
+                .to_owned(),
+        ),
+        RefusalCause::NoDevice(device) if is_in_rules(device) => (
+            Layer::Landlock,
+            format!("the host has no {}, which the rules name", device.path),
+            remedy::namespaces(machine.user, refusal),
+        ),
+        _ if root_stays => (
+            Layer::Capabilities,
+            format!("could not {step}: {errno}"),
+            "run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID".to_owned(),
+        ),
+        _ => return None,
+    };
+    Some(Obstacle {
+        layer,
+        cause,
+        remedy,
     })
 }

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::host::{CgroupAbsence, CgroupSupport, ChainStep, HostUser, Refusal, RefusalCause};
+use crate::host::{
+    CgroupAbsence, CgroupSupport, ChainStep, Device, HostUser, Refusal, RefusalCause,
+};
 use sandfork_jail::DATA;
 
 pub(super) const LANDLOCK_NOT_ENABLED: &str = "add `landlock` to the kernel's boot parameters, as \
@@ -35,6 +37,9 @@ pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
             "run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or \
              `--cap-add SYS_ADMIN`)"
                 .to_owned()
+        }
+        RefusalCause::NoDevice(Device { path, numbers }) => {
+            format!("make {path}, which sandboxes show: `sudo mknod -m 666 {path} c {numbers}`")
         }
         RefusalCause::Initramfs => {
             "leave the initramfs for a root file system (switch_root(8))".to_owned()

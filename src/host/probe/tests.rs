@@ -145,6 +145,24 @@ fn a_refused_step_is_named() {
 }
 
 #[test]
+fn a_host_without_a_device_is_told() {
+    if is_apart() {
+        let NamespaceSupport::Refused(refusal) = NamespaceSupport::probe(me()).unwrap() else {
+            panic!("nothing was missed");
+        };
+        let RefusalCause::NoDevice(device) = refusal.cause else {
+            panic!("{refusal:?}");
+        };
+        assert_eq!(device.path, "/dev/null");
+        return;
+    }
+    let test = "host::probe::tests::a_host_without_a_device_is_told";
+    let hidden =
+        "unshare --mount sh -c 'mount -t tmpfs none /dev && exec \"$0\" \"$@\"' \"$0\" \"$@\"";
+    confined(hidden, test);
+}
+
+#[test]
 fn who_only_calls_himself_root_can_still_make_sandboxes() {
     if is_apart() {
         assert_eq!(me().drop_to, None);

@@ -1,5 +1,6 @@
 //! The level of each host, and what changes with the level.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::hosts::{
@@ -7,10 +8,10 @@ use super::hosts::{
     refused, with_kernel,
 };
 use super::{plan, planned, policy, refusal};
-use crate::host::{ChainStep, Controller, LandlockSupport, Machine, RefusalCause};
+use crate::host::{ChainStep, Controller, DEVICES, LandlockSupport, Machine, RefusalCause};
 use crate::plan::{HeldBy, Layer, LayerState, diagnose};
 use crate::policy::Level;
-use sandfork_jail::program::RlimitResource;
+use sandfork_jail::program::{RlimitResource, RootEntry};
 
 /// The parts of a plan that depend on the machine alone, in one line.
 fn in_a_line(machine: Machine) -> String {
@@ -210,6 +211,40 @@ fn root_without_capabilities_is_told_which_it_needs() {
     insta::assert_snapshot!(
         refusal("assurance.require = \"standard\"", &of_container),
         @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or `--cap-add SYS_ADMIN`); or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
+    );
+}
+
+#[test]
+fn a_device_that_a_sandbox_shows_is_looked_for() {
+    let shown = planned("", &host(machine())).jail.root;
+    let shown = shown.into_iter().filter_map(|entry| match entry {
+        RootEntry::Device { name } => Some(format!("/dev/{name}")),
+        _ => None,
+    });
+    let shown: BTreeSet<String> = shown.collect();
+    assert_eq!(shown, DEVICES.map(|it| it.path.to_owned()).into());
+    let refusal_of = |device| refused(ChainStep::OpenTree, 2, RefusalCause::NoDevice(device));
+    let without = host(Machine {
+        namespaces: refusal_of(DEVICES[1]),
+        ..machine()
+    });
+    insta::assert_snapshot!(
+        refusal("assurance.require = \"standard\"", &without),
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): ENOENT (no such file or directory); make /dev/zero, which sandboxes show: `sudo mknod -m 666 /dev/zero c 1 5`"
+    );
+    assert_eq!(
+        diagnose(&without.machine, Ok(&without.interpreter)).level,
+        None
+    );
+    // Only a sandbox with mounts has pseudoterminals.
+    let machine = Machine {
+        namespaces: refusal_of(DEVICES[5]),
+        ..machine()
+    };
+    assert_eq!(DEVICES[5].path, "/dev/tty");
+    assert_eq!(
+        diagnose(&machine, Ok(&without.interpreter)).level,
+        Some(Level::Landlock)
     );
 }
 
