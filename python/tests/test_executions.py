@@ -9,6 +9,7 @@ import json
 import pickle
 import re
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -492,4 +493,6 @@ def test_a_denial_says_what_allows_it() -> None:
     call = {"operation": "system call", "target": "execve", "layer": "seccomp", "key": "syscalls.deny"}
     [denial] = ended(denied=[call]).denied
     assert str(denial) == "system call execve by seccomp (`syscalls.deny` of the policy lists it)"
+    denial = replace(denial, operation="run", target="/usr/bin/ls")
+    assert str(denial) == "run /usr/bin/ls by seccomp (`syscalls.deny` of the policy lists `execve`)"
     assert str(sandfork.Denial("fork", None, None, "kernel")) == "fork"

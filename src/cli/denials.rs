@@ -6,7 +6,7 @@ use sandfork_egress::refusal::Refusal;
 
 use super::shell_word::quoted;
 use crate::outcome::{Denial, Layer, Outcome, Reporter};
-use crate::plan::{DENIED_CALLS, harmless};
+use crate::plan::{DENIED_CALLS, RUNS_PROGRAMS, harmless};
 
 /// How many denials a run that did not end well shows on a terminal.
 const FIRST: usize = 3;
@@ -105,7 +105,13 @@ fn remedy(denial: &Denial) -> String {
             };
             format!("`--set {}` allows it{doubt}", quoted(set))
         }
-        (None, Some(DENIED_CALLS)) => format!("`{DENIED_CALLS}` of the policy lists it"),
+        (None, Some(DENIED_CALLS)) if denial.operation == "system call" => {
+            format!("`{DENIED_CALLS}` of the policy lists it")
+        }
+        // A program.
+        (None, Some(DENIED_CALLS)) => {
+            format!("`{DENIED_CALLS}` of the policy lists `{RUNS_PROGRAMS}`")
+        }
         // A path that is in the other list.
         (None, Some("filesystem.write")) => {
             "`filesystem.write` of the policy allows it, in place of `filesystem.read`".to_owned()
@@ -185,6 +191,17 @@ mod tests {
             of(unset),
             "`filesystem.write` of the policy allows it, in place of `filesystem.read`"
         );
+        let key = Some(DENIED_CALLS.to_owned());
+        let program = Denial {
+            key: key.clone(),
+            ..new("run")
+        };
+        assert_eq!(of(program), "`syscalls.deny` of the policy lists `execve`");
+        let call = Denial {
+            key,
+            ..new("system call")
+        };
+        assert_eq!(of(call), "`syscalls.deny` of the policy lists it");
         let private = Denial {
             reason: Some("private-address"),
             key: Some("network.allow".to_owned()),

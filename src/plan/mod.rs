@@ -44,7 +44,9 @@ pub use environment::{PRELOAD_ONLY, preload_env};
 pub use error::{Place, PlanError};
 pub use explain::explain;
 pub use filters::check_syscalls;
-pub use grants::{DENIED_CALLS, Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
+pub use grants::{
+    DENIED_CALLS, Explanation, Grants, PathVerdict, RUNS_PROGRAMS, Want, of_connection, of_limit,
+};
 pub(crate) use grants::{harmless, is_deceptive};
 pub use layer_state::LayerState;
 pub use level::LayerPlan;

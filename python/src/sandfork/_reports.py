@@ -101,8 +101,10 @@ class Denial:
         if self.set is not None:
             return f"{what} (`{self.set}` in the policy allows it)"
         if self.key is not None:
-            verb = "lists" if self.key == "syscalls.deny" else "allows"
-            return f"{what} (`{self.key}` of the policy {verb} it)"
+            allowed = "allows it"
+            if self.key == "syscalls.deny":
+                allowed = "lists it" if self.operation == "system call" else "lists `execve`"
+            return f"{what} (`{self.key}` of the policy {allowed})"
         return what
 
 

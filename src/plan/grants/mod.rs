@@ -21,6 +21,9 @@ use sandfork_jail::program::{Access, PathAccess, PathRule, ProcMount, RootEntry}
 /// The key that refuses a system call in place of allowing it.
 pub const DENIED_CALLS: &str = "syscalls.deny";
 
+/// The system call by which guests run programs.
+pub const RUNS_PROGRAMS: &str = "execve";
+
 /// The longest path that a guest may name: `PATH_MAX`.
 const MAX_PATH: usize = 4096;
 
@@ -160,6 +163,14 @@ impl Grants {
         } else {
             refused
         }
+    }
+
+    /// What keeps a guest from running a program if the policy denies `execve`: the filter answers before the kernel
+    /// looks for the program. `None` where the guest's exception can be of another call.
+    pub fn of_program(&self, path: &Path, want: Want) -> Option<Explanation> {
+        let is_run = want == Want::Run || is_program(&normalize(path));
+        let is_denied = self.denied.iter().any(|denied| denied == RUNS_PROGRAMS);
+        (is_run && is_denied).then(|| self.of_call(RUNS_PROGRAMS))
     }
 
     /// What the plan says of a path that a guest named. `own` is the guest's directory on the host, if it has no

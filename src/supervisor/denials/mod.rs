@@ -215,6 +215,12 @@ impl Refused<'_> {
         {
             return Some((explained, Some(true)));
         }
+        // No path that the plan hides or shows read-only has this error.
+        if errno == Some(Errno::EPERM)
+            && let Some(explained) = self.grants.of_program(path, want)
+        {
+            return Some((explained, None));
+        }
         let changed = claim.changes.as_deref().map(Path::new);
         let changed = changed.filter(|it| it.is_absolute() && path.starts_with(it));
         let changed = changed.or((errno == Some(Errno::EROFS)).then_some(path));

@@ -178,6 +178,34 @@ fn what_the_plan_grants_is_no_denial() {
 }
 
 #[test]
+fn a_program_is_refused_by_the_list_of_denied_calls() {
+    let libraries = "[filesystem]\nsystem = 'libraries'\n[syscalls]\ndeny = ['execve']";
+    let programs = "[filesystem]\nsystem = 'programs'\n[syscalls]\ndeny = ['execve']";
+    for toml in [libraries, programs] {
+        for (operation, path) in [
+            ("run", "/usr/bin/ls"),
+            ("run", "/work/made"),
+            // The exception of `os.posix_spawn` is like that of a file.
+            ("access", "/usr/bin/ls"),
+        ] {
+            let denial = one(toml, claim(operation, Some(path), Errno::EPERM)).unwrap();
+            assert_eq!(denial.layer, Some(Layer::Seccomp), "{operation} {path}");
+            let advice = (denial.key.as_deref(), denial.set);
+            assert_eq!(advice, (Some("syscalls.deny"), None), "{operation} {path}");
+        }
+        let file = one(toml, claim("access", Some("/work/x"), Errno::EPERM)).unwrap();
+        assert_eq!((file.layer, file.key), (None, None));
+    }
+    // A look at the program.
+    let seen = one(
+        libraries,
+        claim("access", Some("/usr/bin/ls"), Errno::ENOENT),
+    );
+    let set = seen.unwrap().set;
+    assert_eq!(set.as_deref(), Some("filesystem.system=programs"));
+}
+
+#[test]
 fn only_the_claims_that_the_guests_side_makes_are_shown() {
     let long = format!("/{}", "x".repeat(LONGEST));
     for (operation, target) in [
