@@ -217,9 +217,23 @@ const TRUST_VARIABLES: [&str; 6] = [
 /// refuse to start.
 const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
 
-/// Variables by which they learn what needs no proxy: the guest itself.
+/// Variables by which they learn what needs no proxy: the guest itself, by these names.
 const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
-const NO_PROXY: &str = "localhost,127.0.0.1,::1";
+const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
+
+/// The names of the guest itself. One by which the policy lets it reach this machine is left out: a connection without
+/// the proxy stays in the guest's own network. No client reads a list of ports that need none.
+fn without_proxy(policy: &Policy) -> String {
+    let allow = &policy.network().allow;
+    let leads_out = |name: &str| {
+        allow.iter().any(|rule| {
+            let RuleText { private, .. } = rule.value.clone().into();
+            private && rule.value.hosts().to_string() == name
+        })
+    };
+    let own = OWN_NAMES.into_iter().filter(|name| !leads_out(name));
+    own.collect::<Vec<_>>().join(",")
+}
 
 /// The variables of a guest that reaches hosts.
 pub(super) fn variables(policy: &Policy, view: &View) -> BTreeMap<String, String> {
@@ -229,7 +243,7 @@ pub(super) fn variables(policy: &Policy, view: &View) -> BTreeMap<String, String
     let proxy = format!("http://{SERVICE}:{PROXY_PORT}");
     let trust = TRUST_VARIABLES.map(|name| (name, certificates(view).to_owned()));
     let proxies = PROXY_VARIABLES.map(|name| (name, proxy.clone()));
-    let none = NO_PROXY_VARIABLES.map(|name| (name, NO_PROXY.to_owned()));
+    let none = NO_PROXY_VARIABLES.map(|name| (name, without_proxy(policy)));
     let all = trust.into_iter().chain(proxies).chain(none);
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }

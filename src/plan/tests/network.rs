@@ -73,6 +73,36 @@ fn the_guest_finds_its_resolver_its_proxy_and_the_certificates() {
 }
 
 #[test]
+fn an_allowed_name_of_this_machine_needs_the_proxy() {
+    let without_proxy = |hosts: &str| {
+        let plan = planned(&format!("network.allow = [{hosts}]"), &known());
+        let of = |name: &str| {
+            let mut all = plan.jail.env.iter();
+            all.find(|(own, _)| own == name)
+                .map(|(_, value)| value.clone())
+        };
+        assert_eq!(of("NO_PROXY"), of("no_proxy"));
+        of("NO_PROXY").unwrap()
+    };
+    for (hosts, expected) in [
+        ("'a.example'", "localhost,127.0.0.1,::1"),
+        ("{ host = 'Localhost', private = true }", "127.0.0.1,::1"),
+        (
+            "{ host = '127.0.0.1', ports = [8080], private = true }, { host = '[::1]', private = true }",
+            "localhost",
+        ),
+        // The entry does not reach this machine, and the guest's own server is meant.
+        ("'localhost'", "localhost,127.0.0.1,::1"),
+        (
+            "{ host = '127.0.0.2', private = true }",
+            "localhost,127.0.0.1,::1",
+        ),
+    ] {
+        assert_eq!(without_proxy(hosts), expected, "{hosts}");
+    }
+}
+
+#[test]
 fn other_modes_have_nothing_of_it() {
     for mode in ["none", "loopback"] {
         let toml = POLICY.replace("'allow'\n", &format!("'{mode}'\n"));

@@ -34,6 +34,7 @@ pub fn tests(world: &World) -> Vec<Test> {
         an_address_of_the_policy_is_reached_as_it_is,
         an_empty_list_allows_nothing,
         loopback_works_beside_it,
+        a_server_of_this_machine_is_reached_through_the_proxy,
         limits_of_the_network_hold,
         a_session_reports_each_cell,
         the_caller_decides_on_each_connection,
@@ -386,6 +387,41 @@ fn loopback_works_beside_it(world: &World) {
     let outcome = run(&sandbox, code.as_str());
     fine(&outcome);
     assert_eq!(outcome.stdout(), "200\n127.0.0.1\n");
+}
+
+/// By the clients that use a proxy. The guest's own server has another name.
+fn a_server_of_this_machine_is_reached_through_the_proxy(world: &World) {
+    let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = server.local_addr().expect("its address").port();
+    let serving = thread::spawn(move || {
+        for stream in server.incoming().take(2) {
+            let mut stream = stream.expect("a connection");
+            let lines = BufReader::new(stream.try_clone().expect("a copy")).lines();
+            let end = lines.map_while(Result::ok).position(|it| it.is_empty());
+            assert!(end.is_some());
+            let answer = "HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\nhost";
+            stream.write_all(answer.as_bytes()).expect("it reads");
+        }
+    });
+    for (machine, own) in [("127.0.0.1", "localhost"), ("localhost", "127.0.0.1")] {
+        let entry = format!("{{ host = '{machine}', ports = [{port}], private = true }}");
+        let recipe = standard().set(format!("network.allow=[{entry}]"));
+        let code = format!(
+            "import http.server, threading, urllib.request\n\
+             class Own(http.server.BaseHTTPRequestHandler):\n\
+             \x20   def do_GET(self):\n        self.send_response(200)\n        self.end_headers()\n\
+             \x20       self.wfile.write(b'guest')\n\
+             \x20   def log_message(self, *args): pass\n\
+             own = http.server.HTTPServer(('127.0.0.1', 0), Own)\n\
+             threading.Thread(target=own.serve_forever, daemon=True).start()\n\
+             for server in 'http://{machine}:{port}', 'http://{own}:%d' % own.server_port:\n\
+             \x20   print(urllib.request.urlopen(server).read().decode())"
+        );
+        let outcome = run(&world.build(recipe.patient()), code.as_str());
+        fine(&outcome);
+        assert_eq!(outcome.stdout(), "host\nguest\n", "{machine}");
+    }
+    serving.join().expect("it served");
 }
 
 fn limits_of_the_network_hold(world: &World) {
