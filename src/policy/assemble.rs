@@ -38,18 +38,28 @@ const SET: &str = "env.set";
 const PASS: &str = "env.pass";
 const ALLOW: &str = "syscalls.allow";
 
-/// The effective policy of the layers, starting with the base of all others.
+/// The effective policy of the layers, starting with the base of all others. `unread` has the errors of texts that are
+/// missing among them.
 ///
 /// # Errors
-/// All that is wrong with the layers and with what they are together.
-pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Refused> {
+/// All that is wrong with the texts and with what they are together.
+pub(super) fn assemble(
+    name: &str,
+    mut layers: Vec<Layer>,
+    unread: Vec<PolicyError>,
+) -> Result<Policy, Refused> {
+    let is_whole = unread.is_empty();
     let of_layers = layers.iter_mut().rev();
     let mut errors: Vec<_> = of_layers
         .flat_map(|layer| mem::take(&mut layer.errors))
+        .chain(unread)
         .collect();
     let mut values = Values::default();
+    let mut ignored = Vec::new();
     for layer in &layers {
-        values.merge(&layer.values, &mut errors);
+        // A text that is missing may have what a later one removes.
+        let errors = if is_whole { &mut errors } else { &mut ignored };
+        values.merge(&layer.values, errors);
     }
     values.remove("extends");
     // A variable that is passed, set and passed again is in the list once.
@@ -77,7 +87,7 @@ pub(super) fn assemble(name: &str, mut layers: Vec<Layer>) -> Result<Policy, Ref
     }
     Err(Refused {
         errors,
-        rest: Some(Box::new(policy)),
+        rest: is_whole.then(|| Box::new(policy)),
     })
 }
 

@@ -67,15 +67,13 @@ impl Mention {
     }
 }
 
-/// The layers of a policy, starting with the base of all others.
-///
-/// # Errors
-/// The errors in the texts that were read, and in the first text that cannot be read.
+/// The layers of a policy, starting with the base of all others, and the errors of the first text that cannot be read.
+/// What that text would build on is missing then, except for the base of all others.
 pub(super) fn layers(
     name_or_path: &str,
     current_dir: Option<&Path>,
     source: &dyn PolicySource,
-) -> Result<Vec<Layer>, Vec<PolicyError>> {
+) -> (Vec<Layer>, Vec<PolicyError>) {
     let mut reference = Reference::new(name_or_path, None);
     let mut mention = Mention {
         text: name_or_path.to_owned(),
@@ -84,6 +82,7 @@ pub(super) fn layers(
     };
     let mut seen: Vec<Reference> = Vec::new();
     let mut layers: Vec<Layer> = Vec::new();
+    let mut unread = Vec::new();
     loop {
         let layer = check_chain(&seen, &reference, current_dir, &mention)
             .map_err(|error| vec![error])
@@ -91,8 +90,9 @@ pub(super) fn layers(
         let layer = match layer {
             Ok(layer) => layer,
             Err(errors) => {
-                let earlier = layers.into_iter().flat_map(|layer| layer.errors);
-                return Err(earlier.chain(errors).collect());
+                unread = errors;
+                layers.push(Layer::builtin(&STANDARD).expect("it is built in"));
+                break;
             }
         };
         let next = next(&layer, &reference);
@@ -104,7 +104,7 @@ pub(super) fn layers(
         }
     }
     layers.reverse();
-    Ok(layers)
+    (layers, unread)
 }
 
 fn check_chain(

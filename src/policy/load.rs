@@ -55,15 +55,18 @@ impl Policy {
         // Without a current directory, absolute paths still work.
         let current_dir = source.current_dir().ok();
         let current_dir = current_dir.as_deref();
-        let mut layers = chain::layers(name_or_path, current_dir, source)?;
+        let (mut layers, mut unread) = chain::layers(name_or_path, current_dir, source);
         if let Some(default) = default {
             // The base is the first layer of every chain.
             layers.insert(1, default.layer(current_dir)?);
         }
         for set in overrides {
-            layers.push(set.layer(current_dir)?);
+            match set.layer(current_dir) {
+                Ok(layer) => layers.push(layer),
+                Err(errors) => unread.extend(errors),
+            }
         }
-        assemble(name_or_path, layers)
+        assemble(name_or_path, layers, unread)
     }
 
     /// The built-in policy of that name, or `None`.
