@@ -1,5 +1,6 @@
 """What a worker says that its code was refused."""
 
+import sys
 import unittest
 
 from harness import Worker
@@ -39,6 +40,28 @@ class Claims(unittest.TestCase):
             ),
         ):
             self.assertEqual(self.denied(source), [{**said, **place, "count": 1}], source)
+
+    def test_a_call_that_makes_a_file_says_so(self):
+        for source in (
+            "open('/no/new', 'w')",
+            "open('/no/new', mode='xb')",
+            "with open('/no/new', 'a+') as file: pass",
+            "import os; os.mkdir('/no/new')",
+            "import os; os.makedirs('/proc/no/new')",
+            "import os; os.open('/no/new', os.O_CREAT | os.O_WRONLY)",
+            "import pathlib; pathlib.Path('/no/new').write_text('x')",
+        ):
+            [said] = self.denied(source)
+            self.assertEqual(said.get("changes"), said["target"], source)
+        for source in ("open('/no/x')", "open('/no/w', 'r')", "import os; os.listdir('/no')", "import os; os.remove('/no/x')"):
+            [said] = self.denied(source)
+            self.assertNotIn("changes", said, source)
+        # The text of the call is known.
+        if sys.version_info >= (3, 11):
+            [said] = self.denied("'é'; open('/dev/null', 'w').write(open('/no/x').read())")
+            self.assertNotIn("changes", said)
+            [said] = self.denied("open(\n  '/no/new',\n  'w',\n)")
+            self.assertEqual(said["changes"], "/no/new")
 
     def test_two_names_and_causes(self):
         source = "import os\ntry: os.rename('/no/a', '/no/b')\nexcept OSError as e: raise ValueError from e"

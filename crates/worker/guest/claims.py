@@ -6,7 +6,7 @@ import errno
 from os import F_OK, R_OK, W_OK, access, fsdecode, getcwd
 from posixpath import dirname, join, normpath
 
-from .cell import CLAIMS, SOURCES, clean
+from .cell import CLAIMS, SOURCES, clean, line_entry
 
 # The supervisor looks at as many.
 MOST = 64
@@ -18,6 +18,11 @@ REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.E
 MISSING = (errno.ENOENT, errno.ENOTDIR)
 # Functions of `subprocess` and `os` whose exceptions name a program.
 RUNS = ("_execute_child", "_execvpe", "_spawnvef")
+# Calls that make a file or a directory, by their text.
+MAKES = (
+    r"""\bopen\(.*["'][bt]*[wax][bt+]*["']|\bO_CREAT\b|"""
+    r"""\b(mkdir|makedirs|mkfifo|mknod|symlink|symlink_to|touch|write_bytes|write_text)\("""
+)
 
 
 def claim(operation, target, place, number=None, changes=None):
@@ -53,7 +58,8 @@ def claim_error(error):
             # The traceback of a cause may begin in a library that the guest's code called.
             own = found or own
             if issubclass(type(error), OSError):
-                claim_os_error(error, runs, clean_place(own or last))
+                place = (own.tb_frame.f_code.co_filename, own.tb_lineno or 0) if own else last
+                claim_os_error(error, runs, clean_place(place), found)
             error = attribute(error, "__cause__") or attribute(error, "__context__")
             if error is None:
                 break
@@ -61,7 +67,7 @@ def claim_error(error):
         pass
 
 
-def claim_os_error(error, runs, place):
+def claim_os_error(error, runs, place, trace):
     from .network import destination, made_socket
 
     number = attribute(error, "errno")
@@ -77,21 +83,49 @@ def claim_os_error(error, runs, place):
     named = [attribute(error, name) for name in ("filename", "filename2")]
     targets = [target for target in map(program if runs else absolute, named) if target is not None]
     for target in targets:
-        claim("run" if runs else "access", target, place, number, changed(target, number))
+        claim("run" if runs else "access", target, place, number, changed(target, number, trace))
     if not targets and named == [None, None] and number in REFUSALS:
         operation = "socket" if made_socket(error) else "system call"
         claim(operation, None, place, number)
 
 
-def changed(target, number):
+def changed(target, number, trace):
     """What would have to be writable, if a change of it was refused and not by the permissions of the file: the target,
-    or the nearest directory above it that exists."""
+    or the nearest directory above it that exists. None is known above a file that was to be made in a directory that the
+    guest is not shown."""
+    if number == errno.ENOENT and trace is not None and makes_file(trace):
+        return target
     if number not in (errno.EROFS, errno.EACCES):
         return None
     while not access(target, F_OK) and target != "/":
         target = dirname(target)
     # Landlock has the error of permissions, and access(2) knows only those.
     return target if number == errno.EROFS or access(target, R_OK | W_OK) else None
+
+
+def makes_file(trace):
+    """Whether the guest's own call that failed makes a file or a directory, as far as its text tells."""
+    try:
+        # The report of the exception has imported it.
+        import re
+
+        return re.search(MAKES, text_of_call(trace), re.DOTALL) is not None
+    except BaseException:
+        return False
+
+
+def text_of_call(trace):
+    """The text of the call, or of its line before Python 3.11."""
+    code, line = trace.tb_frame.f_code, trace.tb_lineno
+    lines = line_entry(code.co_filename)[2]
+    if not hasattr(code, "co_positions"):
+        return lines[line - 1]
+    first, last, start, end = list(code.co_positions())[trace.tb_lasti // 2]
+    text = [line.encode() for line in lines[first - 1 : last]]
+    # In this order: both may be of one line.
+    text[-1] = text[-1][:end]
+    text[0] = text[0][start:]
+    return b"".join(text).decode()
 
 
 def attribute(error, name):
@@ -104,14 +138,14 @@ def attribute(error, name):
 
 
 def places_of(trace):
-    """Whether a program was to be run, the innermost line of the guest's own code or `None`, and the innermost line."""
+    """Whether a program was to be run, the innermost place in the guest's own code or `None`, and the innermost line."""
     runs, own, last = False, None, ("", 0)
     while trace is not None:
         code = trace.tb_frame.f_code
         if not code.co_filename.startswith("<sandfork "):
             last = code.co_filename, trace.tb_lineno or 0
             if code.co_filename in SOURCES:
-                own = last
+                own = trace
             runs = code.co_name in RUNS
         trace = trace.tb_next
     return runs, own, last

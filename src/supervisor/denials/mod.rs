@@ -209,12 +209,6 @@ impl Refused<'_> {
         let path = Path::new(target);
         let errno = claim.errno.map(Errno::from_raw);
         let is_missing = matches!(errno, Some(Errno::ENOENT | Errno::ENOTDIR));
-        if is_missing
-            && let Some(explained) = self.grants.of_own_directory(path, want)
-            && (self.exists)(path) == Some(true)
-        {
-            return Some((explained, Some(true)));
-        }
         // No path that the plan hides or shows read-only has this error.
         if errno == Some(Errno::EPERM)
             && let Some(explained) = self.grants.of_program(path, want)
@@ -226,11 +220,20 @@ impl Refused<'_> {
         let changed = changed.or((errno == Some(Errno::EROFS)).then_some(path));
         let changed = changed.filter(|_| want == Want::Read);
         let want = changed.map_or(want, |_| Want::Write);
+        if is_missing
+            && let Some(explained) = self.grants.of_own_directory(path, want)
+            && (self.exists)(path) == Some(true)
+        {
+            return Some((explained, Some(true)));
+        }
         match self.grants.of_path(path, want, self.own) {
             PathVerdict::Hidden(explained) => match (self.exists)(path) {
+                Some(false) if want == Want::Write => self.new_path(path),
                 Some(false) => None,
                 found => Some((explained, found)),
             },
+            // The host lacks the directory too.
+            PathVerdict::Refused(_) if is_missing && want == Want::Write => None,
             PathVerdict::Refused(explained) => {
                 let above = changed.map(|changed| self.grants.of_path(changed, want, self.own));
                 match above {
@@ -244,6 +247,23 @@ impl Refused<'_> {
                 let is_refusal = matches!(errno, Some(Errno::EACCES | Errno::EPERM | Errno::EROFS));
                 is_refusal.then(|| (Explanation::default(), None))
             }
+        }
+    }
+
+    /// What the plan says of a path that the guest was to make and the host does not have: a setting shows the nearest
+    /// directory above it that the host has.
+    fn new_path(&self, path: &Path) -> Option<(Explanation, Option<bool>)> {
+        let mut above: Vec<&Path> = path.ancestors().skip(1).collect();
+        above.reverse();
+        // From the top, so that the host's directories bound how many lookups a guest can ask for.
+        let found = above
+            .into_iter()
+            .take_while(|it| (self.exists)(it) == Some(true));
+        match self.grants.of_path(found.last()?, Want::Write, self.own) {
+            PathVerdict::Hidden(explained) | PathVerdict::Refused(explained) => {
+                Some((explained, Some(false)))
+            }
+            PathVerdict::Granted => None,
         }
     }
 }

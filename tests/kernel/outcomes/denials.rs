@@ -133,6 +133,15 @@ fn a_new_file_is_allowed_by_its_directory(world: &World) {
         "{}",
         shown(&outcome)
     );
+    // In a directory that is not shown, of which the host tells the caller alone.
+    world.with_shared(standard(), |sandbox| {
+        let made = run(sandbox, Request::python(code.as_str()).ask_host());
+        let denial = only(&made);
+        assert_eq!(denial.set.as_ref(), Some(&set), "{}", shown(&made));
+        assert_eq!(denial.on_host, Some(false));
+        let read = Request::python(code.replace(", 'w'", "")).ask_host();
+        assert_eq!(run(sandbox, read).denied(), []);
+    });
     let sandbox = world.build(standard().set(&read).set(&set));
     fine(&run(&sandbox, code.as_str()));
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod paths;
+
 use super::*;
 
 fn claim(operation: &str, target: Option<&str>, errno: Errno) -> Denied {
@@ -98,71 +100,6 @@ fn a_claim_has_its_place_its_layer_and_the_setting_that_allows_it() {
 }
 
 #[test]
-fn permissions_of_a_file_have_no_layer_and_no_key() {
-    let toml = "[filesystem]\nread = ['/srv/shown']";
-    for errno in [Errno::EACCES, Errno::EPERM] {
-        let denial = one(toml, claim("access", Some("/srv/shown/x"), errno)).unwrap();
-        assert_eq!((denial.layer, denial.key, denial.set), (None, None, None));
-    }
-    // Landlock's error is the same, and the permissions of this file let the guest write to it.
-    let changes = |changes: &str| Denied {
-        changes: Some(changes.to_owned()),
-        ..claim("access", Some("/srv/shown/x"), Errno::EACCES)
-    };
-    let denial = one(toml, changes("/srv/shown/x")).unwrap();
-    assert_eq!(denial.set.as_deref(), Some("filesystem.write=/srv/shown/x"));
-    // A guest may say anything.
-    for forged in ["/etc", "srv", "", "/srv/shown/x/y"] {
-        let denial = one(toml, changes(forged)).unwrap();
-        assert_eq!((denial.key, denial.set), (None, None), "{forged}");
-    }
-}
-
-#[test]
-fn a_new_file_is_allowed_by_the_directory_that_exists() {
-    let toml = "[filesystem]\nread = ['/srv/shown']";
-    let set = |changes: &str| {
-        let claim = Denied {
-            changes: Some(changes.to_owned()),
-            ..claim("access", Some("/srv/shown/a/b/new"), Errno::EROFS)
-        };
-        let denial = one(toml, claim).unwrap();
-        assert_eq!(denial.key.as_deref(), Some("filesystem.write"));
-        denial.set
-    };
-    let expected = Some("filesystem.write=/srv/shown/a".to_owned());
-    assert_eq!(set("/srv/shown/a"), expected);
-    // A path in one list cannot be in the other.
-    assert_eq!(set("/srv/shown"), None);
-}
-
-#[test]
-fn a_directory_of_the_guests_own_hides_that_of_the_host() {
-    let asked = |path: &str, errno, found: Option<bool>| {
-        let claims = vec![claim("access", Some(path), errno)];
-        let all = ended("", claims, &Ending::Exception, None, &|_| found);
-        all.listed.into_iter().next()
-    };
-    for (path, set) in [
-        ("/work/x", Some("filesystem.read=/work/x")),
-        ("/tmp/d/x", Some("filesystem.read=/tmp/d/x")),
-        ("/var/tmp/x", Some("filesystem.read=/var/tmp/x")),
-        // Nothing of the host is shown there.
-        ("/dev/shm/x", None),
-    ] {
-        let denial = asked(path, Errno::ENOENT, Some(true)).unwrap();
-        assert_eq!(denial.layer, Some(Layer::Mounts), "{path}");
-        assert_eq!((denial.set.as_deref(), denial.on_host), (set, Some(true)));
-        for found in [Some(false), None] {
-            assert_eq!(asked(path, Errno::ENOENT, found), None, "{path}");
-        }
-        // The guest's own file.
-        let own = asked(path, Errno::EACCES, Some(true)).unwrap();
-        assert_eq!((own.layer, own.key), (None, None), "{path}");
-    }
-}
-
-#[test]
 fn what_the_plan_grants_is_no_denial() {
     for (toml, claim) in [
         ("", claim("access", Some("/work/missing"), Errno::ENOENT)),
@@ -175,34 +112,6 @@ fn what_the_plan_grants_is_no_denial() {
     ] {
         assert_eq!(one(toml, claim), None);
     }
-}
-
-#[test]
-fn a_program_is_refused_by_the_list_of_denied_calls() {
-    let libraries = "[filesystem]\nsystem = 'libraries'\n[syscalls]\ndeny = ['execve']";
-    let programs = "[filesystem]\nsystem = 'programs'\n[syscalls]\ndeny = ['execve']";
-    for toml in [libraries, programs] {
-        for (operation, path) in [
-            ("run", "/usr/bin/ls"),
-            ("run", "/work/made"),
-            // The exception of `os.posix_spawn` is like that of a file.
-            ("access", "/usr/bin/ls"),
-        ] {
-            let denial = one(toml, claim(operation, Some(path), Errno::EPERM)).unwrap();
-            assert_eq!(denial.layer, Some(Layer::Seccomp), "{operation} {path}");
-            let advice = (denial.key.as_deref(), denial.set);
-            assert_eq!(advice, (Some("syscalls.deny"), None), "{operation} {path}");
-        }
-        let file = one(toml, claim("access", Some("/work/x"), Errno::EPERM)).unwrap();
-        assert_eq!((file.layer, file.key), (None, None));
-    }
-    // A look at the program.
-    let seen = one(
-        libraries,
-        claim("access", Some("/usr/bin/ls"), Errno::ENOENT),
-    );
-    let set = seen.unwrap().set;
-    assert_eq!(set.as_deref(), Some("filesystem.system=programs"));
 }
 
 #[test]
@@ -287,22 +196,6 @@ fn a_flood_of_claims_is_bounded_and_counted() {
     more.count = 7;
     let Denials { listed, omitted } = claimed("", vec![of(1), same, more]);
     assert_eq!((listed.len(), listed[0].count, omitted), (1, 6, 7));
-}
-
-#[test]
-fn the_host_tells_what_is_hidden_from_what_is_missing() {
-    let exists = |path: &Path| Some(path == Path::new("/srv/there"));
-    let claims = ["/srv/there", "/srv/missing"]
-        .map(|path| claim("access", Some(path), Errno::ENOENT))
-        .to_vec();
-    let all = ended("", claims, &Ending::Exception, None, &exists);
-    let [there] = all.listed.as_slice() else {
-        panic!("{all:?}")
-    };
-    assert_eq!(
-        (there.target.as_deref(), there.on_host),
-        (Some("/srv/there"), Some(true))
-    );
 }
 
 #[test]
