@@ -9,6 +9,7 @@ use super::explain::plain;
 use super::jail::{Builds, literal};
 use super::requirements::Wanted;
 use crate::error::Error;
+use crate::outcome::value::Value;
 use crate::policy::Requirement;
 use crate::session::{Cell, Session};
 use crate::supervisor::Cancel;
@@ -19,11 +20,18 @@ const ADD: &str = include_str!("guest/add.py");
 /// The longest that it may take.
 const LONGEST: Duration = Duration::from_secs(30);
 
-/// The cell that adds an environment to those of its session. Its value is whether the session can see it.
+/// The most times that packages are resolved. Each time has another package beside which they are to be.
+const MOST_TIMES: usize = 8;
+
+/// The most packages of a guest's list that are looked at.
+const MOST_BESIDE: usize = 64;
+
+/// The cell that adds an environment to those of its session. Its value is whether the session can see it, or which
+/// packages of the session it has in another version: then they have to be resolved beside those.
 pub fn cell_that_adds(path: &Path) -> String {
     // Not in the guest's globals, and not by its list of imports.
     format!(
-        "(lambda scope: exec({}, scope) or scope['is_shown'])({{'path': {}}})",
+        "(lambda scope: exec({}, scope) or scope['added'])({{'path': {}}})",
         literal(&ADD),
         literal(&path)
     )
@@ -43,10 +51,11 @@ impl Session {
             .sandbox()
             .to_add_packages()
             .ok_or(EnvironmentError::NotAdded)?;
+        let environment = environment.clone();
         let packages: Result<Vec<Requirement>, String> =
             packages.iter().map(|package| package.parse()).collect();
         let packages = packages.map_err(EnvironmentError::NotAPackage)?;
-        let creation = Creation {
+        let mut creation = Creation {
             name: None,
             wanted: Wanted::packages(&packages),
             packages,
@@ -57,14 +66,47 @@ impl Session {
             layer: Layer::Added,
         };
         let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
-        let made = create(&creation, environment, &cancel, &mut |_| ())?;
-        let report = self.run(Cell::new(cell_that_adds(&made.path)).wall(LONGEST))?;
-        let outcome = report.outcome();
-        if outcome.value() == Some(&true.into()) {
-            return Ok(());
+        for _ in 0..MOST_TIMES {
+            let made = create(&creation, &environment, &cancel, &mut |_| ())?;
+            let report = self.run(Cell::new(cell_that_adds(&made.path)).wall(LONGEST))?;
+            let outcome = report.outcome();
+            match outcome.value() {
+                Some(Value::Bool(true)) => return Ok(()),
+                Some(Value::List(there)) => {
+                    let there = there.iter().take(MOST_BESIDE).map(text);
+                    let there = creation.wanted.beside(there);
+                    there.map_err(EnvironmentError::NotAPackage)?;
+                }
+                _ => {
+                    let error = outcome.error().map(|error| plain(&error.message));
+                    let cause = error.unwrap_or_else(|| outcome.status().to_string());
+                    return Err(EnvironmentError::Unusable(cause).into());
+                }
+            }
         }
-        let error = outcome.error().map(|error| plain(&error.message));
-        let cause = error.unwrap_or_else(|| outcome.status().to_string());
+        let cause = "its packages change while others are added".to_owned();
         Err(EnvironmentError::Unusable(cause).into())
+    }
+}
+
+impl Wanted {
+    /// Keeps the versions of packages that are there, such as `numpy==2.0`.
+    ///
+    /// # Errors
+    /// Why one is no package.
+    pub fn beside<'a>(&mut self, there: impl Iterator<Item = &'a str>) -> Result<(), String> {
+        for package in there {
+            let package: Requirement = package.parse()?;
+            self.constraints.push(package.to_string());
+        }
+        Ok(())
+    }
+}
+
+/// The text of a value of the guest, which is empty for another one.
+fn text(value: &Value) -> &str {
+    match value {
+        Value::Str(text) => text,
+        _ => "",
     }
 }

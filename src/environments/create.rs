@@ -119,6 +119,7 @@ pub fn create(
         // What is added depends on what there is.
         None if creation.layer == Layer::Added => {
             EnvironmentName::of_packages(&creation.packages, &interpreter.executable)
+                .beside(&creation.wanted.constraints)
         }
         None => EnvironmentName::of_packages(&creation.packages, &binary),
     };

@@ -19,7 +19,8 @@ pub fn cause(said: &str, passed_over: &str) -> String {
         .filter_map(|line| line.trim().strip_prefix("ERROR: "));
     let causes: Vec<String> = lines.map(plain).filter(|line| !line.is_empty()).collect();
     // Some lines only repeat that something failed.
-    let says_more = |line: &&String| !line.starts_with("Failed to build one or more wheels");
+    let repeats = ["Failed to build one or more wheels", "ResolutionImpossible"];
+    let says_more = |line: &&String| !repeats.iter().any(|it| line.starts_with(it));
     let last = causes.iter().rev().find(says_more);
     // How pip says which step of a build failed.
     let mut steps = said

@@ -31,6 +31,23 @@ impl EnvironmentName {
             digest.update([0]);
             digest.update(line);
         }
+        Self::of_digest(digest)
+    }
+
+    /// The name of the same packages where the versions of others are given.
+    pub(crate) fn beside(self, others: &[String]) -> Self {
+        if others.is_empty() {
+            return self;
+        }
+        let mut digest = Sha256::new_with_prefix(&self.0);
+        for other in others {
+            digest.update([0]);
+            digest.update(other);
+        }
+        Self::of_digest(digest)
+    }
+
+    fn of_digest(digest: Sha256) -> Self {
         let mut name = OF_PACKAGES.to_owned();
         for byte in &digest.finalize()[..16] {
             // Writing to a string does not fail.

@@ -667,11 +667,20 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
             "\"six @ x\" is not a package",
         ),
         (&[], ErrorKind::Request, "an environment needs a package"),
+        // Another version of what was added.
+        (
+            &["shapes==2.0"],
+            ErrorKind::System,
+            "Cannot install shapes==2.0",
+        ),
     ] {
         let error = session.install(packages).expect_err("refused");
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(told), "{error}");
     }
+    // The version that was added will do.
+    session.install(&["shapes"])?;
+    assert_eq!(session.run(code)?.outcome().value(), Some(&3.into()));
     // What its guest breaks is an error of its own, and no other session's.
     session.run("import site; site.addsitedir = None; import sys; del sys.path[-2:]")?;
     let error = session.install(&["shapes==1.0"]).expect_err("refused");

@@ -106,10 +106,14 @@ class Environment:
         _command("remove", "--", self.name)
 
 
-def cell_that_adds(executable: str, packages: Sequence[str]) -> str:
-    """Installs what the environment of this interpreter lacks of packages. Returns what a session runs to
-    import them."""
-    made = _command("create", "--json", "--packages", "--add", "--python", executable, "--", *packages)
+def cell_that_adds(executable: str, packages: Sequence[str], there: Sequence[str]) -> str:
+    """Installs what the environment of this interpreter lacks of packages, so that those that are there keep
+    their version. Returns what a session runs to import them: its value is `True`, or which other packages
+    are there."""
+    options = [f"--beside={package}" for package in there]
+    made = _command(
+        "create", "--json", "--packages", "--add", "--python", executable, *options, "--", *packages
+    )
     cell: str = json.loads(made)["cell"]
     return cell
 

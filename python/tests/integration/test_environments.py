@@ -101,6 +101,13 @@ def test_packages_are_added_to_a_running_session(index: int) -> None:
         assert sandbox.run("'path' in globals()").value is False
         with pytest.raises(SystemFailure, match="`colours<1` is not found|conflict"):
             sandbox.install("colours<1")
+        before = sandbox.run("sys.path").value
+        with pytest.raises(SystemFailure, match="Cannot install shapes==2.0"):
+            sandbox.install("shapes==2.0")
+        # The version that was added will do.
+        sandbox.install("shapes")
+        assert sandbox.run("shapes.sides").value == 3
+        assert sandbox.run("sys.path").value == before
         sandbox.install("shapes==1.0")
         sandbox.restart()
         assert sandbox.run("import shapes").error.name == "ModuleNotFoundError"

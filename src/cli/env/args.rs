@@ -88,6 +88,9 @@ pub struct EnvCreateArguments {
     /// Install only what the environment of `--python` lacks, for running sessions of policies with `environments.add`
     #[arg(long, requires_all = ["of_policies", "python"], conflicts_with = "allow_build")]
     pub add: bool,
+    /// A package that was added to the session before, such as `numpy==2.0`, which keeps its version
+    #[arg(long, value_name = "PACKAGE", requires = "add", hide = true)]
+    pub beside: Vec<String>,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

@@ -145,6 +145,8 @@ fn creation(arguments: &EnvCreateArguments) -> Result<Creation, Failure> {
     for file in &arguments.requirements {
         wanted.add_file(file).map_err(unread)?;
     }
+    let there = arguments.beside.iter().map(String::as_str);
+    wanted.beside(there).map_err(Failure::Usage)?;
     let interpreter = arguments.python.clone();
     Ok(Creation {
         name,

@@ -1,13 +1,26 @@
-"""Adds an environment of packages to those that a running session can import. `path` is where it is."""
+"""Adds an environment of packages to those that a running session can import. `path` is where it is. `added` is whether
+the session sees it, or which packages that were added before it has in another version."""
 
 import importlib
 import os
 import site
 import sys
+from importlib import metadata
 
 version = "python%d.%d" % sys.version_info[:2]
 site_packages = os.path.join(path, "lib", version, "site-packages")
-is_shown = os.path.isdir(site_packages)
-if is_shown and site_packages not in sys.path:
-    site.addsitedir(site_packages)
-    importlib.invalidate_caches()
+added = os.path.isdir(site_packages)
+if added and site_packages not in sys.path:
+    others = []
+    for package in metadata.distributions(path=[site_packages]):
+        name = package.metadata["Name"]
+        try:
+            there = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+        if there != package.version:
+            others.append("%s==%s" % (name, there))
+    added = others or True
+    if not others:
+        site.addsitedir(site_packages)
+        importlib.invalidate_caches()
