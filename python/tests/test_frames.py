@@ -176,6 +176,42 @@ def test_a_column_that_cannot_cross_says_which() -> None:
     assert "column 'pairs' is of type map<string, int64>, which does not cross" in found.repr
 
 
+def _cut() -> Any:
+    return pandas.cut([1, 5, 9], [0, 3, 6, 10])
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            lambda: pandas.DataFrame({"a": _cut()}),
+            "a category of column 'a' is of type interval[int64, right]",
+        ),
+        (
+            lambda: pandas.DataFrame({"a": pandas.arrays.SparseArray([0, 1])}),
+            "column 'a' is of type Sparse[int64, 0]",
+        ),
+        (lambda: pandas.Series([1], dtype="int64[pyarrow]"), "the series is of type int64[pyarrow]"),
+        (
+            lambda: pandas.Series(range(3)).groupby(_cut(), observed=True).sum(),
+            "a category of an index is of",
+        ),
+        (lambda: pandas.IntervalIndex.from_breaks([0, 1, 2]), "an index is of type interval[int64, right]"),
+    ],
+)
+def test_a_column_of_pandas_that_cannot_cross_says_which(value: Any, said: str) -> None:
+    found = crossed(value())
+    assert isinstance(found, sandfork.Opaque)
+    assert f"<not passed as a value: {said}" in found.repr
+    assert "does not cross" in found.repr
+
+
+def test_moments_of_a_zone_without_a_name_come_back() -> None:
+    zone = datetime.timezone(datetime.timedelta(minutes=90), "no name")
+    found = crossed(pandas.Series([pandas.Timestamp(NOW, tz=zone)]))
+    assert found[0] == NOW.replace(tzinfo=zone)
+
+
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader without any of the packages."""

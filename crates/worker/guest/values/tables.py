@@ -7,7 +7,7 @@ import re
 import sys
 
 from . import arrays, standard
-from .bounds import Opaque, library, weight
+from .bounds import NotSupported, Opaque, library, weight
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _frame(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
         "type": "dataframe",
         "columns": _index(encoder, value.columns, depth + 1),
         "index": _index(encoder, value.index, depth + 1),
-        "data": [_column(encoder, column, depth + 2) for column in columns],
+        "data": [_column(encoder, column, depth + 2, f"column {column.name!r}") for column in columns],
     }
 
 
@@ -48,7 +48,7 @@ def _series(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
         "type": "series",
         "name": encoder.tree(value.name, depth + 1, True),
         "index": _index(encoder, value.index, depth + 1),
-        "data": _column(encoder, value, depth + 1),
+        "data": _column(encoder, value, depth + 1, "the series"),
     }
 
 
@@ -81,12 +81,12 @@ def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
     return {
         "type": "index",
         "names": [encoder.tree(name, depth + 2, True) for name in index.names],
-        "data": [_column(encoder, level, depth + 2) for level in levels],
+        "data": [_column(encoder, level, depth + 2, "an index") for level in levels],
     }
 
 
-def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
-    """The tree of a series or an index."""
+def _column(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
+    """The tree of a series or an index, of which an error says whose it is."""
     encoder.count(10)
     dtype, name = column.dtype, str(column.dtype)
     pandas, numpy = sys.modules["pandas"], sys.modules["numpy"]
@@ -95,7 +95,7 @@ def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
         return {
             "dtype": "category",
             "values": arrays.array_tree(encoder, numpy.asarray(data.codes)),
-            "categories": _column(encoder, data.categories, depth + 1),
+            "categories": _column(encoder, data.categories, depth + 1, f"a category of {whose}"),
             "ordered": bool(data.ordered),
         }
     if name in MASKED:
@@ -117,6 +117,9 @@ def _column(encoder: Encoder, column: Any, depth: int) -> Tree:
         return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
     if isinstance(dtype, numpy.dtype) and dtype.kind in "biufcmM":
         return {"dtype": name, "values": arrays.array_tree(encoder, column.to_numpy())}
+    # Moments of a zone without a name are the same as objects. Others would be placeholders, or of another type.
+    if not isinstance(dtype, (numpy.dtype, pandas.DatetimeTZDtype)):
+        raise NotSupported(f"{whose} is of type {name}, which does not cross")
     values = list(column.to_numpy(dtype=object))
     return {"dtype": "object", "values": encoder.items(values, depth + 2, False)}
 
