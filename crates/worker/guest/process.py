@@ -1,6 +1,7 @@
 """State that a worker creates itself instead of inheriting it from its zygote."""
 
 import errno
+import gc
 import io
 import os
 import sys
@@ -96,19 +97,64 @@ def seal_memory_files():
 
 # What has random numbers of its own that a fork copies, with how a worker gets others. `random` reseeds itself
 # after a fork. OpenSSL and `tempfile` do so when the process id changes, and a worker's id is never the
-# zygote's. Generators that ask the kernel need nothing. That leaves numpy's global generator, and
-# multiprocessing's authentication key, which it creates at import.
+# zygote's. Generators that ask the kernel need nothing. That leaves numpy's global generator,
+# multiprocessing's authentication key, which it creates at import, and what packages have made.
 RESEEDED = {
     "numpy.random": lambda module: module.seed(),
     "multiprocessing.process": lambda module: setattr(
         module.current_process(), "authkey", os.urandom(32)
     ),
 }
+# The generators that preloaded packages have made, each with what reseeds it.
+GENERATORS = []
+
+
+def note_generators():
+    """Finds the generators that preloaded packages have made. None says whether a seed was chosen for it, so workers
+    reseed them all."""
+    kinds = {}
+    inherited = set()
+    if "_random" in sys.modules:
+        kinds[sys.modules["_random"].Random] = reseed_python
+        inherited.add(id(getattr(sys.modules.get("random"), "_inst", None)))
+    numpy = sys.modules.get("numpy.random")
+    # Older versions have only the global one.
+    if hasattr(numpy, "BitGenerator"):
+        kinds[numpy.BitGenerator] = reseed_numpy
+        # From one of these a program makes further generators.
+        kinds[numpy.SeedSequence] = numpy.SeedSequence.__init__
+        bits = getattr(numpy.mtrand._rand, "_bit_generator", None)
+        inherited.update((id(bits), id(getattr(bits, "_seed_seq", None))))
+    if not kinds:
+        return
+    every = tuple(kinds)
+    # By its type, because a proxy that is asked for its class may do anything.
+    found = [item for item in gc.get_objects() if issubclass(type(item), every)]
+    for item in found:
+        renew = next(kinds[kind] for kind in every if issubclass(type(item), kind))
+        try:
+            renew(item)
+        except Exception:
+            # A package's own kind, which is made in another way.
+            continue
+        if id(item) not in inherited:
+            GENERATORS.append((renew, item))
+
+
+def reseed_python(generator):
+    # A package's own `seed` may do anything.
+    sys.modules["_random"].Random.seed(generator)
+    if getattr(generator, "gauss_next", None) is not None:
+        generator.gauss_next = None
+
+
+def reseed_numpy(generator):
+    generator.state = type(generator)().state
 
 
 def needs_seed():
     """Whether `reseed` has something to do."""
-    return not RESEEDED.keys().isdisjoint(sys.modules)
+    return bool(GENERATORS) or not RESEEDED.keys().isdisjoint(sys.modules)
 
 
 def reseed():
@@ -117,6 +163,8 @@ def reseed():
         module = sys.modules.get(name)
         if module is not None:
             renew(module)
+    for renew, generator in GENERATORS:
+        renew(generator)
 
 
 def reseed_copy():

@@ -98,6 +98,8 @@ def prepare(native, setup, limits_objects):
     if lasts(setup):
         # Each rehearsal ends with a collection.
         gc.collect()
+        if setup["preload"]:
+            process.note_generators()
         gc.freeze()
         worker.warm_up(native)
     retry_failed_importers()
