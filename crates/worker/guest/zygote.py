@@ -43,7 +43,7 @@ def main(native, entered):
         os.environ.update(entered["env"])
         os.environ.update(setup["preload_env"])
         process.open_streams()
-        preloaded = prepare(native, setup, entered["limits_objects"])
+        preloaded = prepare(native, setup, entered["limits_objects"], entered["work"])
         # The libraries have read these variables. Guests see the policy's values.
         for name, _ in setup["preload_env"]:
             # A preloaded package may have removed it.
@@ -69,7 +69,7 @@ def offer(setup):
     return worker.offer() if is_native else None
 
 
-def prepare(native, setup, limits_objects):
+def prepare(native, setup, limits_objects, work):
     import site
 
     # `-S` delayed `site` until the jail is closed, because a `.pth` file can run any code.
@@ -94,7 +94,7 @@ def prepare(native, setup, limits_objects):
         changes.update(dict.fromkeys(ARRAYS, native.include_arrays))
     process.seal_memory_files()
     Patches(changes).prepare()
-    preloaded = preload_all(native, setup["preload"])
+    preloaded = preload_all(native, setup["preload"], work)
     if lasts(setup):
         # Each rehearsal ends with a collection.
         gc.collect()
@@ -114,25 +114,32 @@ def prepare(native, setup, limits_objects):
     return preloaded
 
 
-def preload_all(native, modules):
+def preload_all(native, modules, work):
     """Imports what it can of the preload list, and returns the names.
+
+    Packages may keep the path of the current directory. It is the guest's, unless the zygote has none (`landlock`).
 
     matplotlib refuses to be imported without a directory that it may write to. The one that it gets here
     is each worker's own. At level `landlock` the zygote has none."""
+    if not modules:
+        return []
     directory, access = os.environ.get("MPLCONFIGDIR"), os.access
 
     def pretended(path, *args, **kwargs):
         return path == directory or access(path, *args, **kwargs)
 
     os.access = pretended
-    placed = fonts.place(native, directory) if modules else None
+    placed = fonts.place(native, directory)
+    if work is not None:
+        os.chdir(work)
     try:
         return [module["name"] for module in modules if preload(native, module)]
     finally:
+        if work is not None:
+            os.chdir("/")
         os.access = access
         native.preloading("")
-        if modules:
-            fonts.keep(native, directory, placed)
+        fonts.keep(native, directory, placed)
 
 
 def preload(native, module):

@@ -64,3 +64,9 @@ def test_runs_do_not_share_the_generators_of_a_preloaded_package(
     runs = [sandfork.run(code, policy=policy) for _ in range(3)]
     for drawn in zip(*(run.value for run in runs)):
         assert len(set(map(str, drawn))) == 3, drawn
+
+
+def test_a_package_is_preloaded_in_the_guests_directory(place: pathlib.Path) -> None:
+    policy = preloading(sandfork.Policy(), place, PACKAGE)
+    execution = sandfork.run("import kept, os; [kept.HERE, os.getcwd(), os.listdir()]", policy=policy)
+    assert execution.value == ["/work", "/work", []]
