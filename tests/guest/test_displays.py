@@ -90,6 +90,17 @@ class Displays(unittest.TestCase):
         self.assertEqual(len(self.shown("from unittest.mock import MagicMock\nMagicMock()")[0][0]), 1)
         self.assertEqual(list(self.shown("class T:\n    _repr_html_ = 5\nT()")[0][0]), ["text/plain"])
 
+    def test_a_semicolon_after_a_cell_shows_nothing(self):
+        self.assertEqual(self.shown("x = [1]\n_ = None"), [])
+        for end in (";", " ;", "; # a comment", ";\n\n", ";  "):
+            self.assertEqual(self.shown("object" + end), [], end)
+            self.assertEqual(self.shown("'a'" + end, last="notebook"), [], end)
+        for source in ("object", "object # ;", "1; object", "(object\n # ;\n)", "'\u00e9;'; object"):
+            self.assertEqual(len(self.shown(source)), 1, source)
+        self.assertEqual(len(self.shown("';'", last="notebook")), 1)
+        self.assertEqual(self.shown("'\u00e9\u00e9'; (object);"), [])
+        self.assertEqual(self.worker.value("6 * 7;"), 42)
+
     def test_sizes_are_bounded(self):
         source = (
             "class Big:\n"

@@ -15,7 +15,7 @@ from .interrupts import Interrupts
 from .link import Link
 from .plots import Plots
 from .shared import NotPassed, pack, unpack
-from .source import read
+from .source import ends_quietly, read
 from .statement import record_last, take_value
 from .stdin import NoInput
 from .tools import Tools
@@ -53,6 +53,8 @@ class Session(Runner):
         # The kind of value of the running cell, and its magic lines if it has any.
         self.last = "expression"
         self.magics = None
+        # Whether the running cell ends with a semicolon.
+        self.is_quiet = False
         # A builtin, as in IPython, so that modules that the guest imports can use it too.
         builtins.get_ipython = self.get_ipython
         builtins.display = self.tools.module.display = self.displays.display
@@ -127,6 +129,7 @@ class Session(Runner):
     def prepare(self, request, source):
         self.interrupts.begin(request["id"])
         self.last = request.get("last", "expression")
+        self.is_quiet = False
         super().prepare(request, source)
         sys.modules["__main__"] = self.main
         # A whole program reads an empty file, as outside a sandbox.
@@ -168,7 +171,9 @@ class Session(Runner):
                 self.magics.finish()
         if value is None:
             return self.add_value(result, recorded)
-        if self.last == "notebook" or (self.last == "expression" and type(value) not in PLAIN):
+        is_shown = self.last == "notebook" or (self.last == "expression" and type(value) not in PLAIN)
+        # A figure is shown all the same, with those that are open.
+        if is_shown and not self.is_quiet:
             self.displays.show_value(value)
             self.plots.close(value)
         # As Python's own prompt does.
@@ -179,6 +184,7 @@ class Session(Runner):
 
     def parse(self, source, filename):
         tree, self.magics = read(source, filename, vars(self.main), self.displays)
+        self.is_quiet = ends_quietly(tree, source)
         if self.last == "statement":
             record_last(tree)
         return tree

@@ -20,6 +20,17 @@ def read(source, filename, namespace, displays):
     return parse(translated or inside, filename), magics
 
 
+def ends_quietly(tree, source):
+    """Whether a semicolon follows the last statement, as in notebooks to show no value."""
+    source = source if isinstance(source, bytes) else source.encode("utf-8", "replace")
+    if b";" not in source or not tree.body:
+        return False
+    last = tree.body[-1]
+    # Only these lines of text end where Python's do. A line of magic may have become another one.
+    line = b"".join(source.splitlines()[last.end_lineno - 1 : last.end_lineno])
+    return line[last.end_col_offset :].lstrip().startswith(b";")
+
+
 def translate(text, filename, namespace, displays):
     if not any(sign in text for sign in "%!?"):
         return None, None
