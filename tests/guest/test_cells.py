@@ -35,6 +35,14 @@ class Cells(unittest.TestCase):
         self.assertIn("'\u00e9' + 1", self.fail("# coding: latin-1\n'\u00e9' + 1")["traceback"])
         self.assertEqual(self.value("\ufeff# coding: latin-1\n'\u00e9'"), "\u00e9")
 
+    def test_annotations_of_main_are_there_before_any(self):
+        for worker in (self.worker, Worker(serves="run"), Worker(serves="run", run_path="python")):
+            self.addCleanup(worker.close)
+            if sys.version_info < (3, 14):
+                self.assertEqual(worker.value("__annotations__"), {})
+            else:
+                self.assertIs(worker.value("'__annotations__' in globals()"), False)
+
     def test_an_empty_cell_has_no_value(self):
         for source in ("", " \n\t\n", "\ufeff", "# coding", "coding = 1"):
             self.assertIsNone(self.value(source))

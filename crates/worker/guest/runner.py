@@ -86,6 +86,11 @@ reserve = Reserve()
 ordinary_hook = sys.excepthook
 
 
+def annotations():
+    """What `__main__` begins with as its annotations. Since 3.14 a module makes them when it has some."""
+    return {} if sys.version_info < (3, 14) else None
+
+
 class NoLink:
     """A link that discards what is sent."""
 
@@ -114,6 +119,9 @@ class Runner:
         """Starts a new namespace for the next cells."""
         self.main = sys.modules["__main__"] = type(sys)("__main__")
         self.main.__builtins__ = builtins
+        found = annotations()
+        if found is not None:
+            self.main.__annotations__ = found
 
     def rehearse(self):
         """Runs rehearsal cells, whose results are discarded and whose variables are not kept."""

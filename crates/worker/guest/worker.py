@@ -18,7 +18,7 @@ from .cell import CLAIMS
 from .ending import end_program
 from .process import needs_seed, open_stdin, reseed
 from .program import link_project
-from .runner import REHEARSED, Runner, reserve
+from .runner import REHEARSED, Runner, annotations, reserve
 
 VERSION = 2
 READY = wire.encode({"kind": "ready", "version": VERSION})
@@ -123,6 +123,8 @@ def offer():
         READY,
         REHEARSED,
         builtins,
+        # A worker's own, as all memory of its zygote.
+        annotations(),
         sys.modules.get("warnings", _warnings).filters,
         AS_ERROR,
         None if linecache is None else linecache.cache,

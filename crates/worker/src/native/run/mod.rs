@@ -31,6 +31,8 @@ pub struct Offer {
     rehearsed: Object,
     /// The module `builtins`.
     builtins: Object,
+    /// An empty dictionary for the annotations of `__main__`; `None` if this Python makes it itself.
+    annotations: Object,
     /// The filters of warnings, and the one by which every warning is an error.
     filters: Object,
     as_error: Object,
@@ -49,13 +51,14 @@ pub struct Offer {
 impl Offer {
     /// Reads it. The fields are in the order of the tuple.
     pub fn of(tuple: &Object) -> Result<Self, Raised> {
-        let mut items = tuple.items::<11>()?.into_iter();
+        let mut items = tuple.items::<12>()?.into_iter();
         let mut next = || items.next().ok_or(Raised);
         Ok(Self {
             reseed: next()?,
             ready: next()?,
             rehearsed: next()?,
             builtins: next()?,
+            annotations: next()?,
             filters: next()?,
             as_error: next()?,
             lines: next()?,

@@ -87,6 +87,9 @@ impl Program {
     ) -> Result<Self, Raised> {
         let (main, namespace) = Object::module(c"__main__")?;
         namespace.set_named(c"__builtins__", &offer.builtins)?;
+        if !offer.annotations.is_none() {
+            namespace.set_named(c"__annotations__", &offer.annotations)?;
+        }
         let modules = Object::system(c"modules").ok_or(Raised)?;
         modules.set_named(c"__main__", &main)?;
         let argv: Vec<Object> = argv
