@@ -11,9 +11,9 @@ use crate::policy::{Level, Policy, SystemFiles};
 /// Variables that have these values only while packages are preloaded.
 ///
 /// Libraries for linear algebra and for memory read them when they are loaded, and would otherwise
-/// start threads, which do not survive the fork. A worker restores the value of the plan's
-/// environment, or removes the variable, so that programs that the guest starts may use its
-/// processors.
+/// start threads, which do not survive the fork. What is preloaded keeps its one thread. A worker
+/// restores the value of the plan's environment, or removes the variable, so that programs that the
+/// guest starts, and libraries that it loads itself, may use its processors.
 pub const PRELOAD_ONLY: [(&str, &str); 7] = [
     ("BLIS_NUM_THREADS", "1"),
     // jemalloc as pyarrow builds it. Without its thread it purges memory when it allocates.
