@@ -200,8 +200,9 @@ impl Access {
             let user = same.find_map(|it| it.user.clone());
             let credential = user.map(|user| {
                 let reference = self.secret(BASE64_STANDARD.encode(user));
+                // Code that is built reaches the index too. It must not change what others get from there.
                 format!(
-                    ", credential = {{ header = 'Authorization', value = 'Basic {reference}' }}"
+                    ", methods = ['GET', 'HEAD'], credential = {{ header = 'Authorization', value = 'Basic {reference}' }}"
                 )
             });
             let credential = credential.unwrap_or_default();
@@ -313,8 +314,8 @@ mod tests {
         );
         assert_eq!(
             access.overrides[1],
-            "network.allow=[{ host = 'index.example', ports = [8443], private = true, credential = \
-             { header = 'Authorization', value = 'Basic ${SANDFORK_INDEX_SECRET_0}' } }]"
+            "network.allow=[{ host = 'index.example', ports = [8443], private = true, methods = ['GET', 'HEAD'], \
+             credential = { header = 'Authorization', value = 'Basic ${SANDFORK_INDEX_SECRET_0}' } }]"
         );
         let secret = BASE64_STANDARD.encode("me:p@ss");
         assert_eq!(

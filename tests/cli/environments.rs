@@ -69,7 +69,7 @@ impl Drop for Scene {
 }
 
 impl Scene {
-    fn new() -> Result<Self, Failed> {
+    pub fn new() -> Result<Self, Failed> {
         Self::new_with_uv("")
     }
 

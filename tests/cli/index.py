@@ -12,6 +12,11 @@ import time
 import zipfile
 
 
+# Its requests wait until it serves. The packages below know its port.
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+PORT = server.server_address[1]
+
+
 def digest(data):
     return base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
 
@@ -152,6 +157,22 @@ except OSError:
 found += [name for name in os.environ if "SECRET" in name]
 """
 
+# Which requests the index gets from a build.
+MEDDLER = f"""
+found = []
+from urllib.request import Request, urlopen
+for method in ("GET", "POST", "DELETE"):
+    try:
+        urlopen(Request("http://127.0.0.1:{PORT}/secret/meddle", b"x" * (method == "POST"), method=method)).close()
+        found.append(method)
+    except OSError:
+        pass
+"""
+
+# What a build sees of the host's directories of packages.
+LISTER = """
+found = sorted(file for _, _, files in os.walk("/var/tmp") for file in files)
+"""
 
 FILES = dict(
     [
@@ -202,6 +223,8 @@ FILES = dict(
         wheel("elsewhere", "1.0", {"elsewhere.py": "x = 1\n"}),
         wheel("other_platform", "1.0", {"other.py": "x = 1\n"}, tag="cp311-cp311-win_amd64"),
         sdist("source", "1.0", THIEF),
+        sdist("meddler", "1.0", MEDDLER),
+        sdist("lister", "1.0", LISTER),
         sdist("failing", "1.0", "raise SystemExit('no compiler')"),
         sdist("renamed", "1.0", file="colours-1.5-py3-none-any.whl"),
     ]
@@ -227,6 +250,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.end_headers()
             return None
         path = path.removeprefix("secret/")
+        if path == "meddle":
+            return self.reply(b"")
         if path.startswith("nonsense/"):
             return self.reply(b"\x00\xff<a href=" * 1000)
         if path.startswith("halved/"):
@@ -256,6 +281,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if file.startswith("slow") and installs:
             time.sleep(600)
         return self.reply(data)
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        self.do_GET()
+
+    def do_DELETE(self):
+        self.do_GET()
 
     def do_HEAD(self):
         # uv asks first whether it may ask for a part of a wheel.
@@ -287,8 +319,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
 SECRET = "Basic " + base64.b64encode(b"me:p@ss").decode()
 requests = []
 lock = threading.Lock()
-server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+server.RequestHandlerClass = Handler
 server.daemon_threads = True
-print(server.server_address[1], flush=True)
+print(PORT, flush=True)
 threading.Thread(target=server.serve_forever, daemon=True).start()
 sys.stdin.read()

@@ -11,6 +11,7 @@ mod killed_map;
 mod learn;
 mod map;
 mod map_input;
+mod origins;
 mod program;
 mod shell;
 mod stop;
@@ -36,6 +37,7 @@ fn main() {
         .chain(map_input::trials())
         .chain(killed_map::trials())
         .chain(learn::trials())
+        .chain(origins::trials())
         .chain(program::trials())
         .chain(shell::trials())
         .chain(stop::trials())
