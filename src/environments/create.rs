@@ -7,7 +7,6 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::build::build_sources;
-use super::configuration::access;
 use super::error::EnvironmentError;
 use super::index::Access;
 use super::jail::{Builds, InstallJail};
@@ -15,6 +14,7 @@ use super::keep::{Description, sweep};
 use super::lock::{InterpreterBuild, Lock};
 use super::requirements::Wanted;
 use super::resolver::Resolver;
+use super::sources::Sources;
 use super::staging::{Staging, lock_when_free, write_name};
 use super::tree::{Tree, set_directories};
 use crate::host::{
@@ -113,15 +113,20 @@ pub fn create(
     let interpreter = probe_interpreter(&path, environment).map_err(HostError::from)?;
     let binary =
         fs::canonicalize(&interpreter.binary).map_err(EnvironmentError::io(&interpreter.binary))?;
+    let sources = Sources::of(creation, environment, &interpreter);
     let name = match &creation.name {
         Some(name) if name.is_of_packages() => return Err(EnvironmentError::Reserved),
         Some(name) => name.clone(),
-        // What is added depends on what there is.
-        None if creation.layer == Layer::Added => {
-            EnvironmentName::of_packages(&creation.packages, &interpreter.executable)
-                .beside(&creation.wanted.constraints)
+        None => {
+            // What is added depends on what there is.
+            let (interpreter, others): (_, &[String]) = match creation.layer {
+                Layer::Added => (&interpreter.executable, &creation.wanted.constraints),
+                Layer::Whole => (&binary, &[]),
+            };
+            let sources = sources.name();
+            EnvironmentName::of_packages(&creation.packages, interpreter, sources.as_ref())
+                .beside(others)
         }
-        None => EnvironmentName::of_packages(&creation.packages, &binary),
     };
     let store = EnvironmentStore::of(environment)?;
     let store = match creation.layer {
@@ -143,6 +148,7 @@ pub fn create(
             environment: String::new(),
             requirements: creation.wanted.as_lines(),
             interpreter: binary.clone(),
+            sources: sources.digest(creation),
         },
         name: name.clone(),
     };
@@ -150,7 +156,7 @@ pub fn create(
         return Ok(made);
     }
     sweep(&store)?;
-    let mut access = access(creation, environment, &interpreter)?;
+    let mut access = sources.access(creation, environment)?;
     let resolver = Resolver::of(creation, environment)?;
     let jail_for = |builds, access: &Access| {
         let access = access.clone();
@@ -208,11 +214,20 @@ impl Making<'_> {
         if !path.is_dir() {
             return Ok(None);
         }
+        let name = self.name.clone();
         let is_same = named.requirements == self.named.requirements
             && named.interpreter == self.named.interpreter;
+        let is_of_same = named.sources == self.named.sources;
+        if name.is_of_packages() && !(is_same && is_of_same) {
+            // No person chose the name: it is given to what is made now.
+            return Ok(None);
+        }
+        if is_same && !is_of_same {
+            return Err(EnvironmentError::OtherSources(name));
+        }
         if !is_same {
             return Err(EnvironmentError::Taken {
-                name: self.name.clone(),
+                name,
                 packages: format!(
                     "{} for {}",
                     named.requirements.join(", "),

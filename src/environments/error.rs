@@ -107,6 +107,12 @@ pub enum EnvironmentError {
         /// What it has.
         packages: String,
     },
+    /// The name stands for the same packages of another index.
+    #[error(
+        "the environment `{0}` has these packages from another index, or by other options of it, than are set now: choose \
+         another name, or remove it with `sandfork env remove {0}`"
+    )]
+    OtherSources(EnvironmentName),
     /// The name is one of Sandfork's own.
     #[error(
         "names that begin with `packages-` belong to the packages of policies: choose another name"
@@ -175,6 +181,7 @@ impl Cause for EnvironmentError {
             | Self::Nothing
             | Self::InUse(_)
             | Self::Taken { .. }
+            | Self::OtherSources(_)
             | Self::Reserved
             | Self::NotAPackage(_)
             | Self::NotAdded

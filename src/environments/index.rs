@@ -6,11 +6,8 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sandfork_egress::host::{Authority, Host};
 
-use super::pip_config::PipConfig;
 use super::place::Place;
-
-/// The index of those who configure none.
-const PYPI: &str = "https://pypi.org/simple";
+use crate::host::{PYPI, PipConfig};
 
 /// The host of PyPI, and the one that has its files.
 const PYPI_HOSTS: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];

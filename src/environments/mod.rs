@@ -2,12 +2,11 @@
 //!
 //! What is in one is decided by a lock, which is a list of wheels with their hashes, and by the interpreter. Two sandboxes
 //! take part: one asks the index which wheels there are, and one fetches them, checks their hashes, and hands their
-//! files to this process, which writes them. No code of a package runs in either. `lock`, `index`, `pip_config`
-//! and `requirements` are data; `jail`, `tree` and `create` have effects.
+//! files to this process, which writes them. No code of a package runs in either. `lock`, `index` and
+//! `requirements` are data; `jail`, `tree` and `create` have effects.
 
 mod add;
 mod build;
-mod configuration;
 mod create;
 mod error;
 mod explain;
@@ -16,12 +15,12 @@ mod jail;
 mod keep;
 mod lock;
 mod pip;
-mod pip_config;
 mod place;
 mod provide;
 mod pylock;
 mod requirements;
 mod resolver;
+mod sources;
 mod staging;
 mod tree;
 mod uv;
@@ -31,10 +30,10 @@ mod uv;
 pub mod readers {
     pub use super::index::Access;
     pub use super::lock::{Lock, LockedWheel};
-    pub use super::pip_config::PipConfig;
     pub use super::pylock::locked_lines;
     pub use super::requirements::requirement;
     pub use super::tree::check as check_path;
+    pub use crate::host::PipConfig;
 }
 
 pub use add::cell_that_adds;

@@ -3,9 +3,8 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use super::pip_config::PipConfig;
 use super::pylock::locked_lines;
-use crate::host::whole_text;
+use crate::host::{PipConfig, whole_text};
 use crate::policy::Requirement;
 
 /// The most files that one file may include, and the most MiB that each may have. Those of real projects are far smaller.

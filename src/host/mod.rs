@@ -35,7 +35,8 @@ pub(crate) use cache_directory::cache_directory;
 pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2Entry};
 pub use environment::CallerEnvironment;
 pub use environments::{
-    DESCRIPTION, EnvironmentStore, NamedEnvironment, Patience, Sharing, StoreError,
+    DESCRIPTION, EnvironmentStore, NamedEnvironment, PYPI, Patience, PipConfig, Sharing,
+    StoreError, pip_config,
 };
 pub use errno::Errno;
 pub(crate) use exhaustion_hint::{exhaustion_hint, has_run_out, relief_of};

@@ -54,7 +54,7 @@ pub(crate) use network::ModeRule;
 pub use network::{NetworkPolicy, Proxy, Resolver};
 pub use origin::{Located, Origin};
 pub use overrides::Override;
-pub use packages::{EnvironmentName, Requirement};
+pub use packages::{EnvironmentName, Requirement, SourcesDigest};
 pub(crate) use paths::normalize;
 pub(crate) use read::meant;
 pub use schema::schema;

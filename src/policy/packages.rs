@@ -4,6 +4,7 @@ use std::fmt::{self, Write as _};
 use std::path::Path;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 /// The longest name of an environment.
@@ -20,8 +21,12 @@ const OF_PACKAGES: &str = "packages-";
 pub struct EnvironmentName(String);
 
 impl EnvironmentName {
-    /// The name of the environment that has these packages, for the interpreter at this path.
-    pub(crate) fn of_packages(packages: &[Requirement], interpreter: &Path) -> Self {
+    /// The name of the environment that has these packages of these sources, for the interpreter at this path.
+    pub(crate) fn of_packages(
+        packages: &[Requirement],
+        interpreter: &Path,
+        sources: Option<&SourcesDigest>,
+    ) -> Self {
         let mut lines: Vec<&str> = packages.iter().map(|package| &*package.0).collect();
         lines.sort_unstable();
         lines.dedup();
@@ -31,7 +36,12 @@ impl EnvironmentName {
             digest.update([0]);
             digest.update(line);
         }
-        Self::of_digest(digest)
+        if let Some(SourcesDigest(sources)) = sources {
+            // No package is empty.
+            digest.update([0, 0]);
+            digest.update(sources);
+        }
+        Self(format!("{OF_PACKAGES}{}", hexadecimal(digest)))
     }
 
     /// The name of the same packages where the versions of others are given.
@@ -44,16 +54,7 @@ impl EnvironmentName {
             digest.update([0]);
             digest.update(other);
         }
-        Self::of_digest(digest)
-    }
-
-    fn of_digest(digest: Sha256) -> Self {
-        let mut name = OF_PACKAGES.to_owned();
-        for byte in &digest.finalize()[..16] {
-            // Writing to a string does not fail.
-            let _ = write!(name, "{byte:02x}");
-        }
-        Self(name)
+        Self(format!("{OF_PACKAGES}{}", hexadecimal(digest)))
     }
 
     /// Whether it stands for the packages of policies.
@@ -90,6 +91,32 @@ impl fmt::Display for EnvironmentName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
+}
+
+/// A digest of the options that say where packages come from.
+#[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct SourcesDigest(String);
+
+impl SourcesDigest {
+    /// The digest of these options. Without any there is none.
+    pub(crate) fn of(options: &[String]) -> Option<Self> {
+        let mut digest = Sha256::new();
+        for option in options {
+            digest.update(option);
+            digest.update([0]);
+        }
+        (!options.is_empty()).then(|| Self(hexadecimal(digest)))
+    }
+}
+
+fn hexadecimal(digest: Sha256) -> String {
+    let mut text = String::new();
+    for byte in &digest.finalize()[..16] {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text
 }
 
 /// A package and its versions, as in a requirements file: `pandas==2.2.*`. No URL, no path and no option.
@@ -210,7 +237,7 @@ mod tests {
                 .iter()
                 .map(|it| it.parse().expect("a requirement"))
                 .collect();
-            EnvironmentName::of_packages(&packages, Path::new(python))
+            EnvironmentName::of_packages(&packages, Path::new(python), None)
         };
         let name = of(&["a", "b==1"], "/usr/bin/python3.11");
         assert_eq!(name, of(&["b == 1", "a", "a"], "/usr/bin/python3.11"));
@@ -218,5 +245,20 @@ mod tests {
         assert_ne!(name, of(&["a", "b==1"], "/usr/bin/python3.12"));
         assert_eq!(name.as_str().parse(), Ok(name.clone()));
         assert!(name.is_of_packages());
+        // Releases find what earlier ones have made.
+        assert_eq!(name.as_str(), "packages-b6203055d94f990bb28cb78ce65154dc");
+    }
+
+    #[test]
+    fn packages_of_other_sources_are_another_environment() {
+        let packages = ["a".parse().expect("a requirement")];
+        let of = |options: &[&str]| {
+            let options: Vec<String> = options.iter().map(|it| (*it).to_owned()).collect();
+            let sources = SourcesDigest::of(&options);
+            EnvironmentName::of_packages(&packages, Path::new("/usr/bin/python3"), sources.as_ref())
+        };
+        assert_ne!(of(&[]), of(&["--pre"]));
+        assert_ne!(of(&["--no-index"]), of(&["--pre"]));
+        assert_eq!(of(&["--pre"]), of(&["--pre"]));
     }
 }

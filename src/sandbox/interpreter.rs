@@ -1,12 +1,12 @@
 //! Which interpreter a policy means: one of the host, or that of an environment of packages.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, EnvironmentStore, HostError, InterpreterError, StoreError,
+    CallerEnvironment, EnvironmentStore, HostError, InterpreterError, pip_config,
     probe_interpreter, resolve_interpreter,
 };
 use crate::policy::{Policy, Requirement};
@@ -38,9 +38,8 @@ impl ChosenInterpreter {
             }
             let packages: Vec<Requirement> =
                 python.packages.iter().map(|it| it.value.clone()).collect();
-            let binary = fs::canonicalize(&executable);
-            let binary = binary.map_err(|cause| StoreError::io(&executable, cause))?;
-            store()?.find_packages(&packages, &binary)?
+            let sources = pip_config(environment, &executable).sources();
+            store()?.find_packages(&packages, &executable, sources.as_ref())?
         };
         let (directory, held) = found;
         let executable = resolve_interpreter(&directory.display().to_string(), environment);

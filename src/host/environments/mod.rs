@@ -3,7 +3,9 @@
 //! An environment is a virtual environment in a directory whose name says what is in it. A name leads to one. Nothing
 //! here changes anything: `environments` makes and removes them.
 
+mod configuration;
 mod error;
+mod pip_config;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -15,11 +17,13 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
+pub use self::configuration::pip_config;
 pub use self::error::StoreError;
+pub use self::pip_config::{PYPI, PipConfig};
 use super::CallerEnvironment;
 use super::ownership::{check_private, may_be_made};
 use super::whole_text::whole_text;
-use crate::policy::{EnvironmentName, Requirement};
+use crate::policy::{EnvironmentName, Requirement, SourcesDigest};
 
 /// The file in an environment that describes it.
 pub const DESCRIPTION: &str = "environment.json";
@@ -45,6 +49,9 @@ pub struct NamedEnvironment {
     pub requirements: Vec<String>,
     /// The interpreter that it was asked for.
     pub interpreter: PathBuf,
+    /// Where its packages came from, if that was not PyPI alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sources: Option<SourcesDigest>,
 }
 
 /// Whether a lock of the store can be shared.
@@ -271,7 +278,8 @@ impl EnvironmentStore {
         names.join(", ")
     }
 
-    /// The environment with these packages for the interpreter at this path, which nothing removes while the lock is held.
+    /// The environment with these packages of these sources for the interpreter at this path, which nothing removes while
+    /// the lock is held.
     ///
     /// # Errors
     /// If there is none.
@@ -279,8 +287,11 @@ impl EnvironmentStore {
         &self,
         packages: &[Requirement],
         interpreter: &Path,
+        sources: Option<&SourcesDigest>,
     ) -> Result<(PathBuf, File), StoreError> {
-        let name = EnvironmentName::of_packages(packages, interpreter);
+        let binary = fs::canonicalize(interpreter);
+        let binary = binary.map_err(|cause| StoreError::io(interpreter, cause))?;
+        let name = EnvironmentName::of_packages(packages, &binary, sources);
         let quoted: Vec<String> = packages.iter().map(|it| format!("'{it}'")).collect();
         let interpreter = interpreter.display();
         let missing = || StoreError::NotInstalled {

@@ -2,6 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use crate::policy::SourcesDigest;
+
+/// The index of those who configure none.
+pub const PYPI: &str = "https://pypi.org/simple";
+
 /// Settings that say where packages come from, by pip's names.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PipConfig(BTreeMap<String, Vec<String>>);
@@ -71,6 +76,36 @@ impl PipConfig {
     pub fn add(&mut self, option: &str, value: &str) {
         let values = self.0.entry(option.to_owned()).or_default();
         values.extend(value.split_whitespace().map(str::to_owned));
+    }
+
+    /// A digest of what decides where packages come from. `None` stands for PyPI alone.
+    pub fn sources(&self) -> Option<SourcesDigest> {
+        SourcesDigest::of(&self.source_options())
+    }
+
+    /// The options that decide where packages come from, in one way of writing and without users and passwords.
+    fn source_options(&self) -> Vec<String> {
+        let mut options = Vec::new();
+        let listed = if self.flag("no-index") {
+            options.push("--no-index".to_owned());
+            &["find-links"][..]
+        } else {
+            let index = self.value("index-url").map(plain_url);
+            let other = index.filter(|url| url != PYPI);
+            options.extend(other.map(|url| format!("--index-url {url}")));
+            &["extra-index-url", "find-links"]
+        };
+        for option in listed {
+            let urls = self.values(option).iter().map(|url| plain_url(url));
+            options.extend(urls.map(|url| format!("--{option} {url}")));
+        }
+        // Without a check of certificates, what answers may be another index.
+        let hosts = self.values("trusted-host").iter();
+        options.extend(hosts.map(|host| format!("--trusted-host {host}")));
+        if self.flag("pre") {
+            options.push("--pre".to_owned());
+        }
+        options
     }
 
     /// The last value of an option.
@@ -164,6 +199,22 @@ impl PipConfig {
             }
         }
     }
+}
+
+/// A URL or path in one way of writing, without user and password.
+fn plain_url(url: &str) -> String {
+    let url = url.strip_prefix("file://").unwrap_or(url);
+    let plain = match url.split_once("://") {
+        None => url.to_owned(),
+        Some((scheme, rest)) => {
+            // No URL that is followed has an `@` behind its host, but a password may have a `/` that is not escaped.
+            let rest = rest.rsplit('@').next().unwrap_or_default();
+            let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+            let (scheme, authority) = (scheme.to_lowercase(), authority.to_lowercase());
+            format!("{scheme}://{authority}{path}")
+        }
+    };
+    plain.trim_end_matches('/').to_owned()
 }
 
 /// The URL of an index that `UV_INDEX` gives a name.
@@ -272,5 +323,46 @@ mod tests {
         assert!(config.flag("no-index"));
         let torn = read(&["index-url = x\n  y\n[global\nproxy\n[]\n"], &[]);
         assert_eq!(torn, PipConfig::default());
+    }
+
+    #[test]
+    fn sources_are_what_decides_which_packages_there_are() {
+        let of = |variables: &[(&'static str, &'static str)]| read(&[], variables).source_options();
+        let nothing: [&str; 0] = [];
+        assert_eq!(of(&[]), nothing);
+        assert_eq!(
+            of(&[("PIP_INDEX_URL", "https://PyPI.org/simple/")]),
+            nothing
+        );
+        assert_eq!(of(&[("PIP_PROXY", "http://proxy.example")]), nothing);
+        let index = ["--index-url https://i.example:8443/Simple"];
+        for url in [
+            "https://i.example:8443/Simple",
+            "https://me:p%40ss@I.example:8443/Simple/",
+            "https://me:p/@ss@i.example:8443/Simple",
+        ] {
+            assert_eq!(of(&[("PIP_INDEX_URL", url)]), index);
+        }
+        let all = [
+            ("PIP_NO_INDEX", "1"),
+            ("PIP_INDEX_URL", "https://i.example/simple"),
+            (
+                "PIP_FIND_LINKS",
+                "file:///srv/one /srv/two/ http://u:p@w.example/x",
+            ),
+            ("PIP_TRUSTED_HOST", "w.example"),
+            ("PIP_PRE", "1"),
+        ];
+        assert_eq!(
+            of(&all),
+            [
+                "--no-index",
+                "--find-links /srv/one",
+                "--find-links /srv/two",
+                "--find-links http://w.example/x",
+                "--trusted-host w.example",
+                "--pre",
+            ]
+        );
     }
 }

@@ -1,39 +1,30 @@
 //! Reads the configuration of pip and uv.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::create::Creation;
-use super::error::EnvironmentError;
-use super::index::Access;
 use super::pip_config::PipConfig;
-use crate::host::{CallerEnvironment, Interpreter};
+use crate::host::CallerEnvironment;
 
-/// How packages are reached: the configuration of uv and of pip, the files' own settings, then the command's.
-///
-/// # Errors
-/// If a setting cannot be followed.
-pub fn access(
-    creation: &Creation,
-    environment: &CallerEnvironment,
-    interpreter: &Interpreter,
-) -> Result<Access, EnvironmentError> {
+/// What pip and uv are configured with, for the interpreter at this path.
+pub fn pip_config(environment: &CallerEnvironment, executable: &Path) -> PipConfig {
     let of_uv = texts(&uv_files(environment));
-    let of_pip = texts(&pip_files(environment, interpreter));
-    let mut config = PipConfig::read(
+    let of_pip = texts(&pip_files(environment, &prefix_of(executable)));
+    PipConfig::read(
         of_uv.iter().map(String::as_str),
         of_pip.iter().map(String::as_str),
         |name| environment.text(name),
-    );
-    creation.wanted.configure(&mut config);
-    if let Some(index) = &creation.index {
-        config.set("index-url", index);
-    }
-    Ok(Access::new(
-        &config,
-        |name| environment.text(name),
-        &creation.allowed,
-    )?)
+    )
+}
+
+/// Where an interpreter looks for its own `pip.conf`: it is not started, because a sandbox is found by its packages for
+/// each run.
+fn prefix_of(executable: &Path) -> PathBuf {
+    let above = |path: &Path| path.ancestors().nth(2).map(Path::to_owned);
+    let virtual_environment = above(executable).filter(|home| home.join("pyvenv.cfg").is_file());
+    virtual_environment
+        .or_else(|| above(&fs::canonicalize(executable).ok()?))
+        .unwrap_or_default()
 }
 
 /// The texts of those files that there are.
@@ -67,7 +58,7 @@ fn uv_files(environment: &CallerEnvironment) -> Vec<PathBuf> {
 }
 
 /// pip's files, the weakest first.
-fn pip_files(environment: &CallerEnvironment, interpreter: &Interpreter) -> Vec<PathBuf> {
+fn pip_files(environment: &CallerEnvironment, prefix: &Path) -> Vec<PathBuf> {
     let named = environment
         .text("PIP_CONFIG_FILE")
         .filter(|file| !file.is_empty());
@@ -83,7 +74,7 @@ fn pip_files(environment: &CallerEnvironment, interpreter: &Interpreter) -> Vec<
     let user = user
         .into_iter()
         .chain(config.map(|config| config.join("pip/pip.conf")));
-    let site = [interpreter.prefix.join("pip.conf")];
+    let site = [prefix.join("pip.conf")];
     system
         .chain(user)
         .chain(site)
