@@ -76,6 +76,17 @@ pub fn refused_hosts(connections: &[Connection]) -> String {
             ("refused", Some("host" | "port")) => {
                 format!("`--allow-host {}` lets it reach that host", plain(&it.host))
             }
+            // What the caller names may be on a private network.
+            ("refused", Some("private-address" | "own-address")) => format!(
+                "only a requirements file names {}, which is on a private network: `--allow-host {}` lets the installation reach it",
+                plain(&it.host),
+                place_of(it)
+            ),
+            ("refused", Some("clear-credential")) => format!(
+                "the password of {} is sent over https alone, unless `--allow-host {}` says that it is on a private network",
+                plain(&it.host),
+                place_of(it)
+            ),
             (_, reason) => format!("{}: {}", plain(&it.host), reason.unwrap_or("failed")),
         })
         .collect();
@@ -86,4 +97,14 @@ pub fn refused_hosts(connections: &[Connection]) -> String {
         [] => String::new(),
         some => format!(" ({})", some.join("; ")),
     }
+}
+
+/// The host and the port of a connection, as `--allow-host` takes them.
+fn place_of(connection: &Connection) -> String {
+    let host = plain(&connection.host);
+    let is_ipv6 = host.contains(':');
+    let host = if is_ipv6 { format!("[{host}]") } else { host };
+    connection
+        .port
+        .map_or(host.clone(), |port| format!("{host}:{port}"))
 }

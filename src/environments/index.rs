@@ -1,11 +1,12 @@
 //! Where packages come from, and what a sandbox needs to reach it. Pure.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use sandfork_egress::host::{Authority, Host};
 
+use super::allowed::{Allowed, Proxied};
 use super::place::Place;
 use crate::host::{PYPI, PipConfig};
 
@@ -37,6 +38,11 @@ pub enum IndexError {
         /// What to do.
         remedy: &'static str,
     },
+    /// An address of a private network.
+    #[error(
+        "only a requirements file names {0}, which is on a private network: `--allow-host {0}` lets the installation reach it"
+    )]
+    OnlyOfFile(String),
     /// Not a host.
     #[error("`--allow-host {shown}`: {cause}")]
     NotAHost {
@@ -56,6 +62,8 @@ pub struct Access {
     pub overrides: Vec<String>,
     /// Directories of packages.
     pub directories: Vec<PathBuf>,
+    /// Packages of other directories.
+    pub files: Vec<PathBuf>,
     /// Variables of the sandbox's caller: secrets, which the guest never has.
     pub variables: Vec<(String, String)>,
     /// Hosts whose certificates are not checked, because pip's configuration says so.
@@ -63,12 +71,14 @@ pub struct Access {
 }
 
 impl Access {
-    /// What pip's configuration and variables say, and the hosts that the caller allows besides.
+    /// What the configuration and variables say, and the hosts that the caller allows besides. `own` is the part of the
+    /// configuration that is the caller's own.
     ///
     /// # Errors
     /// If a setting is none, or none that can be followed.
     pub fn new<'a>(
         config: &PipConfig,
+        own: &PipConfig,
         variable: impl Fn(&str) -> Option<&'a str>,
         allowed: &[String],
     ) -> Result<Self, IndexError> {
@@ -116,8 +126,18 @@ impl Access {
                 .push(("SSL_CERT_FILE".to_owned(), certificates.to_owned()));
         }
         let proxy = access.proxy(config, &variable)?;
-        access.allow(&places, proxy, allowed)?;
+        let allowed = Allowed::new(own, proxy, allowed)?;
+        access.allow(&places, &allowed)?;
         Ok(access)
+    }
+
+    /// Adds a directory of which only these packages are shown. Without one, pip would pass over it and uv end.
+    pub fn add_links(&mut self, directory: &Path, files: Vec<PathBuf>) {
+        if !files.is_empty() {
+            let directory = directory.display().to_string();
+            self.options.extend(["--find-links".to_owned(), directory]);
+            self.files.extend(files);
+        }
     }
 
     fn index(&mut self, flag: &str, option: &'static str, url: &str) -> Result<Place, IndexError> {
@@ -171,26 +191,17 @@ impl Access {
         format!("${{{name}}}")
     }
 
-    fn allow(
-        &mut self,
-        places: &[Place],
-        proxied: Proxied,
-        allowed: &[String],
-    ) -> Result<(), IndexError> {
+    fn allow(&mut self, places: &[Place], allowed: &Allowed) -> Result<(), IndexError> {
         let mut entries = Vec::new();
         let mut seen: Vec<(&Host, u16)> = Vec::new();
         for place in places {
             let is_new = !seen.contains(&(&place.host, place.port));
             seen.push((&place.host, place.port));
-            if !is_new {
-                continue;
-            }
             let host = place.host.to_string();
-            if PYPI_HOSTS.contains(&&*host) {
+            if !is_new || PYPI_HOSTS.contains(&&*host) {
                 continue;
             }
-            // Who configures an index on a private network means it.
-            let private = !proxied.applies_to(&host);
+            let private = allowed.is_private(place)?;
             let mut same = places
                 .iter()
                 .filter(|it| it.host == place.host && it.port == place.port);
@@ -214,56 +225,23 @@ impl Access {
         {
             // A network may answer for it with a mirror of its own.
             entries.extend(PYPI_HOSTS.map(|host| {
-                let private = !proxied.applies_to(host);
+                let private = !allowed.proxied.applies_to(host);
                 format!("{{ host = '{host}', ports = [443], private = {private} }}")
             }));
         }
-        for text in allowed {
-            let read: Result<Authority, _> = text.parse();
-            let authority = read.map_err(|error| IndexError::NotAHost {
-                shown: text.clone(),
-                cause: error.to_string(),
-            })?;
-            let host = authority.host.to_string();
-            let private = !proxied.applies_to(&host);
-            let ports = authority
-                .port
-                .map_or("80, 443".to_owned(), |port| port.to_string());
-            entries.push(format!(
-                "{{ host = '{host}', ports = [{ports}], private = {private} }}"
-            ));
+        for (host, ports) in &allowed.hosts {
+            let private = !allowed.proxied.applies_to(&host.to_string());
+            let entry = format!("{{ host = '{host}', ports = {ports:?}, private = {private} }}");
+            if !entries.contains(&entry) {
+                entries.push(entry);
+            }
         }
-        if entries.is_empty() {
-            return Ok(());
+        if !entries.is_empty() {
+            self.overrides.push("network.mode=allow".to_owned());
+            self.overrides
+                .push(format!("network.allow=[{}]", entries.join(", ")));
         }
-        self.overrides.push("network.mode=allow".to_owned());
-        self.overrides
-            .push(format!("network.allow=[{}]", entries.join(", ")));
         Ok(())
-    }
-}
-
-/// The hosts that a proxy leads to.
-#[derive(Clone, Copy, Debug)]
-enum Proxied<'a> {
-    /// There is none.
-    Nothing,
-    /// All but these, as `NO_PROXY` has them.
-    But(&'a str),
-}
-
-impl Proxied<'_> {
-    fn applies_to(self, host: &str) -> bool {
-        let Self::But(others) = self else {
-            return false;
-        };
-        !others.split(',').map(str::trim).any(|other| {
-            let domain = other.trim_start_matches('.');
-            let is_beneath = host
-                .strip_suffix(domain)
-                .is_some_and(|rest| rest.ends_with('.'));
-            other == "*" || (!domain.is_empty() && (host == domain || is_beneath))
-        })
     }
 }
 
@@ -284,7 +262,7 @@ mod tests {
             let found = variables.iter().find(|(known, _)| *known == name);
             found.map(|(_, value)| *value)
         };
-        Access::new(&config, variable, &[])
+        Access::new(&config, &config, variable, &[])
     }
 
     #[test]
@@ -358,5 +336,38 @@ mod tests {
         );
         assert_eq!(access.directories, [PathBuf::from("/srv/wheels")]);
         assert_eq!(access.overrides, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_host_that_only_a_file_names_is_not_private() {
+        let (mut own, mut all) = (PipConfig::default(), PipConfig::default());
+        own.set("index-url", "http://10.0.0.1/simple");
+        all.set("index-url", "http://file.example:8080/simple");
+        all.set("extra-index-url", "http://10.0.0.1/other");
+        let access = |all: &PipConfig, allowed: &[&str]| {
+            let allowed: Vec<String> = allowed.iter().map(|it| (*it).to_owned()).collect();
+            Access::new(all, &own, |_| None, &allowed).map(|access| access.overrides[1].clone())
+        };
+        let own_one = "{ host = '10.0.0.1', ports = [80], private = true }";
+        assert_eq!(
+            access(&all, &[]),
+            Ok(format!(
+                "network.allow=[{{ host = 'file.example', ports = [8080], private = false }}, {own_one}]"
+            ))
+        );
+        assert_eq!(
+            access(&all, &["file.example:8080"]),
+            Ok(format!(
+                "network.allow=[{{ host = 'file.example', ports = [8080], private = true }}, {own_one}]"
+            ))
+        );
+        all.set("index-url", "http://10.0.0.1:8080/simple");
+        let refused = access(&all, &["10.0.0.1"]).expect_err("another port");
+        assert_eq!(
+            refused.to_string(),
+            "only a requirements file names 10.0.0.1:8080, which is on a private network: `--allow-host 10.0.0.1:8080` lets \
+             the installation reach it"
+        );
+        assert!(access(&all, &["10.0.0.1:8080"]).is_ok());
     }
 }

@@ -292,7 +292,8 @@ fn policy(
         "env.set={ TMPDIR = '/work' }".to_owned(),
     ];
     let directories = access.directories.iter().filter(|path| path.is_dir());
-    sets.extend(directories.map(|path| format!("filesystem.read={}", path.display())));
+    let shown = directories.chain(&access.files);
+    sets.extend(shown.map(|path| format!("filesystem.read={}", path.display())));
     if let Resolver::Uv(uv) = resolver {
         sets.push(format!("filesystem.read={}", uv.program.display()));
     }

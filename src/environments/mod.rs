@@ -3,9 +3,10 @@
 //! What is in one is decided by a lock, which is a list of wheels with their hashes, and by the interpreter. Two sandboxes
 //! take part: one asks the index which wheels there are, and one fetches them, checks their hashes, and hands their
 //! files to this process, which writes them. No code of a package runs in either. `lock`, `index` and
-//! `requirements` are data; `jail`, `tree` and `create` have effects.
+//! `requirement_line` are data; `jail`, `tree` and `create` have effects.
 
 mod add;
+mod allowed;
 mod build;
 mod create;
 mod error;
@@ -13,11 +14,13 @@ mod explain;
 mod index;
 mod jail;
 mod keep;
+mod links;
 mod lock;
 mod pip;
 mod place;
 mod provide;
 mod pylock;
+mod requirement_line;
 mod requirements;
 mod resolver;
 mod sources;
@@ -31,7 +34,7 @@ pub mod readers {
     pub use super::index::Access;
     pub use super::lock::{Lock, LockedWheel};
     pub use super::pylock::locked_lines;
-    pub use super::requirements::requirement;
+    pub use super::requirement_line::requirement;
     pub use super::tree::check as check_path;
     pub use crate::host::PipConfig;
 }

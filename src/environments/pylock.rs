@@ -1,6 +1,6 @@
 //! Locks of other installers. Pure.
 
-use super::requirements::requirement;
+use super::requirement_line::requirement;
 
 /// The packages of a lock as lines of a requirements file.
 ///

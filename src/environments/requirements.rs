@@ -3,7 +3,11 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
+use super::links::Links;
 use super::pylock::locked_lines;
+use super::requirement_line::{
+    Purpose, has_hash, include, local_links, logical_lines, option_of, requirement,
+};
 use crate::host::{PipConfig, whole_text};
 use crate::policy::Requirement;
 
@@ -25,6 +29,8 @@ pub struct Wanted {
     pub options: Vec<String>,
     /// Settings of the index that the files have.
     pub settings: Vec<(&'static str, String)>,
+    /// Directories of packages that the files name.
+    pub links: Vec<Links>,
 }
 
 /// Why a file is not followed.
@@ -122,6 +128,11 @@ impl Wanted {
                 self.follow(&beside.join(other), purpose, files)?;
                 continue;
             }
+            if let Some(links) = local_links(&line) {
+                self.links
+                    .extend(Links::of(path, number, links).map_err(refused)?);
+                continue;
+            }
             if line.starts_with('-') {
                 self.option(&line).map_err(refused)?;
                 continue;
@@ -136,10 +147,7 @@ impl Wanted {
     }
 
     fn option(&mut self, line: &str) -> Result<(), String> {
-        let (name, value) = match line.find(['=', ' ', '\t']) {
-            Some(end) => (&line[..end], line[end + 1..].trim()),
-            None => (line, ""),
-        };
+        let (name, value) = option_of(line);
         let setting = match name {
             "-i" | "--index-url" => "index-url",
             "--extra-index-url" => "extra-index-url",
@@ -202,94 +210,6 @@ impl Wanted {
             }
         }
     }
-}
-
-/// Whether a requirement names the hashes that its file may have.
-fn has_hash(line: &str) -> bool {
-    line.contains(" --hash=")
-}
-
-/// What the lines of a file are for.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-enum Purpose {
-    Require,
-    Constrain,
-}
-
-/// The file that a line includes.
-fn include(line: &str, purpose: Purpose) -> Option<(Purpose, &str)> {
-    let behind = |flags: [&str; 2]| {
-        flags.iter().find_map(|flag| {
-            let rest = line.strip_prefix(flag)?;
-            rest.starts_with([' ', '\t', '=']).then(|| rest[1..].trim())
-        })
-    };
-    let required = behind(["-r", "--requirement"]).map(|file| (purpose, file));
-    required.or_else(|| behind(["-c", "--constraint"]).map(|file| (Purpose::Constrain, file)))
-}
-
-/// A line with a package: its requirement, and the hashes that its file may have.
-///
-/// # Errors
-/// What is wrong with it.
-pub fn requirement(line: &str) -> Result<String, String> {
-    let mut parts = line.split(" --");
-    let requirement: Requirement = parts.next().unwrap_or_default().parse()?;
-    let mut text = requirement.to_string();
-    for option in parts {
-        let digest = option
-            .trim()
-            .strip_prefix("hash")
-            .map(|rest| rest.trim_start_matches([' ', '=']));
-        let is_hash = |digest: &str| {
-            digest.split_once(':').is_some_and(|(kind, digits)| {
-                matches!(kind, "sha256" | "sha384" | "sha512")
-                    && digits.chars().all(|c| c.is_ascii_hexdigit())
-            })
-        };
-        match digest.map(str::trim).filter(|digest| is_hash(digest)) {
-            Some(digest) => {
-                text.push_str(" --hash=");
-                text.push_str(digest);
-            }
-            None => {
-                return Err(format!(
-                    "`--{}` is no hash (`--hash=sha256:...`): remove it",
-                    option.trim()
-                ));
-            }
-        }
-    }
-    Ok(text)
-}
-
-/// The lines without comments, those that go on joined, with the number of their first.
-fn logical_lines(text: &str) -> Vec<(usize, String)> {
-    let mut lines: Vec<(usize, String)> = Vec::new();
-    let mut goes_on = false;
-    for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
-        let line = line.trim();
-        let comment = line.find(" #").or_else(|| line.find("\t#"));
-        let line = if line.starts_with('#') {
-            ""
-        } else {
-            &line[..comment.unwrap_or(line.len())]
-        };
-        let (line, more) = match line.strip_suffix('\\') {
-            Some(line) => (line, true),
-            None => (line, false),
-        };
-        match lines.last_mut().filter(|_| goes_on) {
-            Some((_, begun)) => {
-                begun.push(' ');
-                begun.push_str(line.trim());
-            }
-            None => lines.push((index + 1, line.trim().to_owned())),
-        }
-        goes_on = more;
-    }
-    lines.retain(|(_, line)| !line.is_empty());
-    lines
 }
 
 fn read(path: &Path) -> Result<String, RequirementsError> {

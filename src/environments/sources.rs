@@ -1,5 +1,7 @@
 //! Where the packages of an environment come from: the caller's own configuration, and what requirements files add.
 
+use std::path::PathBuf;
+
 use super::create::Creation;
 use super::error::EnvironmentError;
 use super::index::Access;
@@ -10,7 +12,9 @@ use crate::policy::SourcesDigest;
 pub struct Sources {
     /// What pip and uv are configured with.
     configured: PipConfig,
-    /// All of it: what requirements files and the command say too.
+    /// What the caller says: the configuration, and the options of the command.
+    own: PipConfig,
+    /// All of it: what requirements files say too.
     all: PipConfig,
 }
 
@@ -22,12 +26,17 @@ impl Sources {
         interpreter: &Interpreter,
     ) -> Self {
         let configured = pip_config(environment, &interpreter.executable);
-        let mut all = configured.clone();
+        let (mut own, mut all) = (configured.clone(), configured.clone());
         creation.wanted.configure(&mut all);
         if let Some(index) = &creation.index {
+            own.set("index-url", index);
             all.set("index-url", index);
         }
-        Self { configured, all }
+        Self {
+            configured,
+            own,
+            all,
+        }
     }
 
     /// What names an environment of packages: a policy has no options of a command.
@@ -40,7 +49,14 @@ impl Sources {
         if creation.wanted.has_hashes() {
             return None;
         }
-        self.all.sources()
+        let mut all = self.all.clone();
+        let configured = self.own.values("find-links").iter().map(PathBuf::from);
+        let configured: Vec<PathBuf> = configured.collect();
+        let links = creation.wanted.links.iter();
+        for links in links.filter(|links| !links.is_among(&configured)) {
+            all.push("find-links", &links.directory.to_string_lossy());
+        }
+        all.sources()
     }
 
     /// How they are reached.
@@ -53,6 +69,14 @@ impl Sources {
         environment: &CallerEnvironment,
     ) -> Result<Access, EnvironmentError> {
         let variable = |name: &str| environment.text(name);
-        Ok(Access::new(&self.all, variable, &creation.allowed)?)
+        let mut access = Access::new(&self.all, &self.own, variable, &creation.allowed)?;
+        for links in &creation.wanted.links {
+            // Where the caller's own configuration has it, all of it is shown.
+            if !links.is_among(&access.directories) {
+                let files = links.distributions(creation.builds)?;
+                access.add_links(&links.directory, files);
+            }
+        }
+        Ok(access)
     }
 }

@@ -1,5 +1,7 @@
 //! Where the packages of `sandfork env` come from, and who decides that. The index is that of `environments`.
 
+use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 use libtest_mimic::Failed;
@@ -11,6 +13,8 @@ trials! {
     an_environment_is_of_its_index,
     a_policys_packages_are_of_its_callers_index,
     code_that_is_built_changes_no_index,
+    a_file_shows_packages_of_its_own_directory,
+    a_file_names_no_private_host,
 }
 
 /// The value of a module that an environment has.
@@ -30,6 +34,16 @@ fn said(command: &mut Command) -> Result<String, Failed> {
         output.stderr
     };
     Ok(String::from_utf8(text)?.trim_end().to_owned())
+}
+
+/// Fetches a file of the index into a directory.
+fn fetch(scene: &Scene, name: &str, into: &Path) -> Result<(), Failed> {
+    let code = "import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])";
+    let url = format!("http://127.0.0.1:{}/files/{name}", scene.port());
+    let mut command = Command::new("python3");
+    command.args(["-c", code, &url]).arg(into.join(name));
+    assert!(command.env("NO_PROXY", "*").status()?.success());
+    Ok(())
 }
 
 fn an_environment_is_of_its_index() -> Result<(), Failed> {
@@ -114,5 +128,89 @@ fn code_that_is_built_changes_no_index() -> Result<(), Failed> {
     let create = ["env", "create", "built", "meddler", "--allow-build"];
     scene.printed(&[&create[..], &["--index-url", &url]].concat())?;
     assert_eq!(value(&scene, "built", "meddler.found")?, "['GET']");
+    Ok(())
+}
+
+fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let project = scene.place().join("the project");
+    fs::create_dir_all(project.join("wheels"))?;
+    for name in ["colours-1.5-py3-none-any.whl", "lister-1.0.tar.gz"] {
+        fetch(&scene, name, &project.join("wheels"))?;
+    }
+    fs::write(project.join("wheels/key"), "a secret")?;
+    let file = project.join("requirements.txt");
+    let path = file.display().to_string();
+    let create = |lines: &str, name: &str, more: &[&str]| -> Result<Command, Failed> {
+        fs::write(&file, lines)?;
+        let mut command = scene.command(&[&["env", "create", name, "-r", &path], more].concat());
+        command.env("PIP_NO_INDEX", "1");
+        Ok(command)
+    };
+    let lines = "--find-links ./wheels\ncolours\nlister\n";
+    let made = said(&mut create(lines, "one", &["--allow-build"])?)?;
+    assert!(made.starts_with("one: is ready"), "{made}");
+    let seen = value(&scene, "one", "lister.found")?;
+    assert_eq!(
+        seen,
+        "['colours-1.5-py3-none-any.whl', 'lister-1.0.tar.gz']"
+    );
+    // A directory of the host, which the caller alone can name.
+    let outside = scene.wheels()?;
+    let outside = outside.path().display().to_string();
+    let lines = format!("colours\n-f {outside}\n");
+    let refused = said(&mut create(&lines, "two", &[])?)?;
+    assert_eq!(
+        refused,
+        format!(
+            "sandfork: {path}:2: `--find-links {outside}` is not beneath the directory of the file: if what is installed may \
+             read all of it, name it in pip's configuration, such as with `PIP_FIND_LINKS={outside}`"
+        )
+    );
+    let named = said(create(&lines, "two", &[])?.env("PIP_FIND_LINKS", &outside))?;
+    assert!(named.starts_with("two: is ready"), "{named}");
+    std::os::unix::fs::symlink(&outside, project.join("link"))?;
+    let refused = said(&mut create("colours\n-f link\n", "three", &[])?)?;
+    assert!(
+        refused.contains("is not beneath the directory"),
+        "{refused}"
+    );
+    // A file of the project that is included has its own directory.
+    fs::create_dir(project.join("part"))?;
+    fs::write(
+        project.join("part/requirements.txt"),
+        "-r ../requirements.txt",
+    )?;
+    let part = project.join("part/requirements.txt").display().to_string();
+    create("-f wheels\ncolours\n", "four", &[])?;
+    let mut command = scene.command(&["env", "create", "four", "-r", &part]);
+    let included = said(command.env("PIP_NO_INDEX", "1"))?;
+    assert!(included.starts_with("four: is ready"), "{included}");
+    Ok(())
+}
+
+fn a_file_names_no_private_host() -> Result<(), Failed> {
+    let scene = Scene::new()?;
+    let file = scene.place().join("requirements.txt");
+    let path = file.display().to_string();
+    let create = |host: &str, more: &[&str]| -> Result<String, Failed> {
+        let port = scene.port();
+        fs::write(&file, format!("-i http://{host}:{port}/simple\ncolours\n"))?;
+        let mut command = scene.command(&[&["env", "create", "x", "-r", &path], more].concat());
+        said(command.env_remove("PIP_INDEX_URL"))
+    };
+    for host in ["127.0.0.1", "localhost"] {
+        let place = format!("{host}:{}", scene.port());
+        let refused = create(host, &[])?;
+        let told = format!("`--allow-host {place}` lets the installation reach it");
+        assert!(refused.contains(&told), "{refused}");
+        let made = create(host, &["--allow-host", &place])?;
+        assert!(made.starts_with("x: is ready"), "{made}");
+        scene.printed(&["env", "remove", "x"])?;
+    }
+    // The caller's own configuration has it: it is as good as allowed.
+    create("127.0.0.1", &[])?;
+    let made = scene.printed(&["env", "create", "x", "-r", &path])?;
+    assert!(made.starts_with("x: is ready"), "{made}");
     Ok(())
 }

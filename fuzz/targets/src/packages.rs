@@ -122,7 +122,7 @@ fn lock(text: &str) -> bool {
 /// No password of a URL is in what pip and the policy get.
 fn configuration(text: &str) -> bool {
     let config = PipConfig::read([text], [text], |_| None);
-    let Ok(access) = Access::new(&config, |_| None, &[]) else {
+    let Ok(access) = Access::new(&config, &config, |_| None, &[]) else {
         return false;
     };
     let mut options = access.options.iter();

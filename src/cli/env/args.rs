@@ -76,7 +76,7 @@ pub struct EnvCreateArguments {
     /// The index, in place of the one that pip is configured with
     #[arg(long, value_name = "URL")]
     pub index_url: Option<String>,
-    /// A host that the index sends to for its files
+    /// A host that the index sends to for its files, or one on a private network that only a requirements file names
     #[arg(long = "allow-host", value_name = "HOST")]
     pub allow_hosts: Vec<String>,
     /// Build source distributions where there is no wheel: in a sandbox, but their code has the index to reach

@@ -78,6 +78,12 @@ impl PipConfig {
         values.extend(value.split_whitespace().map(str::to_owned));
     }
 
+    /// Adds one value, which may have spaces, to those of an option.
+    pub fn push(&mut self, option: &str, value: &str) {
+        let values = self.0.entry(option.to_owned()).or_default();
+        values.push(value.to_owned());
+    }
+
     /// A digest of what decides where packages come from. `None` stands for PyPI alone.
     pub fn sources(&self) -> Option<SourcesDigest> {
         SourcesDigest::of(&self.source_options())

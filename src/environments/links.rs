@@ -1,0 +1,135 @@
+//! Directories of packages that a requirements file names. Its author may be another one than who installs it, and code of
+//! packages can read what is shown to it: of such a directory, these are its wheels, and nothing outside the file's own.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::jail::Builds;
+use super::requirements::RequirementsError;
+
+/// The most packages of a directory: each is a mount of the sandbox.
+const MOST: usize = 512;
+
+/// A directory that a line of a requirements file names with `--find-links`.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Links {
+    /// The directory, without symbolic links.
+    pub directory: PathBuf,
+    /// What the line says.
+    written: String,
+    /// The file, and the number of its line.
+    file: PathBuf,
+    line: usize,
+}
+
+impl Links {
+    /// The directory of a line. An absolute one that is not there is none: pip passes over it.
+    ///
+    /// # Errors
+    /// If a relative one is not there.
+    pub fn of(file: &Path, line: usize, written: &str) -> Result<Option<Self>, String> {
+        let path = Path::new(written.strip_prefix("file://").unwrap_or(written));
+        // As pip: beside the file.
+        let beside = file.parent().unwrap_or(Path::new(""));
+        match fs::canonicalize(beside.join(path)) {
+            Ok(directory) if directory.is_dir() => Ok(Some(Self {
+                directory,
+                written: written.to_owned(),
+                file: file.to_owned(),
+                line,
+            })),
+            _ if path.is_absolute() => Ok(None),
+            _ => Err(format!(
+                "`--find-links {written}` names no directory beside the file, and no URL of http or https: correct it"
+            )),
+        }
+    }
+
+    /// Whether it is one of these.
+    pub fn is_among(&self, directories: &[PathBuf]) -> bool {
+        let is_it = |other: &PathBuf| fs::canonicalize(other).is_ok_and(|it| it == self.directory);
+        directories.iter().any(is_it)
+    }
+
+    /// Its wheels, and source distributions if these are built. No links, which may lead elsewhere.
+    ///
+    /// # Errors
+    /// If it is not beneath the directory of the file, or has too many.
+    pub fn distributions(&self, builds: Builds) -> Result<Vec<PathBuf>, RequirementsError> {
+        let beside = match self.file.parent() {
+            Some(parent) if parent != Path::new("") => parent,
+            _ => Path::new("."),
+        };
+        if !fs::canonicalize(beside).is_ok_and(|own| self.directory.starts_with(own)) {
+            return Err(self.refused("is not beneath the directory of the file"));
+        }
+        let suffixes = match builds {
+            Builds::Allowed => &[".whl", ".tar.gz"][..],
+            Builds::Refused => &[".whl"],
+        };
+        let entries = fs::read_dir(&self.directory);
+        let entries = entries.map_err(|cause| RequirementsError::Unreadable {
+            path: self.directory.clone(),
+            cause,
+        })?;
+        let files = entries.flatten().filter(|entry| {
+            let name = entry.file_name();
+            let name = name.to_str().unwrap_or_default();
+            let is_package = suffixes.iter().any(|suffix| name.ends_with(suffix));
+            is_package && entry.file_type().is_ok_and(|kind| kind.is_file())
+        });
+        let mut files: Vec<PathBuf> = files.map(|entry| entry.path()).collect();
+        if files.len() > MOST {
+            return Err(self.refused(&format!("has more than {MOST} packages")));
+        }
+        files.sort();
+        Ok(files)
+    }
+
+    fn refused(&self, problem: &str) -> RequirementsError {
+        RequirementsError::Line {
+            path: self.file.clone(),
+            line: self.line,
+            problem: format!(
+                "`--find-links {}` {problem}: if what is installed may read all of it, name it in pip's configuration, such as \
+                 with `PIP_FIND_LINKS={}`",
+                self.written,
+                self.directory.display()
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn of_a_directory_packages_are_shown_and_no_link() {
+        let project = tempfile::tempdir().expect("a directory");
+        let own = project.path().canonicalize().expect("it is there");
+        for name in ["a-1-py3-none-any.whl", "b-1.tar.gz", "id_rsa"] {
+            fs::write(own.join(name), "x").expect("it is written");
+        }
+        symlink("/etc/passwd", own.join("c-1.tar.gz")).expect("a link");
+        fs::create_dir(own.join("d.whl")).expect("a directory");
+        let file = own.join("requirements.txt");
+        let links = Links::of(&file, 1, ".").expect("a directory");
+        let links = links.expect("it is there");
+        let shown = |builds| links.distributions(builds).expect("they are shown");
+        assert_eq!(shown(Builds::Refused), [own.join("a-1-py3-none-any.whl")]);
+        assert_eq!(
+            shown(Builds::Allowed),
+            [own.join("a-1-py3-none-any.whl"), own.join("b-1.tar.gz")]
+        );
+        assert_eq!(Links::of(&file, 1, "/nowhere"), Ok(None));
+        assert!(Links::of(&file, 1, "nowhere").is_err());
+        for outside in ["..", "/", "file:///etc"] {
+            let links = Links::of(&file, 1, outside).expect("a directory");
+            let links = links.expect("it is there");
+            assert!(links.distributions(Builds::Allowed).is_err(), "{outside}");
+        }
+    }
+}
