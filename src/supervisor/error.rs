@@ -387,18 +387,14 @@ pub trait While<T> {
     fn when(self, what: &'static str) -> Result<T, SupervisorError>;
 }
 
-impl<T> While<T> for Result<T, Errno> {
+impl<T, E: Into<io::Error>> While<T> for Result<T, E> {
     fn when(self, what: &'static str) -> Result<T, SupervisorError> {
-        self.map_err(|errno| SupervisorError::System { what, errno })
-    }
-}
-
-impl<T> While<T> for io::Result<T> {
-    fn when(self, what: &'static str) -> Result<T, SupervisorError> {
-        let from_io = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        self.map_err(|error| SupervisorError::System {
-            what,
-            errno: from_io(error),
+        self.map_err(|error| {
+            let errno = error
+                .into()
+                .raw_os_error()
+                .map_or(Errno::EIO, Errno::from_raw);
+            SupervisorError::System { what, errno }
         })
     }
 }
