@@ -8,8 +8,6 @@ import functools
 import importlib
 import sys
 
-from _frozen_importlib_external import PathFinder
-
 # Maximum characters of a name in a report.
 MAX_NAME = 256
 # The guard of the policy's list, if it has one.
@@ -38,12 +36,6 @@ def guard_import(original, refuse):
         by_extension = globals is not None and globals is locals and fromlist == []
         if level == 0 and not by_extension and is_guest(sys._getframe(1)):
             refuse(name)
-            if fromlist:
-                # What the names are is known once the module is loaded.
-                if name not in sys.modules:
-                    original(name, globals, locals, (), level)
-                for module in submodules(name, fromlist):
-                    refuse(module)
         return original(name, globals, locals, fromlist, level)
 
     return functools.update_wrapper(guarded, original)
@@ -56,29 +48,6 @@ def guard_import_module(original, refuse):
         return original(name, package)
 
     return functools.update_wrapper(guarded, original)
-
-
-def submodules(name, fromlist):
-    """The modules in a loaded package that a `from` import of these names gives or loads."""
-    package = sys.modules.get(name)
-    path = getattr(package, "__path__", None)
-    if path is None or type(fromlist) not in (tuple, list):
-        return
-    own = package.__dict__
-    for item in fromlist:
-        if item == "*":
-            # What it loads besides what is there.
-            missing = [item for item in own.get("__all__", ()) if item not in own and item != "*"]
-            yield from submodules(name, missing)
-        elif isinstance(item, str):
-            module = sys.modules.get(name + "." + item)
-            if item in own:
-                # A function may have the name of the module that it is from.
-                is_module = module is not None and own[item] is module
-            else:
-                is_module = module is not None or PathFinder.find_spec(name + "." + item, path)
-            if is_module:
-                yield name + "." + item
 
 
 def is_guest(frame):
@@ -109,14 +78,9 @@ class Guard:
     def __init__(self, listed):
         self.listed = listed
         self.installed = None
-        # Names that the list allows. Cells import the same ones again and again.
-        self.known = set()
 
     def refuse_unlisted(self, name):
-        if not isinstance(name, str) or name in self.known:
-            return
-        if is_allowed(name, self.listed):
-            self.known.add(name)
+        if not isinstance(name, str) or is_allowed(name, self.listed):
             return
         if name.partition(".")[0] not in getattr(sys, "stdlib_module_names", ()):
             # Read on the first refusal only, because it takes longer than most cells.
