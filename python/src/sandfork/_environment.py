@@ -58,8 +58,8 @@ class Environment:
         - `requirements`, `lock`: a requirements file, or a `pylock.toml`, in their place.
         - `python`: the interpreter; the default is the one that runs this process.
         - `index_url`: the index, in place of the one that pip is configured with.
-        - `allow_hosts`: hosts to which the index sends for its files, and those on a private network that only a
-          requirements file names.
+        - `allow_hosts`: hosts to which the index sends for its files, and those on a private network that
+          only a requirements file names.
         - `allow_build`: builds source distributions where there is no wheel. Their code runs in a sandbox.
 
         Raises `RequestError` for what the caller can correct, and `SystemFailure` if the packages cannot be
