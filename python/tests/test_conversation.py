@@ -59,7 +59,7 @@ class Script:
 
     def connect(self) -> None:
         self.decoder = Decoder()
-        self(Connect, (self.decoder, None, {"TZ": None}))
+        self(Connect, (self.decoder, None, {"environ": {"TZ": None}, "import_paths": ["/srv"]}))
 
     def sent(self, kind: type = Send) -> dict[str, Any]:
         """The header of the next message."""
@@ -142,6 +142,7 @@ def test_a_session_is_set_up_in_one_exchange() -> None:
         "policy": {"name": "strict"},
         "set": [],
         "environ": {"TZ": None},
+        "import_paths": ["/srv"],
     }
     # The tools are sent before the session is open; the variables once the tools are there.
     assert script.sent()["kind"] == "tools"

@@ -57,7 +57,7 @@ pub(crate) use ownership::{Exposed, check_private, may_be_made};
 pub use paths::{PathFact, PathKind};
 pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
 pub use processors::Processors;
-pub use route::Route;
+pub use route::{Links, Route};
 pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, UNPRIVILEGED_ID};

@@ -109,6 +109,20 @@ pub enum PlanError {
         /// What they find it by, without links.
         entry: PathBuf,
     },
+    /// Guests could exchange what the caller imports.
+    #[error(
+        "{place}: {path} cannot be writable, because guests could exchange {entry}, from which the caller imports \
+         modules: make only a directory of data in it writable, or take it out of the caller's `sys.path`",
+        path = path.display(), entry = entry.display()
+    )]
+    WritableImports {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// What the caller finds modules by, without links.
+        entry: PathBuf,
+    },
     /// A path lies in what later starts run or believe.
     #[error(
         "{place}: {path} cannot be writable, because it lies in {within}, where later starts find {what}: name a \

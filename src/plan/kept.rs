@@ -1,8 +1,11 @@
-//! What no guest may write to, because later starts run it or believe it.
+//! What no guest may write to, because later starts run it or believe it, or the caller imports it.
 
-use super::error::PlanError;
+use std::path::{Path, PathBuf};
+
+use super::error::{Place, PlanError};
 use super::view::Tree;
-use crate::host::Host;
+use crate::host::{Host, Route};
+use crate::policy::Policy;
 
 /// Refuses a writable tree by which guests could exchange what later starts run or believe. A mount over it would protect
 /// nothing: a guest that may write above it can rename what is above it. Root's guests too: they take the place of the
@@ -30,6 +33,32 @@ pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
                     within,
                 });
             }
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a writable path by which guests could exchange what the caller imports from these absolute paths. A path
+/// beneath one may be writable: a project has its data in it. Those that do not exist count, because a guest could make
+/// them. `find` has the way of an absolute path.
+pub fn check_imports(
+    policy: &Policy,
+    imports: &[PathBuf],
+    mut find: impl FnMut(&Path) -> Route,
+) -> Result<(), PlanError> {
+    let write = &policy.filesystem().write;
+    if write.is_empty() {
+        return Ok(());
+    }
+    let imports: Vec<Route> = imports.iter().map(|path| find(path)).collect();
+    for named in write {
+        let writable = find(&named.value).end;
+        if let Some(entry) = imports.iter().find_map(|route| route.entry_in(&writable)) {
+            return Err(PlanError::WritableImports {
+                place: Place::Policy(named.origin.clone()),
+                path: named.value.clone(),
+                entry: entry.to_owned(),
+            });
         }
     }
     Ok(())

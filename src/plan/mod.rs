@@ -48,6 +48,7 @@ pub use grants::{
     DENIED_CALLS, Explanation, Grants, PathVerdict, RUNS_PROGRAMS, Want, of_connection, of_limit,
 };
 pub(crate) use grants::{harmless, is_deceptive};
+pub use kept::check_imports;
 pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use network::EgressPlan;

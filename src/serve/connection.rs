@@ -57,7 +57,7 @@ impl Connection {
                     Ok((sandbox, policy)) => {
                         return batch::serve(caller, &self.socket, sandbox, &policy, &open);
                     }
-                    Err(error) => Err(error.into()),
+                    Err(refusal) => Err(refusal),
                 },
                 ClientRequest::Program(wanted) => {
                     return program::serve(caller, sandboxes.programs(), *wanted);

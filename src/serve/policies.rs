@@ -142,6 +142,7 @@ mod tests {
             policy,
             set: set.iter().map(|set| (*set).to_owned()).collect(),
             environ: BTreeMap::default(),
+            import_paths: Vec::new(),
         })
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -10,7 +10,8 @@ use super::policies::Policies;
 use super::program::SessionPrograms;
 use crate::environments::provide;
 use crate::error::Error;
-use crate::host::CallerEnvironment;
+use crate::host::{CallerEnvironment, Links};
+use crate::plan::check_imports;
 use crate::policy::Policy;
 use crate::protocol::caller::SandboxChoice;
 use crate::sandbox::{Sandbox, SandboxKey};
@@ -62,10 +63,11 @@ impl Sandboxes {
     }
 
     /// Returns the sandbox for these terms, made if there is none, and its policy.
-    pub fn get(&self, wanted: &SandboxChoice) -> Result<(Arc<Sandbox>, Arc<Policy>), Error> {
+    pub fn get(&self, wanted: &SandboxChoice) -> Result<(Arc<Sandbox>, Arc<Policy>), Refusal> {
         let policy = self.policies.get(wanted)?;
+        check_caller(&policy, &wanted.import_paths)?;
         let environment = self.environment_of(wanted);
-        provide(&policy, &environment, &self.cancel)?;
+        provide(&policy, &environment, &self.cancel).map_err(Error::from)?;
         let shared = self.shared(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
         let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(sandbox) = shared.made.get() {
@@ -127,6 +129,17 @@ impl Sandboxes {
     }
 }
 
+/// Refuses a policy that lets guests exchange what its caller imports. The sandbox is no part of it: callers with other
+/// modules share it.
+fn check_caller(policy: &Policy, import_paths: &[PathBuf]) -> Result<(), Refusal> {
+    for path in import_paths {
+        require_absolute(path)?;
+    }
+    let mut links = Links::default();
+    let checked = check_imports(policy, import_paths, |path| links.route(path));
+    Ok(checked.map_err(Error::from)?)
+}
+
 /// A caller's directory is not this process's.
 pub fn require_absolute(path: &Path) -> Result<(), Refusal> {
     if path.is_absolute() {
@@ -163,6 +176,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test")]
 
     use super::*;
+    use crate::policy::BuiltInsOnly;
 
     #[test]
     fn a_sandbox_that_is_being_made_holds_up_no_caller_of_another() {
@@ -174,5 +188,26 @@ mod tests {
         let _turn = shared.turn.lock().unwrap();
         assert!(sandboxes.made().is_empty());
         assert!(Arc::ptr_eq(&shared, &sandboxes.shared(key)));
+    }
+
+    #[test]
+    fn what_a_caller_imports_is_looked_at_for_each_session() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink("there", real.join("link")).unwrap();
+        std::fs::create_dir(real.join("there")).unwrap();
+        let set = format!("filesystem.write={}", real.join("there").display());
+        let policy = Policy::load("standard", &[set.parse().unwrap()], &BuiltInsOnly).unwrap();
+        let said = |path: PathBuf| check_caller(&policy, &[path]).map_err(|it| it.to_string());
+        assert_eq!(said(real.clone()), Ok(()));
+        for path in ["there", "link", "link/not/yet"] {
+            let refused = said(real.join(path)).unwrap_err();
+            assert!(
+                refused.contains("from which the caller imports"),
+                "{refused}"
+            );
+        }
+        let refused = said("there".into()).unwrap_err();
+        assert_eq!(refused, "`there` is no absolute path");
     }
 }

@@ -178,6 +178,7 @@ impl Client {
                 },
                 set: set.chain(more.iter().cloned()).collect(),
                 environ: BTreeMap::new(),
+                import_paths: Vec::new(),
             },
             tool_time: ToolTime::default(),
             snapshot: None,

@@ -259,6 +259,7 @@ fn map(policy: &str) -> ClientRequest {
             },
             set: LIMITS.iter().map(|set| (*set).to_owned()).collect(),
             environ: std::collections::BTreeMap::new(),
+            import_paths: Vec::new(),
         },
         jobs: None,
         order: Order::AsFinished,

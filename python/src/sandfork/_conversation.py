@@ -31,7 +31,7 @@ _GRACE = 2.0
 
 class Connect(NamedTuple):
     """Replace the connection to the supervisor with a new one. The result is its decoder, the supervisor, and
-    the differences of this process's environment from the supervisor's."""
+    the fields of the first message that describe this process."""
 
 
 class StandBy(NamedTuple):
@@ -217,8 +217,8 @@ class Conversation:
 
     def _connect(self) -> Actions[Send]:
         """Replaces the connection with a new one. Returns the message that opens it."""
-        self.decoder, self.supervisor, environ = yield Connect()
-        return Send(encode({**self._opening, "version": VERSION, "environ": environ}), self._stdin)
+        self.decoder, self.supervisor, caller = yield Connect()
+        return Send(encode({**self._opening, "version": VERSION, **caller}), self._stdin)
 
     def _opened(self, kind: str, number: int | None = None) -> Actions[dict[str, Any]]:
         """Waits for the supervisor's report on a worker, or on a batch, and returns it."""

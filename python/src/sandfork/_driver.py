@@ -259,12 +259,13 @@ class Driver(ABC, Generic[C]):
             _supervisor.stand_by()
         return None
 
-    def _connect(self) -> tuple[Decoder, _supervisor.Supervisor | None, dict[str, str | None]]:
+    def _connect(self) -> tuple[Decoder, _supervisor.Supervisor | None, dict[str, Any]]:
         link = Link(_supervisor.connect(), blocking=self.blocking)
         if self.resources.link is not None:
             self.resources.link.close()
         self.resources.link = link
-        return link.decoder, link.connection.supervisor, link.connection.environ()
+        caller = {"environ": link.connection.environ(), "import_paths": _supervisor.import_paths()}
+        return link.decoder, link.connection.supervisor, caller
 
     @property
     def _link(self) -> Link:

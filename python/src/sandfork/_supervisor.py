@@ -10,13 +10,16 @@ import array
 import atexit
 import contextlib
 import fcntl
+import functools
 import os
 import socket
 import subprocess
+import sys
 import threading
 import time
 import weakref
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 from . import _binary
@@ -246,6 +249,25 @@ def connect() -> Connection:
                 raise
             # For example too many open files. The supervisor and its sessions continue.
             raise SystemFailure(f"no connection to the supervisor: {error.strerror}") from error
+
+
+def import_paths() -> Sequence[str]:
+    """The absolute paths from which this process imports modules now."""
+    try:
+        directory = os.getcwd()
+    except OSError:
+        # It is gone, and relative paths lead nowhere.
+        directory = os.sep
+    # Python ignores others.
+    return _absolute(directory, *[path for path in sys.path if isinstance(path, str)])
+
+
+@functools.lru_cache(maxsize=1)
+def _absolute(directory: str, *paths: str) -> Sequence[str]:
+    # A `..` stays, because it may follow a link. The supervisor reads UTF-8, as it does a policy, whose
+    # writable paths are then above what is replaced.
+    joined = [os.path.join(directory, path) for path in paths]
+    return [path.encode("utf-8", "replace").decode() for path in joined]
 
 
 def is_gone(supervisor: Supervisor | None) -> bool:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from sandfork import AsyncSandbox, RequestError, Sandbox
+from sandfork import AsyncSandbox, HostError, Policy, RequestError, Sandbox
 
 
 def double(n: int) -> int:
@@ -183,3 +183,24 @@ with sandfork.Sandbox() as sbx:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert "the supervisor has ended, and the snapshot with it" in done.stdout, done.stderr
     assert os.listdir(tmp_path) == []
+
+
+def test_a_copy_is_refused_whose_caller_imports_from_what_it_may_write_to(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = Policy(filesystem={"write": [tmp_path / "writable"]})
+    (tmp_path / "writable").mkdir()
+    path = tmp_path / "state"
+    with Sandbox(policy) as sbx, sbx.snapshot() as snapshot:
+        sbx.run("x = 1")
+        snapshot.save(path)
+        ways = (sbx.fork, snapshot.fork, lambda: Sandbox.resume(path, policy))
+        for way in ways:
+            with monkeypatch.context() as patch:
+                patch.syspath_prepend(tmp_path / "writable" / "lib")
+                with pytest.raises(HostError, match="from which the caller imports modules"):
+                    way()
+            # The path of the caller is no part of the sandbox: its snapshots are there.
+            monkeypatch.syspath_prepend(tmp_path / str(len(sys.path)))
+            with way() as copy:
+                assert copy.run("1").value == 1

@@ -223,8 +223,8 @@ pub fn virtual_environment_at(venv: &str) -> Interpreter {
 }
 
 /// How a path is found where these are the links, with their targets.
-fn route(path: &str, links: &[(&str, &str)]) -> Route {
-    Route::new(Path::new(path), |entry| {
+pub fn route(path: impl AsRef<Path>, links: &[(&str, &str)]) -> Route {
+    Route::new(path.as_ref(), |entry| {
         let link = links.iter().find(|(link, _)| entry == Path::new(link));
         link.map_or(Err(nix::errno::Errno::EINVAL), |(_, target)| {
             Ok(target.into())

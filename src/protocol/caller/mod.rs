@@ -179,6 +179,9 @@ pub struct SandboxChoice {
     /// caller lacks the variable.
     #[serde(default)]
     pub environ: BTreeMap<String, Option<String>>,
+    /// The absolute paths from which the caller imports modules. No guest may exchange one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub import_paths: Vec<PathBuf>,
 }
 
 /// How long the wall clock of one cell may stand still while calls wait for the host. It is bounded:
