@@ -53,24 +53,26 @@ pub async fn batch(
     }
     check_ids(&value)?;
     let of_common = memory_as_values(&value.common)?;
-    let mut largest = 0;
-    for keys in &value.tasks {
-        largest = memory_as_values(keys)?.max(largest);
-    }
-    if !value.tasks.is_empty() {
-        held.grow_by((of_common + largest) * (TIMES_TO_READ + 1))?;
+    let memory = |keys| Ok(of_common + memory_as_values(keys)?);
+    let memory: Vec<u64> = value
+        .tasks
+        .iter()
+        .map(memory)
+        .collect::<Result<_, Failure>>()?;
+    if let Some(largest) = memory.iter().max() {
+        held.grow_by(largest * (TIMES_TO_READ + 1))?;
     }
     let jobs = app.jobs;
     let tasks = Arc::new(Tasks {
         app,
         tenant,
         common: value.common,
-        of_common,
         reserve: Mutex::new(()),
     });
-    let lines = iter(value.tasks.into_iter().enumerate()).map(move |(number, keys)| {
+    let each = value.tasks.into_iter().zip(memory).enumerate();
+    let lines = iter(each).map(move |(number, (keys, memory))| {
         let tasks = Arc::clone(&tasks);
-        async move { tasks.line(number, keys).await }
+        async move { tasks.line(number, keys, memory).await }
     });
     let mut until_next = None;
     let lines = lines
@@ -108,8 +110,6 @@ struct Tasks {
     app: Arc<App>,
     tenant: Arc<Tenant>,
     common: Map<String, Value>,
-    /// The memory of `common` in one task.
-    of_common: u64,
     /// Whose task has the memory that the body holds. So one of them always goes on.
     reserve: Mutex<()>,
 }
@@ -136,8 +136,13 @@ impl Serialize for Merged<'_> {
 
 impl Tasks {
     /// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
-    async fn line(&self, number: usize, keys: Map<String, Value>) -> (Vec<u8>, Option<Held>) {
-        match self.result(number, &keys).await {
+    async fn line(
+        &self,
+        number: usize,
+        keys: Map<String, Value>,
+        memory: u64,
+    ) -> (Vec<u8>, Option<Held>) {
+        match self.result(number, &keys, memory).await {
             Ok((line, held)) => (line, Some(held)),
             Err(failure) => {
                 let id = keys.get("id").or(self.common.get("id")).cloned();
@@ -153,8 +158,9 @@ impl Tasks {
         &self,
         number: usize,
         keys: &Map<String, Value>,
+        memory: u64,
     ) -> Result<(Vec<u8>, Held), Failure> {
-        let place = self.place(keys).await?;
+        let place = self.place(memory).await;
         let task = self.read(number, keys)?;
         let done = loop {
             let request = task.request().clone();
@@ -169,9 +175,8 @@ impl Tasks {
     }
 
     /// The memory of a task: its own, or that which the body holds, when it is its turn.
-    async fn place(&self, keys: &Map<String, Value>) -> Result<Place<'_>, Failure> {
-        let memory = self.of_common + memory_as_values(keys)?;
-        Ok(match self.tenant.budget.hold(memory) {
+    async fn place(&self, memory: u64) -> Place<'_> {
+        match self.tenant.budget.hold(memory) {
             Ok(held) => Place {
                 _own: Some(held),
                 _reserved: None,
@@ -180,7 +185,7 @@ impl Tasks {
                 _own: None,
                 _reserved: Some(self.reserve.lock().await),
             },
-        })
+        }
     }
 
     /// Reads a task as a line of a task file. Nothing else is kept of it.
