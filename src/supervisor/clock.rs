@@ -34,6 +34,14 @@ static CLOCK: Mutex<Clock> = Mutex::new(Clock {
     beat: None,
 });
 
+/// So many seconds. The far future is a time too. `None` for what is no time, such as NaN.
+pub fn time_of(seconds: f64) -> Option<Duration> {
+    match Duration::try_from_secs_f64(seconds) {
+        Err(_) => (seconds > 0.0).then_some(Duration::MAX),
+        time => time.ok(),
+    }
+}
+
 /// The time of guests. Only comparable with other times of guests.
 pub fn now() -> Instant {
     let clock = lock();

@@ -13,6 +13,7 @@ use crate::outcome::LimitName;
 use crate::protocol::Request;
 use crate::protocol::caller::{Cell, ClientRequest};
 use crate::protocol::message::SourceKind;
+use crate::supervisor::clock::time_of;
 use crate::supervisor::drain::Stream;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::run::Pace;
@@ -118,15 +119,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             stream,
             wall,
         } = cell;
-        // The far future is a time too.
-        let time = |wall| match Duration::try_from_secs_f64(wall) {
-            Err(_) if wall > 0.0 => Ok(Duration::MAX),
-            time => time,
-        };
-        let Ok(wall) = wall.map(time).transpose() else {
+        let own = wall.map(time_of);
+        if own == Some(None) {
             caller.refuse(Some(id), Refusal::NoWall);
             return;
-        };
+        }
+        let wall = own.flatten();
         if filename.contains('\0') {
             caller.refuse(Some(id), Refusal::NulInFilename);
             return;

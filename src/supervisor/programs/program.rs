@@ -7,6 +7,7 @@ use super::refusal::ProgramRefusal;
 use crate::protocol::caller::{ProgramTerminal, StartProgram};
 use crate::protocol::frame::encode_with;
 use crate::protocol::{FrameError, FrameLimits};
+use crate::supervisor::clock::time_of;
 
 /// The longest arguments and variables of a program together, bytes. The kernel allows 2 MiB in all, of which one
 /// string has at most 128 KiB.
@@ -144,14 +145,8 @@ impl Program {
         if length > MOST_BYTES {
             return Err(ProgramRefusal::TooLong);
         }
-        // What is no time, such as NaN, ends it at once. The far future is none.
-        let timeout = timeout.map(|seconds| {
-            Duration::try_from_secs_f64(seconds).unwrap_or(if seconds > 0.0 {
-                Duration::MAX
-            } else {
-                Duration::ZERO
-            })
-        });
+        // What is no time ends it at once.
+        let timeout = timeout.map(|seconds| time_of(seconds).unwrap_or(Duration::ZERO));
         Ok(Checked {
             argv,
             cwd,
