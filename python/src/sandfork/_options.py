@@ -13,19 +13,18 @@ from ._environment import Environment
 from ._exceptions import RequestError, ValueTooLarge
 from ._frames import MAX_PAYLOAD
 from ._policy import Policy, policy_of
+from ._supervisor import current_directory
 from ._tools import check_name
 from ._values import is_unicode
 
 F = TypeVar("F")
 PolicyLike = Union[str, "os.PathLike[str]", Mapping[str, Any], Policy]
 Stdin = Union[str, bytes, IO[Any]]
-# No directory has this name, which errors of the supervisor show. Only root could make one.
-_REMOVED = "/the current directory was removed"
 
 
 def policy_choice(policy: PolicyLike) -> dict[str, Any]:
     """A policy in the form of the `open` message, with the interpreter for a policy that names none."""
-    interpreter, directory = own_interpreter(), _current_directory()
+    interpreter, directory = own_interpreter(), current_directory()
     ours: dict[str, Any] = {} if interpreter is None else {"interpreter": interpreter}
     if isinstance(policy, Mapping):
         policy = policy_of(policy)
@@ -107,15 +106,6 @@ def absolute(path: object) -> str:
         raise RequestError(
             f"the current directory cannot be found: {error.strerror}; change to another one"
         ) from None
-
-
-def _current_directory() -> str:
-    """The directory for the relative paths of a policy. A policy need not have one, so that a current
-    directory that was removed is no error; what is relative to it is not found."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return _REMOVED
 
 
 def utf_8(text: str, name: str, errors: str = "strict") -> bytes:

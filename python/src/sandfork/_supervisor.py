@@ -28,6 +28,8 @@ from ._values import is_unicode
 
 # Seconds for the supervisor to end: it only has to kill its workers.
 _GRACE = 5.0
+# No directory has this name, which errors of the supervisor show. Only root could make one.
+_REMOVED = "/the current directory was removed"
 
 
 class Supervisor:
@@ -251,15 +253,19 @@ def connect() -> Connection:
             raise SystemFailure(f"no connection to the supervisor: {error.strerror}") from error
 
 
+def current_directory() -> str:
+    """The directory for relative paths. There need not be one, so that a current directory that was removed
+    is no error; what is relative to it is not found."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return _REMOVED
+
+
 def import_paths() -> Sequence[str]:
     """The absolute paths from which this process imports modules now."""
-    try:
-        directory = os.getcwd()
-    except OSError:
-        # It is gone, and relative paths lead nowhere.
-        directory = os.sep
     # Python ignores others.
-    return _absolute(directory, *[path for path in sys.path if isinstance(path, str)])
+    return _absolute(current_directory(), *[path for path in sys.path if isinstance(path, str)])
 
 
 @functools.lru_cache(maxsize=1)
@@ -304,7 +310,7 @@ def stand_by() -> None:
 def _end_at_exit() -> None:
     """Ends the supervisor. Daemon threads may still run something in its sessions, or begin others."""
     global _shared
-    # Not for long, so that the process exits whatever a thread does.
+    # Not for long, so that no thread keeps the process from exiting.
     is_locked = _lock.acquire(timeout=1)
     shared, _shared = _shared, None
     if is_locked:
