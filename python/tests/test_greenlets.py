@@ -17,8 +17,8 @@ from .support.wire import Received
 
 
 class GreenSocket:
-    """A socket as gevent's: its descriptor never waits. The socket waits in an event loop instead, whatever a
-    flag says, unless it was set not to wait."""
+    """A socket as gevent's: its descriptor never waits. The socket ignores flags such as MSG_DONTWAIT and
+    waits in an event loop, unless it was set not to wait."""
 
     def __init__(self, real: socket.socket) -> None:
         self._real = real

@@ -11,7 +11,8 @@ use super::requirement_line::{
 use crate::host::{PipConfig, whole_text};
 use crate::policy::Requirement;
 
-/// The most files that one file may include, and the most MiB that each may have. Those of real projects are far smaller.
+/// The most files that one file may include, and the most MiB that each may have. Real projects have far fewer and smaller
+/// ones.
 const MOST_FILES: usize = 64;
 const MOST_MIB: u64 = 4;
 

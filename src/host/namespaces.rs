@@ -140,9 +140,7 @@ impl NamespaceSupport {
             Err(failure) => Ok(Self::Refused(Settings::read(user).judge(failure))),
         }
     }
-}
 
-impl NamespaceSupport {
     /// The chain holds, and copies `/usr` alone: the jail copies the devices too.
     fn with_devices() -> Self {
         let missing = |device: &&Device| !Path::new(device.path).exists();
