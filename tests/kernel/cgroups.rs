@@ -11,7 +11,7 @@ use crate::check::{ended, fine, shown};
 use crate::leftovers::traces::{own_cgroups, wait_until};
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
 pub const PARTS: [Part; 2] = [
@@ -20,16 +20,16 @@ pub const PARTS: [Part; 2] = [
 ];
 
 pub fn tests() -> Vec<Test> {
-    tests![
-        light_runs_share_few_cgroups,
-        a_limit_that_is_loosened_is_seen_before_the_next_run,
-        processor_time_is_each_runs_own,
-        what_a_heavy_run_counted_is_not_the_next_ones,
-        names_looked_for_in_vain_do_not_outlive_their_run,
-    ]
-    .into_iter()
-    .map(|test| test.needs(Need::Cgroup))
-    .collect()
+    needing(
+        Need::Cgroup,
+        tests![
+            light_runs_share_few_cgroups,
+            a_limit_that_is_loosened_is_seen_before_the_next_run,
+            processor_time_is_each_runs_own,
+            what_a_heavy_run_counted_is_not_the_next_ones,
+            names_looked_for_in_vain_do_not_outlive_their_run,
+        ],
+    )
 }
 
 fn light_runs_share_few_cgroups(_: &World) {

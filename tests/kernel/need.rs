@@ -26,6 +26,8 @@ pub enum Need {
     X86_64,
     /// Copies of sessions.
     Snapshots,
+    /// A `/proc` that shows processes which the user may not trace (`hidepid` of proc(5)).
+    EveryProcess,
 }
 
 /// Why a test is not run.
@@ -67,6 +69,10 @@ impl Need {
                     &format!("no Python {major}.{minor} that this user can execute"),
                 )
             }
+            Self::EveryProcess => forced(
+                world.host.machine.user.is_root() || !hides_processes(),
+                "/proc hides processes (hidepid)",
+            ),
             Self::X86_64 => forced(cfg!(target_arch = "x86_64"), "not an x86-64 machine"),
             Self::Snapshots => no_sandbox(world)
                 .or_else(|| Self::X86_64.missing_on(world))
@@ -113,4 +119,10 @@ fn has_ceiling(cgroups: &CgroupSupport) -> bool {
         CgroupSupport::V2 { dir, .. } => dir.join("pids.max").exists(),
         CgroupSupport::Nowhere { .. } => false,
     }
+}
+
+fn hides_processes() -> bool {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let of_proc = mounts.lines().rfind(|line| line.contains(" /proc proc "));
+    of_proc.is_some_and(|line| line.contains("hidepid=") && !line.contains("hidepid=0"))
 }

@@ -12,21 +12,26 @@ use sandfork::{Cancel, Outcome, Request, Sandbox, Status};
 use crate::apart::{self, Part};
 use crate::check::{fine, shown};
 use crate::leftovers::traces::wait_until;
+use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
 pub const PARTS: [Part; 1] = [("pool-alone", alone)];
 
 pub fn tests() -> Vec<Test> {
-    tests![
+    let mut tests = tests![
         a_worker_that_stands_ready_is_used,
         it_stands_ready_where_nothing_may_be_imported,
         another_stands_ready_while_a_run_goes_on,
         what_stands_ready_is_fresh,
         a_session_begins_in_a_worker_that_stands_ready,
-        workers_that_stand_ready_end_with_their_sandbox,
-    ]
+    ];
+    tests.extend(needing(
+        Need::EveryProcess,
+        tests![workers_that_stand_ready_end_with_their_sandbox],
+    ));
+    tests
 }
 
 fn pooled(world: &World) -> Sandbox {

@@ -12,12 +12,12 @@ use nix::unistd::{Pid, geteuid};
 use crate::bad_input::interpreters::file;
 use crate::census::processes::{Role, family};
 use crate::need::Need;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     let another = tests![another_interpreter_at_the_same_path_is_planned_for_as_it_is];
-    let another = another.into_iter().map(|test| test.needs(Need::Packages));
+    let another = needing(Need::Packages, another);
     let mut tests = tests![
         a_later_start_uses_the_byte_code_of_the_first,
         an_interpreter_that_lasts_has_its_own_byte_code,
@@ -28,9 +28,12 @@ pub fn tests() -> Vec<Test> {
         a_guest_cannot_exchange_the_interpreter_of_later_starts,
         where_nothing_can_be_kept_a_run_is_only_slower,
         doctor_says_where_starts_are_kept,
-        the_process_that_waits_for_a_zygote_has_no_interpreter_any_more,
     ];
     tests.extend(another);
+    tests.extend(needing(
+        Need::EveryProcess,
+        tests![the_process_that_waits_for_a_zygote_has_no_interpreter_any_more],
+    ));
     tests
 }
 

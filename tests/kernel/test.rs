@@ -62,6 +62,11 @@ fn skips_are_forbidden() -> bool {
     std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
 }
 
+/// Tests with something else that each needs.
+pub fn needing(need: Need, tests: Vec<Test>) -> Vec<Test> {
+    tests.into_iter().map(|test| test.needs(need)).collect()
+}
+
 /// Makes tests of functions, named after them and their module.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {

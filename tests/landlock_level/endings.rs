@@ -121,11 +121,39 @@ pub fn endings(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
+/// A guest that takes more memory than the limit of all its processes, in 6 of 60 MiB.
+fn memory_ends(host: &Host, code: &str) {
+    let patient = ["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"];
+    let memory = host.run(&patient, code);
+    // With a cgroup, the kernel kills the process that allocates more.
+    let killed_one = memory["stdout"] == "9\n";
+    assert!(memory["status"] == "memory-limit" || killed_one, "{memory}");
+    let peak = memory["usage"]["peak_memory_bytes"].as_u64();
+    assert!(peak.is_some_and(|peak| peak < 400 << 20), "{memory}");
+}
+
+/// None of them is beneath the guest's main process.
+pub fn the_memory_of_orphans_counts(who: Who) -> Result<(), Failed> {
+    memory_ends(
+        &Host::new(who),
+        "import os, time
+for _ in range(6):
+    if os.fork() == 0:
+        if os.fork() == 0:
+            x = bytearray(os.urandom(1 << 20) * 60)
+            time.sleep(60)
+        os._exit(0)
+    os.wait()
+time.sleep(20)",
+    );
+    Ok(())
+}
+
 /// Many processes, each within its own limits.
 pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
-    let memory = host.run(
-        &["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"],
+    memory_ends(
+        &host,
         "import os, time
 for _ in range(6):
     if os.fork() == 0:
@@ -133,13 +161,6 @@ for _ in range(6):
         time.sleep(60)
 print(os.wait()[1])",
     );
-    // With a cgroup, the kernel kills the process that allocates more.
-    let killed_one = memory["stdout"] == "9\n";
-    assert!(memory["status"] == "memory-limit" || killed_one, "{memory}");
-    let peak = memory["usage"]["peak_memory_bytes"]
-        .as_u64()
-        .unwrap_or(u64::MAX);
-    assert!(peak < 400 << 20, "{memory}");
     // Each is an orphan, and gone before the next.
     let cpu = host.run(
         &["limits.cpu=1s"],

@@ -80,6 +80,20 @@ const TESTS: &[(&str, Test)] = &[
 const PREPARED_BY_ROOT: &[(&str, Test)] =
     &[("a_full_disk_is_the_hosts", files::a_full_disk_is_the_hosts)];
 
+/// What the supervisor must see of processes that it may not trace.
+const HIDDEN: &[(Who, &str, Test)] = &[
+    (
+        Who::UserOfHiddenProc,
+        "limits_hold_for_all_processes_together",
+        endings::limits_hold_for_all_processes_together,
+    ),
+    (
+        Who::UserOfHiddenProcWithNamespaces,
+        "the_memory_of_orphans_counts",
+        endings::the_memory_of_orphans_counts,
+    ),
+];
+
 fn main() {
     let mut arguments = std::env::args();
     match arguments.nth(1).as_deref() {
@@ -89,23 +103,31 @@ fn main() {
         _ => {}
     }
     // Only root can be both.
-    let (users, prepared): (&[Who], _) = if geteuid().is_root() {
-        (&[Who::Root, Who::User], PREPARED_BY_ROOT)
+    let (users, prepared, hidden): (&[Who], _, _) = if geteuid().is_root() {
+        (&[Who::Root, Who::User], PREPARED_BY_ROOT, HIDDEN)
     } else {
-        (&[Who::User], &[][..])
+        (&[Who::User], &[][..], &[][..])
     };
-    let trials = users.iter().flat_map(|who| {
-        TESTS.iter().chain(prepared).map(|(name, test)| {
-            let name = format!("{name} as {}", who.name());
-            Trial::ignorable_test(name, || run(*who, *test))
-        })
+    let of_users = users.iter().flat_map(|who| {
+        let tests = TESTS.iter().chain(prepared);
+        tests.map(|(name, test)| (*who, *name, *test))
     });
+    let trials = of_users
+        .chain(hidden.iter().copied())
+        .map(|(who, name, test)| {
+            let name = format!("{name} as {}", who.name());
+            Trial::ignorable_test(name, move || run(who, test))
+        });
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }
 
 /// Skipped only for what the machine is, never for a run that failed.
 fn run(who: Who, test: Test) -> Result<Completion, Failed> {
     match landlock_abi() {
+        Ok(_) if who.hides_processes() && !situation::may_mount() => {
+            let reason = "root without CAP_SYS_ADMIN mounts no /proc";
+            Ok(Completion::ignored_with(reason))
+        }
         Ok(_) => test(who).map(|()| Completion::Completed),
         Err(errno) => Ok(Completion::ignored_with(format!("no Landlock: {errno}"))),
     }

@@ -1,10 +1,12 @@
 //! A host that forbids namespaces: what Docker's default seccomp profile refuses is refused here, to
-//! a process of this test's own and to what it starts.
+//! a process of this test's own and to what it starts. Or a host that hides processes.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, exit};
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Gid, Uid, geteuid, setgroups, setresgid, setresuid};
 use seccompiler::{
     SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -22,16 +24,37 @@ pub enum Who {
     /// An ordinary user: the one who runs the test or, if that is root, a user without any resources and
     /// without an entry in /etc/passwd.
     User,
+    /// The same user. `/proc` shows only processes that the user may trace (`hidepid` of proc(5)). Root prepares it.
+    UserOfHiddenProc,
+    /// The same, and the host allows namespaces.
+    UserOfHiddenProcWithNamespaces,
 }
 
 /// That user's uid and gid.
 const ORDINARY_UID: u32 = 2_147_100_001;
 
 impl Who {
+    const ALL: [Self; 4] = [
+        Self::Root,
+        Self::User,
+        Self::UserOfHiddenProc,
+        Self::UserOfHiddenProcWithNamespaces,
+    ];
+
+    /// Whether `/proc` shows this user only processes that the user may trace.
+    pub fn hides_processes(self) -> bool {
+        matches!(
+            self,
+            Self::UserOfHiddenProc | Self::UserOfHiddenProcWithNamespaces
+        )
+    }
+
     pub fn name(self) -> &'static str {
         match self {
             Self::Root => "root",
             Self::User => "user",
+            Self::UserOfHiddenProc => "user of a hidden /proc",
+            Self::UserOfHiddenProcWithNamespaces => "user of a hidden /proc with namespaces",
         }
     }
 
@@ -39,8 +62,8 @@ impl Who {
     pub fn uid(self) -> u32 {
         match self {
             Self::Root => 0,
-            Self::User if geteuid().is_root() => ORDINARY_UID,
-            Self::User => geteuid().as_raw(),
+            _ if geteuid().is_root() => ORDINARY_UID,
+            _ => geteuid().as_raw(),
         }
     }
 }
@@ -48,14 +71,50 @@ impl Who {
 /// Enters the situation and becomes the program.
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let who = arguments.next().expect("a user");
-    forbid_namespaces();
-    if who == Who::User.name() && geteuid().is_root() {
+    let who = Who::ALL.into_iter().find(|it| it.name() == who);
+    let who = who.expect("a user's name");
+    if who.hides_processes() {
+        hide_processes();
+    }
+    if who != Who::UserOfHiddenProcWithNamespaces {
+        forbid_namespaces();
+    }
+    if who != Who::Root && geteuid().is_root() {
         become_nobody();
     }
     let program = arguments.next().expect("a program");
     let error = Command::new(program).args(arguments).exec();
     eprintln!("the program could not be executed: {error}");
     exit(99)
+}
+
+/// `CAP_SYS_ADMIN`, in the effective set of `/proc/self/status`.
+pub fn may_mount() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
+    set.is_some_and(|set| set & 1 << 21 != 0)
+}
+
+fn hide_processes() {
+    unshare(CloneFlags::CLONE_NEWNS).expect("root can");
+    let no_path = None::<&str>;
+    mount(
+        no_path,
+        "/",
+        no_path,
+        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
+        no_path,
+    )
+    .expect("its own");
+    mount(
+        Some("proc"),
+        "/proc",
+        Some("proc"),
+        MsFlags::empty(),
+        Some("hidepid=2"),
+    )
+    .expect("root can");
 }
 
 fn become_nobody() {

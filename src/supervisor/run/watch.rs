@@ -16,6 +16,7 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::sockets::Sockets;
 use crate::supervisor::spawn::Worker;
+use crate::supervisor::verify::data_limit;
 use sandfork_jail::sys::procfs;
 
 /// How often the tree of a worker without a cgroup is measured.
@@ -237,9 +238,10 @@ impl<'a> Watch<'a> {
     /// Confirms an excess by what is slow to read: memory without the pages of files, each shared page counted
     /// once. The guest may have the limit beyond what its zygote has, as under `RLIMIT_DATA`.
     fn look_at_memory(&mut self) -> Option<Stop> {
-        // The process above shares the zygote's memory.
-        let inherited = procfs::private(self.proc, &format!("{}/status", self.above)).unwrap_or(0);
-        let allowed = self.limits.memory().saturating_add(inherited);
+        // The process above shares the zygote's memory. Where `/proc` hides it, what the zygote mapped is at least that.
+        let inherited = procfs::private(self.proc, &format!("{}/status", self.above));
+        let inherited = inherited.ok().or_else(|| self.mapped_by_zygote());
+        let allowed = self.limits.memory() + inherited.unwrap_or(0);
         let mut memory = 0;
         for pid in self.tree() {
             let started = Instant::now();
@@ -252,6 +254,12 @@ impl<'a> Watch<'a> {
             }
         }
         None
+    }
+
+    /// What the worker's `RLIMIT_DATA` is beyond the limit of the policy, bytes.
+    fn mapped_by_zygote(&self) -> Option<u64> {
+        let limits = procfs::read(self.proc, &format!("{}/limits", self.main)).ok()?;
+        data_limit(&limits)?.checked_sub(self.limits.memory())
     }
 
     /// Whether there are too many processes after a slow measurement.

@@ -328,14 +328,18 @@ fn rlimits(process: &ProcDir, jail: &ZygoteJail, cpu: CpuBudgetScope) -> Checked
         return Ok(());
     }
     // The value depends on the zygote's size at the fork.
-    match row(DATA_LIMIT).and_then(|row| row.split_ascii_whitespace().nth(1)) {
-        Some(hard) if hard != "unlimited" => Ok(()),
-        found => differs(Layer::Rlimits, format!("{DATA_LIMIT} {found:?}"), "a limit"),
+    match data_limit(&table) {
+        Some(_) => Ok(()),
+        None => differs(Layer::Rlimits, "no RLIMIT_DATA", "a limit"),
     }
 }
 
-/// The row of `RLIMIT_DATA`.
-const DATA_LIMIT: &str = "Max data size";
+/// The hard value of `RLIMIT_DATA` in `/proc/PID/limits`, bytes. None if it is unlimited.
+pub(super) fn data_limit(table: &str) -> Option<u64> {
+    let mut lines = table.lines();
+    let row = lines.find_map(|line| line.strip_prefix("Max data size"))?;
+    row.split_ascii_whitespace().nth(1)?.parse().ok()
+}
 
 /// The row of a resource in `/proc/PID/limits` (proc(5)).
 pub(super) fn proc_limit_name(resource: RlimitResource) -> &'static str {

@@ -20,16 +20,12 @@ use crate::check::{by, fine, limited};
 use crate::leftovers::traces::Traces;
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
     let mut all = tests![no_descriptors];
-    all.extend(
-        tests![no_processes]
-            .into_iter()
-            .map(|test| test.needs(Need::Ceiling)),
-    );
+    all.extend(needing(Need::Ceiling, tests![no_processes]));
     all
 }
 

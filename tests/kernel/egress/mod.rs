@@ -9,7 +9,6 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::internals::supervisor::SandboxProcesses as _;
@@ -21,7 +20,7 @@ use crate::check::{ended, fine, shown};
 use crate::leftovers::traces::wait_until;
 use crate::need::Need;
 use crate::recipe::{Recipe, standard};
-use crate::test::{Test, name_of, tests};
+use crate::test::{Test, name_of, needing, tests};
 use crate::world::{Python, World, run};
 
 pub fn tests(world: &World) -> Vec<Test> {
@@ -39,7 +38,6 @@ pub fn tests(world: &World) -> Vec<Test> {
         a_session_reports_each_cell,
         the_caller_decides_on_each_connection,
         a_process_that_dies_is_started_again,
-        the_process_has_no_rights,
         each_sandbox_has_an_authority_of_its_own,
         nothing_is_left_of_the_process,
     ];
@@ -52,8 +50,12 @@ pub fn tests(world: &World) -> Vec<Test> {
         .needs(Need::Packages)
     });
     tests.extend(in_each);
+    tests.extend(needing(
+        Need::EveryProcess,
+        tests![the_process_has_no_rights],
+    ));
     let paused = tests![a_pause_gives_no_bytes_back];
-    tests.extend(paused.into_iter().map(|test| test.needs(Need::Snapshots)));
+    tests.extend(needing(Need::Snapshots, paused));
     tests
 }
 
@@ -643,16 +645,9 @@ fn each_sandbox_has_an_authority_of_its_own(world: &World) {
 fn nothing_is_left_of_the_process(world: &World) {
     let sandbox = world.build(standard().set("network.mode=allow"));
     let pid = sandbox.egress_process().expect("a process");
-    let there = || {
-        Path::new(&format!("/proc/{pid}/exe")).exists()
-            || fs::read_to_string(format!("/proc/{pid}/comm"))
-                .is_ok_and(|name| name.trim() == "sandfork-egress")
-    };
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));
+    let there = || nix::sys::signal::kill(pid, None).is_ok();
     assert!(there());
     drop(sandbox);
-    let until = Instant::now() + Duration::from_secs(30);
-    while there() && Instant::now() < until {
-        thread::sleep(Duration::from_millis(10));
-    }
-    assert!(!there());
+    assert!(wait_until(|| !there()));
 }

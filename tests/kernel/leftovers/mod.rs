@@ -5,7 +5,8 @@ mod mixed;
 pub mod traces;
 
 use crate::apart::Part;
-use crate::test::{Test, tests};
+use crate::need::Need;
+use crate::test::{Test, needing, tests};
 use killed::killed_supervisor;
 use mixed::mixed_runs;
 
@@ -17,5 +18,7 @@ pub const PARTS: [Part; 4] = [
 ];
 
 pub fn tests() -> Vec<Test> {
-    tests![mixed_runs, killed_supervisor]
+    let mut tests = tests![mixed_runs];
+    tests.extend(needing(Need::EveryProcess, tests![killed_supervisor]));
+    tests
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::check::{ended, fine, shown};
 use crate::need::Need;
 use crate::recipe::{standard, strict};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
@@ -34,11 +34,7 @@ pub fn tests() -> Vec<Test> {
         a_program_exits_with_its_own_code,
         a_program_that_is_not_there,
     ];
-    tests.extend(
-        tests![killed_by_seccomp]
-            .into_iter()
-            .map(|test| test.needs(Need::X86_64)),
-    );
+    tests.extend(needing(Need::X86_64, tests![killed_by_seccomp]));
     tests
 }
 

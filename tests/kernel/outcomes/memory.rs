@@ -7,7 +7,7 @@ use sandfork::{LimitName, Mechanism, Request, Sandbox, Status};
 use crate::check::{by, ended, fine, limited, shown};
 use crate::need::Need;
 use crate::recipe::{Recipe, standard};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
 pub fn tests() -> Vec<Test> {
@@ -24,16 +24,11 @@ pub fn tests() -> Vec<Test> {
         processes_together,
         children_that_are_killed,
     ];
-    tests.extend(
-        tests![numpy_array]
-            .into_iter()
-            .map(|test| test.needs(Need::Packages)),
-    );
-    tests.extend(
-        tests![files_count_too, memory_that_is_only_mapped]
-            .into_iter()
-            .map(|test| test.needs(Need::Cgroup)),
-    );
+    tests.extend(needing(Need::Packages, tests![numpy_array]));
+    tests.extend(needing(
+        Need::Cgroup,
+        tests![files_count_too, memory_that_is_only_mapped],
+    ));
     tests
 }
 

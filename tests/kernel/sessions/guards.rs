@@ -6,7 +6,7 @@ use super::snapshots::{copy, fork, ok};
 use super::value;
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -14,10 +14,7 @@ pub fn tests() -> Vec<Test> {
         a_session_with_guards_is_copied_with_them,
         a_session_that_had_threads_is_copied
     ];
-    tests
-        .into_iter()
-        .map(|test| test.needs(Need::Snapshots))
-        .collect()
+    needing(Need::Snapshots, tests)
 }
 
 /// 102 is `MADV_GUARD_INSTALL`, which kernels before 6.13 refuse. There the page is an ordinary one.

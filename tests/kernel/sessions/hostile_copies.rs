@@ -8,7 +8,7 @@ use super::snapshots::{FORGES, copy, fork, ok};
 use super::{assert_ended, open, run, value};
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -25,10 +25,7 @@ pub fn tests() -> Vec<Test> {
         a_guest_that_stands_unasked_is_ended,
         a_guest_that_fails_a_step_unasked_is_ended
     ];
-    tests
-        .into_iter()
-        .map(|test| test.needs(Need::Snapshots))
-        .collect()
+    needing(Need::Snapshots, tests)
 }
 
 /// The mapping is there, but nothing can open its file again.

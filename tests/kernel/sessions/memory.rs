@@ -10,7 +10,7 @@ use super::{assert_ended, open, run, session, value};
 use crate::apart;
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -19,7 +19,7 @@ pub fn tests() -> Vec<Test> {
         a_cell_that_runs_out_of_memory_leaves_it_to_the_next
     ];
     let copies = tests![copies_free_no_block_that_is_mapped_by_itself];
-    let copies = copies.into_iter().map(|test| test.needs(Need::Snapshots));
+    let copies = needing(Need::Snapshots, copies);
     tests.into_iter().chain(copies).collect()
 }
 

@@ -13,7 +13,7 @@ use crate::apart;
 use crate::leftovers::traces::{descendants, wait_until};
 use crate::need::Need;
 use crate::recipe::{Recipe, standard};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -32,10 +32,7 @@ pub fn tests() -> Vec<Test> {
         a_file_that_the_caller_has_closed_holds_back_no_pause,
         a_guest_that_forges_its_place_loses_its_own_session
     ];
-    tests
-        .into_iter()
-        .map(|test| test.needs(Need::Snapshots))
-        .collect()
+    needing(Need::Snapshots, tests)
 }
 
 /// The default policy, with a short time until a pause.

@@ -13,7 +13,7 @@ use super::snapshots::{copy, fork};
 use super::{assert_ended, open, run, session, value};
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -31,11 +31,7 @@ pub fn tests() -> Vec<Test> {
     let terminal = tests![a_program_has_a_terminal_of_its_own];
     tests.extend(terminal);
     let snapshots = tests![a_session_with_programs_is_copied_after_them];
-    tests.extend(
-        snapshots
-            .into_iter()
-            .map(|test| test.needs(Need::Snapshots)),
-    );
+    tests.extend(needing(Need::Snapshots, snapshots));
     tests
 }
 

@@ -14,7 +14,7 @@ use super::snapshots::{copy, fork, ok};
 use super::{open, session, value};
 use crate::need::Need;
 use crate::recipe::{Recipe, standard};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -26,10 +26,7 @@ pub fn tests() -> Vec<Test> {
         a_session_that_could_not_come_back_is_not_ended,
         a_file_that_is_of_no_use_is_refused
     ];
-    tests
-        .into_iter()
-        .map(|test| test.needs(Need::Snapshots))
-        .collect()
+    needing(Need::Snapshots, tests)
 }
 
 /// A sandbox with an interpreter of its own.

@@ -16,7 +16,7 @@ use super::snapshots::{copy, fork, ok};
 use super::{open, session, value};
 use crate::need::Need;
 use crate::recipe::{Recipe, standard};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -30,10 +30,7 @@ pub fn tests() -> Vec<Test> {
         a_tree_whose_directory_was_moved_is_named,
         a_file_of_the_host_that_was_replaced_is_named
     ];
-    tests
-        .into_iter()
-        .map(|test| test.needs(Need::Snapshots))
-        .collect()
+    needing(Need::Snapshots, tests)
 }
 
 /// A directory of the host in a place where each session has its own. A session has the directories that lead to what

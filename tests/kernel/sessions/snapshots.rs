@@ -13,7 +13,7 @@ use crate::apart;
 use crate::leftovers::traces::descendants;
 use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{self, World};
 
 pub fn tests() -> Vec<Test> {
@@ -37,10 +37,7 @@ pub fn tests() -> Vec<Test> {
         a_snapshot_ends_with_its_interpreter,
         a_running_event_loop_is_carried
     ];
-    tests
-        .into_iter()
-        .map(|test| test.needs(Need::Snapshots))
-        .collect()
+    needing(Need::Snapshots, tests)
 }
 
 #[track_caller]

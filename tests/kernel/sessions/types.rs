@@ -6,7 +6,7 @@ use sandfork::session::{Attachments, OutgoingValue, Session, SessionState};
 use super::{assert_ended, open, run, value};
 use crate::need::Need;
 use crate::recipe::{data_science, standard};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -16,7 +16,7 @@ pub fn tests() -> Vec<Test> {
         values_in_bulk
     ];
     let libraries = tests![values_of_numpy, values_of_pandas];
-    tests.extend(libraries.into_iter().map(|test| test.needs(Need::Packages)));
+    tests.extend(needing(Need::Packages, libraries));
     tests
 }
 

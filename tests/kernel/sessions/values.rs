@@ -6,7 +6,7 @@ use sandfork::{Status, Value};
 use super::{assert_ended, open, run, value};
 use crate::need::Need;
 use crate::recipe::{data_science, standard};
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
@@ -17,7 +17,7 @@ pub fn tests() -> Vec<Test> {
         what_the_kernel_does_not_pass_is_told,
     ];
     let arrays = tests![arrays_come_out_with_their_type];
-    tests.extend(arrays.into_iter().map(|test| test.needs(Need::Packages)));
+    tests.extend(needing(Need::Packages, arrays));
     tests
 }
 

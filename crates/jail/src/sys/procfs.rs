@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
+use nix::sys::signal::kill;
 use nix::sys::stat::Mode;
 use nix::unistd::Pid;
 
@@ -123,9 +124,17 @@ fn private_in(status: &[u8]) -> Option<u64> {
 /// and go. It is empty if the process is gone.
 pub fn children(proc: BorrowedFd, pid: Pid) -> Vec<Pid> {
     match listed_children(proc, pid) {
-        Err(_) if read(proc, "thread-self/children").is_err() => found_children(proc, pid),
+        Err(_) if is_hidden(pid) || read(proc, "thread-self/children").is_err() => {
+            found_children(proc, pid)
+        }
         listed => listed.unwrap_or_default(),
     }
+}
+
+/// Whether a process without a directory is there: a procfs with `hidepid` shows an ordinary user no process that the
+/// user may not trace.
+fn is_hidden(pid: Pid) -> bool {
+    matches!(kill(pid, None), Ok(()) | Err(Errno::EPERM))
 }
 
 /// What `/proc/PID/task/TID/children` lists, in kernels that have it (`CONFIG_PROC_CHILDREN`).

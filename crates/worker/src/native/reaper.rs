@@ -13,7 +13,7 @@ use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::ZygoteJail;
 use sandfork_jail::reaper::{Over, Reach, Reaper};
 use sandfork_jail::sys;
-use sandfork_jail::sys::process::{Fork, ForkedChild, Held, SingleThreaded};
+use sandfork_jail::sys::process::{Dumpable, Fork, ForkedChild, Held, SingleThreaded};
 
 /// Exit status of a reaper that left a process behind. The zygote then looks for it.
 const EXIT_FAILED: i32 = 70;
@@ -66,6 +66,8 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
     };
     let monitor = sys::descriptors::inherited(MONITOR);
     let born = Reaper::new(reach, worker).and_then(|reaper| {
+        // As the worker is. Otherwise a procfs with `hidepid` hides from the supervisor what orphans used.
+        sys::process::set_dumpable(Dumpable::Yes)?;
         let own = sys::pidfd::open(getpid())?;
         let beneath = Beneath::Reaper;
         let handles = [reaper.handle().as_fd(), own.as_fd()];
