@@ -14,6 +14,7 @@ use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
 use sandfork_jail::control::Unready;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
+use sandfork_jail::sys::errno_of;
 
 /// The sandbox could not be provided.
 #[derive(Debug, thiserror::Error)]
@@ -389,12 +390,9 @@ pub trait While<T> {
 
 impl<T, E: Into<io::Error>> While<T> for Result<T, E> {
     fn when(self, what: &'static str) -> Result<T, SupervisorError> {
-        self.map_err(|error| {
-            let errno = error
-                .into()
-                .raw_os_error()
-                .map_or(Errno::EIO, Errno::from_raw);
-            SupervisorError::System { what, errno }
+        self.map_err(|error| SupervisorError::System {
+            what,
+            errno: errno_of(error),
         })
     }
 }

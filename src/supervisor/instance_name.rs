@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::errno::Errno;
 use nix::sys::signal::kill;
+use nix::sys::utsname::uname;
 use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
@@ -75,7 +76,11 @@ fn owner(name: &str) -> Option<Owner> {
 /// The scope in which the pids and start times that this process sees are valid: its boot of the
 /// kernel, its pid namespace and its time namespace.
 fn own_scope() -> io::Result<u64> {
-    let boot_id = boot_id()?;
+    let boot_id = match boot_id() {
+        // A procfs with `subset=pid` has no settings. What an earlier boot of this host left is abandoned anyway.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => host_name()?,
+        found => found?,
+    };
     let time = match namespace("time") {
         // Linux before 5.6 has no time namespaces.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
@@ -88,6 +93,10 @@ fn own_scope() -> io::Result<u64> {
 pub fn boot_id() -> io::Result<String> {
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(boot_id.trim().to_owned())
+}
+
+fn host_name() -> io::Result<String> {
+    Ok(uname()?.nodename().to_string_lossy().into_owned())
 }
 
 /// The inode that identifies one of this process's namespaces (namespaces(7)).

@@ -9,6 +9,7 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat, readlinkat};
 use nix::sys::stat::Mode;
+use nix::unistd::Pid;
 
 use super::descriptors::with_buffer;
 use sandfork_jail::sys;
@@ -152,6 +153,18 @@ pub fn number(process: BorrowedFd) -> io::Result<i32> {
         .find_map(|line| line.strip_prefix("Pid:")?.trim().parse().ok())
         .filter(|pid| *pid > 0)
         .ok_or_else(|| Errno::ESRCH.into())
+}
+
+/// `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, bytes: a program's pages of files are the host's page cache.
+pub fn own_share(pid: Pid) -> Option<u64> {
+    let rollup = read(format!("/proc/{pid}/smaps_rollup").as_ref()).ok()?;
+    let kib = |name| {
+        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
+    };
+    // Before Linux 5.3 the parts were not listed.
+    let files = kib("Pss_File:").unwrap_or(0);
+    Some(kib("Pss:")?.saturating_sub(files) * 1024)
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 
 use super::descriptors::{CHUNK, with_buffer};
+use sandfork_jail::sys::errno_of;
 use sandfork_jail::sys::sealed::{self, is_unchanging};
 
 /// The unit of `st_blocks` (stat(2)), bytes.
@@ -79,7 +80,7 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
             let part = &mut buffer[..part];
             from.read_exact_at(part, done)
                 .and_then(|()| to.write_all_at(part, done))
-                .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+                .map_err(errno_of)?;
             done += part.len() as u64;
         }
         Ok::<_, Errno>(())
@@ -92,8 +93,7 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
 pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd, Errno> {
     let mut file = File::from(memory_file()?);
     for piece in pieces {
-        file.write_all(piece)
-            .map_err(|error| error.raw_os_error().map_or(Errno::EIO, Errno::from_raw))?;
+        file.write_all(piece).map_err(errno_of)?;
     }
     sealed::seal(file.as_fd())?;
     Ok(file.into())

@@ -349,6 +349,11 @@ fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
     refused("neither XDG_CACHE_HOME nor HOME", &|command| {
         command.env("XDG_CACHE_HOME", "relative").env("HOME", "");
     });
+    let no_home = started.home.path().join("none");
+    refused("HOME does not exist", &|command| {
+        command.env_remove("XDG_CACHE_HOME").env("HOME", &no_home);
+    });
+    assert!(!no_home.exists());
     refused("the byte code is not kept", &|command| {
         command.env("XDG_CACHE_HOME", "/dev/null");
     });

@@ -80,8 +80,9 @@ const TESTS: &[(&str, Test)] = &[
 const PREPARED_BY_ROOT: &[(&str, Test)] =
     &[("a_full_disk_is_the_hosts", files::a_full_disk_is_the_hosts)];
 
-/// What the supervisor must see of processes that it may not trace.
-const HIDDEN: &[(Who, &str, Test)] = &[
+/// What does not depend on what the host's `/proc` shows. Only root can mount another.
+const OTHER_PROCS: &[(Who, &str, Test)] = &[
+    (Who::UserOfBareProc, "hello", endings::hello),
     (
         Who::UserOfHiddenProc,
         "limits_hold_for_all_processes_together",
@@ -103,8 +104,8 @@ fn main() {
         _ => {}
     }
     // Only root can be both.
-    let (users, prepared, hidden): (&[Who], _, _) = if geteuid().is_root() {
-        (&[Who::Root, Who::User], PREPARED_BY_ROOT, HIDDEN)
+    let (users, prepared, others): (&[Who], _, _) = if geteuid().is_root() {
+        (&[Who::Root, Who::User], PREPARED_BY_ROOT, OTHER_PROCS)
     } else {
         (&[Who::User], &[][..], &[][..])
     };
@@ -113,7 +114,7 @@ fn main() {
         tests.map(|(name, test)| (*who, *name, *test))
     });
     let trials = of_users
-        .chain(hidden.iter().copied())
+        .chain(others.iter().copied())
         .map(|(who, name, test)| {
             let name = format!("{name} as {}", who.name());
             Trial::ignorable_test(name, move || run(who, test))
@@ -124,7 +125,7 @@ fn main() {
 /// Skipped only for what the machine is, never for a run that failed.
 fn run(who: Who, test: Test) -> Result<Completion, Failed> {
     match landlock_abi() {
-        Ok(_) if who.hides_processes() && !situation::may_mount() => {
+        Ok(_) if who.proc().is_some() && !situation::may_mount() => {
             let reason = "root without CAP_SYS_ADMIN mounts no /proc";
             Ok(Completion::ignored_with(reason))
         }

@@ -28,25 +28,29 @@ pub enum Who {
     UserOfHiddenProc,
     /// The same, and the host allows namespaces.
     UserOfHiddenProcWithNamespaces,
+    /// The same user. `/proc` has processes and nothing else, as in a service with `ProcSubset=pid`.
+    UserOfBareProc,
 }
 
 /// That user's uid and gid.
 const ORDINARY_UID: u32 = 2_147_100_001;
 
 impl Who {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Root,
         Self::User,
         Self::UserOfHiddenProc,
         Self::UserOfHiddenProcWithNamespaces,
+        Self::UserOfBareProc,
     ];
 
-    /// Whether `/proc` shows this user only processes that the user may trace.
-    pub fn hides_processes(self) -> bool {
-        matches!(
-            self,
-            Self::UserOfHiddenProc | Self::UserOfHiddenProcWithNamespaces
-        )
+    /// How `/proc` is mounted, if not as the host has it.
+    pub fn proc(self) -> Option<&'static str> {
+        match self {
+            Self::Root | Self::User => None,
+            Self::UserOfHiddenProc | Self::UserOfHiddenProcWithNamespaces => Some("hidepid=2"),
+            Self::UserOfBareProc => Some("subset=pid"),
+        }
     }
 
     pub fn name(self) -> &'static str {
@@ -55,6 +59,7 @@ impl Who {
             Self::User => "user",
             Self::UserOfHiddenProc => "user of a hidden /proc",
             Self::UserOfHiddenProcWithNamespaces => "user of a hidden /proc with namespaces",
+            Self::UserOfBareProc => "user of a bare /proc",
         }
     }
 
@@ -73,8 +78,8 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let who = arguments.next().expect("a user");
     let who = Who::ALL.into_iter().find(|it| it.name() == who);
     let who = who.expect("a user's name");
-    if who.hides_processes() {
-        hide_processes();
+    if let Some(options) = who.proc() {
+        mount_proc(options);
     }
     if who != Who::UserOfHiddenProcWithNamespaces {
         forbid_namespaces();
@@ -96,25 +101,12 @@ pub fn may_mount() -> bool {
     set.is_some_and(|set| set & 1 << 21 != 0)
 }
 
-fn hide_processes() {
+fn mount_proc(options: &str) {
     unshare(CloneFlags::CLONE_NEWNS).expect("root can");
-    let no_path = None::<&str>;
-    mount(
-        no_path,
-        "/",
-        no_path,
-        MsFlags::MS_REC | MsFlags::MS_PRIVATE,
-        no_path,
-    )
-    .expect("its own");
-    mount(
-        Some("proc"),
-        "/proc",
-        Some("proc"),
-        MsFlags::empty(),
-        Some("hidepid=2"),
-    )
-    .expect("root can");
+    let (none, own) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);
+    mount(none, "/", none, own, none).expect("it is its own");
+    let (proc, flags) = (Some("proc"), MsFlags::empty());
+    mount(proc, "/proc", proc, flags, Some(options)).expect("root can");
 }
 
 fn become_nobody() {

@@ -2,11 +2,12 @@
 //! fixed size. The supervisor, outside, makes the text.
 
 use std::fmt;
+use std::io;
 
 use nix::errno::Errno;
 
 use super::timing::Timing;
-use crate::sys::steps;
+use crate::sys::{errno_of, steps};
 
 steps! {
     /// A step of the jail, in the order of the design. The number is what crosses the process boundary.
@@ -146,17 +147,11 @@ pub trait InStep<T> {
     fn in_step(self, step: Step) -> Result<T, Failure>;
 }
 
-impl<T> InStep<T> for Result<T, Errno> {
-    fn in_step(self, step: Step) -> Result<T, Failure> {
-        self.map_err(|errno| Failure { step, errno })
-    }
-}
-
-impl<T> InStep<T> for std::io::Result<T> {
+impl<T, E: Into<io::Error>> InStep<T> for Result<T, E> {
     fn in_step(self, step: Step) -> Result<T, Failure> {
         self.map_err(|error| Failure {
             step,
-            errno: Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)),
+            errno: errno_of(error),
         })
     }
 }

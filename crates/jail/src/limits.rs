@@ -115,7 +115,11 @@ const fn is_counted_for_user(resource: RlimitResource) -> bool {
 /// This is for a worker without its own user namespace, whose processes the kernel counts together with
 /// all others of its user. `proc` is the root of a procfs.
 pub fn set_processes_beyond(proc: BorrowedFd, headroom: u64) -> Result<(), Errno> {
-    let tasks = tasks_of_machine(&sys::procfs::read(proc, "loadavg")?).ok_or(Errno::EIO)?;
+    let tasks = match sys::procfs::read(proc, "loadavg") {
+        // A procfs with `subset=pid` has none.
+        Err(Errno::ENOENT) => 0,
+        found => tasks_of_machine(&found?).ok_or(Errno::EIO)?,
+    };
     // A container may see its own load figures, which count too few tasks. sysinfo(2) counts all, but in
     // 16 bits.
     let tasks = tasks.max(u64::from(sysinfo()?.process_count()));

@@ -10,7 +10,7 @@ use crate::host::Exposed;
 pub enum Unused {
     /// The environment names no cache directory.
     #[error(
-        "neither XDG_CACHE_HOME nor HOME is an absolute path: set one to a directory of this user"
+        "neither XDG_CACHE_HOME nor HOME is an absolute path, or HOME does not exist: set one to a directory of this user"
     )]
     NoHome,
     /// The file is not this user's alone.

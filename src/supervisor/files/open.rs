@@ -11,7 +11,7 @@ use super::beneath::{ATTEMPTS, HANDLE, create_beneath, kind_of, open_beneath, re
 use super::list::EntryKind;
 use super::{Act, FileError, GuestPath, LentFiles, WorkDir};
 use crate::supervisor::as_guest::as_guest;
-use sandfork_jail::sys;
+use sandfork_jail::sys::{self, errno_of};
 
 /// What happens to a file's existing bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,7 +40,7 @@ impl WorkDir<'_> {
         let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
         require_regular(path, Act::Read, kind_of(&handle).map_err(failed)?)?;
         let file = File::from(reopen(&handle, OFlag::O_RDONLY).map_err(failed)?);
-        let size = file.metadata().map_err(|error| failed(errno_of(&error)))?;
+        let size = file.metadata().map_err(|error| failed(errno_of(error)))?;
         Ok((file, size.len()))
     }
 
@@ -114,8 +114,4 @@ fn require_regular(path: &GuestPath, act: Act, kind: EntryKind) -> Result<(), Fi
             kind,
         }),
     }
-}
-
-pub(super) fn errno_of(error: &std::io::Error) -> Errno {
-    Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO))
 }

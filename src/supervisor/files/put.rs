@@ -2,8 +2,8 @@
 
 use std::io::Write;
 
-use super::open::errno_of;
 use super::{Act, Contents, FileError, GuestPath, Parents, WorkDir};
+use sandfork_jail::sys::errno_of;
 
 impl WorkDir<'_> {
     /// Writes files, with their parent directories, as the guest's own. If two have one path, the
@@ -33,6 +33,6 @@ impl WorkDir<'_> {
         }
         let mut file = self.open_write(path, Contents::Replaced)?;
         file.write_all(contents)
-            .map_err(|error| FileError::failed(path, Act::Write, errno_of(&error)))
+            .map_err(|error| FileError::failed(path, Act::Write, errno_of(error)))
     }
 }

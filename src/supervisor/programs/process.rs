@@ -18,6 +18,7 @@ use crate::supervisor::clock;
 use crate::supervisor::descriptors::{pipe, set_nonblocking, with_buffer};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::wait::wait;
+use sandfork_jail::sys::errno_of;
 
 /// How a program ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -119,9 +120,7 @@ impl Process {
             set_nonblocking(&ours)?;
             (Some(Arc::new(ours)), theirs)
         } else {
-            let null = std::fs::File::open("/dev/null");
-            let errno = |error: std::io::Error| error.raw_os_error().unwrap_or(libc::EIO);
-            let null = null.map_err(|error| Errno::from_raw(errno(error)))?;
+            let null = std::fs::File::open("/dev/null").map_err(errno_of)?;
             (None, null.into())
         };
         let process = Self(Arc::new(Shared {

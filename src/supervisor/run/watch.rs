@@ -1,7 +1,6 @@
 //! The limits that need polling: processor time everywhere, memory and processes where no cgroup
 //! enforces them, and files where no file system does.
 
-use std::fs;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use crate::policy::Limits;
 use crate::supervisor::cgroup::WorkerCgroup;
 use crate::supervisor::clock;
 use crate::supervisor::ending::Stop;
+use crate::supervisor::proc_dir::own_share;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::sockets::Sockets;
 use crate::supervisor::spawn::Worker;
@@ -359,18 +359,6 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, bytes: a program's pages of files are the host's page cache.
-fn own_share(pid: Pid) -> Option<u64> {
-    let rollup = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
-    let kib = |name| {
-        let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
-        line.split_ascii_whitespace().next()?.parse::<u64>().ok()
-    };
-    // Before Linux 5.3 the parts were not listed.
-    let files = kib("Pss_File:").unwrap_or(0);
-    Some(kib("Pss:")?.saturating_sub(files) * 1024)
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
@@ -379,7 +367,7 @@ mod tests {
 
     #[test]
     fn charged_time_brings_the_next_look_forward() {
-        let proc = fs::File::open("/proc").expect("it is there");
+        let proc = std::fs::File::open("/proc").expect("it is there");
         let (own, now) = (Pid::this(), clock::now());
         let mut watch = Watch {
             cgroup: None,

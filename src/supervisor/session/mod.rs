@@ -6,7 +6,6 @@ mod size;
 
 use std::ffi::CString;
 use std::fs;
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -27,6 +26,7 @@ use super::instance_name;
 use super::random::random;
 use crate::plan::FileQuota;
 use sandfork_jail::program::{HostIds, ZygoteJail};
+use sandfork_jail::sys::errno_of;
 
 /// This supervisor's directory, which holds its sessions' directories.
 ///
@@ -72,9 +72,8 @@ impl SessionRoot {
         let place = open(place_path, DIRECTORY, Mode::empty())?;
         sweep(place_path, &place);
         // The name is unpredictable, so that no other user can create it first.
-        let errno = |error: io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        let owner = instance_name::own_name().map_err(errno)?;
-        let bits = u128::from_be_bytes(random().map_err(errno)?);
+        let owner = instance_name::own_name().map_err(errno_of)?;
+        let bits = u128::from_be_bytes(random().map_err(errno_of)?);
         let name = format!("{owner}.{bits:032x}");
         mkdirat(&place, name.as_str(), PRIVATE)?;
         let dir = openat(&place, name.as_str(), DIRECTORY, Mode::empty())?;

@@ -15,6 +15,7 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::DIRECTORY;
 use crate::supervisor::files::names;
+use sandfork_jail::sys::errno_of;
 
 /// Removes what a supervisor left: its directory, and those of its sessions in it.
 pub fn remove_root(place: BorrowedFd, name: &CStr) -> Result<(), Errno> {
@@ -58,8 +59,7 @@ fn open_up(parent: BorrowedFd, name: &CStr) -> Result<OwnedFd, Errno> {
 /// Restores the owner's rights to a directory. Uses the handle, so that no name is looked up.
 pub fn make_usable(handle: BorrowedFd) -> Result<(), Errno> {
     let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-        .map_err(|error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO)))
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700)).map_err(errno_of)
 }
 
 fn entries(dir: &OwnedFd) -> Result<Vec<CString>, Errno> {

@@ -1,8 +1,11 @@
 //! Why a session's state cannot be copied.
 
+use std::io;
+
 use nix::errno::Errno;
 
 use crate::plan::harmless;
+use sandfork_jail::sys::errno_of;
 
 /// Why there is no snapshot, as the rest of a sentence. The session lives on. A guest chooses names and paths in it, and
 /// callers show it as it is.
@@ -195,20 +198,12 @@ pub trait Doing<T> {
     fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal>;
 }
 
-impl<T> Doing<T> for Result<T, Errno> {
+impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
     fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal> {
-        self.map_err(|errno| match errno {
+        self.map_err(|error| match errno_of(error) {
             // The worker is gone, which is reported in its own way.
             Errno::ESRCH => SnapshotRefusal::Changed,
-            _ => SnapshotRefusal::System { what, errno },
+            errno => SnapshotRefusal::System { what, errno },
         })
-    }
-}
-
-impl<T> Doing<T> for std::io::Result<T> {
-    fn doing(self, what: &'static str) -> Result<T, SnapshotRefusal> {
-        let errno =
-            |error: std::io::Error| Errno::from_raw(error.raw_os_error().unwrap_or(libc::EIO));
-        self.map_err(errno).doing(what)
     }
 }

@@ -56,7 +56,7 @@ pub struct MadeBy {
 impl MadeBy {
     /// This process, with a sandbox of this interpreter and of the policy with this hash.
     pub fn here(interpreter: String, policy: String) -> Result<Self, SnapshotRefusal> {
-        let boot = boot_id().doing("read the identifier of this machine's start")?;
+        let boot = boot_id().doing("read /proc/sys/kernel/random/boot_id")?;
         Ok(Self {
             boot,
             build: Sha256::digest(WORKER.bytes()).into(),

@@ -63,6 +63,9 @@ pub struct Options {
     /// The tests; all if none is named
     #[arg(long = "test", value_enum)]
     tests: Vec<Suite>,
+    /// Sets what is beneath /proc/sys, such as kernel/yama/ptrace_scope=2
+    #[arg(long = "setting", value_parser = setting, conflicts_with_all = ["bench", "matrix"])]
+    settings: Vec<(String, String)>,
     /// Runs this shell command instead of tests
     #[arg(long)]
     command: Option<String>,
@@ -78,6 +81,11 @@ pub struct Options {
     /// Arguments for each test
     #[arg(last = true)]
     arguments: Vec<String>,
+}
+
+fn setting(text: &str) -> Result<(String, String), String> {
+    let parts = text.split_once('=').ok_or("NAME=VALUE is missing")?;
+    Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 
 /// The name of a value on the command line, in files and in tables.
@@ -118,6 +126,7 @@ pub fn sample(line: &str) -> Result<Tally> {
         users: vec![User::Delegated],
         cgroups: Cgroups::V2,
         tests: vec![Suite::Kernel],
+        settings: Vec::new(),
         command: None,
         bench: false,
         matrix: false,
@@ -229,7 +238,7 @@ impl Guests {
         Job {
             user,
             cgroups: Cgroups::V2,
-            settings: Vec::new(),
+            settings: self.options.settings.clone(),
             programs,
             directory: self.workspace.clone(),
             deadline: DEADLINE,

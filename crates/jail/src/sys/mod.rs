@@ -61,6 +61,11 @@ pub mod terminal;
 
 use nix::errno::Errno;
 
+/// The number of a failed system call; `EIO` for an error that the standard library made.
+pub fn errno_of(error: impl Into<std::io::Error>) -> Errno {
+    Errno::try_from(error.into()).unwrap_or(Errno::EIO)
+}
+
 /// Turns the result of a failed raw system call into an errno.
 pub(crate) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
     Errno::result(result)
