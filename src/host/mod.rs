@@ -27,6 +27,7 @@ mod seccomp;
 mod system_paths;
 mod user;
 mod whole_text;
+mod yama;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -62,6 +63,7 @@ pub use seccomp::SeccompSupport;
 pub use system_paths::{SystemPath, SystemPathKind};
 pub use user::{HostUser, UNPRIVILEGED_ID};
 pub(crate) use whole_text::whole_text;
+pub(crate) use yama::{Tracing, tracing};
 
 pub use sandfork_jail::sys::probe_child::ChainStep;
 

@@ -16,7 +16,7 @@ use super::medium::Medium;
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
-use super::{Base, Image, ImageKind, Lists};
+use super::{Base, Image, ImageKind, Lists, require_access};
 use crate::outcome::{LimitName, Limits};
 use crate::protocol::message::Standing;
 use crate::supervisor::files::LentFiles;
@@ -109,9 +109,7 @@ impl Source<'_> {
         room: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {
-        if !sys::checkpoint::IS_SUPPORTED {
-            return Err(SnapshotRefusal::Processor);
-        }
+        require_access()?;
         let mut regions = self.regions("smaps")?;
         let stat = self.worker.proc.read_at_once("stat").doing("describe it")?;
         name_heap(&mut regions, &stat, standing.program_break);

@@ -49,6 +49,7 @@ use serde::{Deserialize, Serialize};
 use self::layers::Layers;
 use self::regions::Region;
 use super::zygote::Zygote;
+use crate::host::{Tracing, tracing};
 use crate::policy::Level;
 use crate::protocol::message::Standing;
 use sandfork_jail::program::{Shown, WorkerJail};
@@ -63,10 +64,19 @@ pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
     if level < Level::Standard {
         return Err(SnapshotRefusal::Level);
     }
+    require_access()?;
+    memory::is_listed()
+}
+
+/// Requires that this build and this host let a supervisor read and write a worker's state.
+fn require_access() -> Result<(), SnapshotRefusal> {
     if !sys::checkpoint::IS_SUPPORTED {
         return Err(SnapshotRefusal::Processor);
     }
-    memory::is_listed()
+    match tracing() {
+        Tracing::Forbidden => Err(SnapshotRefusal::Tracing),
+        Tracing::Allowed | Tracing::Privileged => Ok(()),
+    }
 }
 
 /// The host's trees and files that a worker's own directories show. They are mounted there, and are the host's.

@@ -23,6 +23,11 @@ pub enum SnapshotRefusal {
     /// The kernel.
     #[error("the kernel cannot list changed pages (PAGEMAP_SCAN); Linux 6.7 or later can")]
     Kernel,
+    /// The host lets no process trace another.
+    #[error(
+        "the host lets no process trace another (kernel.yama.ptrace_scope=3, until it boots with a lower value)"
+    )]
+    Tracing,
     /// The session has threads.
     #[error(
         "the session has {count} threads, among them `{}`; end them first (for OpenBLAS and OpenMP, set \
