@@ -14,6 +14,7 @@ use sandfork_jail::sys;
 /// The library that the interpreter of a zygote loads.
 pub static WORKER: Embedded = Embedded {
     name: c"sandfork-worker",
+    used: Use::Loaded,
     bytes: include_bytes!(env!("SANDFORK_WORKER")),
     sealed: OnceLock::new(),
 };
@@ -22,6 +23,7 @@ pub static WORKER: Embedded = Embedded {
 #[cfg(feature = "egress")]
 pub static EGRESS: Option<Embedded> = Some(Embedded {
     name: c"sandfork-egress",
+    used: Use::Executed,
     bytes: include_bytes!(env!("SANDFORK_EGRESS")),
     sealed: OnceLock::new(),
 });
@@ -33,8 +35,18 @@ pub static EGRESS: Option<Embedded> = None;
 /// An embedded file.
 pub struct Embedded {
     name: &'static CStr,
+    used: Use,
     bytes: &'static [u8],
     sealed: OnceLock<OwnedFd>,
+}
+
+/// What a process does with a file.
+enum Use {
+    /// It maps the file, which needs no mode.
+    Loaded,
+    /// It becomes the program. A host with `vm.memfd_noexec=2` refuses to make the file (`EACCES`).
+    #[cfg_attr(not(feature = "egress"), expect(dead_code))]
+    Executed,
 }
 
 /// `MFD_EXEC` of `linux/memfd.h`, which nix does not name yet.
@@ -66,15 +78,17 @@ impl Embedded {
         Ok((file, Filling { embedded, empty }))
     }
 
-    fn create(&self) -> std::io::Result<OwnedFd> {
+    fn create(&self) -> Result<OwnedFd, Errno> {
+        if let Use::Loaded = self.used {
+            return sys::sealed::memory_file(self.name);
+        }
         let flags = MFdFlags::MFD_CLOEXEC | MFdFlags::MFD_ALLOW_SEALING;
         // `MFD_EXEC` (Linux 6.3) marks the memfd as executable. Older kernels reject the flag, and make
         // every memfd executable.
-        let made = match memfd_create(self.name, flags | MFD_EXEC) {
+        match memfd_create(self.name, flags | MFD_EXEC) {
             Err(Errno::EINVAL) => memfd_create(self.name, flags),
             other => other,
-        };
-        Ok(made?)
+        }
     }
 }
 

@@ -194,7 +194,7 @@ mod tests {
             .arg("60")
             .spawn()
             .expect("it is there");
-        let pid = nix::unistd::Pid::from_raw(child.id().cast_signed());
+        let pid = Pid::from_raw(child.id().cast_signed());
         let handle = sys::pidfd::open(pid).expect("it has a handle");
         let of_child = ProcDir::of(handle.as_fd()).expect("it is there");
         assert!(!of_child.is_ending());

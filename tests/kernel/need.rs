@@ -1,6 +1,8 @@
 //! What a test needs that a machine may lack. Decided by the host probe and by what the set-up
 //! found, never by a call that fails in the test.
 
+use std::path::Path;
+
 use sandfork::Layer;
 use sandfork::internals::host::{CgroupSupport, Controller};
 use sandfork::internals::plan::{LayerState, assess};
@@ -26,6 +28,8 @@ pub enum Need {
     X86_64,
     /// Copies of sessions.
     Snapshots,
+    /// A setting of a pid namespace that only root changes: `vm.memfd_noexec`.
+    MemoryFileSetting,
     /// A `/proc` that shows processes which the user may not trace (`hidepid` of proc(5)).
     EveryProcess,
 }
@@ -69,6 +73,11 @@ impl Need {
                     &format!("no Python {major}.{minor} that this user can execute"),
                 )
             }
+            Self::MemoryFileSetting => forced(
+                world.host.machine.user.is_root()
+                    && Path::new("/proc/sys/vm/memfd_noexec").exists(),
+                "not root, or no vm.memfd_noexec before Linux 6.3",
+            ),
             Self::EveryProcess => forced(
                 world.host.machine.user.is_root() || !hides_processes(),
                 "/proc hides processes (hidepid)",

@@ -1,6 +1,7 @@
 //! The process itself, as its supervisor sees it.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
@@ -52,7 +53,15 @@ impl Process {
     /// there may be secrets of others.
     pub(super) fn start(start: &Start) -> Result<Self, SupervisorError> {
         let program = EGRESS.as_ref().ok_or(SupervisorError::NoEgress)?;
-        let program = program.open().when("make the egress program")?;
+        let program = match program.open() {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return Err(SupervisorError::Egress {
+                    what: "be made in memory, which `vm.memfd_noexec=2` forbids".into(),
+                    remedy: Some("allow it with `sudo sysctl -w vm.memfd_noexec=1`".into()),
+                });
+            }
+            made => made.when("make the egress program")?,
+        };
         let (control, theirs) = connection().when("make the control socket")?;
         let log = memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?;
         let log = File::from(log);

@@ -3,6 +3,7 @@
 
 mod exhausted;
 pub mod interpreters;
+mod memory_files;
 mod no_user_namespaces;
 mod preloads;
 
@@ -36,6 +37,7 @@ pub fn tests(world: &World) -> Vec<Test> {
     }
     tests.extend(exhausted::tests());
     tests.extend(interpreters::tests());
+    tests.extend(memory_files::tests());
     tests.extend(preloads::tests());
     tests.extend(no_user_namespaces::tests());
     tests

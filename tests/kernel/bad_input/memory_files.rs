@@ -1,0 +1,32 @@
+//! A host that allows no executable files in memory (`vm.memfd_noexec=2`): a pid namespace of the test's own, which has
+//! this setting for itself.
+
+use std::process::Command;
+
+use crate::need::Need;
+use crate::test::{Test, needing, tests};
+use crate::world::World;
+
+pub fn tests() -> Vec<Test> {
+    needing(
+        Need::MemoryFileSetting,
+        tests![only_the_network_needs_executable_files_in_memory],
+    )
+}
+
+fn only_the_network_needs_executable_files_in_memory(world: &World) {
+    let run = |setting: &str| {
+        let mut command = Command::new("unshare");
+        let set = "echo 2 > /proc/sys/vm/memfd_noexec && exec \"$@\"";
+        command.args(["--pid", "--fork", "--mount-proc", "sh", "-c", set, "sh"]);
+        command.args([env!("CARGO_BIN_EXE_sandfork"), "run", "-c", "print(6 * 7)"]);
+        let interpreter = format!("python.interpreter={}", world.program().display());
+        command.args(["--set", &interpreter, "--set", setting]);
+        let output = command.output().expect("it starts");
+        [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).into_owned())
+    };
+    assert_eq!(run("network.mode=loopback"), ["42\n", ""]);
+    let [printed, said] = run("network.mode=allow");
+    assert_eq!(printed, "");
+    assert!(said.contains("sudo sysctl -w vm.memfd_noexec=1"), "{said}");
+}
