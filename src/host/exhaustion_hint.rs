@@ -24,6 +24,18 @@ pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
     }
 }
 
+/// What to do about a step of a jail that failed.
+pub fn step_hint(errno: Errno) -> &'static str {
+    let otherwise = match errno {
+        Errno::EPERM => {
+            "run `sandfork doctor` to see what this host allows, and look for a filter of system calls around this \
+             process, such as a unit's `SystemCallFilter=`"
+        }
+        _ => "run `sandfork doctor` to see what this host allows",
+    };
+    exhaustion_hint(errno, otherwise)
+}
+
 /// The hint for an error of the standard library.
 pub fn relief_of(error: &io::Error, otherwise: &'static str) -> &'static str {
     let errno = error.raw_os_error().map(Errno::from_raw);

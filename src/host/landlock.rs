@@ -14,8 +14,9 @@ pub enum LandlockSupport {
     },
     /// Landlock is built in, but not among the security modules chosen at boot (`EOPNOTSUPP`).
     NotEnabled,
-    /// Landlock is missing in this kernel, or hidden by a seccomp filter around this process
-    /// (`ENOSYS`, `EPERM`).
+    /// A seccomp filter around this process refuses its calls (`EPERM`).
+    Filtered,
+    /// Landlock is missing in this kernel, or hidden by such a filter (`ENOSYS`).
     NotBuilt,
 }
 
@@ -24,7 +25,7 @@ impl LandlockSupport {
     pub fn abi(self) -> Option<u32> {
         match self {
             Self::Abi { abi } => Some(abi),
-            Self::NotEnabled | Self::NotBuilt => None,
+            Self::NotEnabled | Self::Filtered | Self::NotBuilt => None,
         }
     }
 
@@ -32,6 +33,7 @@ impl LandlockSupport {
         match sys::support::landlock_abi() {
             Ok(abi @ 1..) => Self::Abi { abi },
             Err(Errno::EOPNOTSUPP) => Self::NotEnabled,
+            Err(Errno::EPERM) => Self::Filtered,
             Ok(0) | Err(_) => Self::NotBuilt,
         }
     }

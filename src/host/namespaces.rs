@@ -54,14 +54,16 @@ pub struct Refusal {
 /// What forbids user namespaces.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum RefusalCause {
-    /// `user.max_user_namespaces` is 0.
-    NoUserNamespacesLeft,
+    /// As many exist as `user.max_KIND_namespaces` allows. It has the kind: one of which there may be none, or `user`.
+    NoneLeft(&'static str),
     /// Debian's `kernel.unprivileged_userns_clone` is 0.
     UnprivilegedCloneOff,
     /// Ubuntu's `kernel.apparmor_restrict_unprivileged_userns` is 1.
     AppArmor,
     /// This process runs in a container, whose seccomp profile or capabilities forbid it.
     Container,
+    /// A filter of system calls around this process, which is in no container, as of a unit of systemd.
+    Filter,
     /// Root, which copies the host's mounts before it gives up its uid, has no `CAP_SYS_ADMIN` for that.
     RootWithoutSysAdmin,
     /// Root has neither that nor the capabilities by which it gives up its uid.
@@ -99,20 +101,27 @@ impl Device {
     }
 }
 
+/// The kinds of namespaces that the jail makes, as user_namespaces(7) names their maximum.
+const KINDS: [&str; 7] = ["user", "mnt", "pid", "net", "ipc", "uts", "cgroup"];
+
 /// The system settings that can restrict namespaces.
 struct Settings {
-    max_user_namespaces: Option<u64>,
+    /// A kind of namespace of which the host allows none.
+    without: Option<&'static str>,
     unprivileged_userns_clone: Option<u64>,
     apparmor_restrict: Option<u64>,
-    in_container: InContainer,
+    around: Around,
     /// The effective capabilities of root that gives up its uid; `None` for an ordinary user, who needs none.
     of_root: Option<u64>,
 }
 
+/// What confines this process already.
 #[derive(Clone, Copy, Eq, PartialEq)]
-enum InContainer {
-    Yes,
-    No,
+enum Around {
+    Nothing,
+    /// A seccomp filter.
+    Filter,
+    Container,
 }
 
 impl NamespaceSupport {
@@ -170,20 +179,22 @@ impl Settings {
             "/run/.containerenv",
             "/run/systemd/container",
         ];
-        let in_container = if marks.iter().any(|mark| Path::new(mark).exists()) {
-            InContainer::Yes
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let around = if marks.iter().any(|mark| Path::new(mark).exists()) {
+            Around::Container
+        } else if status.lines().any(|line| line == "Seccomp:\t2") {
+            Around::Filter
         } else {
-            InContainer::No
+            Around::Nothing
         };
         Self {
-            max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
+            without: KINDS
+                .into_iter()
+                .find(|kind| number(&format!("/proc/sys/user/max_{kind}_namespaces")) == Some(0)),
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
-            in_container,
-            of_root: user.drop_to.map(|_| {
-                let status = fs::read_to_string("/proc/self/status");
-                effective_capabilities(&status.unwrap_or_default())
-            }),
+            around,
+            of_root: user.drop_to.map(|_| effective_capabilities(&status)),
         }
     }
 
@@ -203,8 +214,8 @@ impl Settings {
 
     fn cause_of(&self, step: ChainStep, errno: i32) -> RefusalCause {
         match step {
-            ChainStep::Unshare if errno == libc::ENOSPC || self.max_user_namespaces == Some(0) => {
-                RefusalCause::NoUserNamespacesLeft
+            ChainStep::Unshare if errno == libc::ENOSPC || self.without.is_some() => {
+                RefusalCause::NoneLeft(self.without.unwrap_or("user"))
             }
             ChainStep::Unshare if self.unprivileged_userns_clone == Some(0) => {
                 RefusalCause::UnprivilegedCloneOff
@@ -219,11 +230,12 @@ impl Settings {
             ChainStep::PivotRoot if errno == libc::EINVAL => RefusalCause::Initramfs,
             // AppArmor lets the process create the namespace and then denies operations in it. A
             // container on such a host shows the host's setting.
-            ChainStep::Unshare if errno == libc::EPERM && self.in_container == InContainer::Yes => {
+            ChainStep::Unshare if errno == libc::EPERM && self.around == Around::Container => {
                 RefusalCause::Container
             }
             _ if self.apparmor_restrict == Some(1) => RefusalCause::AppArmor,
-            _ if self.in_container == InContainer::Yes => RefusalCause::Container,
+            _ if self.around == Around::Container => RefusalCause::Container,
+            _ if self.around == Around::Filter && errno == libc::EPERM => RefusalCause::Filter,
             _ => RefusalCause::Unknown,
         }
     }
@@ -234,10 +246,10 @@ mod tests {
     use super::*;
 
     const FREE: Settings = Settings {
-        max_user_namespaces: Some(96_365),
+        without: None,
         unprivileged_userns_clone: None,
         apparmor_restrict: None,
-        in_container: InContainer::No,
+        around: Around::Nothing,
         of_root: None,
     };
 
@@ -248,7 +260,7 @@ mod tests {
             ..FREE
         };
         let none = Settings {
-            max_user_namespaces: Some(0),
+            without: Some("net"),
             ..FREE
         };
         let ubuntu = Settings {
@@ -256,7 +268,7 @@ mod tests {
             ..FREE
         };
         let docker = Settings {
-            in_container: InContainer::Yes,
+            around: Around::Container,
             ..FREE
         };
         let docker_on_ubuntu = Settings {
@@ -269,13 +281,13 @@ mod tests {
                 ChainStep::Unshare,
                 libc::ENOSPC,
                 &FREE,
-                RefusalCause::NoUserNamespacesLeft,
+                RefusalCause::NoneLeft("user"),
             ),
             (
                 ChainStep::Unshare,
                 libc::ENOSPC,
                 &none,
-                RefusalCause::NoUserNamespacesLeft,
+                RefusalCause::NoneLeft("net"),
             ),
             (
                 ChainStep::Unshare,
@@ -324,11 +336,22 @@ mod tests {
     }
 
     #[test]
+    fn a_filter_refuses_with_eperm() {
+        let unit = Settings {
+            around: Around::Filter,
+            ..FREE
+        };
+        let cause = |errno| unit.cause_of(ChainStep::PrivateMounts, errno);
+        assert_eq!(cause(libc::EPERM), RefusalCause::Filter);
+        assert_eq!(cause(libc::EACCES), RefusalCause::Unknown);
+    }
+
+    #[test]
     fn root_needs_capabilities_and_an_ordinary_user_none() {
         const OF_DOCKER: u64 = 0x0000_0000_a804_25fb;
         let cause = |of_root| {
             let settings = Settings {
-                in_container: InContainer::Yes,
+                around: Around::Container,
                 of_root,
                 ..FREE
             };

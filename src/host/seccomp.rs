@@ -1,5 +1,7 @@
 //! Whether the kernel has seccomp filters (seccomp(2)).
 
+use nix::errno::Errno;
+
 use sandfork_jail::sys;
 
 /// The kernel's support for seccomp filters.
@@ -7,6 +9,8 @@ use sandfork_jail::sys;
 pub enum SeccompSupport {
     /// Filters can be loaded, and may kill a process.
     Available,
+    /// A filter around this process refuses to load more (`EPERM`).
+    Filtered,
     /// This kernel has no seccomp filters.
     Missing,
 }
@@ -15,6 +19,7 @@ impl SeccompSupport {
     pub(super) fn probe() -> Self {
         match sys::support::seccomp_filters() {
             Ok(()) => Self::Available,
+            Err(Errno::EPERM) => Self::Filtered,
             Err(_) => Self::Missing,
         }
     }

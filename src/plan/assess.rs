@@ -138,11 +138,17 @@ fn landlock(machine: &Machine) -> Finding {
             "Landlock is in this kernel but not among the modules chosen at boot",
             remedy::LANDLOCK_NOT_ENABLED,
         ),
+        LandlockSupport::Filtered => filtered("Landlock's calls"),
         LandlockSupport::NotBuilt => {
             let why = format!("kernel {} answers no Landlock call", machine.kernel);
             absent(why, remedy::LANDLOCK_NOT_BUILT)
         }
     }
+}
+
+fn filtered(calls: &str) -> Finding {
+    let why = format!("a filter of system calls around this process refuses {calls}");
+    absent(why, remedy::FILTERED)
 }
 
 /// What Landlock with an ABI below 6 leaves to the other layers.
@@ -166,6 +172,7 @@ fn seccomp(machine: &Machine) -> Finding {
             "Sandfork has no system call table for this processor",
             "run on x86_64 or aarch64",
         ),
+        (SeccompSupport::Filtered, _) => filtered("seccomp(2)"),
         (SeccompSupport::Missing, _) => absent(
             format!("kernel {} has no seccomp filters", machine.kernel),
             "run a kernel built with CONFIG_SECCOMP_FILTER=y",

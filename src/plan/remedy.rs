@@ -13,6 +13,9 @@ pub(super) const LANDLOCK_NOT_ENABLED: &str = "add `landlock` to the kernel's bo
 pub(super) const LANDLOCK_NOT_BUILT: &str =
     "run Linux 5.13 or later built with CONFIG_SECURITY_LANDLOCK=y";
 
+pub(super) const FILTERED: &str = "take the filter away or widen it: in a unit of systemd leave out `SystemCallFilter=` and \
+     `RestrictNamespaces=`, or add `@sandbox` to the first, which gives level `landlock`";
+
 /// For a hard limit on open files that leaves no number for the data socket.
 pub(super) fn open_files() -> String {
     let least = DATA + 1;
@@ -23,8 +26,8 @@ pub(super) fn open_files() -> String {
 
 pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
     match refusal.cause {
-        RefusalCause::NoUserNamespacesLeft => {
-            "allow more of them: `sudo sysctl -w user.max_user_namespaces=28633`".to_owned()
+        RefusalCause::NoneLeft(kind) => {
+            format!("allow more of them: `sudo sysctl -w user.max_{kind}_namespaces=28633`")
         }
         RefusalCause::UnprivilegedCloneOff => {
             "allow them: `sudo sysctl -w kernel.unprivileged_userns_clone=1`".to_owned()
@@ -33,6 +36,7 @@ pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
              kernel.apparmor_restrict_unprivileged_userns=0`"
             .to_owned(),
         RefusalCause::Container => format!("start the container with `{}`", docker(refusal.step)),
+        RefusalCause::Filter => FILTERED.to_owned(),
         RefusalCause::RootWithoutSysAdmin | RefusalCause::RootWithoutCapabilities => {
             "run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or \
              `--cap-add SYS_ADMIN`)"

@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
-use crate::host::{HostError, exhaustion_hint, has_run_out, relief_of};
+use crate::host::{HostError, exhaustion_hint, has_run_out, relief_of, step_hint};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
@@ -74,7 +74,7 @@ pub enum SupervisorError {
     /// A step of a jail failed.
     #[error(
         "{who} {failure}; {remedy}",
-        remedy = exhaustion_hint(failure.errno, "run `sandfork doctor` to see what this host allows")
+        remedy = step_hint(failure.errno)
     )]
     Jail {
         /// The process: the zygote or a worker.

@@ -134,7 +134,7 @@ fn a_refused_step_is_named() {
         let refusal = NamespaceSupport::Refused(Refusal {
             step: ChainStep::Unshare,
             errno: Errno(libc::ENOSPC),
-            cause: RefusalCause::NoUserNamespacesLeft,
+            cause: RefusalCause::NoneLeft("user"),
         });
         assert_eq!(NamespaceSupport::probe(me()), Ok(refusal));
         return;

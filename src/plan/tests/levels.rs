@@ -8,7 +8,9 @@ use super::hosts::{
     refused, with_kernel,
 };
 use super::{plan, planned, policy, refusal};
-use crate::host::{ChainStep, Controller, DEVICES, LandlockSupport, Machine, RefusalCause};
+use crate::host::{
+    ChainStep, Controller, DEVICES, LandlockSupport, Machine, RefusalCause, SeccompSupport,
+};
 use crate::plan::{HeldBy, Layer, LayerState, diagnose};
 use crate::policy::Level;
 use sandfork_jail::program::{RlimitResource, RootEntry};
@@ -150,8 +152,29 @@ fn nothing_runs_where_the_data_socket_has_no_number() {
 }
 
 #[test]
+fn a_filter_around_the_supervisor_is_named() {
+    let machine = Machine {
+        landlock: LandlockSupport::Filtered,
+        seccomp: SeccompSupport::Filtered,
+        namespaces: refused(ChainStep::PrivateMounts, 1, RefusalCause::Filter),
+        ..machine()
+    };
+    let error = refusal("assurance.require = \"landlock\"", &host(machine)).to_string();
+    for refused in ["refuses Landlock's calls", "refuses seccomp(2)"] {
+        assert!(
+            error.contains(refused) && error.contains("add `@sandbox`"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
 fn nothing_runs_without_landlock_or_seccomp() {
-    for landlock in [LandlockSupport::NotEnabled, LandlockSupport::NotBuilt] {
+    for landlock in [
+        LandlockSupport::NotEnabled,
+        LandlockSupport::Filtered,
+        LandlockSupport::NotBuilt,
+    ] {
         let machine = Machine {
             landlock,
             ..machine()

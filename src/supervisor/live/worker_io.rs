@@ -210,7 +210,7 @@ impl<'a> JailedWorker<'a> {
         let (Some(programs), Some(summons)) = (&mut self.programs, &mut self.summons) else {
             return Ok(());
         };
-        programs.on_readable(summons, self.verified.worker.process.as_fd(), now)
+        programs.on_readable(summons, &self.verified.worker, now)
     }
 
     /// Notes that nothing is left of the worker.

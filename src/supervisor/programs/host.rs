@@ -18,6 +18,7 @@ use super::summons::Summons;
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
 use crate::supervisor::link::{Link, LinkError, Received};
+use crate::supervisor::spawn::Worker;
 use crate::supervisor::watch::{self, WatchRefusal};
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
@@ -280,17 +281,23 @@ impl<'a> Host<'a> {
     pub fn on_readable(
         &mut self,
         summons: &mut Summons,
-        worker: BorrowedFd,
+        worker: &Worker,
         now: Instant,
     ) -> Result<(), String> {
         let Some(link) = &mut self.link else {
-            self.start_waiting(summons, worker, now);
+            self.start_waiting(summons, worker.process.as_fd(), now);
             return Ok(());
         };
         link.flush();
         match link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return Ok(()),
+            // With the worker, whose own end comes next and tells why. A caller that hears of its programs first
+            // would find its session alive.
+            Ok(Received::End) if worker.proc.is_ending() => {
+                self.link = None;
+                return Ok(());
+            }
             Ok(Received::End) => {
                 self.lose("has ended");
                 return Ok(());
