@@ -11,8 +11,7 @@ use super::requirement_line::{
 use crate::host::{PipConfig, whole_text};
 use crate::policy::Requirement;
 
-/// The most files that one file may include, and the most MiB that each may have. Real projects have far fewer and smaller
-/// ones.
+/// One file may include this many files, and each may have this many MiB. Real projects stay far below both.
 const MOST_FILES: usize = 64;
 const MOST_MIB: u64 = 4;
 

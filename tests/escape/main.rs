@@ -7,6 +7,8 @@
 
 mod account;
 mod bait;
+#[path = "../common/capabilities.rs"]
+mod capabilities;
 mod capture;
 mod control;
 mod doctor;

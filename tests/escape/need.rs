@@ -9,6 +9,7 @@ use nix::sys::statvfs::{FsFlags, statvfs};
 use serde::Deserialize;
 
 use crate::account::User;
+use crate::capabilities::effective;
 use crate::doctor::{Skip, skip_sandboxed};
 use crate::world::Party;
 
@@ -136,7 +137,7 @@ impl Need {
                 "the host's own limit on open files is lower",
             ),
             Self::ResourceCapability => forced(
-                capabilities() & CAP_SYS_RESOURCE != 0,
+                effective() & CAP_SYS_RESOURCE != 0,
                 "root is without CAP_SYS_RESOURCE",
             ),
             _ => forced(
@@ -181,13 +182,6 @@ impl Need {
 
 fn forced(met: bool, reason: &str) -> Option<Skip> {
     (!met).then(|| Skip::Forced(reason.to_owned()))
-}
-
-/// The harness's own, in force.
-fn capabilities() -> u64 {
-    let status = read("/proc/self/status");
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    line.map_or(0, |set| u64::from_str_radix(set.trim(), 16).unwrap_or(0))
 }
 
 /// The kernel's version, as far as it counts.

@@ -15,6 +15,8 @@
 mod census;
 #[path = "../common/guests.rs"]
 mod guests;
+#[path = "../common/hidden.rs"]
+mod hidden;
 
 mod apart;
 mod bad_input;

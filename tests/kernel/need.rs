@@ -7,6 +7,7 @@ use sandfork::Layer;
 use sandfork::internals::host::{CgroupSupport, Controller};
 use sandfork::internals::plan::{LayerState, assess};
 
+use crate::hidden::hides_processes;
 use crate::world::World;
 
 /// Something that not every machine has.
@@ -128,10 +129,4 @@ fn has_ceiling(cgroups: &CgroupSupport) -> bool {
         CgroupSupport::V2 { dir, .. } => dir.join("pids.max").exists(),
         CgroupSupport::Nowhere { .. } => false,
     }
-}
-
-fn hides_processes() -> bool {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let of_proc = mounts.lines().rfind(|line| line.contains(" /proc proc "));
-    of_proc.is_some_and(|line| line.contains("hidepid=") && !line.contains("hidepid=0"))
 }

@@ -93,14 +93,6 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     exit(99)
 }
 
-/// `CAP_SYS_ADMIN`, in the effective set of `/proc/self/status`.
-pub fn may_mount() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let set = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let set = set.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    set.is_some_and(|set| set & 1 << 21 != 0)
-}
-
 fn mount_proc(options: &str) {
     unshare(CloneFlags::CLONE_NEWNS).expect("root can");
     let (none, own) = (None::<&str>, MsFlags::MS_REC | MsFlags::MS_PRIVATE);

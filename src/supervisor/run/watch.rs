@@ -241,7 +241,8 @@ impl<'a> Watch<'a> {
         // The process above shares the zygote's memory. Where `/proc` hides it, what the zygote mapped is at least that.
         let inherited = procfs::private(self.proc, &format!("{}/status", self.above));
         let inherited = inherited.ok().or_else(|| self.mapped_by_zygote());
-        let allowed = self.limits.memory() + inherited.unwrap_or(0);
+        let allowed = self.limits.memory();
+        let allowed = allowed.saturating_add(inherited.unwrap_or(0));
         let mut memory = 0;
         for pid in self.tree() {
             let started = Instant::now();
