@@ -10,213 +10,50 @@
     clippy::unwrap_used,
     reason = "a test program"
 )]
-// What is changed of a system call are the registers of one architecture.
-#![cfg(target_arch = "x86_64")]
 
-#[path = "../common/apart.rs"]
-mod apart;
-#[path = "../common/mod.rs"]
-#[allow(dead_code, reason = "what other tests share is there too")]
-mod common;
-#[path = "../common/family.rs"]
-mod family;
-#[path = "../landlock_level/situation.rs"]
-#[allow(dead_code, reason = "those tests have an ordinary user there too")]
-mod situation;
-#[path = "../common/traced.rs"]
-mod traced;
-
-mod bench;
-mod copies;
-mod fault;
-mod found;
-mod kills;
-mod losses;
-mod sabotage;
-mod scale;
-mod set_up;
-mod setting;
-mod sound;
-mod subject;
-mod task;
-mod tracer;
-
-use std::cell::RefCell;
-use std::env;
 use std::process::ExitCode;
 
-use libtest_mimic::{Arguments, Failed, Trial};
-use nix::unistd::geteuid;
-use sandfork::Level;
+// What a tracer changes of a system call are the registers of one architecture.
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        #[path = "../common/apart.rs"]
+        mod apart;
+        #[path = "../common/mod.rs"]
+        #[allow(dead_code, reason = "what other tests share is there too")]
+        mod common;
+        #[path = "../common/family.rs"]
+        mod family;
+        #[path = "../landlock_level/situation.rs"]
+        #[allow(dead_code, reason = "those tests have an ordinary user there too")]
+        mod situation;
+        #[path = "../common/traced.rs"]
+        mod traced;
 
-use bench::Bench;
-use found::Found;
-use kills::{KILLS, Kill};
-use sabotage::LEFT_OUT;
-use scale::Scale;
-use set_up::{BUILD, FAILED, Part, RUN};
-use setting::Setting;
+        mod bench;
+        mod copies;
+        mod fault;
+        mod found;
+        mod kills;
+        mod losses;
+        mod sabotage;
+        mod scale;
+        mod set_up;
+        mod setting;
+        mod sound;
+        mod subject;
+        mod task;
+        mod tracer;
+        mod trials;
 
-fn main() -> ExitCode {
-    if env::args().nth(1).as_deref() == Some(situation::FLAG) {
-        situation::main(env::args().skip(2));
-    }
-    if let Some(settings) = subject::requested() {
-        return subject::play(&settings);
-    }
-    // What others mount on this machine meanwhile is not ours.
-    if geteuid().is_root() {
-        assert!(apart::have_own_mounts(), "root may have them");
-    }
-    // One at a time, on the thread that traces.
-    let arguments = Arguments {
-        test_threads: Some(1),
-        ..Arguments::from_args()
-    };
-    let conclusion = libtest_mimic::run(&arguments, trials(Scale::asked_for()));
-    // Ends what is left, which exiting would not.
-    drop(BENCH.take());
-    conclusion.exit_code()
-}
-
-fn trials(scale: Scale) -> Vec<Trial> {
-    let parts = BUILD.into_iter().chain(RUN);
-    let fails = parts.clone().map(|part| {
-        let name = format!("fails::{}::{}", part.command, part.role);
-        measured(name, Setting::Best, move |bench, found| {
-            fail_in_turn(bench, part, scale, found);
-        })
-    });
-    let left_out = parts
-        .filter(|part| part.role != family::Role::Supervisor)
-        .map(|part| {
-            let name = format!("left_out::{}::{}", part.command, part.role);
-            measured(name, Setting::Best, move |bench, found| {
-                leave_out(bench, part, scale, found);
-            })
-        });
-    let killed = KILLS.map(|kill| {
-        measured(kill.name(), kill.setting, move |bench, found| {
-            strike(bench, kill, scale, found);
-        })
-    });
-    let copies = copies::ROLES.map(|role| {
-        let name = format!("fails::copies::{role}");
-        measured(name, Setting::Best, move |bench, found| {
-            copies::fail_in_turn(bench, role, scale, found);
-        })
-    });
-    let lost = losses::LOSSES.map(|(name, loss)| {
-        trial(format!("lost::{name}"), Setting::Best, move |bench| {
-            loss(bench)?;
-            bench.ask("close other");
-            bench.settled();
-            Ok(())
-        })
-    });
-    let mut trials: Vec<Trial> = fails
-        .chain(copies)
-        .chain(left_out)
-        .chain(killed)
-        .chain(lost)
-        .collect();
-    if scale == Scale::Ci {
-        trials.retain(|trial| is_in_ci(trial.name()));
-    }
-    trials
-}
-
-/// Whether it is one of those that take no more than seconds, and tell what the others tell too.
-fn is_in_ci(name: &str) -> bool {
-    const FAILS_AND_KILLS: [&str; 10] = [
-        "fails::build::launcher",
-        "fails::build::init",
-        "fails::run::worker",
-        "fails::copies::attendant",
-        "fails::copies::worker",
-        "killed::best::worker_at_worker_in_session",
-        "killed::best::zygote_at_worker_in_session",
-        "killed::best::supervisor_at_worker_in_session",
-        "killed::best::supervisor_at_attendant_in_copies",
-        "killed::no_namespaces::supervisor_at_worker_in_session",
-    ];
-    name.starts_with("left_out::") || name.starts_with("lost::") || FAILS_AND_KILLS.contains(&name)
-}
-
-/// A test that uses the supervisor of the one before, as long as there was nothing wrong with it.
-fn trial(
-    name: String,
-    setting: Setting,
-    test: impl FnOnce(&mut Bench) -> Result<(), Failed> + Send + 'static,
-) -> Trial {
-    let obstacle = move || setting.obstacle();
-    common::trial_unless(name, Level::Standard, obstacle, move || {
-        let last = BENCH.take().filter(|bench| bench.setting() == setting);
-        let mut bench = last.unwrap_or_else(|| Bench::new(setting));
-        test(&mut bench)?;
-        BENCH.set(Some(bench));
-        Ok(())
-    })
-}
-
-/// A test that reports its findings.
-fn measured(
-    name: String,
-    setting: Setting,
-    test: impl FnOnce(&mut Bench, &mut Found) + Send + 'static,
-) -> Trial {
-    let mut found = Found {
-        test: name.clone(),
-        ..Found::default()
-    };
-    trial(name, setting, move |bench| {
-        test(bench, &mut found);
-        found.report();
-        match &found.wrong[..] {
-            [] => Ok(()),
-            wrong => Err(wrong.join("\n").into()),
+        fn main() -> ExitCode {
+            trials::main()
         }
-    })
-}
-
-thread_local! {
-    static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
-}
-
-fn fail_in_turn(bench: &mut Bench, part: Part, scale: Scale, found: &mut Found) {
-    bench.ready();
-    let calls = part.calls(&bench.record(part.command, part.role));
-    let faults: Vec<_> = calls
-        .iter()
-        .flat_map(|call| set_up::acts(call).into_iter().map(move |act| (*call, act)))
-        .collect();
-    found.calls = calls.len();
-    bench.settled();
-    for (call, act) in scale.of(&faults, 4, usize::MAX) {
-        set_up::put(bench, part, &call, act, FAILED, found);
-    }
-}
-
-fn leave_out(bench: &mut Bench, part: Part, scale: Scale, found: &mut Found) {
-    bench.ready();
-    let calls = part.calls(&bench.record(part.command, part.role));
-    let steps: Vec<_> = calls
-        .iter()
-        .filter_map(|call| Some((*call, sabotage::left_out(call)?)))
-        .collect();
-    found.calls = calls.len();
-    bench.settled();
-    for (call, act) in scale.of(&steps, 7, usize::MAX) {
-        set_up::put(bench, part, &call, act, LEFT_OUT, found);
-    }
-}
-
-fn strike(bench: &mut Bench, kill: Kill, scale: Scale, found: &mut Found) {
-    bench.ready();
-    found.calls = bench.record(kill.command, kill.clock).len();
-    let points: Vec<usize> = (1..=found.calls).collect();
-    bench.settled();
-    for nth in scale.of(&points, 2, kill.most) {
-        kills::strike(bench, kill, nth, found);
+    } else {
+        fn main() -> ExitCode {
+            let reason = "not an x86-64 machine";
+            let ignored = move || Ok(libtest_mimic::Completion::ignored_with(reason));
+            let all = libtest_mimic::Trial::ignorable_test("all", ignored);
+            libtest_mimic::run(&libtest_mimic::Arguments::from_args(), vec![all]).exit_code()
+        }
     }
 }

@@ -93,6 +93,8 @@ enum Verify {
     Supply,
     /// Builds everything with the oldest Rust that Cargo.toml promises
     Msrv,
+    /// Compiles everything for each processor that releases are made for
+    Targets,
     /// Builds the release twice, in two places, and compares
     Reproducible,
 }
@@ -128,6 +130,7 @@ fn run(task: Task) -> Result<()> {
         Task::Verify(Verify::Vm(options)) => vm::run(options),
         Task::Verify(Verify::Supply) => supply::check(),
         Task::Verify(Verify::Msrv) => supply::oldest_rust(),
+        Task::Verify(Verify::Targets) => release::compile(),
         Task::Verify(Verify::Reproducible) => supply::reproducible(),
     }
 }

@@ -18,13 +18,16 @@ const TOOLS: &str = include_str!("../release-tools.txt");
 /// The oldest glibc that a release runs with, as a wheel's tag (PEP 600).
 const COMPATIBILITY: &str = "manylinux_2_28";
 
+/// What releases are made for.
+const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
+
 #[derive(Debug, clap::Args)]
 pub struct Options {
     /// What to build for
     #[arg(
         long = "target",
         value_name = "TRIPLE",
-        default_values = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
+        default_values = TARGETS
     )]
     targets: Vec<String>,
     /// Installs the wheel in an older system's root directory instead, and runs code with it
@@ -60,14 +63,29 @@ pub fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
+/// Compiles everything, including tests, for each target.
+pub fn compile() -> Result<()> {
+    let sh = shell()?;
+    for target in TARGETS {
+        has_standard_library(&sh, target)?;
+        // Some dependencies are C: the target's compiler must be there too.
+        cmd!(
+            sh,
+            "cargo check --workspace --all-targets --locked --target {target}"
+        )
+        .run()?;
+    }
+    Ok(())
+}
+
 fn has_standard_library(sh: &Shell, target: &str) -> Result<()> {
     let directory = cmd!(sh, "rustc --print target-libdir --target {target}")
         .quiet()
         .read();
     ensure!(
         directory.is_ok_and(|directory| Path::new(&directory).is_dir()),
-        "Rust's standard library for {target} is not installed: `rustup target add {target}`, or choose other \
-         targets with `--target`"
+        "Rust's standard library for {target} is not installed: `rustup target add {target}`; a release for other \
+         targets needs `--target`"
     );
     Ok(())
 }

@@ -238,7 +238,7 @@ impl Source<'_> {
             info,
             kind,
             inode: stat.st_ino,
-            names: stat.st_nlink,
+            is_named: stat.st_nlink != 0,
         })
     }
 

@@ -32,8 +32,8 @@ pub struct Found {
     pub kind: Kind,
     /// The inode's number.
     pub inode: u64,
-    /// How many names the file has.
-    pub names: u64,
+    /// Whether the file has a name still.
+    pub is_named: bool,
 }
 
 /// The kind of an open file.
@@ -131,7 +131,7 @@ pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, Snaps
         }
         Kind::File | Kind::Directory => {
             // A file may be left with another name than the one by which it was opened.
-            if !text.starts_with('/') || found.names == 0 || text.ends_with(REMOVED) {
+            if !text.starts_with('/') || !found.is_named || text.ends_with(REMOVED) {
                 return refuse(format!("`{text}`, a file without a name"));
             }
             if info.is_locked {
@@ -166,7 +166,7 @@ mod tests {
             info: "pos:\t6\nflags:\t02100002\nmnt_id:\t30\nino:\t5\n".into(),
             kind,
             inode,
-            names: 1,
+            is_named: true,
         }
     }
 
@@ -216,9 +216,9 @@ mod tests {
             Kind::Device { numbers: (136, 0) },
             99,
         ));
-        for names in [0, 1] {
+        for is_named in [false, true] {
             let gone = refused(Found {
-                names,
+                is_named,
                 ..found(4, "/work/x (deleted)", Kind::File, 99)
             });
             assert!(gone.contains("a file without a name"), "{gone}");
