@@ -77,17 +77,31 @@ pub fn to_next_call(pid: Pid, signal: Option<Signal>) {
     _ = ptrace::syscall(pid, signal);
 }
 
-/// Replaces the call before which a process stands with one that every filter lets through and that does nothing.
-pub fn leave_out(pid: Pid, mut registers: libc::user_regs_struct) {
-    registers.orig_rax = syscall_number(Arch::X86_64, "getpid").map_or(0, u64::from);
-    _ = ptrace::setregs(pid, registers);
-}
+cfg_if::cfg_if! {
+    if #[cfg(target_arch = "x86_64")] {
+        /// The number of the call before which a process stands, and its first two arguments.
+        pub fn call(registers: &libc::user_regs_struct) -> (u64, [u64; 2]) {
+            (registers.orig_rax, [registers.rdi, registers.rsi])
+        }
 
-/// Sets what a call returns that was made or left out.
-pub fn give_back(pid: Pid, value: i64) {
-    if let Ok(mut registers) = ptrace::getregs(pid) {
-        registers.rax = value.cast_unsigned();
-        _ = ptrace::setregs(pid, registers);
+        /// Replaces the call before which a process stands with one that every filter lets through and that does nothing.
+        pub fn leave_out(pid: Pid, mut registers: libc::user_regs_struct) {
+            registers.orig_rax = syscall_number(Arch::X86_64, "getpid").map_or(0, u64::from);
+            _ = ptrace::setregs(pid, registers);
+        }
+
+        /// Sets what a call returns that was made or left out.
+        pub fn give_back(pid: Pid, value: i64) {
+            if let Ok(mut registers) = ptrace::getregs(pid) {
+                registers.rax = value.cast_unsigned();
+                _ = ptrace::setregs(pid, registers);
+            }
+        }
+    } else {
+        /// The number of the call before which a process stands, and its first two arguments.
+        pub fn call(registers: &libc::user_regs_struct) -> (u64, [u64; 2]) {
+            (registers.regs[8], [registers.regs[0], registers.regs[1]])
+        }
     }
 }
 

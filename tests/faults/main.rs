@@ -27,6 +27,7 @@ cfg_if::cfg_if! {
         #[allow(dead_code, reason = "those tests have an ordinary user there too")]
         mod situation;
         #[path = "../common/traced.rs"]
+        #[allow(dead_code, reason = "what other tracers do is there too")]
         mod traced;
 
         mod bench;

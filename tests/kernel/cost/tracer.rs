@@ -10,15 +10,12 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 
 use super::Mark;
-use crate::traced::{before_call, born, call_names, seize, to_next_call};
+use crate::traced::{before_call, born, call, call_names, seize, to_next_call};
 
-/// fcntl(2).
-const FCNTL: u64 = 72;
+const FCNTL: u64 = libc::SYS_fcntl.cast_unsigned();
 const F_GETFD: u64 = 1;
-/// exit_group(2).
-const EXIT_GROUP: u64 = 231;
-/// clock_gettime(2).
-const CLOCK_GETTIME: u64 = 228;
+const EXIT_GROUP: u64 = libc::SYS_exit_group.cast_unsigned();
+const CLOCK_GETTIME: u64 = libc::SYS_clock_gettime.cast_unsigned();
 
 /// System calls by the calling process, and page faults.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -174,9 +171,9 @@ impl Tracer {
         let Some(registers) = before_call(pid) else {
             return;
         };
-        let call = registers.orig_rax;
+        let (call, [first, second]) = call(&registers);
         // Of the standard library: where there are debug assertions, it looks at what it closes.
-        if call == FCNTL && registers.rsi == F_GETFD {
+        if call == FCNTL && second == F_GETFD {
             return;
         }
         // Where the clock can be read without the kernel (vdso(7)), none is made.
@@ -188,7 +185,7 @@ impl Tracer {
             _ if self.old.contains(&pid) => Role::Zygote,
             _ => Role::Worker,
         };
-        if role == Role::Supervisor && self.heard_mark(registers.rdi) {
+        if role == Role::Supervisor && self.heard_mark(first) {
             return;
         }
         let Some(span) = self.spans.last_mut() else {
