@@ -11,7 +11,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
-use sandfork::internals::plan::seccomp::{Arch, syscall_number, syscalls};
+use sandfork::internals::plan::seccomp::{Arch, syscalls};
 
 /// The stop of a new process that is traced from its birth, and of one that was interrupted (ptrace(2)).
 pub const PTRACE_EVENT_STOP: i32 = 128;
@@ -79,6 +79,8 @@ pub fn to_next_call(pid: Pid, signal: Option<Signal>) {
 
 cfg_if::cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
+        use sandfork::internals::plan::seccomp::syscall_number;
+
         /// The number of the call before which a process stands, and its first two arguments.
         pub fn call(registers: &libc::user_regs_struct) -> (u64, [u64; 2]) {
             (registers.orig_rax, [registers.rdi, registers.rsi])
