@@ -7,6 +7,7 @@ import decimal
 import json
 import random
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -150,6 +151,48 @@ def test_indexes_and_arrays_of_pandas_come_back(value: Any) -> None:
     found = crossed(value)
     assert type(found) is type(value)
     assert found.equals(value)
+
+
+@pytest.mark.parametrize("storage", ["python", "pyarrow"])
+@pytest.mark.parametrize("missing", [pandas.NA, float("nan")], ids=["NA", "nan"])
+def test_texts_of_pandas_keep_their_type_and_what_is_missing(storage: str, missing: Any) -> None:
+    dtype = pandas.StringDtype(storage, na_value=missing)
+    series = pandas.Series(["a", None, "é"], pandas.Index(["x", None, "y"], dtype=dtype), dtype=dtype)
+    pandas.testing.assert_series_equal(crossed(series), series)
+    frame = pandas.DataFrame({"n": [1]}, columns=pandas.Index(["n"], dtype=dtype))
+    pandas.testing.assert_frame_equal(crossed(frame), frame)
+    twice = pandas.MultiIndex.from_arrays([series.array, [1, 2, 3]])
+    pandas.testing.assert_index_equal(crossed(twice), twice)
+
+
+def test_objects_stay_objects_where_texts_have_a_type() -> None:
+    frame = pandas.DataFrame({"a": pandas.Series(["x", None], dtype=object)})
+    with warnings.catch_warnings():
+        # It is deprecated in pandas 3, which always does so.
+        warnings.simplefilter("ignore")
+        pandas.set_option("future.infer_string", True)
+    try:
+        for value in (frame, frame["a"]):
+            found = crossed(value)
+            assert type(found) is type(value)
+            assert found.to_dict() == value.to_dict()
+    finally:
+        if pandas.__version__.startswith("2."):
+            pandas.reset_option("future.infer_string")
+
+
+def test_texts_of_pandas_3_are_objects_where_pandas_has_no_such_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    dtype = pandas.StringDtype("pyarrow", na_value=float("nan"))
+    sent_by_3 = sent(pandas.Series(["a", None], dtype=dtype))
+
+    def older(storage: str) -> None:
+        """Has no `na_value`."""
+
+    monkeypatch.setattr(pandas, "StringDtype", older)
+    found = read(*sent_by_3)
+    assert found.dtype == object
+    assert found[0] == "a"
+    assert found.isna().tolist() == [False, True]
 
 
 def test_arrays_of_datetimes_come_back() -> None:
