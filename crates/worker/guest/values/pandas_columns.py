@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 
-from . import arrays, standard
+from . import arrays, arrow_tables, columns, standard
 from .bounds import NotSupported, Opaque, library, weight
 from .columns import PART
 
@@ -28,9 +28,20 @@ STRINGS = ("string", "str")
 STORED = re.compile(r"(string|str)(\[pyarrow\])?")
 ZONED = re.compile(r"datetime64\[(?:s|ms|us|ns), ([A-Za-z0-9_+\-/:]{1,64})\]")
 PERIOD = re.compile(r"period\[([0-9]{0,3}[A-Za-z]{1,4}(?:-[A-Z]{3})?)\]")
+# With the type in Arrow's layout, which columns.py has.
+ARROW = re.compile(r"arrow\[(.+)\]")
+# With the type of both ends.
+INTERVAL = re.compile(
+    r"interval\[(u?int64|float64|(?:datetime|timedelta)64\[(?:s|ms|us|ns)(?:, [A-Za-z0-9_+\-/:]{1,64})?\]), "
+    r"(left|right|both|neither)\]"
+)
+# The types of what a sparse column leaves out, by the kind of its elements.
+FILLED = {"b": (bool,), "i": (int,), "u": (int,), "f": (float,)}
 # Slots of pandas' hash tables that take as long to visit as one value of a tree. Except for text, a sender
 # can predict the hashes.
 PLACES = 128
+# Pairs of ends that collide in a set of Python's, and take as long to compare.
+PAIRS = 8
 
 
 def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
@@ -46,6 +57,9 @@ def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
             "categories": column_tree(encoder, data.categories, depth + 1, f"a category of {whose}"),
             "ordered": bool(data.ordered),
         }
+    if isinstance(dtype, getattr(pandas, "ArrowDtype", ())):
+        tree = arrow_tables.column_tree(encoder, column.array.__arrow_array__(), depth, whose)
+        return {**tree, "dtype": f"arrow[{tree['dtype']}]"}
     if name in MASKED:
         data, missing = column.array, column.isna()
         filled = data.to_numpy(dtype=MASKED[name], na_value=False if name == "boolean" else 0)
@@ -62,21 +76,34 @@ def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
         return {"dtype": kind + stored, "values": encoder.items(values, depth + 2, False)}
     if PERIOD.fullmatch(name):
         return {"dtype": name, "values": arrays.array_tree(encoder, column.array.asi8)}
+    if INTERVAL.fullmatch(name):
+        sides = (column.array.left, column.array.right)
+        ends = [column_tree(encoder, side, depth + 2, whose)["values"] for side in sides]
+        return {"dtype": name, "values": {"type": "tuple", "items": ends}}
     if ZONED.fullmatch(name):
         moments = column.array.tz_convert(None).to_numpy()
         return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
-    if isinstance(dtype, numpy.dtype) and dtype.kind in "biufcmM":
+    if isinstance(dtype, pandas.SparseDtype) and has_own_fill(dtype):
+        # All elements, so that a reader takes no more memory than there is in the message.
+        full = arrays.array_tree(encoder, numpy.asarray(column.array, dtype.subtype))
+        fill = encoder.tree(numpy.asarray(dtype.fill_value, dtype.subtype).item(), depth + 2, False)
+        return {"dtype": "sparse", "values": full, "schema": fill}
+    if isinstance(dtype, numpy.dtype) and dtype.kind in "biufcmM" and dtype.char not in "gG":
         return {"dtype": name, "values": arrays.array_tree(encoder, column.to_numpy())}
-    # Moments of a zone without a name are the same as objects. Others would be placeholders, or of another type.
-    if not isinstance(dtype, (numpy.dtype, pandas.DatetimeTZDtype)):
-        raise NotSupported(f"{whose} is of type {name}, which does not cross")
+    # Moments of a zone without a name are the same as objects. Others would be placeholders, or of another
+    # type.
+    if dtype != object and not isinstance(dtype, pandas.DatetimeTZDtype):
+        remedy = "convert it first, for example with astype(str)"
+        raise NotSupported(f"{whose} is of type {name}, which does not cross: {remedy}")
     values = list(column.to_numpy(dtype=object))
     return {"dtype": "object", "values": encoder.items(values, depth + 2, False)}
 
 
 def spend_hashing(decoder: Decoder, labels: Any) -> None:
     """Spends the work of pandas' hash table for labels that all collide."""
-    if labels.nlevels == 1 and (labels.dtype == object or str(labels.dtype) in STRINGS):
+    if isinstance(labels, library("pandas").IntervalIndex):
+        decoder.spend(len(labels) ** 2 // PAIRS)
+    elif labels.nlevels == 1 and (labels.dtype == object or str(labels.dtype) in STRINGS):
         others = [label for label in labels if type(label) is not str]
         decoder.spend(len(others) * sum(map(weight, others)))
     else:
@@ -105,9 +132,23 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
         for place, value in enumerate(values):
             objects[place] = _missing(numpy, pandas, value)
         return objects
+    plain = of_arrow(tree)
+    if plain is not tree:
+        column = columns.read_column(decoder, plain, depth)
+        return pandas.arrays.ArrowExtensionArray(arrow_tables.make_array(decoder, library("pyarrow"), column))
+    interval = INTERVAL.fullmatch(name) if type(name) is str else None
+    if interval is not None:
+        left, right = (read_column(decoder, end, depth + 1) for end in ends_of(tree, interval[1]))
+        return pandas.arrays.IntervalArray.from_arrays(left, right, closed=interval[2])
     data = _read_array(decoder, tree, "values", depth)
     if data.dtype.kind not in "biufcmM":
         raise ValueError("the column of a table is no array of numbers or times")
+    if name == "sparse":
+        fill = decoder.value(tree.get("schema"), depth + 1)
+        if type(fill) not in FILLED.get(data.dtype.kind, ()):
+            raise ValueError("what a sparse column leaves out is not of its type")
+        sparse = pandas.SparseDtype(data.dtype, numpy.array(fill, data.dtype).item())
+        return pandas.arrays.SparseArray(data, dtype=sparse)
     if name in MASKED:
         return _read_masked(pandas, name, data, _read_array(decoder, tree, "mask", depth))
     if name == "category":
@@ -134,6 +175,11 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 def _is_in_order(labels: Any) -> bool:
     """Whether the labels are strictly increasing. The check makes pandas cache the answer."""
+    pandas = library("pandas")
+    if isinstance(labels, pandas.IntervalIndex):
+        return _is_in_order(labels.left)
+    if isinstance(labels.dtype, (getattr(pandas, "ArrowDtype", pandas.SparseDtype), pandas.SparseDtype)):
+        return False
     plain = getattr(labels, "asi8", labels)
     if getattr(plain.dtype, "kind", None) not in tuple("biufmM"):
         return False
@@ -161,6 +207,37 @@ def _missing(numpy: Any, pandas: Any, value: Any) -> Any:
     if type(value) is Opaque and value.repr == "<NA>" and value.name.endswith(".NAType"):
         return pandas.NA
     return value
+
+
+def has_own_fill(dtype: Any) -> bool:
+    """Whether what a sparse column leaves out is of the type of its elements, and not NaN among integers."""
+    kind = dtype.subtype.kind
+    return kind == "f" or (kind in FILLED and dtype.fill_value == dtype.fill_value)
+
+
+def of_arrow(tree: Tree) -> Tree:
+    """The column in Arrow's layout that one of pandas is; itself if it is none."""
+    name = tree.get("dtype")
+    found = ARROW.fullmatch(name) if type(name) is str else None
+    return tree if found is None else {**tree, "dtype": found[1]}
+
+
+def needs_arrow(column: Any) -> bool:
+    """Whether a column, or what its codes stand for, is of Arrow."""
+    while type(column) is dict:
+        if of_arrow(column) is not column:
+            return True
+        column = column.get("categories")
+    return False
+
+
+def ends_of(tree: Tree, dtype: str) -> list[Tree]:
+    """The columns of the left and the right ends of intervals."""
+    pair = tree.get("values")
+    items = pair.get("items") if type(pair) is dict else None
+    if type(items) is not list or len(items) != 2:
+        raise ValueError("the column of a table is no array of intervals")
+    return [{"dtype": dtype, "values": item} for item in items]
 
 
 def _texts(pandas: Any, kind: str, in_arrow: str | None, values: list[Any]) -> Any:

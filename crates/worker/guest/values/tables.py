@@ -186,17 +186,29 @@ def _read_level(decoder: Decoder, column: Any) -> tuple[Any, Any]:
         return pandas.CategoricalIndex(labels), column.codes
     there = ~numpy.asarray(pandas.isna(column))
     present = column[there]
-    if column.dtype == object or str(column.dtype) in STRINGS:
+    if isinstance(column.dtype, getattr(pandas, "ArrowDtype", ())):
+        decoder.spend(len(column))
+        first, numbers = _distinct(decoder, list(present))
+    elif column.dtype == object or str(column.dtype) in STRINGS:
         first, numbers = _distinct(decoder, list(present))
     else:
-        plain = getattr(present, "asi8", present)
-        if str(column.dtype) in MASKED:
-            plain = present.to_numpy(dtype=MASKED[str(column.dtype)])
-        _, first, numbers = numpy.unique(plain, return_index=True, return_inverse=True)
+        first, numbers = _distinct_numbers(numpy, pandas, present)
     codes = numpy.full(len(column), -1, "i8")
     codes[there] = numbers
     labels = present[numpy.asarray(first, "i8")]
     return pandas.Index(labels, **as_it_is(labels)), codes
+
+
+def _distinct_numbers(numpy: Any, pandas: Any, values: Any) -> tuple[Any, Any]:
+    """As `_distinct`, of an array without missing values."""
+    plain = getattr(values, "asi8", values)
+    if isinstance(values, pandas.arrays.IntervalArray):
+        ends = [_distinct_numbers(numpy, pandas, end)[1] for end in (values.left, values.right)]
+        plain = ends[0] * (len(values) + 1) + ends[1]
+    elif str(values.dtype) in MASKED:
+        plain = values.to_numpy(dtype=MASKED[str(values.dtype)])
+    _, first, numbers = numpy.unique(plain, return_index=True, return_inverse=True)
+    return first, numbers
 
 
 def _distinct(decoder: Decoder, values: list[Any]) -> tuple[list[int], list[int]]:
