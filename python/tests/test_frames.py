@@ -379,6 +379,8 @@ def _senders() -> dict[str, Any]:
         "index": frame.index,
         "dates": pandas.date_range("2024", periods=2),
         "levels": frame.set_index(["n", "b"]).T,
+        "interval": pandas.Interval(0, 1),
+        "missing": [pandas.NA],
     }
 
 
@@ -419,6 +421,60 @@ def test_a_frame_without_its_package_is_a_table_that_prints_and_iterates() -> No
     assert len(read(*_SENT["levels"])) == 12
     # It goes back as a table.
     assert crossed(found) == found
+
+
+def scalars() -> list[Any]:
+    vienna = pandas.Timestamp("2024-01-01 00:00:00.123456789", tz="Europe/Vienna")
+    return [
+        pandas.Interval(0, 1),
+        pandas.Interval(0, 1.5, "both"),
+        pandas.Interval(pandas.Timestamp("2024"), pandas.Timestamp("2025"), "left"),
+        pandas.Interval(vienna, pandas.Timestamp("2025", tz="Europe/Vienna")),
+        pandas.Interval(pandas.Timedelta(1), pandas.Timedelta(days=2)),
+        pandas.cut(pandas.Series([1, 5, 9]), 3).iloc[0],
+        pandas.Period("2024", "Q"),
+        pandas.Period("2024-01-01 10:15", "15min"),
+        vienna,
+    ]
+
+
+def test_single_values_of_pandas_come_back() -> None:
+    for value in scalars():
+        found = crossed(value)
+        assert type(found) is type(value)
+        assert found == value
+        assert crossed({value: [value]}) == {value: [value]}
+    assert crossed([pandas.NA])[0] is pandas.NA
+    mixed = pandas.Series([*scalars(), pandas.NA, "x"], dtype=object)
+    pandas.testing.assert_series_equal(crossed(mixed), mixed)
+
+
+@pytest.mark.usefixtures("alone")
+def test_single_values_of_pandas_are_shown_without_it() -> None:
+    assert repr(read(*_SENT["interval"])) == "Interval(0, 1, closed='right')"
+    assert repr(read(*_SENT["missing"])) == "[<NA>]"
+
+
+@pytest.mark.parametrize(
+    ("kind", "parts"),
+    [
+        ("Interval", []),
+        ("Interval", ["middle", 1, 2]),
+        ("Interval", ["right", 2, 1]),
+        ("Interval", ["right", "a", "b"]),
+        ("Interval", ["right", 1, {"type": "int", "hex": "f" * 200_000}]),
+        ("Interval", ["period[M]", 1]),
+        ("Period", ["period[M]", 1.5]),
+        ("Period", ["M", 1]),
+        ("Timestamp", ["datetime64[ns]", 1]),
+        ("NAType", [1]),
+        ("Anything", ["right", 1, 2]),
+        ("Interval", {"type": "dict", "items": []}),
+    ],
+)
+def test_what_hostile_single_values_of_pandas_may_not_be(kind: str, parts: Any) -> None:
+    with pytest.raises(ValueError, match="parts|end|left side"):
+        _values.decode({"type": "opaque", "name": f"pandas.{kind}", "repr": "", "parts": parts})
 
 
 def test_a_frame_of_arrow_without_arrow_is_a_table(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -618,7 +674,7 @@ def test_mutated_frames_raise_a_value_error_or_can_be_shown() -> None:
     seed = random.SystemRandom().randrange(1 << 32)
     chance = random.Random(seed)
     trees = [sent(value) for value in (polars_frame(), arrow_table(), polars_frame()[1:])]
-    trees += [sent(value) for made in (binned, sparse, of_arrow) for value in made()]
+    trees += [sent(value) for made in (binned, sparse, of_arrow, scalars) for value in made()]
     for round_ in range(1500):
         tree, buffers = chance.choice(trees)
         tree = json.loads(json.dumps(tree))

@@ -313,11 +313,14 @@ pub enum ImageMode {
 }
 
 /// A value that cannot cross, as `repr()` prints it, possibly shortened.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opaque {
     /// Its class, as `package.Class`; empty if the sender does not name it.
     #[serde(default)]
     pub name: String,
     /// The text.
     pub repr: String,
+    /// What a reader with the package of its class makes the value of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Value>,
 }

@@ -89,7 +89,7 @@ def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
 def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
     """An array of Python's values, such as datetimes, if all of them cross."""
     items = encoder.items(value.reshape(-1).tolist(), depth + 3, False)
-    if any(type(item) is dict and item["type"] == "opaque" for item in items):
+    if any(type(item) is dict and item["type"] == "opaque" and "parts" not in item for item in items):
         raise NotSupported("an array of objects that do not cross: send them as a list")
     encoder.count(20)
     index = {"type": "range-index", "start": 0, "stop": len(items), "step": 1, "name": None}

@@ -7,7 +7,7 @@ import re
 import sys
 
 from . import arrays, arrow_tables, columns, standard
-from .bounds import NotSupported, Opaque, library, weight
+from .bounds import NotSupported, library, weight
 from .columns import PART
 
 TYPE_CHECKING = False
@@ -169,7 +169,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
         if data.dtype.kind != "M":
             raise ValueError("the column of a table is no array of moments")
         moments = pandas.DatetimeIndex(data).tz_localize("UTC")
-        return moments.tz_convert(_read_zone(decoder, pandas, zoned[1]))
+        return moments.tz_convert(read_zone(decoder, pandas, zoned[1]))
     return data
 
 
@@ -187,7 +187,7 @@ def _is_in_order(labels: Any) -> bool:
     return bool((plain[1:] > plain[:-1]).all()) and labels.is_monotonic_increasing
 
 
-def _read_zone(decoder: Decoder, pandas: Any, name: str) -> Any:
+def read_zone(decoder: Decoder, pandas: Any, name: str) -> Any:
     """The time zone as an object. Given the name, pandas would open any file that the name points
     to."""
     zone: Any = None if name == "UTC" else standard.zone_of(decoder, name)
@@ -204,8 +204,6 @@ def _missing(numpy: Any, pandas: Any, value: Any) -> Any:
     """The value that pandas uses for a missing object."""
     if isinstance(value, (numpy.datetime64, numpy.timedelta64)) and numpy.isnat(value):
         return pandas.NaT
-    if type(value) is Opaque and value.repr == "<NA>" and value.name.endswith(".NAType"):
-        return pandas.NA
     return value
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 
 import sys
 
-from .bounds import library, weight
+from .bounds import I64, Opaque, library, weight
 from .columns import PART
-from .pandas_columns import MASKED, STRINGS, as_it_is, column_tree, read_column, spend_hashing
+from .pandas_columns import (
+    MASKED,
+    PERIOD,
+    STRINGS,
+    ZONED,
+    as_it_is,
+    column_tree,
+    read_column,
+    read_zone,
+    spend_hashing,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +27,9 @@ if TYPE_CHECKING:
     from .encode import Encoder
     from .kinds import Encode, Tree
 
+# Work to create a value of pandas.
+SCALAR = 10
+CLOSED = ("left", "right", "both", "neither")
 # Sorted numbers that take as long to visit as one value of a tree.
 SORTED = 16
 
@@ -81,8 +94,44 @@ def _stamp(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     elif value is pandas.NaT or value.tzinfo is None:
         plain = value.to_datetime64()
     else:
-        raise ValueError("a moment with a zone and nanoseconds")
+        return _zoned(encoder, value, depth)
     return encoder.tree(plain, depth, key)
+
+
+def _zoned(encoder: Encoder, value: Any, depth: int) -> Tree:
+    name = str(sys.modules["pandas"].DatetimeTZDtype("ns", value.tz))
+    if ZONED.fullmatch(name) is None:
+        raise ValueError("a moment of a zone without a name")
+    return _shown(encoder, value, [name, value.value])
+
+
+def _interval(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    # Both ends in one way, because pandas wants the same time zone of both.
+    ends = [
+        encoder.tree(end, depth + 2, True)
+        if getattr(end, "tzinfo", None) is None
+        else _zoned(encoder, end, depth + 2)
+        for end in (value.left, value.right)
+    ]
+    return _shown(encoder, value, [value.closed, *ends])
+
+
+def _period(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    name = f"period[{value.freqstr}]"
+    if PERIOD.fullmatch(name) is None:
+        raise ValueError("a period of a frequency that does not cross")
+    return _shown(encoder, value, [name, value.ordinal])
+
+
+def _missing(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    return {**encoder.opaque(value), "parts": []}
+
+
+def _shown(encoder: Encoder, value: Any, parts: list[Tree]) -> Tree:
+    """A value that is shown where it cannot be made, for want of pandas."""
+    encoder.spend(SCALAR)
+    encoder.count(len(parts))
+    return {**encoder.opaque(value), "parts": parts}
 
 
 def _span(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -99,6 +148,12 @@ for _module in ("pandas", "pandas._libs.tslibs.timestamps"):
     ENCODERS[f"{_module}.Timestamp"] = _stamp
 for _module in ("pandas", "pandas._libs.tslibs.timedeltas"):
     ENCODERS[f"{_module}.Timedelta"] = _span
+for _module in ("pandas", "pandas._libs.interval"):
+    ENCODERS[f"{_module}.Interval"] = _interval
+for _module in ("pandas", "pandas._libs.tslibs.period"):
+    ENCODERS[f"{_module}.Period"] = _period
+for _module in ("pandas.api.typing", "pandas._libs.missing"):
+    ENCODERS[f"{_module}.NAType"] = _missing
 UNHASHABLE: set[Encode] = {_frame, _series, _labels, _array}
 
 
@@ -149,6 +204,42 @@ def read_series(decoder: Decoder, tree: Tree, depth: int) -> Any:
     _require_length("rows", len(index), len(data))
     series = pandas.Series(data, index=index, name=name, copy=False, **as_it_is(data))
     return series.array if tree.get("of") == "pandas-array" else series
+
+
+def read_scalar(decoder: Decoder, shown: Opaque, parts: Tree, depth: int) -> Any:
+    """The value that was sent with what it is made of; the placeholder if this side has no pandas."""
+    found = decoder.value(parts, depth)
+    pandas, kind = library("pandas"), shown.name.rpartition(".")[2]
+    if pandas is None:
+        return shown
+    if kind == "NAType" and found == []:
+        return pandas.NA
+    decoder.spend(SCALAR)
+    if type(found) is list and len(found) > 1 and type(found[0]) is str:
+        name, *numbers = found
+        if kind == "Interval" and name in CLOSED and len(numbers) == 2:
+            return pandas.Interval(*(_end(pandas, number) for number in numbers), closed=name)
+        if len(numbers) == 1 and type(numbers[0]) is int:
+            period, zoned = PERIOD.fullmatch(name), ZONED.fullmatch(name)
+            if kind == "Period" and period is not None:
+                return pandas.Period(ordinal=numbers[0], freq=period[1])
+            if kind == "Timestamp" and zoned is not None:
+                return pandas.Timestamp(numbers[0], tz="UTC").tz_convert(read_zone(decoder, pandas, zoned[1]))
+    raise ValueError("a value of pandas is not made of its parts")
+
+
+def _end(pandas: Any, value: Any) -> Any:
+    """An end of an interval."""
+    kind, numpy, datetime = type(value), library("numpy"), library("datetime")
+    if kind in (datetime.datetime, numpy.datetime64):
+        return pandas.Timestamp(value)
+    if kind in (datetime.timedelta, numpy.timedelta64):
+        return pandas.Timedelta(value)
+    if kind not in (int, float, pandas.Timestamp) and not isinstance(value, numpy.number):
+        raise ValueError("an interval has an end that is no number and no time")
+    if kind is int and not -I64 <= value < I64:
+        raise ValueError("an interval has an end of more than 64 bits")
+    return value
 
 
 def _require_length(what: str, wanted: int, found: int) -> None:
