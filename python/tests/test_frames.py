@@ -505,6 +505,15 @@ def pandas_column(dtype: Any, *arrays: Any, **more: Any) -> tuple[Any, list[byte
     return tree, [buffer for (buffer,) in buffers]
 
 
+def test_categories_come_back_in_pandas_before_2(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pandas.Index, "asi8", None, raising=False)
+    binned_levels = pandas.MultiIndex.from_arrays([pandas.interval_range(0, 3), list("abc")])
+    assert crossed(binned_levels).equals(binned_levels)
+    for labels in (["b", "a"], [1, 2], pandas.date_range("2024", periods=2)):
+        series = pandas.Series(pandas.Categorical(labels))
+        pandas.testing.assert_series_equal(crossed(series), series)
+
+
 def test_what_hostile_columns_of_pandas_may_not_be() -> None:
     numpy = pytest.importorskip("numpy")
     up, down = numpy.array([0.0, 1.0]), numpy.array([1.0, 0.0])

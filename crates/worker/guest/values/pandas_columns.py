@@ -173,6 +173,13 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     return data
 
 
+def numbers_of(labels: Any) -> Any:
+    """The numbers of moments and periods; other labels as they are."""
+    # Before pandas 2 every index has the attribute.
+    found = getattr(labels, "asi8", None)
+    return labels if found is None else found
+
+
 def _is_in_order(labels: Any) -> bool:
     """Whether the labels are strictly increasing. The check makes pandas cache the answer."""
     pandas = library("pandas")
@@ -180,7 +187,7 @@ def _is_in_order(labels: Any) -> bool:
         return _is_in_order(labels.left)
     if isinstance(labels.dtype, (getattr(pandas, "ArrowDtype", pandas.SparseDtype), pandas.SparseDtype)):
         return False
-    plain = getattr(labels, "asi8", labels)
+    plain = numbers_of(labels)
     if getattr(plain.dtype, "kind", None) not in tuple("biufmM"):
         return False
     plain = plain.to_numpy() if plain is labels else plain

@@ -14,6 +14,7 @@ from .pandas_columns import (
     ZONED,
     as_it_is,
     column_tree,
+    numbers_of,
     read_column,
     read_zone,
     spend_hashing,
@@ -292,7 +293,7 @@ def _read_level(decoder: Decoder, column: Any) -> tuple[Any, Any]:
 
 def _distinct_numbers(numpy: Any, pandas: Any, values: Any) -> tuple[Any, Any]:
     """As `_distinct`, of an array without missing values."""
-    plain = getattr(values, "asi8", values)
+    plain = numbers_of(values)
     if isinstance(values, pandas.arrays.IntervalArray):
         ends = [_distinct_numbers(numpy, pandas, end)[1] for end in (values.left, values.right)]
         plain = ends[0] * (len(values) + 1) + ends[1]
