@@ -170,6 +170,35 @@ class Cells(unittest.TestCase):
             self.assertIn("which is `_`", self.fail(name)["message"])
         self.assertNotIn("`_`", self.fail("other")["message"])
 
+    def test_the_last_exception_is_that_of_an_interactive_session(self):
+        self.value("import gc, sys, traceback, weakref\nclass Held: pass")
+        names = "last_type", "last_value", "last_traceback", *(["last_exc"] if sys.version_info >= (3, 12) else [])
+        self.assertEqual(self.value("[name for name in %r if hasattr(sys, name)]" % (names,)), [])
+        fails = "def fails():\n    held = Held(); kept.append(weakref.ref(held))\n    1 / 0\nfails()"
+        self.value("kept = []")
+        shown = self.fail(fails)["traceback"]
+        # As `traceback.print_last`, which prints another in 3.13.0.
+        again = "''.join(traceback.format_exception(sys.last_type, sys.last_value, sys.last_traceback))"
+        self.assertTrue(self.value("%s == %r" % (again, shown)))
+        last = "[sys.last_type is ZeroDivisionError, sys.last_value.__traceback__ is sys.last_traceback]"
+        self.assertEqual(self.value(last), [True, True])
+        if len(names) == 4:
+            self.assertTrue(self.value("sys.last_exc is sys.last_value"))
+        # As a debugger has it, and for the last exception only. The cell's tree is not kept.
+        self.assertTrue(self.value("sys.last_traceback.tb_next.tb_frame.f_locals['held'] is kept[0]()"))
+        trees = "import ast\nsum(isinstance(found, ast.AST) for found in gc.get_objects())"
+        before = self.value(trees)
+        self.fail("x = %s\n1 / 0" % list(range(1000)))
+        self.assertLess(self.value(trees), before + 100)
+        self.assertIsNone(self.value("gc.collect()\nkept[0]()"))
+        # None is kept of one that has used up the memory.
+        self.fail("def fills():\n    raise MemoryError\nfills()")
+        self.assertEqual(self.value("[name for name in %r if hasattr(sys, name)]" % (names,)), [])
+        self.fail("raise KeyboardInterrupt")
+        self.assertTrue(self.value("sys.last_type is KeyboardInterrupt"))
+        self.worker.cell("raise SystemExit(3)")
+        self.assertTrue(self.value("sys.last_type is KeyboardInterrupt"))
+
     def test_a_rehearsal_leaves_nothing(self):
         for serves in ("session", "one-run"):
             for warm in (False, True):

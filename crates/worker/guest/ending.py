@@ -104,7 +104,12 @@ def note_unwritten(result, text):
 
 
 def note_last(error):
-    """Sets what `atexit` functions and debuggers read of a program's last exception."""
+    """Sets what the next cell, `atexit` functions and debuggers read of an exception that nothing has caught."""
+    if issubclass(type(error), MemoryError):
+        # Its frames would keep the variables that have used up the memory, as would those of an earlier exception.
+        for name in LAST_ERROR:
+            variables_of(sys).pop(name, None)
+        return
     sys.last_type, sys.last_value, sys.last_traceback = type(error), error, guest_frames(error)
     if sys.version_info >= (3, 12):
         sys.last_exc = error

@@ -74,6 +74,38 @@ def set_ordinary_flags(native):
     native.set_flags(wire.dumps(list(flags.values())))
 
 
+class BreakpointHook:
+    """Calls what `PYTHONBREAKPOINT` names, as the interpreter's own hook does, which ignores the variable under `-I`."""
+
+    @property
+    def __call__(self):
+        """Once it is found there is no frame of it, so that a debugger stops in the guest's own code."""
+        path = os.environ.get("PYTHONBREAKPOINT") or "pdb.set_trace"
+        if path == "0":
+            return ignore
+        module, dot, name = path.rpartition(".")
+        # As there, a name alone is a builtin, and one that begins with a dot names nothing.
+        if module or not dot:
+            module = module or "builtins"
+            try:
+                __import__(module)
+                return getattr(sys.modules[module], name)
+            except (AttributeError, ImportError):
+                pass
+        from warnings import warn
+
+        warn('Ignoring unimportable $PYTHONBREAKPOINT: "%s"' % path, RuntimeWarning, stacklevel=2)
+        return ignore
+
+
+def ignore(*args, **kwargs):
+    pass
+
+
+def follow_breakpoints():
+    sys.breakpointhook = sys.__breakpointhook__ = BreakpointHook()
+
+
 def seal_memory_files():
     """Has `os.memfd_create` make files that can never be executed, unless the caller says which it wants. The
     filter allows no other, and cannot add the flag. Linux before 6.3 has no such files."""

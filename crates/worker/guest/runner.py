@@ -197,11 +197,11 @@ class Runner:
     def describe(self, request, result, error):
         """Changes a result to that of an exception, which a program's own hook or stream shows."""
         describe(result, error)
-        if request.get("then") != "end" or "error" not in result:
+        if "error" not in result:
             return
-        if not issubclass(type(error), MemoryError):
-            # It would keep the variables of the frames, and memory may have run out.
-            note_last(error)
+        note_last(error)
+        if request.get("then") != "end":
+            return
         hook = getattr(sys, "excepthook", ordinary_hook)
         if hook is not ordinary_hook:
             show_by(hook, result, error)
@@ -218,6 +218,8 @@ class Runner:
         tree = self.parse(source, filename)
         last = None if request.get("last") == "nothing" else pop_last_expression(tree)
         body, last = compile_both(tree, last, filename)
+        # A traceback that the guest keeps refers to this frame, through the frames that called its own.
+        del tree
         keep_source(filename, source)
         namespace = self.main.__dict__
         codes = body, last

@@ -93,6 +93,7 @@ def prepare(native, setup, limits_objects, work):
         runner.reserve.leave_to(native)
         changes.update(dict.fromkeys(ARRAYS, native.include_arrays))
     process.seal_memory_files()
+    process.follow_breakpoints()
     Patches(changes).prepare()
     preloaded = preload_all(native, setup["preload"], work)
     if lasts(setup):

@@ -114,8 +114,8 @@ impl<'a> BufferCheck<'a> {
             | TypedValue::Date(_)
             | TypedValue::Time(_)
             | TypedValue::Datetime(_)
-            | TypedValue::Timedelta(_)
-            | TypedValue::Opaque(_) => Ok(()),
+            | TypedValue::Timedelta(_) => Ok(()),
+            TypedValue::Opaque(opaque) => self.values(&opaque.parts),
             TypedValue::Text(held) | TypedValue::Bytes(held) | TypedValue::Bytearray(held) => {
                 self.take(held.buffer).map(drop)
             }

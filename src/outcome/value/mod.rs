@@ -80,6 +80,7 @@ impl Value {
         TypedValue::Opaque(Opaque {
             name: String::new(),
             repr: repr.into(),
+            parts: None,
         })
         .into()
     }

@@ -204,11 +204,11 @@ pub struct Series {
 pub struct TableColumn {
     /// The type in pandas' notation: `float64`, `object`, `category`.
     pub dtype: String,
-    /// The type of the elements of a `nested` column.
+    /// The type of the elements of a `nested` column. What a `sparse` one leaves out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
     /// A `list`, or an `ndarray`; codes if there are `categories`. A `tuple` of lengths and bytes for the
-    /// texts of polars and Arrow.
+    /// texts of polars and Arrow, and of the left and right ends for intervals.
     pub values: Value,
     /// For a column with possibly missing elements: an `ndarray` of truth values that marks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -313,11 +313,14 @@ pub enum ImageMode {
 }
 
 /// A value that cannot cross, as `repr()` prints it, possibly shortened.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opaque {
     /// Its class, as `package.Class`; empty if the sender does not name it.
     #[serde(default)]
     pub name: String,
     /// The text.
     pub repr: String,
+    /// What a reader with the package of its class makes the value of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Value>,
 }

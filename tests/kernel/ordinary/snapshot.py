@@ -34,6 +34,28 @@ def look(name, item):
         found[name] = repr(error)
 
 
+def breakpoints():
+    """What `breakpoint` calls, from where, and what it warns of, for each value of the variable."""
+    met = []
+    import pdb
+
+    def meet(*args, **kwargs):
+        met.append([args, kwargs, sys._getframe(1).f_code.co_name])
+        return 5
+
+    ordinary, pdb.set_trace, main.meet = pdb.set_trace, meet, meet
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        for value in ("0", "", "__main__.meet", "nowhere.f", "os.nothing", "nothing", ".f", "..", "print.", "int"):
+            os.environ["PYTHONBREAKPOINT"] = value
+            met.append([value, breakpoint("7") if value == "int" else breakpoint()])
+        del os.environ["PYTHONBREAKPOINT"]
+        met.append(breakpoint(header="x"))
+    pdb.set_trace = ordinary
+    del main.meet
+    return met, [[str(item.message), item.category.__name__, item.lineno] for item in caught]
+
+
 found = {}
 for name in dir(sys.flags):
     if name[0] != "_" and type(getattr(sys.flags, name)) in (int, bool):
@@ -60,6 +82,8 @@ look("sys.excepthook", lambda: sys.excepthook is sys.__excepthook__)
 look("sys.displayhook", lambda: sys.displayhook is sys.__displayhook__)
 look("sys.unraisablehook", lambda: sys.unraisablehook is sys.__unraisablehook__)
 look("sys.interactivehook", lambda: hasattr(sys, "__interactivehook__"))
+look("sys.breakpointhook", lambda: sys.breakpointhook is sys.__breakpointhook__)
+look("breakpoints", breakpoints)
 look("sys.trace", lambda: [sys.gettrace(), sys.getprofile()])
 look("sys.recursion", sys.getrecursionlimit)
 look("sys.switch", sys.getswitchinterval)

@@ -15,7 +15,7 @@ use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
     let tests = tests![
-        a_failed_cell_gives_back_what_it_held,
+        a_failed_cell_gives_back_what_it_held_when_another_fails,
         a_cell_that_runs_out_of_memory_leaves_it_to_the_next
     ];
     let copies = tests![copies_free_no_block_that_is_mapped_by_itself];
@@ -27,7 +27,7 @@ pub fn tests() -> Vec<Test> {
 const IS_SMALL: &str = "import re\n\
     int(re.search('VmRSS:\\s*(\\d+)', open('/proc/self/status').read())[1]) < 60 << 10";
 
-fn a_failed_cell_gives_back_what_it_held(world: &World) {
+fn a_failed_cell_gives_back_what_it_held_when_another_fails(world: &World) {
     let mut session = open(world, standard());
     let code = "def fail():\n\
                 \x20   held = bytearray(100 << 20)\n\
@@ -35,6 +35,13 @@ fn a_failed_cell_gives_back_what_it_held(world: &World) {
                 fail()";
     assert_ended(
         &run(&mut session, code),
+        Status::Exception,
+        SessionState::Live,
+    );
+    // As in an interactive interpreter, the last exception keeps its frames, for a debugger.
+    assert_eq!(value(&mut session, IS_SMALL), "False");
+    assert_ended(
+        &run(&mut session, "1 / 0"),
         Status::Exception,
         SessionState::Live,
     );

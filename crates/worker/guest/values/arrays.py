@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import sys
 
-from .bounds import HERE, I64, Opaque, library
+from .bounds import HERE, I64, NotSupported, Opaque, library
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,14 +69,28 @@ def array_tree(encoder: Encoder, value: Any) -> Tree:
 def _ndarray(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     if value.dtype.kind == "O" and 0 < len(value.shape) <= MAX_DIMENSIONS:
         return _objects(encoder, value, depth)
+    _require_dtype(value.dtype, "an array")
     return array_tree(encoder, value)
+
+
+def _require_dtype(dtype: Any, whose: str) -> None:
+    try:
+        item_size(dtype.str)
+    except ValueError:
+        remedy = "convert it first, for example with astype() or tolist()"
+        raise NotSupported(f"{whose} of dtype {dtype} does not cross: {remedy}") from None
+
+
+def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    remedy = "send what numpy.asarray() makes of it, or its parts"
+    raise NotSupported(f"an array of the class {type(value).__name__} does not cross: {remedy}")
 
 
 def _objects(encoder: Encoder, value: Any, depth: int) -> Tree:
     """An array of Python's values, such as datetimes, if all of them cross."""
     items = encoder.items(value.reshape(-1).tolist(), depth + 3, False)
-    if any(type(item) is dict and item["type"] == "opaque" for item in items):
-        raise ValueError("an array of objects that do not cross")
+    if any(type(item) is dict and item["type"] == "opaque" and "parts" not in item for item in items):
+        raise NotSupported("an array of objects that do not cross: send them as a list")
     encoder.count(20)
     index = {"type": "range-index", "start": 0, "stop": len(items), "step": 1, "name": None}
     data = {"dtype": "object", "schema": [int(length) for length in value.shape], "values": items}
@@ -106,6 +120,7 @@ def read_objects(decoder: Decoder, tree: Tree, depth: int) -> Any:
 
 
 def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    _require_dtype(value.dtype, "a scalar")
     dtype = value.dtype.str
     kind, _ = item_size(dtype)
     plain = int(value.astype("i8")) if kind in "mM" else value.item()
@@ -143,6 +158,9 @@ def encoder_of(kind: type) -> Encode | None:
         return _scalar
     if getattr(numpy, "memmap", None) is kind:
         return _ndarray
+    array = getattr(numpy, "ndarray", None)
+    if isinstance(array, type) and issubclass(kind, array) and kind is not array:
+        return _subclass
     image = getattr(sys.modules.get("PIL.Image"), "Image", None)
     if isinstance(image, type) and issubclass(kind, image):
         return _image

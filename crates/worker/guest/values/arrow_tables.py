@@ -28,14 +28,14 @@ MAKERS = {"bool": "bool_", "date": "date32", "list": "list_", "large_list": "lar
 def _table(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     names = list(value.schema.names)
     data = [
-        _column(encoder, column, depth + 2, name) for name, column in zip(names, value.columns)
+        column_tree(encoder, column, depth + 2, f"column {name!r}") for name, column in zip(names, value.columns)
     ]
     return columns.frame_tree(encoder, "arrow", names, data, value.num_rows)
 
 
 def _array(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     return columns.series_tree(
-        encoder, "arrow", None, _column(encoder, value, depth + 1, ""), len(value)
+        encoder, "arrow", None, column_tree(encoder, value, depth + 1, "the array"), len(value)
     )
 
 
@@ -43,7 +43,7 @@ def _scalar(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     return encoder.tree(value.as_py(), depth, key)
 
 
-def schema_of(kind: Any, name: str, nested: bool = False) -> Any:
+def schema_of(kind: Any, whose: str, nested: bool = False) -> Any:
     types, text = sys.modules["pyarrow"].types, str(kind)
     if text in SCHEMAS:
         return SCHEMAS[text]
@@ -55,31 +55,32 @@ def schema_of(kind: Any, name: str, nested: bool = False) -> Any:
         return f"decimal[{kind.precision}, {kind.scale}]"
     if types.is_list(kind) or types.is_large_list(kind):
         word = "list" if types.is_list(kind) else "large_list"
-        return [word, schema_of(kind.value_type, name, True)]
+        return [word, schema_of(kind.value_type, whose, True)]
     if types.is_fixed_size_list(kind):
-        return ["array", kind.list_size, schema_of(kind.value_type, name, True)]
+        return ["array", kind.list_size, schema_of(kind.value_type, whose, True)]
     if types.is_struct(kind):
         fields = [kind.field(at) for at in range(kind.num_fields)]
-        return ["struct", [[field.name, schema_of(field.type, name, True)] for field in fields]]
+        return ["struct", [[field.name, schema_of(field.type, whose, True)] for field in fields]]
     if types.is_dictionary(kind) and not nested:
         return "category"
-    raise NotSupported(f"column {name!r} is of type {text}, which does not cross")
+    raise NotSupported(f"{whose} is of type {text}, which does not cross: convert it first")
 
 
-def _column(encoder: Encoder, value: Any, depth: int, name: str) -> Tree:
+def column_tree(encoder: Encoder, value: Any, depth: int, whose: str) -> Tree:
+    """The tree of an array, of which an error says whose it is."""
     encoder.count(10)
     pyarrow = sys.modules["pyarrow"]
     if isinstance(value, pyarrow.ChunkedArray):
         value = value.combine_chunks()
         if isinstance(value, pyarrow.ChunkedArray):
             value = value.chunk(0) if value.num_chunks else pyarrow.array([], value.type)
-    schema = schema_of(value.type, name)
+    schema = schema_of(value.type, whose)
     if schema == "category":
         codes = value.indices.cast(pyarrow.int32()).fill_null(-1)
         return {
             "dtype": "category",
             "values": columns.number_tree(encoder, "<i4", _bytes(codes, 4)),
-            "categories": _column(encoder, value.dictionary, depth + 1, name),
+            "categories": column_tree(encoder, value.dictionary, depth + 1, whose),
             "ordered": bool(value.type.ordered),
         }
     if schema in TEXTS or schema in BLOBS:

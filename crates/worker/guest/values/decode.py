@@ -9,7 +9,7 @@ import sys
 from operator import eq
 from time import thread_time
 
-from . import arrays, frames, standard
+from . import arrays, frames, standard, tables
 from .bounds import (
     DECIMAL_DIGITS,
     I64,
@@ -324,8 +324,10 @@ def _enum(decoder: Decoder, tree: Tree, depth: int) -> Any:
     return decoder.value(tree.get("value"), depth + 1)
 
 
-def _opaque(decoder: Decoder, tree: Tree, depth: int) -> Opaque:
-    return Opaque(decoder.field(tree, "name", str), decoder.field(tree, "repr", str))
+def _opaque(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    shown = Opaque(decoder.field(tree, "name", str), decoder.field(tree, "repr", str))
+    parts = tree.get("parts")
+    return shown if parts is None else tables.read_scalar(decoder, shown, parts, depth + 1)
 
 
 DECODERS: dict[str, Decode] = {

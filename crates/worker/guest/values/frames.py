@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 
-from . import arrays, arrow_tables, columns, polars_frames, tables
+from . import arrays, arrow_tables, columns, pandas_columns, polars_frames, tables
 from .bounds import MAX_SHOWN, library
 from .table import read_table
 
@@ -111,6 +111,8 @@ def _value(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
         return arrays.read_objects(decoder, tree, depth)
     package = PACKAGES.get(of) if type(of) is str else None
     found = None if package is None else library(package)
+    if found is not None and package == "pandas" and _needs_arrow(tree) and library("pyarrow") is None:
+        return read_table(decoder, tree, depth, "pyarrow")
     if found is None:
         return read_table(decoder, tree, depth, package)
     try:
@@ -120,6 +122,13 @@ def _value(decoder: Decoder, tree: Tree, depth: int, make: Any) -> Any:
     except BaseException as error:
         # What polars raises for a failure in its own code, which must not end the caller.
         raise ValueError(f"{package} refused a table: {type(error).__name__}: {error}") from None
+
+
+def _needs_arrow(tree: Tree) -> bool:
+    """Whether a column or a label of a frame of pandas is of Arrow."""
+    parts = tree["data"] if type(tree.get("data")) is list else [tree.get("data")]
+    labels = [part for name in ("columns", "index") for part in _labels(tree.get(name))]
+    return any(map(pandas_columns.needs_arrow, (*parts, *labels)))
 
 
 def _frame(decoder: Decoder, tree: Tree, depth: int, of: str, found: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from . import arrays, columns
 from .bounds import HERE, I64, MAX_DEPTH, MAX_NAME, MAX_VALUES, Opaque, cut, safe_repr
+from .pandas_columns import INTERVAL, ends_of, of_arrow
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -139,6 +140,21 @@ class Codes(Cells):
         return self.convert[code] if 0 <= code < len(self.convert) else None
 
 
+class Intervals(Cells):
+    """Intervals, by their ends. Python has no type for them."""
+
+    def __getitem__(self, place: int) -> Any:
+        left, right = (end[place] for end in self.data)
+        if left is None or left != left:
+            return None
+        before = "[" if self.convert in ("left", "both") else "("
+        after = "]" if self.convert in ("right", "both") else ")"
+        return Opaque("pandas.Interval", f"{before}{left}, {right}{after}")
+
+    def __len__(self) -> int:
+        return len(self.data[0])
+
+
 class Texts(Cells):
     """Texts and bytes of a verified column. What is no UTF-8 is replaced."""
 
@@ -216,11 +232,18 @@ def _cells(decoder: Decoder, tree: Any, depth: int) -> Any:
     decoder.spend(columns.PART)
     if type(tree) is not dict or type(tree.get("dtype")) is not str or depth > MAX_DEPTH:
         raise ValueError("the column of a table is no object with a dtype")
+    tree = of_arrow(tree)
     values, dtype = tree.get("values"), tree["dtype"]
     if type(values) is list:
         return [decoder.value(part, depth + 2) for part in values]
     if dtype in columns.TEXTS or dtype in columns.BLOBS:
         return Texts(columns.read_column(decoder, tree, depth), None, None)
+    interval = INTERVAL.fullmatch(dtype)
+    if interval is not None:
+        left, right = (_cells(decoder, end, depth + 1) for end in ends_of(tree, interval[1]))
+        if len(left) != len(right):
+            raise ValueError("intervals have other left ends than right ones")
+        return Intervals((left, right), None, interval[2])
     kind = values.get("dtype") if type(values) is dict else None
     if type(kind) is not str or (kind[1:2] not in ("M", "m") and kind not in columns.ITEMS):
         raise ValueError("the column of a table is no array of numbers or times")

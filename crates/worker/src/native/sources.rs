@@ -48,6 +48,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "values/encode",
     "values/frames",
     "values/kinds",
+    "values/pandas_columns",
     "values/polars_frames",
     "values/standard",
     "values/table",

@@ -1,0 +1,1 @@
+../../../../crates/worker/guest/values/pandas_columns.py
