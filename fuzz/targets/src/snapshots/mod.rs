@@ -67,7 +67,7 @@ fn descriptor(bytes: &[u8]) -> bool {
         info: info.to_owned(),
         kind: kinds[usize::from(kind & 15) % kinds.len()],
         inode: 11,
-        names: 1,
+        is_named: true,
     };
     let outputs = Outputs {
         stdout: 11,
