@@ -199,6 +199,20 @@ class Cells(unittest.TestCase):
         self.worker.cell("raise SystemExit(3)")
         self.assertTrue(self.value("sys.last_type is KeyboardInterrupt"))
 
+    def test_a_traceback_where_no_memory_is_left_to_import_a_module(self):
+        self.value(
+            "import sys\nclass Full:\n    def find_spec(self, name, *_):\n"
+            "        if name == 'traceback':\n            raise MemoryError\n"
+            "sys.modules.pop('traceback', None)\nsys.meta_path.insert(0, Full())"
+        )
+        error = self.fail("def fills():\n    raise MemoryError\n\nfills()")
+        said = r'''Traceback \(most recent call last\):
+  File "[^"]+", line 4, in <module>
+  File "[^"]+", line 2, in fills
+MemoryError
+'''
+        self.assertRegex(error["traceback"], "^" + said + "$")
+
     def test_a_rehearsal_leaves_nothing(self):
         for serves in ("session", "one-run"):
             for warm in (False, True):

@@ -134,8 +134,23 @@ def format_traceback(error):
         trace = traceback.TracebackException(type(error), error, last_frames(error.__traceback__))
         keep_guest_frames(traceback, trace, set())
         return "".join(trace.format())
+    except MemoryError:
+        # Where Python's library has no bytecode, as in images of Python for Docker, to import a module compiles it. That
+        # can take more than the reserve.
+        return plain_traceback(error)
     except BaseException:
         return last_line(error, safe_str(error))
+
+
+def plain_traceback(error):
+    """The traceback without lines of the source, which takes no module and hardly any memory."""
+    lines, trace = ["Traceback (most recent call last):\n"], last_frames(error.__traceback__)
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if not code.co_filename.startswith("<sandfork "):
+            lines.append('  File "%s", line %s, in %s\n' % (code.co_filename, trace.tb_lineno, code.co_name))
+        trace = trace.tb_next
+    return "".join(lines) + last_line(error, safe_str(error))
 
 
 def last_frames(trace):
@@ -151,7 +166,7 @@ def last_frames(trace):
 
 
 def last_line(error, message):
-    return "%s: %s\n" % (class_name(error), message)
+    return "%s: %s\n" % (class_name(error), message) if message else class_name(error) + "\n"
 
 
 def keep_guest_frames(traceback, trace, seen):
