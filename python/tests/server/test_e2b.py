@@ -713,6 +713,21 @@ def test_a_snapshot_is_a_template_until_it_is_deleted(served: Server) -> None:
         sandbox.run_code("e.set(); t.join()")
 
 
+def test_a_name_of_several_snapshots_is_that_of_the_last(served: Server) -> None:
+    with made(served) as sandbox:
+        taken = []
+        for number in range(6):
+            sandbox.run_code(f"x = {number}")
+            taken.append(sandbox.create_snapshot(name="nightly").snapshot_id)
+        for number in reversed(range(6)):
+            with made(served, template="nightly") as later:
+                assert later.run_code("x").text == str(number)
+            # A name is also that of the last in a deletion.
+            assert Sandbox.delete_snapshot("nightly", **options(served))
+            with pytest.raises(SandboxException, match="404"):
+                Sandbox.create(template=taken[number], **options(served))
+
+
 def test_a_sandbox_is_its_tenant_s_alone(served: Server, sandbox: Sandbox) -> None:
     other = options(served, BETA)
     identity = sandbox.sandbox_id
