@@ -651,6 +651,17 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
         assert sandbox.run_code("y", context=other).text == "2"
 
 
+def test_a_sandbox_whose_context_has_ended_is_there(served: Server) -> None:
+    with made(served) as sandbox:
+        sandbox.run_code("import os; os._exit(3)")
+        for call in (sandbox.pause, sandbox.create_snapshot, sandbox.fork):
+            with pytest.raises(SandboxException, match="400: .* has ended, .*: restart it"):
+                call()
+        assert states(served)[sandbox.sandbox_id] == "running"
+        sandbox.restart_code_context(sandbox.list_code_contexts()[0])
+        assert sandbox.pause()
+
+
 def test_a_sandbox_is_paused_when_its_time_is_over(served: Server) -> None:
     with made(served, timeout=1, lifecycle={"on_timeout": "pause"}) as sandbox:
         eventually(lambda: states(served)[sandbox.sandbox_id] == "paused")

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
+use sandfork::ErrorKind;
 use sandfork::session::Session;
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,6 +13,7 @@ use serde_json::Value;
 use super::E2bFailure;
 use super::access::Named;
 use super::control::{access, lifetime};
+use super::interpreter::RESTART;
 use super::registry::{AtEnd, Context, Sandbox, State};
 use crate::failure::Failure;
 use crate::http::JsonBody;
@@ -129,12 +131,24 @@ async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
     for context in contexts {
         let mut turn = context.open.last_turn().await;
         let paused = blocking(move || {
-            turn.as_mut().ok_or_else(ended)?.pause()?;
+            let session = turn.as_mut().ok_or_else(ended)?;
+            session.pause().map_err(not_copied)?;
             Ok(turn)
         });
         turns.push(paused.await?);
     }
     Ok(turns.iter_mut().filter_map(|turn| turn.take()).collect())
+}
+
+/// Why the state of a context was not copied. The sandbox of one that has ended lives: clients would read 404 as its end, and
+/// 409 as a pause.
+pub fn not_copied(error: sandfork::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::SessionEnded => {
+            Failure::Request(format!("a context of the sandbox has ended, {RESTART}"))
+        }
+        _ => error.into(),
+    }
 }
 
 /// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.

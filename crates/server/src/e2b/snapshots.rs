@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::E2bFailure;
 use super::access::Named;
 use super::control::{OfTenant, access, lifetime};
+use super::pausing::not_copied;
 use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
@@ -91,9 +92,10 @@ impl Saved {
         let mut contexts = Vec::new();
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
-            let taken = context
-                .open
-                .with(move |session| Ok((session.snapshot()?, counts)));
+            let taken = context.open.with(move |session| {
+                let snapshot = session.snapshot().map_err(not_copied)?;
+                Ok((snapshot, counts))
+            });
             let (snapshot, counts) = taken.await?;
             contexts.push(SavedContext {
                 id: context.id,
