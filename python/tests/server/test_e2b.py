@@ -462,6 +462,19 @@ def test_a_command_has_limits(served: Server) -> None:
                 handle.wait()
 
 
+def test_a_guest_that_ends_what_starts_commands_is_no_fault_of_the_server(sandbox: Sandbox) -> None:
+    # Also the process that starts commands, which ends a little later.
+    code = """import os
+for name in filter(str.isdigit, os.listdir("/proc")):
+    if int(name) > 2: os.kill(int(name), 9)"""
+    for _ in range(30):
+        with contextlib.suppress(RateLimitException):
+            sandbox.commands.run("true")
+        sandbox.run_code(code)
+        with contextlib.suppress(RateLimitException):
+            assert sandbox.commands.run("echo hi").stdout == "hi\n"
+
+
 def test_a_terminal_is_typed_on(sandbox: Sandbox) -> None:
     output = bytearray()
     terminal = sandbox.pty.create(PtySize(rows=30, cols=100), envs={"PS1": ""}, timeout=60)
