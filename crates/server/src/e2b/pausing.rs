@@ -21,6 +21,9 @@ use crate::running::blocking;
 use crate::server::App;
 use crate::sessions::ended;
 
+/// How long a sandbox goes on that finds no room for its state, until it is tried again.
+const UNTIL_NEXT_PAUSE: Duration = Duration::from_secs(10);
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Asked {
@@ -91,9 +94,17 @@ async fn pause_or_end(app: Arc<App>, sandbox: Arc<Sandbox>) {
     if !sandbox.is_due() {
         return;
     }
-    if let Err(failure) = to_paused(&sandbox).await {
-        tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
-        app.e2b.end(Arc::clone(&sandbox)).await;
+    match to_paused(&sandbox).await {
+        Ok(()) => {}
+        // Others have the disk. Its state is not lost for that.
+        Err(failure) if failure.is_overload() => {
+            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox is paused later: {failure}");
+            sandbox.extend(UNTIL_NEXT_PAUSE);
+        }
+        Err(failure) => {
+            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
+            app.e2b.end(Arc::clone(&sandbox)).await;
+        }
     }
 }
 
