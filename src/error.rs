@@ -35,7 +35,8 @@ pub enum ErrorKind {
     /// than the policy allows, or has files that cannot be placed.
     Request,
     /// More runs are active and waiting than an [`Admission`](crate::Admission) allows, a run was cancelled while it
-    /// waited for one, or the session runs another cell. A later attempt may succeed.
+    /// waited for one, the session runs another cell or has lost the process that starts programs, or paused sessions have
+    /// the room on the disk. A later attempt may succeed.
     Busy,
     /// The session's worker is gone, with its variables, imports and files.
     SessionEnded,

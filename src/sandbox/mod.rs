@@ -242,7 +242,7 @@ impl Sandbox {
         let zygote = self.inner.zygote()?;
         let made_by = self.made_by().map_err(SupervisorError::from)?;
         let limits = &self.inner.plan.supervision.limits;
-        let image = Image::load(path, &made_by, limits, &zygote);
+        let image = Image::load(path, &made_by, limits, &zygote, &self.inner.snapshots);
         Ok(Arc::new(image.map_err(SupervisorError::from)?))
     }
 

@@ -45,7 +45,9 @@ pub async fn run(
         let sandbox = tenant.sandboxes.sandbox(variant).map_err(|error| {
             // The tenant's own policy has been used before.
             if error.kind() == ErrorKind::Policy && variant.memory.is_some() {
-                Failure::Request(error.to_string())
+                // It was set for a request, and not on a command line.
+                let error = error.to_string();
+                Failure::Request(error.trim_start_matches("--set: ").to_owned())
             } else {
                 error.into()
             }

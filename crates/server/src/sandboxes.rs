@@ -118,9 +118,18 @@ impl Sandboxes {
         if let Some(sandbox) = slot.made.get() {
             return Ok(Arc::clone(sandbox));
         }
-        let builder = Sandbox::builder().policy(policy(&self.profile, variant)?);
-        let sandbox = Arc::new(builder.build()?);
-        Ok(Arc::clone(slot.made.get_or_init(|| sandbox)))
+        let made = policy(&self.profile, variant);
+        match made.and_then(|policy| Sandbox::builder().policy(policy).build()) {
+            Ok(sandbox) => {
+                let sandbox = Arc::clone(slot.made.get_or_init(|| Arc::new(sandbox)));
+                self.drop_oldest();
+                Ok(sandbox)
+            }
+            Err(error) => {
+                locked(&self.made).retain(|(_, other)| !Arc::ptr_eq(other, &slot));
+                Err(error)
+            }
+        }
     }
 
     fn slot(&self, variant: Variant) -> Arc<Slot> {
@@ -128,15 +137,21 @@ impl Sandboxes {
         let found = made.iter().position(|(other, _)| *other == variant);
         let found = found.map(|place| made.remove(place));
         let (_, slot) = found.unwrap_or_else(|| (variant, Arc::default()));
-        // What still runs there goes on: its runs hold the sandbox.
-        let dropped = made
-            .iter()
-            .position(|(other, _)| *other != Variant::default());
-        if let Some(place) = dropped.filter(|_| made.len() > MOST_VARIANTS) {
-            made.remove(place);
-        }
         made.push((variant, Arc::clone(&slot)));
         slot
+    }
+
+    /// Drops a variant if there are too many. What still runs there goes on: its runs hold the sandbox.
+    fn drop_oldest(&self) {
+        let mut made = locked(&self.made);
+        let is_made = |(variant, slot): &(Variant, Arc<Slot>)| {
+            *variant != Variant::default() && slot.made.get().is_some()
+        };
+        if made.iter().filter(|one| is_made(one)).count() > MOST_VARIANTS
+            && let Some(oldest) = made.iter().position(is_made)
+        {
+            made.remove(oldest);
+        }
     }
 }
 
@@ -156,4 +171,33 @@ fn policy(profile: &Profile, variant: Variant) -> Result<Policy, Error> {
         set.push(key.parse()?);
     }
     Ok(Policy::load(&profile.policy, &set, &FileSystem)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variant_that_cannot_be_made_takes_no_place() {
+        let profile = Profile {
+            policy: "standard".to_owned(),
+            set: Vec::new(),
+            quota: crate::account::Quota::default(),
+        };
+        let sandboxes = Sandboxes::new(profile).expect("it is a policy");
+        let variant = |memory| Variant {
+            memory: Some(memory),
+            ..Variant::default()
+        };
+        let is_there = |slot: &Arc<Slot>| {
+            let made = locked(&sandboxes.made);
+            made.iter().any(|(_, other)| Arc::ptr_eq(slot, other))
+        };
+        let slots: Vec<_> = (0..=MOST_VARIANTS as u64)
+            .map(|number| sandboxes.slot(variant(number << 30)))
+            .collect();
+        sandboxes.sandbox(variant(1)).expect_err("it is too little");
+        assert!(slots.iter().all(is_there));
+        assert_eq!(locked(&sandboxes.made).len(), slots.len());
+    }
 }

@@ -1,5 +1,6 @@
 //! From the command line to a server, and to its end.
 
+use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::process::ExitCode;
@@ -20,6 +21,7 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::{Admission, Capacity};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::args::{Arguments, Command, ServeArguments};
@@ -125,6 +127,12 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         // Its client has no token.
         Over::Streams => vec![authenticator.named(tokens::DEFAULT_TENANT.into())?],
     };
+    let processors = available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let runtime = runtime(&config, &tenants, config.jobs.unwrap_or(processors))?;
+    let hangup = match over {
+        Over::Http => Some(hangup(&runtime)?),
+        Over::Streams => None,
+    };
     // Before the port is open: the first client finds warm interpreters, and a mistake in a policy is found now.
     let mut most = usize::MAX;
     for tenant in &tenants {
@@ -140,8 +148,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         );
         return Ok(());
     }
-    let processors = available_parallelism().map_or(1, NonZeroUsize::get);
-    let jobs = NonZeroUsize::new(most.min(processors)).unwrap_or(NonZeroUsize::MIN);
+    let jobs = NonZeroUsize::new(most.min(processors.get())).unwrap_or(NonZeroUsize::MIN);
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
     let app = Arc::new(App {
@@ -156,15 +163,9 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
         session_idle: config.session_idle,
         longest_answer: config.http.body.as_u64(),
     });
-    let sessions = tenants
-        .iter()
-        .map(|tenant| config.profile(&tenant.name).quota.sessions);
-    let sessions = sessions.sum::<usize>().min(MOST_IN_SESSIONS);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        // Each run, each waiting one and each use of a session has a thread.
-        .max_blocking_threads(jobs.get() + config.queue + sessions + 64)
-        .build()?;
+    if let Some(hangup) = hangup {
+        runtime.spawn(read_tokens_again(hangup, Arc::clone(&app)));
+    }
     let collector = config.otlp.as_deref();
     let traces = collector.map(|collector| Traces::to(collector, runtime.handle()));
     let traces = traces.transpose()?;
@@ -183,11 +184,30 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     served
 }
 
+/// What the server runs on, for at most so many runs at once.
+fn runtime(config: &Config, tenants: &[Arc<Tenant>], jobs: NonZeroUsize) -> io::Result<Runtime> {
+    let sessions = tenants
+        .iter()
+        .map(|tenant| config.profile(&tenant.name).quota.sessions);
+    let sessions = sessions.sum::<usize>().min(MOST_IN_SESSIONS);
+    tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        // Each run, each waiting one and each use of a session has a thread.
+        .max_blocking_threads(jobs.get() + config.queue + sessions + 64)
+        .build()
+}
+
+/// Keeps SIGHUP from ending the server, also while it warms its interpreters: who has it read its tokens again may not know.
+fn hangup(runtime: &Runtime) -> io::Result<Signal> {
+    let _entered = runtime.enter();
+    signal(SignalKind::hangup())
+}
+
 /// Raises the limit on descriptors to what this process may have: each connection and each run takes some, and the usual
 /// limit is for programs that use select(2). Guests have a limit of their own.
 fn descriptors() -> Result<usize, StartError> {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(std::io::Error::from)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(std::io::Error::from)?;
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(io::Error::from)?;
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(io::Error::from)?;
     Ok(usize::try_from(most).unwrap_or(usize::MAX))
 }
 
@@ -211,10 +231,6 @@ async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), 
     let (listener, address) = listener(config).await?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
-    tokio::spawn(read_tokens_again(
-        signal(SignalKind::hangup())?,
-        Arc::clone(&app),
-    ));
     let scheme = if tls.is_some() { "https" } else { "http" };
     println!("sandfork server: serving on {scheme}://{address}");
     tell_systemd(NotifyState::Ready);

@@ -462,6 +462,19 @@ def test_a_command_has_limits(served: Server) -> None:
                 handle.wait()
 
 
+def test_a_guest_that_ends_what_starts_commands_is_no_fault_of_the_server(sandbox: Sandbox) -> None:
+    # Also the process that starts commands, which ends a little later.
+    code = """import os
+for name in filter(str.isdigit, os.listdir("/proc")):
+    if int(name) > 2: os.kill(int(name), 9)"""
+    for _ in range(30):
+        with contextlib.suppress(RateLimitException):
+            sandbox.commands.run("true")
+        sandbox.run_code(code)
+        with contextlib.suppress(RateLimitException):
+            assert sandbox.commands.run("echo hi").stdout == "hi\n"
+
+
 def test_a_terminal_is_typed_on(sandbox: Sandbox) -> None:
     output = bytearray()
     terminal = sandbox.pty.create(PtySize(rows=30, cols=100), envs={"PS1": ""}, timeout=60)
@@ -651,6 +664,17 @@ def test_what_cannot_be_paused_goes_on(served: Server) -> None:
         assert sandbox.run_code("y", context=other).text == "2"
 
 
+def test_a_sandbox_whose_context_has_ended_is_there(served: Server) -> None:
+    with made(served) as sandbox:
+        sandbox.run_code("import os; os._exit(3)")
+        for call in (sandbox.pause, sandbox.create_snapshot, sandbox.fork):
+            with pytest.raises(SandboxException, match="400: .* has ended, .*: restart it"):
+                call()
+        assert states(served)[sandbox.sandbox_id] == "running"
+        sandbox.restart_code_context(sandbox.list_code_contexts()[0])
+        assert sandbox.pause()
+
+
 def test_a_sandbox_is_paused_when_its_time_is_over(served: Server) -> None:
     with made(served, timeout=1, lifecycle={"on_timeout": "pause"}) as sandbox:
         eventually(lambda: states(served)[sandbox.sandbox_id] == "paused")
@@ -711,6 +735,21 @@ def test_a_snapshot_is_a_template_until_it_is_deleted(served: Server) -> None:
         with pytest.raises(SandboxException, match="400: cannot snapshot: the session has 2 threads"):
             sandbox.create_snapshot()
         sandbox.run_code("e.set(); t.join()")
+
+
+def test_a_name_of_several_snapshots_is_that_of_the_last(served: Server) -> None:
+    with made(served) as sandbox:
+        taken = []
+        for number in range(6):
+            sandbox.run_code(f"x = {number}")
+            taken.append(sandbox.create_snapshot(name="nightly").snapshot_id)
+        for number in reversed(range(6)):
+            with made(served, template="nightly") as later:
+                assert later.run_code("x").text == str(number)
+            # A name is also that of the last in a deletion.
+            assert Sandbox.delete_snapshot("nightly", **options(served))
+            with pytest.raises(SandboxException, match="404"):
+                Sandbox.create(template=taken[number], **options(served))
 
 
 def test_a_sandbox_is_its_tenant_s_alone(served: Server, sandbox: Sandbox) -> None:

@@ -7,6 +7,7 @@ import fcntl
 import http.client
 import os
 import pathlib
+import signal
 import socket
 import ssl
 import subprocess
@@ -17,6 +18,7 @@ import pytest
 
 from sandfork import _binary
 
+from ..support.waiting import eventually
 from .support import Server
 
 # `fcntl.F_SETPIPE_SZ`, which Python 3.9 has not.
@@ -108,6 +110,18 @@ def test_systemd_opens_the_socket_and_hears_when_it_is_served(tmp_path: pathlib.
             assert server.run("6 * 7").json["value"] == 42
             process.terminate()
             assert hears.recv(4096) == b"STOPPING=1\n"
+
+
+def test_a_hangup_before_the_port_is_open_does_not_end_the_server(real: None) -> None:
+    command = [_binary.find(), "server", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        tasks = pathlib.Path(f"/proc/{process.pid}/task")
+        # It warms an interpreter.
+        eventually(lambda: any(children.read_text() for children in tasks.glob("*/children")))
+        process.send_signal(signal.SIGHUP)
+        assert "serving on http" in process.stdout.readline()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
 
 
 def test_requests_go_on_when_nothing_reads_the_log() -> None:

@@ -258,6 +258,22 @@ def test_a_tenant_leaves_memory_of_bodies_to_others(
         assert (answer.status, len(answer.json["stdout"])) == (200, 100_001)
 
 
+@pytest.mark.parametrize(("count", "status"), [(5_000, 200), (25_000, 413)])
+def test_a_message_of_mcp_counts_with_what_reading_it_takes(
+    start: Any, tmp_path: pathlib.Path, count: int, status: int
+) -> None:
+    server: Server = start("--config", _config(tmp_path, "[http]\nbody = '1MiB'\nbodies = '4MiB'\n"))
+    arguments = {"python_code": "sum(x)", "global_variables": {"x": [0] * count}}
+    message = {
+        "jsonrpc": "2.0",
+        "id": 1,
+        "method": "tools/call",
+        "params": {"name": "run_python_code", "arguments": arguments},
+    }
+    headers = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
+    assert server.ask("POST", "/mcp", message, **headers).status == status
+
+
 def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
     server: Server = start("--jobs", "1", "--queue", "0")
     with server.running("import time; time.sleep(60)"):

@@ -23,6 +23,7 @@ impl JailedWorker<'_> {
             limits: &self.context.limits,
             base: None,
             lent: &self.lent,
+            share: self.context.snapshots.on_disk(),
             summons: self.summons.as_ref().map(Summons::peer),
         }
     }

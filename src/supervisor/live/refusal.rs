@@ -89,6 +89,7 @@ impl Cause for Refusal {
             Self::Program(refusal) => refusal.kind(),
             Self::Watch(refusal) => refusal.kind(),
             Self::Busy => ErrorKind::Busy,
+            Self::Snapshot(refusal) if refusal.is_for_now() => ErrorKind::Busy,
             Self::Ended(_) => ErrorKind::SessionEnded,
             Self::File(_)
             | Self::NoWall
@@ -114,10 +115,19 @@ impl Cause for Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::supervisor::snapshot::Whose;
 
     #[test]
     fn a_refusal_keeps_its_kind_in_this_process_and_on_a_socket() {
         let lost = || Refusal::from(SupervisorError::RunLost);
+        let on_disk = |wanted| {
+            Refusal::from(SnapshotRefusal::Disk {
+                whose: Whose::Process,
+                wanted,
+                taken: 2,
+                most: 3,
+            })
+        };
         let table = [
             (Refusal::Busy, ErrorKind::Busy, ErrorCode::Busy),
             (
@@ -125,6 +135,8 @@ mod tests {
                 ErrorKind::SessionEnded,
                 ErrorCode::SessionEnded,
             ),
+            (on_disk(2), ErrorKind::Busy, ErrorCode::Busy),
+            (on_disk(4), ErrorKind::Request, ErrorCode::Request),
             (Refusal::NoWall, ErrorKind::Request, ErrorCode::Request),
             (lost(), ErrorKind::System, ErrorCode::System),
             (

@@ -267,13 +267,14 @@ impl<'a> WorkerLoop<'a> {
         let is_copied = self.state.is_standing();
         let io = &mut self.state.io;
         let was_busy = io.runs_programs();
-        let has_more = ready.bell && io.on_bell(now, is_copied);
+        // First what is reported: a starter that has ended is replaced, and gets no more requests.
         if ready.programs
             && let Err(how) = io.on_programs(now)
         {
             self.state.on_violation(how);
             return;
         }
+        let has_more = ready.bell && io.on_bell(now, is_copied);
         if has_more || (was_busy && !io.runs_programs()) {
             self.state.on_programs(now);
             self.state.tell_of_time_between_cells(caller);

@@ -12,7 +12,7 @@ use nix::sys::socket::SockType;
 use super::process::{Process, ProgramEnd};
 use super::program::framed;
 use super::queue::{Command, Queue, Start};
-use super::refusal::ProgramRefusal;
+use super::refusal::{ProgramRefusal, StarterLoss};
 use super::report::{REPORTS, Report};
 use super::summons::Summons;
 use crate::supervisor::descriptors::socket_pair;
@@ -29,9 +29,6 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The most messages that the starter has not read. It reads at once, unless guest code stops it.
 const MOST_UNREAD: usize = 256;
-
-/// What is the matter with a starter that the kernel does not connect.
-const UNREACHED: &str = "could not be reached";
 
 /// What a session allows.
 #[derive(Clone, Debug)]
@@ -161,7 +158,7 @@ impl<'a> Host<'a> {
                 }
                 Command::Start(start) => {
                     if summons.is_none() {
-                        refuse_without_starter(&start.process, UNREACHED);
+                        refuse_without_starter(&start.process, StarterLoss::Unreached);
                     } else if let Some(refusal) = self.refusal(&start, is_copied) {
                         start.process.is_refused(refusal);
                     } else {
@@ -207,7 +204,7 @@ impl<'a> Host<'a> {
         }
         if self.link.is_none() && self.summon(summons, worker).is_err() {
             for start in std::mem::take(&mut self.waiting) {
-                refuse_without_starter(&start.process, UNREACHED);
+                refuse_without_starter(&start.process, StarterLoss::Unreached);
             }
             return;
         }
@@ -273,7 +270,7 @@ impl<'a> Host<'a> {
     fn end_if_stuck(&mut self) {
         let unread = self.link.as_ref().map_or(0, Link::unsent_frames);
         if unread > MOST_UNREAD {
-            self.lose("does not read its requests");
+            self.lose(StarterLoss::Deaf);
         }
     }
 
@@ -299,11 +296,11 @@ impl<'a> Host<'a> {
                 return Ok(());
             }
             Ok(Received::End) => {
-                self.lose("has ended");
+                self.lose(StarterLoss::Ended);
                 return Ok(());
             }
             Err(LinkError::Unreadable(_)) => {
-                self.lose(UNREACHED);
+                self.lose(StarterLoss::Unreached);
                 return Ok(());
             }
             Err(error) => return Err(error.to_string()),
@@ -363,7 +360,7 @@ impl<'a> Host<'a> {
             .collect();
         for (number, stage) in due {
             match stage {
-                Stage::Asked(_) => self.lose("does not answer"),
+                Stage::Asked(_) => self.lose(StarterLoss::Silent),
                 Stage::Running(_) => {
                     self.signal(number, libc::SIGKILL, Some(ProgramEnd::Timeout), now);
                 }
@@ -374,13 +371,16 @@ impl<'a> Host<'a> {
     }
 
     /// The starter is of no more use. Another one is summoned for the next program.
-    fn lose(&mut self, how: &'static str) {
+    fn lose(&mut self, loss: StarterLoss) {
         self.link = None;
         for (number, live) in std::mem::take(&mut self.live) {
             if matches!(live.stage, Stage::Asked(_)) {
-                refuse_without_starter(&live.process, how);
+                refuse_without_starter(&live.process, loss);
             } else {
-                let why = format!("the session's process that starts programs {how}");
+                let why = format!(
+                    "the session's process that starts programs {}",
+                    loss.words()
+                );
                 live.process.has_ended(ProgramEnd::Lost(why));
                 self.queue.remove(number);
             }
@@ -388,7 +388,7 @@ impl<'a> Host<'a> {
     }
 }
 
-fn refuse_without_starter(process: &Process, how: &'static str) {
+fn refuse_without_starter(process: &Process, loss: StarterLoss) {
     let name = process.argv()[0].clone();
-    process.is_refused(ProgramRefusal::NoStarter { name, how });
+    process.is_refused(ProgramRefusal::NoStarter { name, loss });
 }

@@ -54,13 +54,14 @@ pub enum ProgramRefusal {
     },
     /// The process that starts programs does not answer.
     #[error(
-        "`{name}` was not reported to have started: the session's process that starts programs {how}"
+        "`{name}` was not reported to have started: the session's process that starts programs {}; start it again",
+        .loss.words()
     )]
     NoStarter {
         /// What was to be started.
         name: String,
         /// What is the matter with it.
-        how: &'static str,
+        loss: StarterLoss,
     },
     /// There is no such program.
     #[error("no program of the session has the number {0}: it has ended, or never was")]
@@ -77,6 +78,31 @@ pub enum ProgramRefusal {
     /// A call of this process failed.
     #[error("a program's streams could not be made or used: {}", .0.desc())]
     System(#[from] Errno),
+}
+
+/// How the process that starts programs was lost.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum StarterLoss {
+    /// The kernel does not connect it.
+    Unreached,
+    /// It has ended.
+    Ended,
+    /// It reads nothing.
+    Deaf,
+    /// It reports nothing.
+    Silent,
+}
+
+impl StarterLoss {
+    /// What is the matter with it, as part of a sentence.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Unreached => "could not be reached",
+            Self::Ended => "has ended",
+            Self::Deaf => "does not read its requests",
+            Self::Silent => "does not answer",
+        }
+    }
 }
 
 /// Where a program was to be started, as part of a sentence.
@@ -96,8 +122,13 @@ impl Cause for ProgramRefusal {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Ended(_) => ErrorKind::SessionEnded,
-            Self::Copying => ErrorKind::Busy,
-            Self::System(_) | Self::NoStarter { .. } => ErrorKind::System,
+            Self::System(_)
+            | Self::NoStarter {
+                loss: StarterLoss::Unreached,
+                ..
+            } => ErrorKind::System,
+            // A guest can bring about any other loss. The session lives, and starts another starter.
+            Self::Copying | Self::NoStarter { .. } => ErrorKind::Busy,
             _ => ErrorKind::Request,
         }
     }
@@ -130,5 +161,20 @@ mod tests {
             refusal(Some("src")).to_string(),
             format!("`make` could not be started in `src`: {why}")
         );
+    }
+
+    #[test]
+    fn a_starter_that_a_guest_ends_is_no_fault_of_the_host() {
+        let refusal = |loss| ProgramRefusal::NoStarter {
+            name: "make".to_owned(),
+            loss,
+        };
+        assert_eq!(refusal(StarterLoss::Unreached).kind(), ErrorKind::System);
+        for loss in [StarterLoss::Ended, StarterLoss::Deaf, StarterLoss::Silent] {
+            assert_eq!(refusal(loss).kind(), ErrorKind::Busy);
+        }
+        let sentence = "`make` was not reported to have started: the session's process that starts programs has ended; \
+                        start it again";
+        assert_eq!(refusal(StarterLoss::Ended).to_string(), sentence);
     }
 }

@@ -12,7 +12,7 @@ use nix::unistd::Pid;
 
 use super::descriptors::{Found, Kind, MOST_DESCRIPTORS, Outputs, keep};
 use super::layers::LayersInMaking;
-use super::medium::Medium;
+use super::medium::{DiskShare, Medium};
 use super::pack::{Lent, pack};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
@@ -48,6 +48,8 @@ pub struct Source<'a> {
     pub base: Option<Base<'a>>,
     /// The files that its caller may still write to.
     pub lent: &'a LentFiles,
+    /// What its sandbox has on disks.
+    pub share: &'a DiskShare,
     /// The inode of the socket over which its programs are summoned, if it has one.
     pub summons: Option<u64>,
 }
@@ -127,7 +129,7 @@ impl Source<'_> {
             let most = self.limits.memory_allowance();
             require_room(self.limits, bytes + files, most, LimitName::Memory)?;
         }
-        let (memory, reserved) = medium.reserve(bytes.min(room), files)?;
+        let (memory, reserved) = medium.reserve(bytes.min(room), files, self.share)?;
         let mut making = LayersInMaking::new(&memory, self.base);
         self.copy(&pages.own, &mut making, room)?;
         let descriptors = self.descriptors()?;

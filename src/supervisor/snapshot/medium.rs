@@ -8,7 +8,8 @@ use std::fs::{self, File};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
 use nix::fcntl::{FallocateFlags, OFlag, fallocate, open};
@@ -16,10 +17,9 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 
-use super::refusal::{Doing, SnapshotRefusal};
+use super::refusal::{Doing, SnapshotRefusal, Whose};
 use super::shelf::Reserved;
 use crate::host::cache_directory;
-use crate::plan::bytes;
 use crate::supervisor::files::reopen;
 use sandfork_jail::sys::sealed;
 
@@ -28,6 +28,19 @@ const RAMFS_MAGIC: FsType = FsType(0x8584_58f6);
 
 /// The bytes of this process's images on disks.
 static ON_DISK: Mutex<u64> = Mutex::new(0);
+
+/// How many sandboxes may have some.
+static SHARES: AtomicUsize = AtomicUsize::new(0);
+
+/// What one sandbox has on disks. Another one may be another tenant's, for whom it leaves room.
+#[derive(Clone, Debug, Default)]
+pub struct DiskShare(Arc<OfSandbox>);
+
+#[derive(Debug)]
+struct OfSandbox {
+    /// Changes only while all are counted.
+    bytes: AtomicU64,
+}
 
 /// What keeps the contents of an image.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -40,13 +53,19 @@ pub enum Medium {
 
 impl Medium {
     /// Makes the file for an image's memory, and reserves room for that and for its files, which have these lengths.
-    pub fn reserve(self, memory: u64, files: u64) -> Result<(File, Reserved), SnapshotRefusal> {
+    pub fn reserve(
+        self,
+        memory: u64,
+        files: u64,
+        share: &DiskShare,
+    ) -> Result<(File, Reserved), SnapshotRefusal> {
         let file = self.file(c"sandfork-memory")?;
         let bytes = memory.saturating_add(files);
         let reserved = match self {
             Self::Memory => Reserved::memory(bytes)?,
-            Self::Disk => Reserved::new(bytes, &ON_DISK, |others| {
-                require_half(left_on(&file)?, others, bytes)?;
+            Self::Disk => Reserved::new(bytes, &ON_DISK, Some(share), |taken| {
+                let all = left_on(&file)?.saturating_add(taken);
+                require_share(all, taken, share.others_have(taken), bytes)?;
                 let length = i64::try_from(memory).unwrap_or(i64::MAX);
                 match fallocate(&file, FallocateFlags::empty(), 0, length) {
                     // A file system that cannot reserve says so when it is written to.
@@ -107,14 +126,59 @@ fn left_on(file: &File) -> Result<u64, SnapshotRefusal> {
     Ok(room.blocks_available().saturating_mul(room.fragment_size()))
 }
 
-/// Leaves the disk half of what it would have without the images of this process, which have `others`.
-fn require_half(left: u64, others: u64, wanted: u64) -> Result<(), SnapshotRefusal> {
-    let all = left.saturating_add(others);
-    if wanted.saturating_add(others) > all / 2 {
-        let (wanted, left) = (bytes(wanted), bytes(left));
-        return Err(SnapshotRefusal::Disk { wanted, left });
+/// Leaves the disk half of all that it would have without the images of this process, which have taken some of it. Where
+/// there are other sandboxes, one leaves them half of the rest; they have taken so much.
+fn require_share(
+    all: u64,
+    taken: u64,
+    by_others: Option<u64>,
+    wanted: u64,
+) -> Result<(), SnapshotRefusal> {
+    let refused = |whose, taken, most| {
+        (wanted.saturating_add(taken) > most).then_some(SnapshotRefusal::Disk {
+            whose,
+            wanted,
+            taken,
+            most,
+        })
+    };
+    let of_process = refused(Whose::Process, taken, all / 2);
+    let of_sandbox =
+        by_others.and_then(|others| refused(Whose::Sandbox, taken.saturating_sub(others), all / 4));
+    of_sandbox.or(of_process).map_or(Ok(()), Err)
+}
+
+impl DiskShare {
+    /// What other sandboxes have of this, if there are others.
+    fn others_have(&self, taken: u64) -> Option<u64> {
+        let own = self.0.bytes.load(Ordering::Relaxed);
+        (SHARES.load(Ordering::Relaxed) > 1).then_some(taken.saturating_sub(own))
     }
-    Ok(())
+
+    /// Counts so many bytes. All are locked.
+    pub(super) fn add(&self, bytes: u64) {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// Counts them no longer. All are locked.
+    pub(super) fn remove(&self, bytes: u64) {
+        self.0.bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Default for OfSandbox {
+    fn default() -> Self {
+        SHARES.fetch_add(1, Ordering::Relaxed);
+        Self {
+            bytes: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Drop for OfSandbox {
+    fn drop(&mut self) {
+        SHARES.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -147,27 +211,48 @@ mod tests {
 
     #[test]
     fn a_disk_without_room_refuses_an_image() {
-        match Medium::Disk.reserve(1 << 60, 0) {
+        match Medium::Disk.reserve(1 << 60, 0, &DiskShare::default()) {
             Err(SnapshotRefusal::NoDisk { .. }) => {}
             other => {
                 let refused = other.expect_err("no disk has that");
-                assert!(
-                    refused.to_string().contains("more than half of the disk"),
-                    "{refused}"
-                );
+                assert!(matches!(refused, SnapshotRefusal::Disk { .. }), "{refused}");
             }
         }
     }
 
     #[test]
     fn the_images_together_leave_the_disk_half() {
-        assert_eq!(require_half(100, 0, 50), Ok(()));
-        require_half(100, 0, 51).expect_err("it is more");
-        // 40 of 140 are taken.
-        assert_eq!(require_half(100, 40, 30), Ok(()));
-        let refused = require_half(100, 40, 31).expect_err("it is more");
-        let sentence = "the sessions that are paused would take more than half of the disk: it takes 31 bytes, and 100 bytes are left";
+        let require = |taken, wanted| require_share(140, taken, None, wanted);
+        assert_eq!(require(0, 70), Ok(()));
+        require(0, 71).expect_err("it is more");
+        assert_eq!(require(40, 30), Ok(()));
+        let refused = require(40, 31).expect_err("it is more");
+        let sentence = "it takes 31 bytes, and the paused sessions of this process have 40 bytes of the 70 bytes that they may \
+                        have on the disk; end some of them, or make room on the disk";
         assert_eq!(refused.to_string(), sentence);
+    }
+
+    #[test]
+    fn a_sandbox_leaves_others_half_of_what_all_may_have() {
+        let require = |own, others, wanted| require_share(160, own + others, Some(others), wanted);
+        assert_eq!(require(0, 0, 40), Ok(()));
+        let refused = require(10, 0, 31).expect_err("it is more");
+        let sentence = "it takes 31 bytes, and the paused sessions of this sandbox have 10 bytes of the 40 bytes that they may \
+                        have on the disk; end some of them, or make room on the disk";
+        assert_eq!(refused.to_string(), sentence);
+        assert_eq!(require(0, 40, 40), Ok(()));
+        // Two others have all.
+        require(0, 80, 1).expect_err("nothing is left");
+    }
+
+    #[test]
+    fn what_others_have_is_what_is_not_its_own() {
+        let (one, other) = (DiskShare::default(), DiskShare::default());
+        one.add(30);
+        assert_eq!(one.others_have(50), Some(20));
+        assert_eq!(other.others_have(50), Some(50));
+        one.remove(30);
+        assert_eq!(one.others_have(50), Some(50));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::io;
 
 use nix::errno::Errno;
 
-use crate::plan::harmless;
+use crate::plan::{bytes, harmless};
 use sandfork_jail::sys::errno_of;
 
 /// Why there is no snapshot, as the rest of a sentence. The session lives on. A guest chooses names and paths in it, and
@@ -143,13 +143,19 @@ pub enum SnapshotRefusal {
     },
     /// The disk would have too little room left.
     #[error(
-        "the sessions that are paused would take more than half of the disk: it takes {wanted}, and {left} are left"
+        "it takes {}, and the paused sessions of this {} have {} of the {} that they may have on the disk; end some of them, or \
+         make room on the disk",
+        bytes(*.wanted), .whose.name(), bytes(*.taken), bytes(*.most)
     )]
     Disk {
+        /// Whose sessions those are.
+        whose: Whose,
         /// The bytes of the image.
-        wanted: String,
-        /// What is left of the disk's.
-        left: String,
+        wanted: u64,
+        /// The bytes of others.
+        taken: u64,
+        /// The most bytes of all.
+        most: u64,
     },
     /// There is no disk.
     #[error("a file without a name can be made on a disk in none of {places}")]
@@ -189,7 +195,30 @@ pub enum SnapshotRefusal {
     },
 }
 
+/// Whose images have a share of a disk.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Whose {
+    /// Those of one sandbox, where there are others.
+    Sandbox,
+    /// Those of all.
+    Process,
+}
+
+impl Whose {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sandbox => "sandbox",
+            Self::Process => "process",
+        }
+    }
+}
+
 impl SnapshotRefusal {
+    /// Whether it fits when other sessions end.
+    pub const fn is_for_now(&self) -> bool {
+        matches!(self, Self::Disk { wanted, most, .. } if *wanted <= *most)
+    }
+
     /// For a mapping of a file that no path leads to.
     pub(super) fn mapped(path: &str) -> Self {
         let what = format!("`{path}` is mapped, and cannot be opened again");

@@ -21,7 +21,7 @@ use super::capture::require_room;
 use super::layers::Layers;
 use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
-use super::{Image, ImageKind, Lists};
+use super::{Image, ImageKind, Lists, Shelf};
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::cache::{Unused, snapshot_key};
 use crate::supervisor::descriptors::CHUNK;
@@ -173,6 +173,7 @@ impl Image {
         made_by: &MadeBy,
         limits: &Limits,
         zygote: &Arc<Zygote>,
+        shelf: &Shelf,
     ) -> Result<Self, SnapshotRefusal> {
         let refused = |why: String| SnapshotRefusal::Saved {
             path: path.display().to_string(),
@@ -197,7 +198,8 @@ impl Image {
         let mut head = Vec::new();
         copy(&mut reader, &mut head, sections.head).map_err(io)?;
         // Its code is known only at its end. Until then it is bytes.
-        let (memory, reserved) = Medium::Disk.reserve(sections.memory, sections.trees)?;
+        let (memory, reserved) =
+            Medium::Disk.reserve(sections.memory, sections.trees, shelf.on_disk())?;
         copy(&mut reader, &mut &memory, sections.memory).map_err(io)?;
         let trees = Medium::Disk.file(c"sandfork-files")?;
         copy(&mut reader, &mut &trees, sections.trees).map_err(io)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
+use super::medium::DiskShare;
 use super::{Base, Image, Medium, SnapshotRefusal};
 use crate::host::{descriptors_left, memory_left};
 use crate::outcome::{LimitName, Limits};
@@ -20,7 +21,10 @@ static NUMBERS: LazyLock<Numbers> = LazyLock::new(Numbers::default);
 
 /// Images by number.
 #[derive(Debug, Default)]
-pub struct Shelf(Mutex<BTreeMap<u64, Kept>>);
+pub struct Shelf {
+    kept: Mutex<BTreeMap<u64, Kept>>,
+    on_disk: DiskShare,
+}
 
 #[derive(Debug)]
 struct Kept {
@@ -34,34 +38,45 @@ struct Kept {
 pub struct Reserved {
     bytes: u64,
     of: &'static Mutex<u64>,
+    share: Option<DiskShare>,
 }
 
 impl Reserved {
     /// Reserves memory for an image that is being made, if that leaves the host half of what it has. No cgroup of a
     /// worker counts images. Once it is made, the kernel counts it.
     pub fn memory(bytes: u64) -> Result<Self, SnapshotRefusal> {
-        Self::new(bytes, &IN_THE_MAKING, |others| {
+        Self::new(bytes, &IN_THE_MAKING, None, |others| {
             require_half(memory_left(), others, bytes)?;
             require_descriptors(descriptors_left())
         })
     }
 
-    /// Reserves bytes if `require` agrees, which gets those that are reserved already. No others are meanwhile.
+    /// Reserves bytes, in this share of them, if `require` agrees, which gets those that are reserved already. No others are
+    /// meanwhile.
     pub fn new(
         bytes: u64,
         of: &'static Mutex<u64>,
+        share: Option<&DiskShare>,
         require: impl FnOnce(u64) -> Result<(), SnapshotRefusal>,
     ) -> Result<Self, SnapshotRefusal> {
         let mut others = of.lock().unwrap_or_else(PoisonError::into_inner);
         require(*others)?;
         *others += bytes;
-        Ok(Self { bytes, of })
+        if let Some(share) = share {
+            share.add(bytes);
+        }
+        let share = share.cloned();
+        Ok(Self { bytes, of, share })
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        *self.of.lock().unwrap_or_else(PoisonError::into_inner) -= self.bytes;
+        let mut all = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        *all -= self.bytes;
+        if let Some(share) = &self.share {
+            share.remove(self.bytes);
+        }
     }
 }
 
@@ -83,7 +98,12 @@ fn require_descriptors(left: u64) -> Result<(), SnapshotRefusal> {
 
 impl Shelf {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What its sandbox has on disks.
+    pub const fn on_disk(&self) -> &DiskShare {
+        &self.on_disk
     }
 
     /// A number for a session.

@@ -34,7 +34,7 @@ type OfSandbox = Extension<Arc<Sandbox>>;
 const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// What a client does with a context that has ended.
-const RESTART: &str = "with its variables and files: restart it";
+pub const RESTART: &str = "with its variables and files: restart it";
 
 /// The fields of a result by media type. Others are in `extra`, by their own.
 const FIELDS: [(&str, &str); 12] = [

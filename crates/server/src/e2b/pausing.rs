@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::http::StatusCode;
+use sandfork::ErrorKind;
 use sandfork::session::Session;
 use serde::Deserialize;
 use serde_json::Value;
@@ -12,12 +13,16 @@ use serde_json::Value;
 use super::E2bFailure;
 use super::access::Named;
 use super::control::{access, lifetime};
+use super::interpreter::RESTART;
 use super::registry::{AtEnd, Context, Sandbox, State};
 use crate::failure::Failure;
 use crate::http::JsonBody;
 use crate::running::blocking;
 use crate::server::App;
 use crate::sessions::ended;
+
+/// How long a sandbox goes on that finds no room for its state, until it is tried again.
+const UNTIL_NEXT_PAUSE: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -89,9 +94,17 @@ async fn pause_or_end(app: Arc<App>, sandbox: Arc<Sandbox>) {
     if !sandbox.is_due() {
         return;
     }
-    if let Err(failure) = to_paused(&sandbox).await {
-        tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
-        app.e2b.end(Arc::clone(&sandbox)).await;
+    match to_paused(&sandbox).await {
+        Ok(()) => {}
+        // Others have the disk. Its state is not lost for that.
+        Err(failure) if failure.is_overload() => {
+            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox is paused later: {failure}");
+            sandbox.extend(UNTIL_NEXT_PAUSE);
+        }
+        Err(failure) => {
+            tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
+            app.e2b.end(Arc::clone(&sandbox)).await;
+        }
     }
 }
 
@@ -129,12 +142,24 @@ async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
     for context in contexts {
         let mut turn = context.open.last_turn().await;
         let paused = blocking(move || {
-            turn.as_mut().ok_or_else(ended)?.pause()?;
+            let session = turn.as_mut().ok_or_else(ended)?;
+            session.pause().map_err(not_copied)?;
             Ok(turn)
         });
         turns.push(paused.await?);
     }
     Ok(turns.iter_mut().filter_map(|turn| turn.take()).collect())
+}
+
+/// Why the state of a context was not copied. The sandbox of one that has ended lives: clients would read 404 as its end, and
+/// 409 as a pause.
+pub fn not_copied(error: sandfork::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::SessionEnded => {
+            Failure::Request(format!("a context of the sandbox has ended, {RESTART}"))
+        }
+        _ => error.into(),
+    }
 }
 
 /// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.

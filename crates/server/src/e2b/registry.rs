@@ -131,7 +131,7 @@ impl Registry {
         let now = Instant::now();
         let sandbox = Arc::new(Sandbox {
             id: new_id()?,
-            number: self.made.fetch_add(1, Ordering::Relaxed),
+            number: self.next_number(),
             token: new_id()? + &new_id()?,
             tenant: Arc::clone(tenant),
             template: settings.template,
@@ -148,6 +148,11 @@ impl Registry {
         });
         locked(&self.sandboxes).insert(sandbox.id.clone(), Arc::clone(&sandbox));
         Ok(sandbox)
+    }
+
+    /// A number for a sandbox or a snapshot, greater than all before it.
+    pub fn next_number(&self) -> u64 {
+        self.made.fetch_add(1, Ordering::Relaxed)
     }
 
     /// A sandbox that lives, of any tenant.

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use super::E2bFailure;
 use super::access::Named;
 use super::control::{OfTenant, access, lifetime};
+use super::pausing::not_copied;
 use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
@@ -31,6 +32,8 @@ const MOST_FORKS: usize = 100;
 #[derive(Debug)]
 pub struct Saved {
     id: String,
+    /// Those that were made later have a greater one.
+    number: u64,
     name: Option<String>,
     tenant: Arc<Tenant>,
     /// The sandbox that it is of.
@@ -71,26 +74,28 @@ pub struct Asked {
 }
 
 impl Registry {
-    /// A snapshot of this tenant, by its id or name.
+    /// A snapshot of this tenant by its id, or the one of this name that was made last.
     pub fn snapshot(&self, tenant: &Tenant, id: &str) -> Option<Arc<Saved>> {
         let saved = locked(&self.snapshots);
-        let mut of_tenant = saved
+        let of_tenant = saved
             .values()
             .filter(|saved| saved.tenant.name == tenant.name);
         of_tenant
-            .find(|saved| saved.id == id || saved.name.as_deref() == Some(id))
+            .filter(|saved| saved.id == id || saved.name.as_deref() == Some(id))
+            .max_by_key(|saved| (saved.id == id, saved.number))
             .cloned()
     }
 }
 
 impl Saved {
-    async fn new(sandbox: &Sandbox, name: Option<String>) -> Result<Self, Failure> {
+    async fn new(app: &App, sandbox: &Sandbox, name: Option<String>) -> Result<Self, Failure> {
         let mut contexts = Vec::new();
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
-            let taken = context
-                .open
-                .with(move |session| Ok((session.snapshot()?, counts)));
+            let taken = context.open.with(move |session| {
+                let snapshot = session.snapshot().map_err(not_copied)?;
+                Ok((snapshot, counts))
+            });
             let (snapshot, counts) = taken.await?;
             contexts.push(SavedContext {
                 id: context.id,
@@ -102,6 +107,7 @@ impl Saved {
         }
         Ok(Self {
             id: new_id()?,
+            number: app.e2b.next_number(),
             name,
             tenant: Arc::clone(&sandbox.tenant),
             of: sandbox.id.clone(),
@@ -163,7 +169,7 @@ pub async fn create(
         return Err(Failure::Request("name: it has more than 128 bytes".to_owned()).into());
     }
     let Named(sandbox) = named?;
-    let saved = Arc::new(Saved::new(&sandbox, name).await?);
+    let saved = Arc::new(Saved::new(&app, &sandbox, name).await?);
     let described = saved.described();
     let mut all = locked(&app.e2b.snapshots);
     all.insert(saved.id.clone(), saved);
@@ -215,7 +221,7 @@ pub async fn fork(
         return Err(Failure::Request(format!("count: it is from 1 to {MOST_FORKS}")).into());
     }
     let Named(sandbox) = named?;
-    let saved = Saved::new(&sandbox, None).await?;
+    let saved = Saved::new(&app, &sandbox, None).await?;
     let mut results = Vec::new();
     for _ in 0..count {
         let settings = Settings {

@@ -104,8 +104,7 @@ pub async fn run_jupyter(
             time => Some(tenant.sandboxes.time(time)?),
         },
         // The policy bounds each cell, and this all of them.
-        left: Duration::try_from_secs_f64(asked.total_timeout)
-            .map_err(|_| Failure::Request("total_timeout is no time".to_owned()))?,
+        left: total(asked.total_timeout)?,
         sources: asked.cells.into_iter(),
         result: JupyterResult::default(),
         longest_answer: app.longest_answer,
@@ -134,6 +133,18 @@ pub async fn run_jupyter(
     };
     drop(notebook);
     Ok(held.answer(&result)?)
+}
+
+/// The time of all cells.
+fn total(seconds: f64) -> Result<Duration, Failure> {
+    match Duration::try_from_secs_f64(seconds) {
+        Ok(time) => Ok(time),
+        // More than a Duration holds.
+        Err(_) if seconds > 1.0 => Ok(Duration::MAX),
+        Err(_) => Err(Failure::Request(format!(
+            "total_timeout: {seconds} s are no time for a notebook"
+        ))),
+    }
 }
 
 /// The cells of a request, with the session that they share.

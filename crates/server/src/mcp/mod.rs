@@ -38,6 +38,12 @@ use crate::tenant::Tenant;
 const INSTRUCTIONS: &str = "Runs Python in sealed sandboxes. `run_python_code` needs nothing and keeps nothing; \
     `open_session` is for code in several steps, which keeps its variables and files.";
 
+/// Reading a message takes so many times the memory of its values: the library first keeps what any message may have, and then
+/// makes one of it.
+const TIMES_TO_READ: u64 = 3;
+/// A string with escapes is longer than its text meanwhile, by so many times the body.
+const TIMES_FOR_ESCAPES: u64 = 2;
+
 /// The tools, for the tenant of a connection or, over HTTP, of each request.
 #[derive(Clone, Debug)]
 pub struct Tools {
@@ -83,7 +89,7 @@ async fn in_budget(
     whole.headers_mut().clone_from(&parts.headers);
     whole.extensions_mut().clone_from(&parts.extensions);
     let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
-    held.grow(memory_of_values(&bytes))?;
+    held.grow(TIMES_TO_READ * memory_of_values(&bytes) + TIMES_FOR_ESCAPES * bytes.len() as u64)?;
     let response = next.run(Request::from_parts(parts, bytes.into())).await;
     let budget = held.budget();
     drop(held);
