@@ -17,6 +17,7 @@ mod files;
 mod fusion;
 mod http;
 mod mcp;
+mod meter;
 mod metrics;
 #[cfg(test)]
 mod packaging;

@@ -9,6 +9,7 @@ use sandfork::{Cancel, ErrorKind, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
 use crate::failure::Failure;
+use crate::meter::Meter;
 use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::sessions::Open;
@@ -159,6 +160,11 @@ impl Turn {
         let report = session.run_streaming(cell.cancel(&self.cancel), sink)?;
         self.ended(report.outcome());
         Ok(report)
+    }
+
+    /// Counts what a session uses between its cells, until the result is dropped.
+    pub fn meter(&self, session: &Session) -> Arc<Meter> {
+        self.app.sessions.meters.add(&self.tenant, session)
     }
 
     /// Counts the processor time of what is no run or cell of its own.

@@ -195,6 +195,7 @@ async fn close_what_is_over(app: Arc<App>) {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
+        app.sessions.meters.charge();
         app.sessions.close_idle().await;
         e2b::end_over(&app).await;
     }

@@ -11,6 +11,7 @@ use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 use crate::failure::Failure;
 use crate::http::Budget;
 use crate::locked;
+use crate::meter::{Meter, Meters};
 use crate::metrics::Metrics;
 use crate::running::blocking;
 use crate::tenant::{Opened, Tenant};
@@ -19,6 +20,8 @@ use crate::tenant::{Opened, Tenant};
 #[derive(Debug)]
 pub struct Sessions {
     open: Mutex<HashMap<String, Arc<Open>>>,
+    /// What they use between cells, also those that are their owners'.
+    pub meters: Meters,
     metrics: Arc<Metrics>,
 }
 
@@ -35,8 +38,8 @@ pub struct Open {
     session: Arc<Turns<Option<Session>>>,
     interrupter: Interrupter,
     end: Mutex<End>,
-    /// What of the time between its cells its tenant was charged with.
-    charged: Mutex<Duration>,
+    /// What it uses between its cells.
+    meter: Arc<Meter>,
     /// Its programs, which run beside its cells.
     pub programs: Programs,
     /// Watches its directories.
@@ -60,6 +63,7 @@ impl Sessions {
     pub fn new(metrics: &Arc<Metrics>) -> Self {
         Self {
             open: Mutex::default(),
+            meters: Meters::new(metrics),
             metrics: Arc::clone(metrics),
         }
     }
@@ -114,10 +118,10 @@ impl Sessions {
             id,
             opened: SystemTime::now(),
             idle,
+            meter: self.meters.add(&tenant, &session),
             tenant,
             interrupter: session.interrupter(),
             end: Mutex::default(),
-            charged: Mutex::default(),
             programs: session.programs(),
             watcher: session.watcher(),
             session: Arc::new(Turns::new(Some(session))),
@@ -180,11 +184,10 @@ pub async fn closed<T: Send + 'static>(owner: T) {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        // What it has used is counted at its end. Another one has it if it is paused, and it uses nothing.
+        // Before its meter, which charges for what its end counts. Another one has it if it is paused, and it uses nothing.
         if let Ok(mut session) = self.session.try_lock() {
             drop(session.take());
         }
-        self.charge();
         self.metrics.sessions.dec();
     }
 }
@@ -251,12 +254,7 @@ impl Open {
 
     /// Charges the tenant with what the session has used between its cells.
     pub fn charge(&self) {
-        let mut charged = locked(&self.charged);
-        let counted = self.interrupter.cpu_between_cells();
-        let used = counted.saturating_sub(*charged);
-        *charged = counted;
-        self.tenant.used(used);
-        self.metrics.used(&self.tenant.name, used);
+        self.meter.charge();
     }
 
     /// The memory of its tenant's bodies and answers.

@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -236,6 +237,22 @@ def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path:
         time.sleep(0.1)
     assert answer.status == 429
     assert "processor time" in answer.json["error"]["message"]
+
+
+def test_what_is_left_running_counts_though_no_request_asks(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
+    cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
+    burn = "def burn():\n    while True: pass"
+    burn = f"import threading\n{burn}\nthreading.Thread(target=burn, daemon=True).start()"
+    assert server.ask("POST", cells, {"code": burn}).json["status"] == "ok"
+
+    def counted() -> float:
+        [line] = re.findall(rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M)
+        return float(line)
+
+    # Neither this nor a run touches the session.
+    eventually(lambda: counted() > 1.1)
+    assert "processor time" in server.run("1").json["error"]["message"]
 
 
 def test_a_tenant_leaves_memory_of_bodies_to_others(
