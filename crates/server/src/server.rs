@@ -196,8 +196,8 @@ async fn close_what_is_over(app: Arc<App>) {
     loop {
         tick.tick().await;
         app.sessions.meters.charge();
-        app.sessions.close_idle().await;
-        e2b::end_over(&app).await;
+        app.sessions.close_idle();
+        e2b::end_over(&app);
     }
 }
 

@@ -45,9 +45,21 @@ pub struct Open {
     /// Watches its directories.
     pub watcher: Watcher,
     used: Mutex<Instant>,
-    /// Counts it as a session of its tenant.
-    _counts: Opened,
+    /// Until it has ended.
+    counts: Mutex<Option<Counts>>,
+}
+
+/// Counts as a session, of its tenant and in the metrics.
+#[derive(Debug)]
+struct Counts {
+    _of_tenant: Opened,
     metrics: Arc<Metrics>,
+}
+
+impl Drop for Counts {
+    fn drop(&mut self) {
+        self.metrics.sessions.dec();
+    }
 }
 
 /// How far its end has come.
@@ -126,8 +138,10 @@ impl Sessions {
             watcher: session.watcher(),
             session: Arc::new(Turns::new(Some(session))),
             used: Mutex::new(Instant::now()),
-            _counts: counts,
-            metrics: Arc::clone(&self.metrics),
+            counts: Mutex::new(Some(Counts {
+                _of_tenant: counts,
+                metrics: Arc::clone(&self.metrics),
+            })),
         }))
     }
 
@@ -160,16 +174,17 @@ impl Sessions {
     pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
         let found = self.find(tenant, id)?;
         self.all().remove(&found.id);
-        found.close();
-        closed(found).await;
+        found.close().await;
         Ok(())
     }
 
-    /// Closes the sessions that were not used for as long as they may be.
-    pub async fn close_idle(&self) {
+    /// Closes the sessions that were not used for as long as they may be. Does not wait for their ends.
+    pub fn close_idle(&self) {
         // A request that finds one before this uses it, and one that comes later does not find it.
         let idle: Vec<_> = self.all().extract_if(|_, open| open.is_idle()).collect();
-        closed(idle).await;
+        for (_, open) in idle {
+            tokio::spawn(async move { open.close().await });
+        }
     }
 }
 
@@ -188,7 +203,6 @@ impl Drop for Open {
         if let Ok(mut session) = self.session.try_lock() {
             drop(session.take());
         }
-        self.metrics.sessions.dec();
     }
 }
 
@@ -231,12 +245,26 @@ impl Open {
         self.is_used();
     }
 
-    /// Ends what runs, and refuses what waits for its turn. The session ends with the last of them.
-    pub fn close(&self) {
-        let mut end = locked(&self.end);
-        end.is_near = true;
-        if let Some(running) = end.running.take() {
+    /// Ends what runs, and refuses what waits for its turn. Then the session ends, whoever still holds this: a request
+    /// whose body is not complete may do so for a day. Returns after that, unless something uses the session now.
+    pub async fn close(self: &Arc<Self>) {
+        let running = {
+            let mut end = locked(&self.end);
+            end.is_near = true;
+            end.running.take()
+        };
+        if let Some(running) = running {
             running.cancel();
+        }
+        let (is_busy, open) = (self.is_busy(), Arc::clone(self));
+        // A task of its own goes on if the client that closes the session leaves.
+        let ending = tokio::spawn(async move {
+            let session = open.last_turn().await.take();
+            let counts = locked(&open.counts).take();
+            closed((session, counts)).await;
+        });
+        if !is_busy {
+            _ = ending.await;
         }
     }
 

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::E2bFailure;
 use super::access::Named;
+use super::context::Context;
 use super::control::{access, lifetime};
-use super::registry::{AtEnd, Context, Sandbox, State};
+use super::registry::{AtEnd, Sandbox, State};
 use crate::failure::Failure;
 use crate::http::JsonBody;
 use crate::running::blocking;
@@ -70,16 +71,16 @@ pub async fn connect(
     Ok(Json(access))
 }
 
-/// Ends the sandboxes whose time is over, or pauses those that were made so.
-pub async fn end_over(app: &Arc<App>) {
+/// Ends the sandboxes whose time is over, or pauses those that were made so. Waits for none of them.
+pub fn end_over(app: &Arc<App>) {
     for sandbox in app.e2b.due() {
-        match sandbox.at_end {
-            AtEnd::Kill => app.e2b.end(sandbox).await,
-            // It may wait for a cell. Others do not wait for it.
-            AtEnd::Pause => {
-                tokio::spawn(pause_or_end(Arc::clone(app), sandbox));
+        let app = Arc::clone(app);
+        tokio::spawn(async move {
+            match sandbox.at_end {
+                AtEnd::Kill => app.e2b.end(sandbox).await,
+                AtEnd::Pause => pause_or_end(app, sandbox).await,
             }
-        }
+        });
     }
 }
 
@@ -139,7 +140,7 @@ async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
 
 /// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.
 async fn to_running(sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
-    let Some(paused) = sandbox.begin_resume() else {
+    let Some(paused) = sandbox.begin_resume()? else {
         sandbox.extend(lifetime);
         return Ok(());
     };

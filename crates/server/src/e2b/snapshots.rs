@@ -15,8 +15,9 @@ use serde_json::{Value, json};
 
 use super::E2bFailure;
 use super::access::Named;
+use super::context::{Context, with_environment};
 use super::control::{OfTenant, access, lifetime};
-use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
+use super::registry::{AtEnd, Registry, Sandbox, Settings, Texts};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::locked;
