@@ -19,6 +19,7 @@ mod http;
 mod mcp;
 mod meter;
 mod metrics;
+mod open;
 #[cfg(test)]
 mod packaging;
 mod page;

@@ -19,6 +19,9 @@ pub struct Meter {
     charged: Mutex<Duration>,
 }
 
+/// A session, and what it uses between its cells, which is charged for the last time when the session has ended.
+pub type Metered = (Session, Arc<Meter>);
+
 impl Meter {
     /// Charges the tenant with what was counted since this was called last.
     pub fn charge(&self) {

@@ -1,7 +1,7 @@
 //! The sandboxes of a tenant: one of its policy, and a few that differ in what single requests ask for.
 
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandfork::{Error, FileSystem, LimitName, Policy, Sandbox};
 
@@ -101,11 +101,15 @@ impl Sandboxes {
         }
     }
 
-    /// The sandbox of a variant. Blocks while it is made.
+    /// The sandbox of a variant. Blocks while it is made, and says then how long that took.
     ///
     /// # Errors
     /// If the host cannot provide it.
-    pub fn sandbox(&self, variant: Variant) -> Result<Arc<Sandbox>, Error> {
+    pub fn sandbox(
+        &self,
+        variant: Variant,
+        made: impl FnOnce(Variant, Duration),
+    ) -> Result<Arc<Sandbox>, Error> {
         let memory = variant
             .memory
             .filter(|memory| *memory < self.limit(LimitName::Memory));
@@ -119,7 +123,10 @@ impl Sandboxes {
             return Ok(Arc::clone(sandbox));
         }
         let builder = Sandbox::builder().policy(policy(&self.profile, variant)?);
-        let sandbox = Arc::new(builder.build()?);
+        let begun = Instant::now();
+        let built = builder.build();
+        made(variant, begun.elapsed());
+        let sandbox = Arc::new(built?);
         Ok(Arc::clone(slot.made.get_or_init(|| sandbox)))
     }
 

@@ -45,7 +45,7 @@ const MOST_IN_SESSIONS: usize = 4096;
 pub struct App {
     authenticator: Authenticator,
     draining: Arc<Draining>,
-    /// Which runs and cells start, wait or are refused.
+    /// Which runs, cells and uses of sessions start, wait or are refused.
     pub admission: Admission,
     /// How many run at once.
     pub jobs: usize,
@@ -144,12 +144,13 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let jobs = NonZeroUsize::new(most.min(processors)).unwrap_or(NonZeroUsize::MIN);
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
+    let admission = Admission::new(jobs, config.queue);
     let app = Arc::new(App {
         authenticator,
         draining: Arc::default(),
-        admission: Admission::new(jobs, config.queue),
         jobs: jobs.get(),
-        sessions: Sessions::new(&metrics),
+        sessions: Sessions::new(&metrics, &admission),
+        admission,
         e2b: e2b::Registry::default(),
         metrics,
         bodies,
@@ -203,7 +204,7 @@ async fn close_what_is_over(app: Arc<App>) {
 
 /// Makes a tenant's sandbox, and runs something in it.
 fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
-    let sandbox = tenant.sandboxes.sandbox(Variant::default())?;
+    let sandbox = tenant.sandbox(Variant::default())?;
     sandbox.run("1")?;
     Ok(sandbox)
 }

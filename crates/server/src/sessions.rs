@@ -2,18 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use sandfork::Cancel;
-use sandfork::session::{Interrupter, Programs, Session, Watcher};
-use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
+use sandfork::Admission;
+use sandfork::session::Session;
 
 use crate::failure::Failure;
-use crate::http::Budget;
 use crate::locked;
-use crate::meter::{Meter, Meters};
+use crate::meter::Meters;
 use crate::metrics::Metrics;
-use crate::running::blocking;
+use crate::open::{Counts, Open};
+use crate::running::{blocking, when_admitted};
 use crate::tenant::{Opened, Tenant};
 
 /// The open sessions.
@@ -23,60 +22,18 @@ pub struct Sessions {
     /// What they use between cells, also those that are their owners'.
     pub meters: Meters,
     metrics: Arc<Metrics>,
-}
-
-/// An open session.
-#[derive(Debug)]
-pub struct Open {
-    /// Its id.
-    pub id: String,
-    /// When it was opened.
-    pub opened: SystemTime,
-    idle: Duration,
-    tenant: Arc<Tenant>,
-    /// Requests for it take turns, in their order. Without it, the session has ended.
-    session: Arc<Turns<Option<Session>>>,
-    interrupter: Interrupter,
-    end: Mutex<End>,
-    /// What it uses between its cells.
-    meter: Arc<Meter>,
-    /// Its programs, which run beside its cells.
-    pub programs: Programs,
-    /// Watches its directories.
-    pub watcher: Watcher,
-    used: Mutex<Instant>,
-    /// Until it has ended.
-    counts: Mutex<Option<Counts>>,
-}
-
-/// Counts as a session, of its tenant and in the metrics.
-#[derive(Debug)]
-struct Counts {
-    _of_tenant: Opened,
-    metrics: Arc<Metrics>,
-}
-
-impl Drop for Counts {
-    fn drop(&mut self) {
-        self.metrics.sessions.dec();
-    }
-}
-
-/// How far its end has come.
-#[derive(Debug, Default)]
-struct End {
-    is_near: bool,
-    /// Ends what runs.
-    running: Option<Cancel>,
+    /// Which are opened and copied now, and which wait.
+    admission: Admission,
 }
 
 impl Sessions {
     /// None is open yet.
-    pub fn new(metrics: &Arc<Metrics>) -> Self {
+    pub fn new(metrics: &Arc<Metrics>, admission: &Admission) -> Self {
         Self {
             open: Mutex::default(),
             meters: Meters::new(metrics),
             metrics: Arc::clone(metrics),
+            admission: admission.clone(),
         }
     }
 
@@ -89,7 +46,7 @@ impl Sessions {
     /// # Errors
     /// If the tenant may have no more, or no sandbox can be provided.
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
-        let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
+        let fresh = |tenant: &Tenant| Ok(tenant.sandbox(<_>::default())?.session()?);
         let open = self.owned(tenant.open_session()?, idle, fresh).await?;
         Ok(self.kept(open))
     }
@@ -100,7 +57,7 @@ impl Sessions {
     /// If the tenant may have no more, or the state cannot be copied.
     pub async fn fork(&self, of: &Open) -> Result<Arc<Open>, Failure> {
         let counts = of.tenant.open_session()?;
-        let taken = of.with(move |session| Ok((session.snapshot()?, counts)));
+        let taken = of.with_turn(&self.admission, |session| Ok((session.snapshot()?, counts)));
         let (snapshot, counts) = taken.await?;
         let open = self.owned(counts, of.idle, move |_| Ok(snapshot.fork()?));
         Ok(self.kept(open.await?))
@@ -111,10 +68,11 @@ impl Sessions {
         open
     }
 
-    /// Opens a session that is its owner's: it is not found here, and is closed when its owner drops it.
+    /// Opens a session that is its owner's, when it is its tenant's turn: it is not found here, and is closed when its owner
+    /// drops it.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the tenant's quota is used up, or it cannot be made.
     pub async fn owned(
         &self,
         counts: Opened,
@@ -122,27 +80,16 @@ impl Sessions {
         make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
     ) -> Result<Arc<Open>, Failure> {
         let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
+        let (running, client) = (tenant.begin_setup()?, Arc::clone(&tenant.name));
         // It counts as long as it is being made, also for a client that has left.
-        let session = blocking(move || Ok((make(counts.tenant())?, counts)));
+        let session = when_admitted(&self.admission, client, move |_| {
+            let _running = running;
+            Ok((make(counts.tenant())?, counts))
+        });
         let (session, counts) = session.await?;
-        self.metrics.sessions.inc();
-        Ok(Arc::new(Open {
-            id,
-            opened: SystemTime::now(),
-            idle,
-            meter: self.meters.add(&tenant, &session),
-            tenant,
-            interrupter: session.interrupter(),
-            end: Mutex::default(),
-            programs: session.programs(),
-            watcher: session.watcher(),
-            session: Arc::new(Turns::new(Some(session))),
-            used: Mutex::new(Instant::now()),
-            counts: Mutex::new(Some(Counts {
-                _of_tenant: counts,
-                metrics: Arc::clone(&self.metrics),
-            })),
-        }))
+        let meter = self.meters.add(&tenant, &session);
+        let counts = Counts::new(counts, &self.metrics);
+        Ok(Arc::new(Open::new(id, idle, (session, meter), counts)))
     }
 
     /// A session of this tenant. That another tenant has one of this id is not said.
@@ -197,131 +144,6 @@ pub async fn closed<T: Send + 'static>(owner: T) {
     .await;
 }
 
-impl Drop for Open {
-    fn drop(&mut self) {
-        // Before its meter, which charges for what its end counts. Another one has it if it is paused, and it uses nothing.
-        if let Ok(mut session) = self.session.try_lock() {
-            drop(session.take());
-        }
-    }
-}
-
-impl Open {
-    /// Waits until no other request uses the session.
-    ///
-    /// # Errors
-    /// If the session has ended.
-    pub async fn turn(&self) -> Result<OwnedMappedMutexGuard<Option<Session>, Session>, Failure> {
-        let mut turn = self.last_turn().await;
-        if locked(&self.end).is_near {
-            // Those that wait behind this request find none.
-            closed(turn.take()).await;
-        }
-        OwnedMutexGuard::try_map(turn, Option::as_mut).map_err(|_| ended())
-    }
-
-    /// Waits until no other request uses the session, to take it away.
-    pub async fn last_turn(&self) -> OwnedMutexGuard<Option<Session>> {
-        Arc::clone(&self.session).lock_owned().await
-    }
-
-    /// Has [`close`](Self::close) end what runs now by this.
-    ///
-    /// # Errors
-    /// If it is closed already.
-    pub fn begin(&self, cancel: &Cancel) -> Result<(), Failure> {
-        let mut end = locked(&self.end);
-        if end.is_near {
-            return Err(ended());
-        }
-        end.running = Some(cancel.clone());
-        Ok(())
-    }
-
-    /// Nothing runs any more.
-    pub fn done(&self) {
-        locked(&self.end).running = None;
-        self.charge();
-        self.is_used();
-    }
-
-    /// Ends what runs, and refuses what waits for its turn. Then the session ends, whoever still holds this: a request
-    /// whose body is not complete may do so for a day. Returns after that, unless something uses the session now.
-    pub async fn close(self: &Arc<Self>) {
-        let running = {
-            let mut end = locked(&self.end);
-            end.is_near = true;
-            end.running.take()
-        };
-        if let Some(running) = running {
-            running.cancel();
-        }
-        let (is_busy, open) = (self.is_busy(), Arc::clone(self));
-        // A task of its own goes on if the client that closes the session leaves.
-        let ending = tokio::spawn(async move {
-            let session = open.last_turn().await.take();
-            let counts = locked(&open.counts).take();
-            closed((session, counts)).await;
-        });
-        if !is_busy {
-            _ = ending.await;
-        }
-    }
-
-    /// Does this with the session in its turn, on a thread that may block.
-    ///
-    /// # Errors
-    /// If it fails, or the session has ended.
-    pub async fn with<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let mut session = self.turn().await?;
-        blocking(move || act(&mut session)).await
-    }
-
-    /// Charges the tenant with what the session has used between its cells.
-    pub fn charge(&self) {
-        self.meter.charge();
-    }
-
-    /// The memory of its tenant's bodies and answers.
-    pub fn budget(&self) -> Budget {
-        self.tenant.budget.clone()
-    }
-
-    /// Interrupts the cell that runs.
-    pub fn interrupt(&self) {
-        self.interrupter.interrupt();
-    }
-
-    /// Whether a request uses it.
-    pub fn is_busy(&self) -> bool {
-        self.session.try_lock().is_err()
-    }
-
-    /// Whether it is paused (`session.pause_after` of its policy).
-    pub fn is_paused(&self) -> bool {
-        let session = self.session.try_lock();
-        session.is_ok_and(|session| session.as_ref().is_some_and(Session::is_paused))
-    }
-
-    /// Restarts its idle time.
-    pub fn is_used(&self) {
-        *locked(&self.used) = Instant::now();
-    }
-
-    fn is_idle(&self) -> bool {
-        let used = *locked(&self.used);
-        used.elapsed() >= self.idle && !self.is_busy()
-    }
-}
-
-/// A session that ended while a request waited for its turn.
-pub fn ended() -> Failure {
-    Failure::NotFound("the session has ended".to_owned())
-}
-
 /// An id that cannot be guessed: letters and digits, as clients of other protocols expect it.
 ///
 /// # Errors
@@ -341,6 +163,7 @@ pub fn new_id() -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
     use std::sync::mpsc::channel;
 
     use tokio::sync::oneshot;
@@ -366,7 +189,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_counts_while_it_is_made_for_a_client_that_has_left() {
-        let (tenant, sessions) = (tenant(), Sessions::new(&Arc::new(Metrics::new())));
+        let (tenant, admission) = (tenant(), Admission::new(NonZeroUsize::MIN, 0));
+        let sessions = Sessions::new(&Arc::new(Metrics::new()), &admission);
         let (begin, is_being_made) = oneshot::channel();
         let (go_on, may_go_on) = channel();
         let counts = tenant.open_session().expect("it is the first");

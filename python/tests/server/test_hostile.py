@@ -280,7 +280,9 @@ def test_a_client_that_leaves_ends_its_run(server: Server) -> None:
 def _uploading(server: Server, request: str, **headers: str) -> socket.socket:
     """A request whose body goes on and on."""
     lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-    head = f"{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n{lines}\r\nx"
+    head = (
+        f"{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n{lines}\r\nx"
+    )
     return _raw(server, head.encode())
 
 

@@ -226,6 +226,39 @@ def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path
     assert "processor time" in refused.json["error"]["message"]
 
 
+def test_work_on_sessions_needs_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '2s'\n"))
+    session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
+    made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
+    sandbox = f"/sandboxes/{made['sandboxID']}"
+    of_sandbox = {"E2b_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
+    [context] = server.ask("GET", "/contexts", **of_sandbox).json
+    assert server.ask("POST", f"{session}/fork").status == 201
+    burn = "import time\nwhile time.process_time() < 3: pass"
+    assert server.run(burn).json["status"] == "ok"
+    for path in (
+        "/v1/sessions",
+        f"{session}/fork",
+        f"{session}/restart",
+        f"{sandbox}/fork",
+        f"{sandbox}/snapshots",
+    ):
+        assert server.ask("POST", path).status == 429, path
+    assert server.ask("POST", "/sandboxes", {"templateID": "base"}).status == 429
+    assert server.ask("POST", f"/contexts/{context['id']}/restart", **of_sandbox).status == 429
+    assert server.ask("POST", "/contexts", {}, **of_sandbox).status == 429
+    # What makes room is not refused.
+    assert server.ask("DELETE", session).status == 204
+    assert server.ask("POST", f"{sandbox}/connect").status == 200
+    assert server.ask("DELETE", sandbox).status == 204
+
+
+def test_an_interpreter_for_a_request_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
+    statuses = {server.run("1", limits={"memory": f"{size}MiB"}).status for size in range(100, 140)}
+    assert statuses == {200, 429}
+
+
 def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
@@ -277,11 +310,14 @@ def test_a_tenant_leaves_memory_of_bodies_to_others(
 
 def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
     server: Server = start("--jobs", "1", "--queue", "0")
+    session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
     with server.running("import time; time.sleep(60)"):
         refused = server.run("1")
         assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
         # Trainers try again after this one only.
         assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
+        for path in ("/v1/sessions", f"{session}/fork", f"{session}/restart"):
+            assert server.ask("POST", path).json["error"]["kind"] == "busy", path
     # Its client has left, which ends it.
     eventually(lambda: server.run("1").status == 200)
 

@@ -63,8 +63,6 @@ pub trait WorkerIo {
     fn next_check(&self) -> Instant;
     /// The largest values that were measured since the worker was last watched anew.
     fn measured(&self) -> Measured;
-    /// The processor time that was measured since this was asked last, or the worker was watched anew, microseconds.
-    fn take_measured_cpu(&mut self) -> u64;
     /// Measures the worker's files.
     fn files(&self) -> Files;
     /// Carries out a caller's request for the worker's files.
@@ -291,10 +289,6 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn measured(&self) -> Measured {
         self.watch.since_begin()
-    }
-
-    fn take_measured_cpu(&mut self) -> u64 {
-        self.watch.take_cpu()
     }
 
     fn files(&self) -> Files {

@@ -1,7 +1,6 @@
 //! The limits that need polling: processor time everywhere, memory and processes where no cgroup
 //! enforces them, and files where no file system does.
 
-use std::mem;
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
 
@@ -79,8 +78,6 @@ pub struct Watch<'a> {
     peak: Measured,
     /// Processor time that had been used when the count began, microseconds.
     cpu_before: u64,
-    /// The same when it was taken last.
-    cpu_taken: u64,
     /// Time that the supervisor has spent since then on the guest's requests.
     charged: Duration,
     pace: Pace,
@@ -127,7 +124,6 @@ impl<'a> Watch<'a> {
             next_sockets: now + TICK,
             peak: Measured::default(),
             cpu_before: 0,
-            cpu_taken: 0,
             charged: Duration::ZERO,
             pace: Pace::Running,
         };
@@ -167,12 +163,6 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The processor time that was measured since this was asked last, or since the count began, microseconds.
-    pub fn take_cpu(&mut self) -> u64 {
-        let before = mem::replace(&mut self.cpu_taken, self.peak.cpu_us);
-        self.cpu_taken.saturating_sub(before)
-    }
-
     /// Restarts the count of processor time, at the start and the end of a cell. `counted` is the
     /// cgroup's count so far, if known, and `allowed` is the processor time from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
@@ -180,7 +170,6 @@ impl<'a> Watch<'a> {
         self.pace = pace;
         let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
         self.cpu_before = counted.unwrap_or(self.peak.cpu_us);
-        self.cpu_taken = self.cpu_before;
         self.charged = Duration::ZERO;
         let first = match counted {
             Some(_) => self.interval(0),
@@ -397,7 +386,6 @@ mod tests {
             next_sockets: now,
             peak: Measured::default(),
             cpu_before: 0,
-            cpu_taken: 0,
             charged: Duration::ZERO,
             pace: Pace::Running,
         };
@@ -405,7 +393,5 @@ mod tests {
         watch.charge(Duration::from_secs(4));
         assert_eq!(watch.interval(0), Duration::from_secs(3));
         assert_eq!(now - watch.next(), Duration::from_secs(2));
-        watch.peak.cpu_us = 5;
-        assert_eq!((watch.take_cpu(), watch.take_cpu()), (5, 0));
     }
 }

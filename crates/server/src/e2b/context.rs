@@ -9,9 +9,10 @@ use serde_json::json;
 
 use super::registry::Texts;
 use crate::failure::Failure;
+use crate::open::Open;
 use crate::running::{Turn, in_session};
 use crate::server::App;
-use crate::sessions::{Open, new_id};
+use crate::sessions::new_id;
 use crate::tenant::Tenant;
 
 /// A context of the code interpreter: a session.
@@ -27,7 +28,7 @@ pub struct Context {
 impl Context {
     /// A context of a fresh session.
     pub async fn fresh(app: &App, tenant: &Arc<Tenant>, cwd: String) -> Result<Self, Failure> {
-        let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
+        let fresh = |tenant: &Tenant| Ok(tenant.sandbox(<_>::default())?.session()?);
         let counts = tenant.open_session()?;
         let open = app.sessions.owned(counts, Duration::MAX, fresh).await?;
         Ok(Self {

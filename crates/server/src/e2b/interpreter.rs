@@ -12,7 +12,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
-use sandfork::session::{Cell, CellReport, ResultMode, SessionState};
+use sandfork::session::{Cell, CellReport, ResultMode, Session, SessionState};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
@@ -273,7 +273,8 @@ pub async fn restart(
     let Path(id) = id?;
     let context = sandbox.context(Some(&id))?;
     context.open.interrupt();
-    context.open.with(|session| Ok(session.restart()?)).await?;
+    let restart = |session: &mut Session| Ok(session.restart()?);
+    context.open.with_turn(&app.admission, restart).await?;
     context.executions.store(0, Ordering::Relaxed);
     context
         .prepare(&app, (&sandbox.tenant, &sandbox.environment))

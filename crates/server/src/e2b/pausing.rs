@@ -1,10 +1,11 @@
 //! Sandboxes that are paused: their sessions lie on a disk until a client connects again.
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::StatusCode;
+use axum::{Json, extract};
 use sandfork::session::Session;
 use serde::Deserialize;
 use serde_json::Value;
@@ -16,9 +17,11 @@ use super::control::{access, lifetime};
 use super::registry::{AtEnd, Sandbox, State};
 use crate::failure::Failure;
 use crate::http::JsonBody;
-use crate::running::blocking;
+use crate::locked;
+use crate::open::ended;
+use crate::running::{blocking, when_admitted};
 use crate::server::App;
-use crate::sessions::ended;
+use crate::tenant::Tenant;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -55,6 +58,7 @@ pub async fn pause(
 
 /// Prolongs a sandbox's life to this time at least, resumes it if it is paused, and says how to reach it.
 pub async fn connect(
+    extract::State(app): extract::State<Arc<App>>,
     named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Asked>, Failure>,
 ) -> Result<Json<Value>, E2bFailure> {
@@ -65,7 +69,7 @@ pub async fn connect(
     let access = access(&sandbox);
     to_its_end(async move {
         let _change = sandbox.changes.lock().await;
-        to_running(&sandbox, lifetime).await
+        to_running(&app, &sandbox, lifetime).await
     })
     .await?;
     Ok(Json(access))
@@ -139,23 +143,17 @@ async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
 }
 
 /// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.
-async fn to_running(sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
+async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
     let Some(paused) = sandbox.begin_resume()? else {
         sandbox.extend(lifetime);
         return Ok(());
     };
-    let resumed = blocking(move || {
-        let mut paused = paused;
-        // Any use brings them back.
-        let resumed = paused
-            .iter_mut()
-            .try_for_each(|(_, session)| session.stat(".").map(drop));
-        Ok((paused, resumed))
-    });
-    let (paused, resumed) = resumed.await?;
-    if let Err(error) = resumed {
+    let paused = Arc::new(Mutex::new(paused));
+    let resumed = resume(app, &sandbox.tenant, &paused).await;
+    let paused = mem::take(&mut *locked(&paused));
+    if let Err(failure) = resumed {
         sandbox.set(State::Paused(paused));
-        return Err(error.into());
+        return Err(failure);
     }
     let mut contexts = Vec::new();
     for (context, session) in paused {
@@ -165,4 +163,22 @@ async fn to_running(sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure
     sandbox.set_lifetime(lifetime);
     sandbox.set(State::Running(contexts));
     Ok(())
+}
+
+/// Brings sessions back when it is the tenant's turn.
+async fn resume(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    paused: &Arc<Mutex<Vec<(Context, Session)>>>,
+) -> Result<(), Failure> {
+    let (running, paused) = (tenant.begin_setup()?, Arc::clone(paused));
+    when_admitted(&app.admission, Arc::clone(&tenant.name), move |_| {
+        let _running = running;
+        for (_, session) in &mut *locked(&paused) {
+            // Any use does so.
+            session.stat(".")?;
+        }
+        Ok(())
+    })
+    .await
 }

@@ -85,13 +85,13 @@ impl Registry {
 }
 
 impl Saved {
-    async fn new(sandbox: &Sandbox, name: Option<String>) -> Result<Self, Failure> {
+    async fn new(app: &App, sandbox: &Sandbox, name: Option<String>) -> Result<Self, Failure> {
         let mut contexts = Vec::new();
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
             let taken = context
                 .open
-                .with(move |session| Ok((session.snapshot()?, counts)));
+                .with_turn(&app.admission, |session| Ok((session.snapshot()?, counts)));
             let (snapshot, counts) = taken.await?;
             contexts.push(SavedContext {
                 id: context.id,
@@ -164,7 +164,7 @@ pub async fn create(
         return Err(Failure::Request("name: it has more than 128 bytes".to_owned()).into());
     }
     let Named(sandbox) = named?;
-    let saved = Arc::new(Saved::new(&sandbox, name).await?);
+    let saved = Arc::new(Saved::new(&app, &sandbox, name).await?);
     let described = saved.described();
     let mut all = locked(&app.e2b.snapshots);
     all.insert(saved.id.clone(), saved);
@@ -216,7 +216,7 @@ pub async fn fork(
         return Err(Failure::Request(format!("count: it is from 1 to {MOST_FORKS}")).into());
     }
     let Named(sandbox) = named?;
-    let saved = Saved::new(&sandbox, None).await?;
+    let saved = Saved::new(&app, &sandbox, None).await?;
     let mut results = Vec::new();
     for _ in 0..count {
         let settings = Settings {

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
 use crate::http::{Held, JsonBody, length_of, unwritten};
 use crate::locked;
-use crate::meter::Meter;
+use crate::meter::Metered;
 use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -137,9 +137,6 @@ pub async fn run_jupyter(
     Ok(held.answer(&result)?)
 }
 
-/// A session, and what it uses between its cells, which is charged for the last time when the session has ended.
-type Metered = (Session, Arc<Meter>);
-
 /// The cells of a request, with the session that they share.
 struct Notebook {
     variant: Variant,
@@ -193,7 +190,7 @@ impl Notebook {
     }
 
     fn open(&self, tenant: &Tenant, turn: &Turn) -> Result<Metered, Failure> {
-        let session = tenant.sandboxes.sandbox(self.variant)?.session()?;
+        let session = tenant.sandbox(self.variant)?.session()?;
         let meter = turn.meter(&session);
         let mut metered = (session, meter);
         for (path, contents) in &self.files {
