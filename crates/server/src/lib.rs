@@ -10,6 +10,7 @@ mod activity;
 mod args;
 mod auth;
 mod config;
+mod descriptors;
 mod display;
 mod e2b;
 mod failure;

@@ -7,6 +7,7 @@ use sandfork::session::{Interrupter, Programs, Session, Watcher};
 use sandfork::{Admission, Cancel};
 use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
+use crate::descriptors::SessionPlace;
 use crate::failure::Failure;
 use crate::http::Budget;
 use crate::locked;
@@ -42,21 +43,28 @@ pub struct Open {
     counts: Mutex<Option<Counts>>,
 }
 
-/// Counts as a session, of its tenant and in the metrics.
+/// Counts as a session: of its tenant, in the metrics, and for its descriptors.
 #[derive(Debug)]
 pub struct Counts {
     of_tenant: Opened,
+    _place: SessionPlace,
     metrics: Arc<Metrics>,
 }
 
 impl Counts {
     /// Begins with that.
-    pub fn new(of_tenant: Opened, metrics: &Arc<Metrics>) -> Self {
+    pub fn new(of_tenant: Opened, place: SessionPlace, metrics: &Arc<Metrics>) -> Self {
         metrics.sessions.inc();
         Self {
             of_tenant,
+            _place: place,
             metrics: Arc::clone(metrics),
         }
+    }
+
+    /// Whose session it is.
+    pub fn tenant(&self) -> &Arc<Tenant> {
+        self.of_tenant.tenant()
     }
 }
 
@@ -90,7 +98,7 @@ impl Open {
             id,
             opened: SystemTime::now(),
             idle,
-            tenant: Arc::clone(counts.of_tenant.tenant()),
+            tenant: Arc::clone(counts.tenant()),
             meter,
             interrupter: session.interrupter(),
             end: Mutex::default(),

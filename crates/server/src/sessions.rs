@@ -7,6 +7,7 @@ use std::time::Duration;
 use sandfork::Admission;
 use sandfork::session::Session;
 
+use crate::descriptors::SessionPlaces;
 use crate::failure::Failure;
 use crate::locked;
 use crate::meter::Meters;
@@ -24,16 +25,19 @@ pub struct Sessions {
     metrics: Arc<Metrics>,
     /// Which are opened and copied now, and which wait.
     admission: Admission,
+    /// How many may be open.
+    places: SessionPlaces,
 }
 
 impl Sessions {
     /// None is open yet.
-    pub fn new(metrics: &Arc<Metrics>, admission: &Admission) -> Self {
+    pub fn new(metrics: &Arc<Metrics>, admission: &Admission, places: SessionPlaces) -> Self {
         Self {
             open: Mutex::default(),
             meters: Meters::new(metrics),
             metrics: Arc::clone(metrics),
             admission: admission.clone(),
+            places,
         }
     }
 
@@ -81,6 +85,7 @@ impl Sessions {
     ) -> Result<Arc<Open>, Failure> {
         let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
         let (running, client) = (tenant.begin_setup()?, Arc::clone(&tenant.name));
+        let counts = Counts::new(counts, self.places.take(&client)?, &self.metrics);
         // It counts as long as it is being made, also for a client that has left.
         let session = when_admitted(&self.admission, client, move |_| {
             let _running = running;
@@ -88,7 +93,6 @@ impl Sessions {
         });
         let (session, counts) = session.await?;
         let meter = self.meters.add(&tenant, &session);
-        let counts = Counts::new(counts, &self.metrics);
         Ok(Arc::new(Open::new(id, idle, (session, meter), counts)))
     }
 
@@ -171,7 +175,7 @@ mod tests {
     use super::*;
     use crate::account::Quota;
     use crate::config::Profile;
-    use crate::http::Places;
+    use crate::http::{Budget, Places};
 
     /// A tenant that may have one session.
     fn tenant() -> Arc<Tenant> {
@@ -190,7 +194,8 @@ mod tests {
     #[tokio::test]
     async fn a_session_counts_while_it_is_made_for_a_client_that_has_left() {
         let (tenant, admission) = (tenant(), Admission::new(NonZeroUsize::MIN, 0));
-        let sessions = Sessions::new(&Arc::new(Metrics::new()), &admission);
+        let (metrics, places) = (Arc::new(Metrics::new()), SessionPlaces::new(1, 1));
+        let sessions = Sessions::new(&metrics, &admission, places);
         let (begin, is_being_made) = oneshot::channel();
         let (go_on, may_go_on) = channel();
         let counts = tenant.open_session().expect("it is the first");

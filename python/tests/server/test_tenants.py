@@ -110,6 +110,21 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
     eventually(lambda: server.ask("GET", "/v1/sessions", **_as(ALPHA)).status == 200)
 
 
+def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) -> None:
+    # The library needs those below 1024.
+    server: Server = start("--token-file", str(tokens), "--jobs", "2", descriptors=1100)
+    assert "of the 64 sessions" in server.log.read_text()
+    answers = [server.ask("POST", "/v1/sessions", **_as(ALPHA)) for _ in range(12)]
+    [refused, *_] = [answer for answer in answers if answer.status != 201]
+    assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
+    assert server.ask("POST", "/v1/sessions", **_as(BETA)).status == 201
+    session = f"/v1/sessions/{answers[0].json['id']}"
+    assert server.ask("POST", f"{session}/cells", {"code": "1"}, **_as(ALPHA)).status == 200
+    # One that is closed leaves its place.
+    assert server.ask("DELETE", session, **_as(ALPHA)).status == 204
+    assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
+
+
 def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, tokens: pathlib.Path) -> None:
     # The library needs those below 1024.
     server: Server = start("--token-file", str(tokens), descriptors=1100)
