@@ -141,6 +141,10 @@ impl Caller for CountedCaller<'_> {
         self.caller.answer(answer, payload);
     }
 
+    fn takes_count(&mut self) -> bool {
+        self.caller.takes_count()
+    }
+
     fn note_between_cells(&mut self, used: Duration) {
         self.caller.note_between_cells(used);
     }

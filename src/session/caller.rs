@@ -1,6 +1,7 @@
 //! The caller of a session in the same process: its requests cross a queue instead of a socket.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -71,6 +72,8 @@ struct Queue {
     is_paused: bool,
     /// The processor time between cells.
     between_cells: Duration,
+    /// Whether that is to be counted now.
+    counts_cpu: bool,
 }
 
 /// The session's end of the queue.
@@ -98,6 +101,11 @@ impl RequestSender {
     pub fn between_cells(&self) -> Duration {
         let queue = self.0.queue.lock();
         queue.unwrap_or_else(PoisonError::into_inner).between_cells
+    }
+
+    /// Has it counted.
+    pub fn count_cpu(&self) {
+        self.change(|queue| queue.counts_cpu = true);
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
@@ -144,6 +152,11 @@ impl Caller for ThreadCaller {
         }
         // Fails if the session was dropped. It then disconnected, which is received next.
         _ = self.events.send(Ok((event, payload)));
+    }
+
+    fn takes_count(&mut self) -> bool {
+        let queue = self.requests.queue.lock();
+        mem::take(&mut queue.unwrap_or_else(PoisonError::into_inner).counts_cpu)
     }
 
     fn note_between_cells(&mut self, used: Duration) {

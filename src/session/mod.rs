@@ -77,9 +77,16 @@ impl Interrupter {
     }
 
     /// The processor time that was used between cells, of which no outcome tells: by code that a cell left running, and
-    /// by programs. It is counted when a cell or a program begins, when the last program ends, and when the worker does.
+    /// by programs. It is counted when a cell or a program begins, when the last program ends, when the worker does, and
+    /// on [`count_cpu`](Self::count_cpu).
     pub fn cpu_between_cells(&self) -> Duration {
         self.0.between_cells()
+    }
+
+    /// Has what was used between cells counted now. Does not wait: [`cpu_between_cells`](Self::cpu_between_cells) has it a
+    /// moment later, unless a cell runs, whose outcome tells of what is used meanwhile.
+    pub fn count_cpu(&self) {
+        self.0.count_cpu();
     }
 }
 

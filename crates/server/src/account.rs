@@ -136,15 +136,7 @@ impl Account {
     /// # Errors
     /// If none may begin. Nothing is counted then.
     pub fn begin_run(&mut self, memory: u64, now: Instant) -> Result<(), Refusal> {
-        if self.runs >= self.quota.runs {
-            return Err(Refusal::Runs(self.quota.runs));
-        }
-        self.check_memory(memory)?;
-        if let (Some(cpu), Some(quota)) = (&mut self.cpu, self.quota.cpu)
-            && cpu.level(now) <= 0.0
-        {
-            return Err(Refusal::Cpu(quota));
-        }
+        self.check_run(memory, now)?;
         if let (Some(rate), Some(quota)) = (&mut self.rate, self.quota.rate) {
             if rate.level(now) < 1.0 {
                 return Err(Refusal::Rate(quota));
@@ -153,6 +145,16 @@ impl Account {
         }
         self.runs += 1;
         self.memory += memory;
+        Ok(())
+    }
+
+    /// Counts work on a session as a run: it is opened, copied or restarted. The rate is that of runs and cells.
+    ///
+    /// # Errors
+    /// If none may begin. Nothing is counted then.
+    pub fn begin_setup(&mut self, now: Instant) -> Result<(), Refusal> {
+        self.check_run(0, now)?;
+        self.runs += 1;
         Ok(())
     }
 
@@ -187,6 +189,19 @@ impl Account {
     pub fn close_session(&mut self, memory: u64) {
         self.sessions -= 1;
         self.memory -= memory;
+    }
+
+    fn check_run(&mut self, memory: u64, now: Instant) -> Result<(), Refusal> {
+        if self.runs >= self.quota.runs {
+            return Err(Refusal::Runs(self.quota.runs));
+        }
+        self.check_memory(memory)?;
+        if let (Some(cpu), Some(quota)) = (&mut self.cpu, self.quota.cpu)
+            && cpu.level(now) <= 0.0
+        {
+            return Err(Refusal::Cpu(quota));
+        }
+        Ok(())
     }
 
     fn check_memory(&self, more: u64) -> Result<(), Refusal> {
@@ -280,6 +295,7 @@ mod tests {
         assert_eq!(begun(&mut account, now + Duration::from_secs(1)), 2);
         assert_eq!(begun(&mut account, now + Duration::from_secs(60)), 4);
         assert_eq!(account.begin_run(0, now), Err(Refusal::Rate(2.0)));
+        assert_eq!(account.begin_setup(now), Ok(()));
     }
 
     #[test]
@@ -296,6 +312,7 @@ mod tests {
             account.begin_run(0, now),
             Err(Refusal::Cpu(Duration::from_secs(36)))
         );
+        assert!(account.begin_setup(now).is_err());
         // 4 s are owed: they take 400 s at 36 s an hour.
         assert!(account.begin_run(0, now + hour / 10).is_err());
         assert_eq!(account.begin_run(0, now + hour / 8), Ok(()));

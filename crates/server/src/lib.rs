@@ -10,6 +10,7 @@ mod activity;
 mod args;
 mod auth;
 mod config;
+mod descriptors;
 mod display;
 mod e2b;
 mod failure;
@@ -17,7 +18,9 @@ mod files;
 mod fusion;
 mod http;
 mod mcp;
+mod meter;
 mod metrics;
+mod open;
 #[cfg(test)]
 mod packaging;
 mod page;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use opentelemetry::Context;
 use sandfork::session::{Cell, CellReport, Session};
-use sandfork::{Cancel, ErrorKind, Outcome, OutputSink, Request};
+use sandfork::{Admission, Cancel, ErrorKind, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
 use crate::failure::Failure;
+use crate::meter::Meter;
+use crate::open::Open;
 use crate::sandboxes::Variant;
 use crate::server::App;
-use crate::sessions::Open;
 use crate::tenant::{Running, Tenant};
 use crate::traces;
 
@@ -42,7 +43,7 @@ pub async fn run(
     let running = tenant.begin_run(variant)?;
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
-        let sandbox = tenant.sandboxes.sandbox(variant).map_err(|error| {
+        let sandbox = tenant.sandbox(variant).map_err(|error| {
             // The tenant's own policy has been used before.
             if error.kind() == ErrorKind::Policy && variant.memory.is_some() {
                 // It was set for a request, and not on a command line.
@@ -111,23 +112,35 @@ pub async fn in_turn<T: Send + 'static>(
     running: impl Into<Arc<Running>>,
     act: impl FnOnce(&mut Turn) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    // There is no descriptor left: others end.
-    let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
-    let _cancelled_with_this = CancelOnDrop(cancel.clone());
-    let (app, tenant) = (Arc::clone(app), Arc::clone(tenant));
-    let (running, answering) = (running.into(), Context::current());
-    blocking(move || {
-        let mut turn = Turn {
-            app: Arc::clone(&app),
-            tenant: Arc::clone(&tenant),
+    let (of, tenant) = (Arc::clone(app), Arc::clone(tenant));
+    let (client, running, answering) =
+        (Arc::clone(&tenant.name), running.into(), Context::current());
+    when_admitted(&app.admission, client, move |cancel| {
+        act(&mut Turn {
+            app: of,
+            tenant,
             running,
             answering,
             cancel: cancel.clone(),
-        };
-        let admission = &app.admission;
-        admission.admit(&tenant.name, Some(&cancel), || act(&mut turn))?
+        })
     })
     .await
+}
+
+/// Does what takes a processor when it is the client's turn. If the wait is left before, it is not done.
+///
+/// # Errors
+/// If the turn does not come, or what is done fails.
+pub async fn when_admitted<T: Send + 'static>(
+    admission: &Admission,
+    client: Arc<str>,
+    act: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
+    // There is no descriptor left: others end.
+    let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
+    let _cancelled_with_this = CancelOnDrop(cancel.clone());
+    let admission = admission.clone();
+    blocking(move || admission.admit(&client, Some(&cancel), || act(&cancel))?).await
 }
 
 /// A turn to run guest code.
@@ -161,6 +174,11 @@ impl Turn {
         let report = session.run_streaming(cell.cancel(&self.cancel), sink)?;
         self.ended(report.outcome());
         Ok(report)
+    }
+
+    /// Counts what a session uses between its cells, until the result is dropped.
+    pub fn meter(&self, session: &Session) -> Arc<Meter> {
+        self.app.sessions.meters.add(&self.tenant, session)
     }
 
     /// Counts the processor time of what is no run or cell of its own.

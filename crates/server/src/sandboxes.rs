@@ -1,7 +1,7 @@
 //! The sandboxes of a tenant: one of its policy, and a few that differ in what single requests ask for.
 
 use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use sandfork::{Error, FileSystem, LimitName, Policy, Sandbox};
 
@@ -101,11 +101,15 @@ impl Sandboxes {
         }
     }
 
-    /// The sandbox of a variant. Blocks while it is made.
+    /// The sandbox of a variant. Blocks while it is made, and says then how long that took.
     ///
     /// # Errors
     /// If the host cannot provide it.
-    pub fn sandbox(&self, variant: Variant) -> Result<Arc<Sandbox>, Error> {
+    pub fn sandbox(
+        &self,
+        variant: Variant,
+        made: impl FnOnce(Variant, Duration),
+    ) -> Result<Arc<Sandbox>, Error> {
         let memory = variant
             .memory
             .filter(|memory| *memory < self.limit(LimitName::Memory));
@@ -118,8 +122,11 @@ impl Sandboxes {
         if let Some(sandbox) = slot.made.get() {
             return Ok(Arc::clone(sandbox));
         }
-        let made = policy(&self.profile, variant);
-        match made.and_then(|policy| Sandbox::builder().policy(policy).build()) {
+        let begun = Instant::now();
+        let sandbox = policy(&self.profile, variant)
+            .and_then(|policy| Sandbox::builder().policy(policy).build());
+        made(variant, begun.elapsed());
+        match sandbox {
             Ok(sandbox) => {
                 let sandbox = Arc::clone(slot.made.get_or_init(|| Arc::new(sandbox)));
                 self.drop_oldest();
@@ -196,7 +203,9 @@ mod tests {
         let slots: Vec<_> = (0..=MOST_VARIANTS as u64)
             .map(|number| sandboxes.slot(variant(number << 30)))
             .collect();
-        sandboxes.sandbox(variant(1)).expect_err("it is too little");
+        sandboxes
+            .sandbox(variant(1), |_, _| ())
+            .expect_err("it is too little");
         assert!(slots.iter().all(is_there));
         assert_eq!(locked(&sandboxes.made).len(), slots.len());
     }

@@ -17,7 +17,6 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use clap::Parser;
 use listenfd::ListenFd;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use sandfork::{Admission, Capacity};
 use sd_notify::NotifyState;
 use tokio::net::TcpListener;
@@ -27,6 +26,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
 use crate::config::Config;
+use crate::descriptors::SessionPlaces;
 use crate::failure::Failure;
 use crate::http::{
     Bodies, Draining, Serving, TenantName, Tls, begin_log, log, refuse_other_sites, until_cut_off,
@@ -37,7 +37,7 @@ use crate::sessions::Sessions;
 use crate::start_error::StartError;
 use crate::tenant::{Tenant, TenantError};
 use crate::traces::Traces;
-use crate::{e2b, fusion, mcp, page, tokens, v1};
+use crate::{descriptors, e2b, fusion, mcp, page, tokens, v1};
 
 /// The most threads for uses of sessions, whose guests decide how long some take.
 const MOST_IN_SESSIONS: usize = 4096;
@@ -47,7 +47,7 @@ const MOST_IN_SESSIONS: usize = 4096;
 pub struct App {
     authenticator: Authenticator,
     draining: Arc<Draining>,
-    /// Which runs and cells start, wait or are refused.
+    /// Which runs, cells and uses of sessions start, wait or are refused.
     pub admission: Admission,
     /// How many run at once.
     pub jobs: usize,
@@ -117,7 +117,8 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     };
     let mut config = Config::of(arguments)?;
     // Runs and sessions have the other half.
-    config.http.connections = config.http.connections.min(descriptors()? / 2);
+    let half = descriptors::raise()? / 2;
+    config.http.connections = config.http.connections.min(half);
     let config = Arc::new(config);
     let tls = config.tls.as_ref().map(Tls::read).transpose()?;
     let bodies = Bodies::new(&config.http);
@@ -151,12 +152,14 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let jobs = NonZeroUsize::new(most.min(processors.get())).unwrap_or(NonZeroUsize::MIN);
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
+    let admission = Admission::new(jobs, config.queue);
+    let places = session_places(&config, half, &tenants, jobs.get());
     let app = Arc::new(App {
         authenticator,
         draining: Arc::default(),
-        admission: Admission::new(jobs, config.queue),
         jobs: jobs.get(),
-        sessions: Sessions::new(&metrics),
+        sessions: Sessions::new(&metrics, &admission, places),
+        admission,
         e2b: e2b::Registry::default(),
         metrics,
         bodies,
@@ -203,26 +206,41 @@ fn hangup(runtime: &Runtime) -> io::Result<Signal> {
     signal(SignalKind::hangup())
 }
 
-/// Raises the limit on descriptors to what this process may have: each connection and each run takes some, and the usual
-/// limit is for programs that use select(2). Guests have a limit of their own.
-fn descriptors() -> Result<usize, StartError> {
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(io::Error::from)?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(io::Error::from)?;
-    Ok(usize::try_from(most).unwrap_or(usize::MAX))
+/// The places of sessions that these descriptors are for.
+fn session_places(
+    config: &Config,
+    descriptors: usize,
+    tenants: &[Arc<Tenant>],
+    jobs: usize,
+) -> SessionPlaces {
+    let most = descriptors::for_sessions(descriptors, tenants.len(), jobs);
+    let of_tenant = usize::try_from(config.share(most as u64)).unwrap_or(usize::MAX);
+    for tenant in tenants {
+        let wanted = config.profile(&tenant.name).quota.sessions;
+        if wanted > of_tenant {
+            tracing::warn!(
+                tenant = %tenant.name,
+                "there are descriptors for {of_tenant} of the {wanted} sessions that the tenant may have: raise \
+                 `ulimit -n` (`LimitNOFILE=` of a unit), or lower `sessions`"
+            );
+        }
+    }
+    SessionPlaces::new(most, of_tenant)
 }
 
 async fn close_what_is_over(app: Arc<App>) {
     let mut tick = tokio::time::interval(Duration::from_secs(1));
     loop {
         tick.tick().await;
-        app.sessions.close_idle().await;
-        e2b::end_over(&app).await;
+        app.sessions.meters.charge();
+        app.sessions.close_idle();
+        e2b::end_over(&app);
     }
 }
 
 /// Makes a tenant's sandbox, and runs something in it.
 fn warm(tenant: &Tenant) -> Result<Arc<sandfork::Sandbox>, sandfork::Error> {
-    let sandbox = tenant.sandboxes.sandbox(Variant::default())?;
+    let sandbox = tenant.sandbox(Variant::default())?;
     sandbox.run("1")?;
     Ok(sandbox)
 }

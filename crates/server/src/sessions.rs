@@ -2,65 +2,42 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::Duration;
 
-use sandfork::Cancel;
-use sandfork::session::{Interrupter, Programs, Session, Watcher};
-use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
+use sandfork::Admission;
+use sandfork::session::Session;
 
+use crate::descriptors::SessionPlaces;
 use crate::failure::Failure;
-use crate::http::Budget;
 use crate::locked;
+use crate::meter::Meters;
 use crate::metrics::Metrics;
-use crate::running::blocking;
+use crate::open::{Counts, Open};
+use crate::running::{blocking, when_admitted};
 use crate::tenant::{Opened, Tenant};
 
 /// The open sessions.
 #[derive(Debug)]
 pub struct Sessions {
     open: Mutex<HashMap<String, Arc<Open>>>,
+    /// What they use between cells, also those that are their owners'.
+    pub meters: Meters,
     metrics: Arc<Metrics>,
-}
-
-/// An open session.
-#[derive(Debug)]
-pub struct Open {
-    /// Its id.
-    pub id: String,
-    /// When it was opened.
-    pub opened: SystemTime,
-    idle: Duration,
-    tenant: Arc<Tenant>,
-    /// Requests for it take turns, in their order. Without it, the session has ended.
-    session: Arc<Turns<Option<Session>>>,
-    interrupter: Interrupter,
-    end: Mutex<End>,
-    /// What of the time between its cells its tenant was charged with.
-    charged: Mutex<Duration>,
-    /// Its programs, which run beside its cells.
-    pub programs: Programs,
-    /// Watches its directories.
-    pub watcher: Watcher,
-    used: Mutex<Instant>,
-    /// Counts it as a session of its tenant.
-    _counts: Opened,
-    metrics: Arc<Metrics>,
-}
-
-/// How far its end has come.
-#[derive(Debug, Default)]
-struct End {
-    is_near: bool,
-    /// Ends what runs.
-    running: Option<Cancel>,
+    /// Which are opened and copied now, and which wait.
+    admission: Admission,
+    /// How many may be open.
+    places: SessionPlaces,
 }
 
 impl Sessions {
     /// None is open yet.
-    pub fn new(metrics: &Arc<Metrics>) -> Self {
+    pub fn new(metrics: &Arc<Metrics>, admission: &Admission, places: SessionPlaces) -> Self {
         Self {
             open: Mutex::default(),
+            meters: Meters::new(metrics),
             metrics: Arc::clone(metrics),
+            admission: admission.clone(),
+            places,
         }
     }
 
@@ -73,7 +50,7 @@ impl Sessions {
     /// # Errors
     /// If the tenant may have no more, or no sandbox can be provided.
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
-        let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
+        let fresh = |tenant: &Tenant| Ok(tenant.sandbox(<_>::default())?.session()?);
         let open = self.owned(tenant.open_session()?, idle, fresh).await?;
         Ok(self.kept(open))
     }
@@ -84,7 +61,7 @@ impl Sessions {
     /// If the tenant may have no more, or the state cannot be copied.
     pub async fn fork(&self, of: &Open) -> Result<Arc<Open>, Failure> {
         let counts = of.tenant.open_session()?;
-        let taken = of.with(move |session| Ok((session.snapshot()?, counts)));
+        let taken = of.with_turn(&self.admission, |session| Ok((session.snapshot()?, counts)));
         let (snapshot, counts) = taken.await?;
         let open = self.owned(counts, of.idle, move |_| Ok(snapshot.fork()?));
         Ok(self.kept(open.await?))
@@ -95,10 +72,11 @@ impl Sessions {
         open
     }
 
-    /// Opens a session that is its owner's: it is not found here, and is closed when its owner drops it.
+    /// Opens a session that is its owner's, when it is its tenant's turn: it is not found here, and is closed when its owner
+    /// drops it.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the tenant's quota is used up, or it cannot be made.
     pub async fn owned(
         &self,
         counts: Opened,
@@ -106,25 +84,16 @@ impl Sessions {
         make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
     ) -> Result<Arc<Open>, Failure> {
         let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
+        let (running, client) = (tenant.begin_setup()?, Arc::clone(&tenant.name));
+        let counts = Counts::new(counts, self.places.take(&client)?, &self.metrics);
         // It counts as long as it is being made, also for a client that has left.
-        let session = blocking(move || Ok((make(counts.tenant())?, counts)));
+        let session = when_admitted(&self.admission, client, move |_| {
+            let _running = running;
+            Ok((make(counts.tenant())?, counts))
+        });
         let (session, counts) = session.await?;
-        self.metrics.sessions.inc();
-        Ok(Arc::new(Open {
-            id,
-            opened: SystemTime::now(),
-            idle,
-            tenant,
-            interrupter: session.interrupter(),
-            end: Mutex::default(),
-            charged: Mutex::default(),
-            programs: session.programs(),
-            watcher: session.watcher(),
-            session: Arc::new(Turns::new(Some(session))),
-            used: Mutex::new(Instant::now()),
-            _counts: counts,
-            metrics: Arc::clone(&self.metrics),
-        }))
+        let meter = self.meters.add(&tenant, &session);
+        Ok(Arc::new(Open::new(id, idle, (session, meter), counts)))
     }
 
     /// A session of this tenant. That another tenant has one of this id is not said.
@@ -156,16 +125,17 @@ impl Sessions {
     pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
         let found = self.find(tenant, id)?;
         self.all().remove(&found.id);
-        found.close();
-        closed(found).await;
+        found.close().await;
         Ok(())
     }
 
-    /// Closes the sessions that were not used for as long as they may be.
-    pub async fn close_idle(&self) {
+    /// Closes the sessions that were not used for as long as they may be. Does not wait for their ends.
+    pub fn close_idle(&self) {
         // A request that finds one before this uses it, and one that comes later does not find it.
         let idle: Vec<_> = self.all().extract_if(|_, open| open.is_idle()).collect();
-        closed(idle).await;
+        for (_, open) in idle {
+            tokio::spawn(async move { open.close().await });
+        }
     }
 }
 
@@ -176,124 +146,6 @@ pub async fn closed<T: Send + 'static>(owner: T) {
         Ok(())
     })
     .await;
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        // What it has used is counted at its end. Another one has it if it is paused, and it uses nothing.
-        if let Ok(mut session) = self.session.try_lock() {
-            drop(session.take());
-        }
-        self.charge();
-        self.metrics.sessions.dec();
-    }
-}
-
-impl Open {
-    /// Waits until no other request uses the session.
-    ///
-    /// # Errors
-    /// If the session has ended.
-    pub async fn turn(&self) -> Result<OwnedMappedMutexGuard<Option<Session>, Session>, Failure> {
-        let mut turn = self.last_turn().await;
-        if locked(&self.end).is_near {
-            // Those that wait behind this request find none.
-            closed(turn.take()).await;
-        }
-        OwnedMutexGuard::try_map(turn, Option::as_mut).map_err(|_| ended())
-    }
-
-    /// Waits until no other request uses the session, to take it away.
-    pub async fn last_turn(&self) -> OwnedMutexGuard<Option<Session>> {
-        Arc::clone(&self.session).lock_owned().await
-    }
-
-    /// Has [`close`](Self::close) end what runs now by this.
-    ///
-    /// # Errors
-    /// If it is closed already.
-    pub fn begin(&self, cancel: &Cancel) -> Result<(), Failure> {
-        let mut end = locked(&self.end);
-        if end.is_near {
-            return Err(ended());
-        }
-        end.running = Some(cancel.clone());
-        Ok(())
-    }
-
-    /// Nothing runs any more.
-    pub fn done(&self) {
-        locked(&self.end).running = None;
-        self.charge();
-        self.is_used();
-    }
-
-    /// Ends what runs, and refuses what waits for its turn. The session ends with the last of them.
-    pub fn close(&self) {
-        let mut end = locked(&self.end);
-        end.is_near = true;
-        if let Some(running) = end.running.take() {
-            running.cancel();
-        }
-    }
-
-    /// Does this with the session in its turn, on a thread that may block.
-    ///
-    /// # Errors
-    /// If it fails, or the session has ended.
-    pub async fn with<T: Send + 'static>(
-        &self,
-        act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
-    ) -> Result<T, Failure> {
-        let mut session = self.turn().await?;
-        blocking(move || act(&mut session)).await
-    }
-
-    /// Charges the tenant with what the session has used between its cells.
-    pub fn charge(&self) {
-        let mut charged = locked(&self.charged);
-        let counted = self.interrupter.cpu_between_cells();
-        let used = counted.saturating_sub(*charged);
-        *charged = counted;
-        self.tenant.used(used);
-        self.metrics.used(&self.tenant.name, used);
-    }
-
-    /// The memory of its tenant's bodies and answers.
-    pub fn budget(&self) -> Budget {
-        self.tenant.budget.clone()
-    }
-
-    /// Interrupts the cell that runs.
-    pub fn interrupt(&self) {
-        self.interrupter.interrupt();
-    }
-
-    /// Whether a request uses it.
-    pub fn is_busy(&self) -> bool {
-        self.session.try_lock().is_err()
-    }
-
-    /// Whether it is paused (`session.pause_after` of its policy).
-    pub fn is_paused(&self) -> bool {
-        let session = self.session.try_lock();
-        session.is_ok_and(|session| session.as_ref().is_some_and(Session::is_paused))
-    }
-
-    /// Restarts its idle time.
-    pub fn is_used(&self) {
-        *locked(&self.used) = Instant::now();
-    }
-
-    fn is_idle(&self) -> bool {
-        let used = *locked(&self.used);
-        used.elapsed() >= self.idle && !self.is_busy()
-    }
-}
-
-/// A session that ended while a request waited for its turn.
-pub fn ended() -> Failure {
-    Failure::NotFound("the session has ended".to_owned())
 }
 
 /// An id that cannot be guessed: letters and digits, as clients of other protocols expect it.
@@ -315,6 +167,7 @@ pub fn new_id() -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroUsize;
     use std::sync::mpsc::channel;
 
     use tokio::sync::oneshot;
@@ -322,7 +175,7 @@ mod tests {
     use super::*;
     use crate::account::Quota;
     use crate::config::Profile;
-    use crate::http::Places;
+    use crate::http::{Budget, Places};
 
     /// A tenant that may have one session.
     fn tenant() -> Arc<Tenant> {
@@ -340,7 +193,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_session_counts_while_it_is_made_for_a_client_that_has_left() {
-        let (tenant, sessions) = (tenant(), Sessions::new(&Arc::new(Metrics::new())));
+        let (tenant, admission) = (tenant(), Admission::new(NonZeroUsize::MIN, 0));
+        let (metrics, places) = (Arc::new(Metrics::new()), SessionPlaces::new(1, 1));
+        let sessions = Sessions::new(&metrics, &admission, places);
         let (begin, is_being_made) = oneshot::channel();
         let (go_on, may_go_on) = channel();
         let counts = tenant.open_session().expect("it is the first");

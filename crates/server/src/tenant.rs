@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
+use sandfork::Sandbox;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
@@ -134,6 +135,31 @@ impl Tenant {
         Ok(Running {
             tenant: Arc::clone(self),
             memory,
+        })
+    }
+
+    /// Counts work on a session, which is opened, copied or restarted.
+    ///
+    /// # Errors
+    /// If the quota is used up.
+    pub fn begin_setup(self: &Arc<Self>) -> Result<Running, Refusal> {
+        self.account().begin_setup(Instant::now())?;
+        Ok(Running {
+            tenant: Arc::clone(self),
+            memory: 0,
+        })
+    }
+
+    /// The sandbox of a variant. Blocks while it is made. The tenant is charged with the time of that, in which an
+    /// interpreter starts, unless it is the one that it has in any case.
+    ///
+    /// # Errors
+    /// If the host cannot provide it.
+    pub fn sandbox(&self, variant: Variant) -> Result<Arc<Sandbox>, sandfork::Error> {
+        self.sandboxes.sandbox(variant, |variant, taken| {
+            if variant != Variant::default() {
+                self.used(taken);
+            }
         })
     }
 

@@ -277,6 +277,38 @@ def test_a_client_that_leaves_ends_its_run(server: Server) -> None:
         assert time.monotonic() - begun < 20
 
 
+def _uploading(server: Server, request: str, **headers: str) -> socket.socket:
+    """A request whose body goes on and on."""
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    head = (
+        f"{request} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 100\r\n{lines}\r\nx"
+    )
+    return _raw(server, head.encode())
+
+
+def _sessions(server: Server) -> int:
+    [line] = re.findall(rb"^sandfork_sessions (\d+)$", server.ask("GET", "/metrics").body, re.M)
+    return int(line)
+
+
+def test_an_upload_keeps_no_session(start: Any) -> None:
+    server: Server = start()
+    closed = server.ask("POST", "/v1/sessions").json["id"]
+    idle = server.ask("POST", "/v1/sessions", {"idle": 1}).json["id"]
+    uploads = [_uploading(server, f"PUT /v1/sessions/{one}/files/a") for one in (closed, idle)]
+    made = server.ask("POST", "/sandboxes", {"templateID": "base", "timeout": 2}).json
+    of_sandbox = {"E2b_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
+    form = {"Content_Type": "multipart/form-data; boundary=x"}
+    uploads.append(_uploading(server, "POST /files?path=a", **of_sandbox, **form))
+    uploads.append(_uploading(server, f"POST /sandboxes/{made['sandboxID']}/connect"))
+    assert server.ask("DELETE", f"/v1/sessions/{closed}").status == 204
+    eventually(lambda: _sessions(server) == 0)
+    uploads[0].sendall(b"x" * 99)
+    assert b" 404 " in _answer(uploads[0]).partition(b"\r\n")[0]
+    for upload in uploads:
+        upload.close()
+
+
 def test_a_server_that_is_killed_leaves_nothing(start: Any) -> None:
     server: Server = start()
     server.ask("POST", "/v1/sessions")

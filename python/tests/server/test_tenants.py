@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import pathlib
+import re
 import select
 import signal
 import socket
@@ -107,6 +108,21 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
     for connection in (running, *waiting):
         connection.close()
     eventually(lambda: server.ask("GET", "/v1/sessions", **_as(ALPHA)).status == 200)
+
+
+def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) -> None:
+    # The library needs those below 1024.
+    server: Server = start("--token-file", str(tokens), "--jobs", "2", descriptors=1100)
+    assert "of the 64 sessions" in server.log.read_text()
+    answers = [server.ask("POST", "/v1/sessions", **_as(ALPHA)) for _ in range(12)]
+    [refused, *_] = [answer for answer in answers if answer.status != 201]
+    assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
+    assert server.ask("POST", "/v1/sessions", **_as(BETA)).status == 201
+    session = f"/v1/sessions/{answers[0].json['id']}"
+    assert server.ask("POST", f"{session}/cells", {"code": "1"}, **_as(ALPHA)).status == 200
+    # One that is closed leaves its place.
+    assert server.ask("DELETE", session, **_as(ALPHA)).status == 204
+    assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
 
 
 def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, tokens: pathlib.Path) -> None:
@@ -225,6 +241,39 @@ def test_processor_time_of_an_hour_is_used_up(start: Any, tmp_path: pathlib.Path
     assert "processor time" in refused.json["error"]["message"]
 
 
+def test_work_on_sessions_needs_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '2s'\n"))
+    session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
+    made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
+    sandbox = f"/sandboxes/{made['sandboxID']}"
+    of_sandbox = {"E2b_Sandbox_Id": made["sandboxID"], "X_Access_Token": made["envdAccessToken"]}
+    [context] = server.ask("GET", "/contexts", **of_sandbox).json
+    assert server.ask("POST", f"{session}/fork").status == 201
+    burn = "import time\nwhile time.process_time() < 3: pass"
+    assert server.run(burn).json["status"] == "ok"
+    for path in (
+        "/v1/sessions",
+        f"{session}/fork",
+        f"{session}/restart",
+        f"{sandbox}/fork",
+        f"{sandbox}/snapshots",
+    ):
+        assert server.ask("POST", path).status == 429, path
+    assert server.ask("POST", "/sandboxes", {"templateID": "base"}).status == 429
+    assert server.ask("POST", f"/contexts/{context['id']}/restart", **of_sandbox).status == 429
+    assert server.ask("POST", "/contexts", {}, **of_sandbox).status == 429
+    # What makes room is not refused.
+    assert server.ask("DELETE", session).status == 204
+    assert server.ask("POST", f"{sandbox}/connect").status == 200
+    assert server.ask("DELETE", sandbox).status == 204
+
+
+def test_an_interpreter_for_a_request_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
+    statuses = {server.run("1", limits={"memory": f"{size}MiB"}).status for size in range(100, 140)}
+    assert statuses == {200, 429}
+
+
 def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
@@ -236,6 +285,22 @@ def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path:
         time.sleep(0.1)
     assert answer.status == 429
     assert "processor time" in answer.json["error"]["message"]
+
+
+def test_what_is_left_running_counts_though_no_request_asks(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
+    cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
+    burn = "def burn():\n    while True: pass"
+    burn = f"import threading\n{burn}\nthreading.Thread(target=burn, daemon=True).start()"
+    assert server.ask("POST", cells, {"code": burn}).json["status"] == "ok"
+
+    def counted() -> float:
+        [line] = re.findall(rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M)
+        return float(line)
+
+    # Neither this nor a run touches the session.
+    eventually(lambda: counted() > 1.1)
+    assert "processor time" in server.run("1").json["error"]["message"]
 
 
 def test_a_tenant_leaves_memory_of_bodies_to_others(
@@ -276,11 +341,14 @@ def test_a_message_of_mcp_counts_with_what_reading_it_takes(
 
 def test_more_than_the_server_can_do_is_refused(start: Any) -> None:
     server: Server = start("--jobs", "1", "--queue", "0")
+    session = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}"
     with server.running("import time; time.sleep(60)"):
         refused = server.run("1")
         assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
         # Trainers try again after this one only.
         assert server.ask("POST", "/run_code", {"code": "1"}).status == 504
+        for path in ("/v1/sessions", f"{session}/fork", f"{session}/restart"):
+            assert server.ask("POST", path).json["error"]["kind"] == "busy", path
     # Its client has left, which ends it.
     eventually(lambda: server.run("1").status == 200)
 

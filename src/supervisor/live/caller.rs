@@ -77,6 +77,10 @@ pub trait Caller {
     fn answer(&mut self, answer: ClientEvent, payload: Payload);
     /// Reports that a request was not carried out; `id` is its number, if it had one.
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal);
+    /// Whether it has asked for a count of the processor time between cells since this was asked last.
+    fn takes_count(&mut self) -> bool {
+        false
+    }
     /// Counts processor time that was used between two cells.
     fn note_between_cells(&mut self, _: Duration) {}
     /// Sends output of a cell.

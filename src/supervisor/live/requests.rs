@@ -195,6 +195,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         });
         let clock = self.wall_clock(now, wall.unwrap_or(limits.wall()));
         self.cell = Some(CellUnderWay::new(id, now, clock, limits, before));
+        self.measured_us = 0;
         self.io
             .watch_anew(Pace::Running, now, before.cpu_us, limits.cpu());
         self.io.send(bytes, payload.passed);
@@ -224,6 +225,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             Pace::Waiting
         };
         let cpu = self.terms.limits.cpu();
+        self.measured_us = 0;
         self.io.watch_anew(pace, now, self.counted.cpu_us, cpu);
     }
 

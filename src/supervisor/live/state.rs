@@ -136,7 +136,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cells = cells;
         self.used = now;
         let cpu = self.terms.limits.cpu();
-        self.counted = self.io.counts();
+        // What that took has no cell to tell of it.
+        self.count_between_cells();
         self.io
             .watch_anew(Pace::Waiting, now, self.counted.cpu_us, cpu);
     }

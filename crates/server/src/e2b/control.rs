@@ -12,7 +12,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::access::Named;
-use super::registry::{AtEnd, Context, Sandbox, Settings, Texts};
+use super::context::Context;
+use super::registry::{AtEnd, Sandbox, Settings, Texts};
 use super::{E2bFailure, ENVD_VERSION, pausing, snapshots};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};

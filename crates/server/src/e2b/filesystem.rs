@@ -11,7 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Place;
-use super::registry::{Sandbox, set_up};
+use super::context::set_up;
+use super::registry::Sandbox;
 use super::rpc::{RpcFailure, check_header};
 use crate::failure::Failure;
 use crate::files::failed;

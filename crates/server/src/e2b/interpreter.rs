@@ -12,21 +12,21 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
-use sandfork::session::{Cell, CellReport, ResultMode, SessionState};
+use sandfork::session::{Cell, CellReport, ResultMode, Session, SessionState};
 use serde::ser::SerializeMap;
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
 use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 
-use super::registry::{Context, Sandbox, Texts, set_up};
+use super::context::{Context, set_up};
+use super::registry::{Sandbox, Texts};
 use super::{E2bFailure, Place};
 use crate::display::{Forms, Shown, displays, error};
 use crate::failure::{Failure, InPath};
 use crate::http::{Budget, Held, JsonBody, Live, LiveText, WithBytes, length_of, unwritten};
 use crate::running::in_session;
 use crate::server::App;
-use crate::sessions::closed;
 
 type OfSandbox = Extension<Arc<Sandbox>>;
 
@@ -260,8 +260,7 @@ pub async fn remove(
 ) -> Result<StatusCode, E2bFailure> {
     let Path(id) = id?;
     let context = sandbox.take(&id)?;
-    context.open.close();
-    closed(context).await;
+    context.open.close().await;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -274,7 +273,8 @@ pub async fn restart(
     let Path(id) = id?;
     let context = sandbox.context(Some(&id))?;
     context.open.interrupt();
-    context.open.with(|session| Ok(session.restart()?)).await?;
+    let restart = |session: &mut Session| Ok(session.restart()?);
+    context.open.with_turn(&app.admission, restart).await?;
     context.executions.store(0, Ordering::Relaxed);
     context
         .prepare(&app, (&sandbox.tenant, &sandbox.environment))

@@ -1,10 +1,11 @@
 //! Sandboxes that are paused: their sessions lie on a disk until a client connects again.
 
-use std::sync::Arc;
+use std::mem;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Json;
 use axum::http::StatusCode;
+use axum::{Json, extract};
 use sandfork::ErrorKind;
 use sandfork::session::Session;
 use serde::Deserialize;
@@ -12,14 +13,17 @@ use serde_json::Value;
 
 use super::E2bFailure;
 use super::access::Named;
+use super::context::Context;
 use super::control::{access, lifetime};
 use super::interpreter::RESTART;
-use super::registry::{AtEnd, Context, Sandbox, State};
+use super::registry::{AtEnd, Sandbox, State};
 use crate::failure::Failure;
 use crate::http::JsonBody;
-use crate::running::blocking;
+use crate::locked;
+use crate::open::ended;
+use crate::running::{blocking, when_admitted};
 use crate::server::App;
-use crate::sessions::ended;
+use crate::tenant::Tenant;
 
 /// How long a sandbox goes on that finds no room for its state, until it is tried again.
 const UNTIL_NEXT_PAUSE: Duration = Duration::from_secs(10);
@@ -59,6 +63,7 @@ pub async fn pause(
 
 /// Prolongs a sandbox's life to this time at least, resumes it if it is paused, and says how to reach it.
 pub async fn connect(
+    extract::State(app): extract::State<Arc<App>>,
     named: Result<Named, E2bFailure>,
     posted: Result<JsonBody<Asked>, Failure>,
 ) -> Result<Json<Value>, E2bFailure> {
@@ -69,22 +74,22 @@ pub async fn connect(
     let access = access(&sandbox);
     to_its_end(async move {
         let _change = sandbox.changes.lock().await;
-        to_running(&sandbox, lifetime).await
+        to_running(&app, &sandbox, lifetime).await
     })
     .await?;
     Ok(Json(access))
 }
 
-/// Ends the sandboxes whose time is over, or pauses those that were made so.
-pub async fn end_over(app: &Arc<App>) {
+/// Ends the sandboxes whose time is over, or pauses those that were made so. Waits for none of them.
+pub fn end_over(app: &Arc<App>) {
     for sandbox in app.e2b.due() {
-        match sandbox.at_end {
-            AtEnd::Kill => app.e2b.end(sandbox).await,
-            // It may wait for a cell. Others do not wait for it.
-            AtEnd::Pause => {
-                tokio::spawn(pause_or_end(Arc::clone(app), sandbox));
+        let app = Arc::clone(app);
+        tokio::spawn(async move {
+            match sandbox.at_end {
+                AtEnd::Kill => app.e2b.end(sandbox).await,
+                AtEnd::Pause => pause_or_end(app, sandbox).await,
             }
-        }
+        });
     }
 }
 
@@ -163,23 +168,17 @@ pub fn not_copied(error: sandfork::Error) -> Failure {
 }
 
 /// Resumes a sandbox whose changes are held, if it is paused. If it cannot be resumed, it stays paused.
-async fn to_running(sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
-    let Some(paused) = sandbox.begin_resume() else {
+async fn to_running(app: &App, sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure> {
+    let Some(paused) = sandbox.begin_resume()? else {
         sandbox.extend(lifetime);
         return Ok(());
     };
-    let resumed = blocking(move || {
-        let mut paused = paused;
-        // Any use brings them back.
-        let resumed = paused
-            .iter_mut()
-            .try_for_each(|(_, session)| session.stat(".").map(drop));
-        Ok((paused, resumed))
-    });
-    let (paused, resumed) = resumed.await?;
-    if let Err(error) = resumed {
+    let paused = Arc::new(Mutex::new(paused));
+    let resumed = resume(app, &sandbox.tenant, &paused).await;
+    let paused = mem::take(&mut *locked(&paused));
+    if let Err(failure) = resumed {
         sandbox.set(State::Paused(paused));
-        return Err(error.into());
+        return Err(failure);
     }
     let mut contexts = Vec::new();
     for (context, session) in paused {
@@ -189,4 +188,22 @@ async fn to_running(sandbox: &Sandbox, lifetime: Duration) -> Result<(), Failure
     sandbox.set_lifetime(lifetime);
     sandbox.set(State::Running(contexts));
     Ok(())
+}
+
+/// Brings sessions back when it is the tenant's turn.
+async fn resume(
+    app: &App,
+    tenant: &Arc<Tenant>,
+    paused: &Arc<Mutex<Vec<(Context, Session)>>>,
+) -> Result<(), Failure> {
+    let (running, paused) = (tenant.begin_setup()?, Arc::clone(paused));
+    when_admitted(&app.admission, Arc::clone(&tenant.name), move |_| {
+        let _running = running;
+        for (_, session) in &mut *locked(&paused) {
+            // Any use does so.
+            session.stat(".")?;
+        }
+        Ok(())
+    })
+    .await
 }

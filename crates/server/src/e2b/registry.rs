@@ -6,18 +6,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
-use sandfork::session::{Cell, Session};
-use serde_json::json;
+use sandfork::session::Session;
 use tokio::sync::Mutex as Turns;
 
 use super::commands::Commands;
+use super::context::Context;
 use super::snapshots::Saved;
 use super::watch::Watchers;
 use crate::failure::Failure;
 use crate::locked;
-use crate::running::{Turn, in_session};
-use crate::server::App;
-use crate::sessions::{Open, closed, new_id};
+use crate::sessions::{closed, new_id};
 use crate::tenant::Tenant;
 
 /// Texts by name: metadata, or an environment.
@@ -88,16 +86,8 @@ pub enum State {
     Changing(Vec<Context>),
     /// Its contexts, each with the session that was taken from it.
     Paused(Vec<(Context, Session)>),
-}
-
-/// A context of the code interpreter: a session.
-#[derive(Clone, Debug)]
-pub struct Context {
-    pub id: String,
-    /// The directory that it begins in.
-    pub cwd: String,
-    pub open: Arc<Open>,
-    pub executions: Arc<AtomicU64>,
+    /// Nothing. It stays so.
+    Ended,
 }
 
 impl Settings {
@@ -175,18 +165,27 @@ impl Registry {
         let found = self
             .get(id)
             .filter(|sandbox| sandbox.tenant.name == tenant.name);
-        found.ok_or_else(|| Failure::NotFound("there is no such sandbox".to_owned()))
+        found.ok_or_else(no_sandbox)
     }
 
-    /// Ends a sandbox, and what it runs.
+    /// Ends a sandbox, and what it runs, also while a request to it still reads its body.
     pub async fn end(&self, sandbox: Arc<Sandbox>) {
         locked(&self.sandboxes).remove(&sandbox.id);
-        if let State::Running(contexts) | State::Changing(contexts) = &*locked(&sandbox.state) {
+        let state = mem::replace(&mut *locked(&sandbox.state), State::Ended);
+        let (contexts, paused) = match state {
+            State::Running(contexts) | State::Changing(contexts) => (contexts, Vec::new()),
+            State::Paused(paused) => paused.into_iter().unzip(),
+            State::Ended => return,
+        };
+        // A task of its own goes on if the client that ends the sandbox leaves.
+        let ending = tokio::spawn(async move {
+            closed(paused).await;
             for context in contexts {
-                context.open.close();
+                context.open.close().await;
             }
-        }
-        closed(sandbox).await;
+            closed(sandbox).await;
+        });
+        _ = ending.await;
     }
 
     /// Those whose time is over.
@@ -224,32 +223,42 @@ impl Sandbox {
         }
     }
 
-    /// Gives it another state.
+    /// Gives it another state, unless it has ended.
     pub fn set(&self, state: State) {
-        // What the old one holds may take a while to end.
-        let old = mem::replace(&mut *locked(&self.state), state);
+        let mut now = locked(&self.state);
+        let old = if matches!(*now, State::Ended) {
+            state
+        } else {
+            mem::replace(&mut *now, state)
+        };
+        // What that holds may take a while to end.
+        drop(now);
         drop(old);
     }
 
-    /// Takes what it is while it is paused.
-    pub fn begin_resume(&self) -> Option<Vec<(Context, Session)>> {
+    /// Takes what it is if it is paused.
+    pub fn begin_resume(&self) -> Result<Option<Vec<(Context, Session)>>, Failure> {
         let mut state = locked(&self.state);
-        let State::Paused(paused) = &mut *state else {
-            return None;
+        let paused = match &mut *state {
+            State::Paused(paused) => mem::take(paused),
+            State::Running(_) | State::Changing(_) => return Ok(None),
+            State::Ended => return Err(no_sandbox()),
         };
-        let paused = mem::take(paused);
         let contexts = paused.iter().map(|(context, _)| context.clone());
         *state = State::Changing(contexts.collect());
-        Some(paused)
+        Ok(Some(paused))
     }
 
     /// Closes it to new requests. Returns its contexts.
     pub fn begin_pause(&self) -> Result<Vec<Context>, Failure> {
         let mut state = locked(&self.state);
-        let State::Running(contexts) = &mut *state else {
-            return Err(Failure::Exists("the sandbox is paused already".to_owned()));
+        let contexts = match &mut *state {
+            State::Running(contexts) => mem::take(contexts),
+            State::Changing(_) | State::Paused(_) => {
+                return Err(Failure::Exists("the sandbox is paused already".to_owned()));
+            }
+            State::Ended => return Err(no_sandbox()),
         };
-        let contexts = mem::take(contexts);
         *state = State::Changing(contexts.clone());
         Ok(contexts)
     }
@@ -279,6 +288,7 @@ impl Sandbox {
             State::Changing(_) | State::Paused(_) => Err(Failure::Request(
                 "the sandbox is paused: connect to it first".to_owned(),
             )),
+            State::Ended => Err(no_sandbox()),
         }
     }
 
@@ -319,74 +329,10 @@ impl Sandbox {
     }
 }
 
+fn no_sandbox() -> Failure {
+    Failure::NotFound("there is no such sandbox".to_owned())
+}
+
 fn no_context() -> Failure {
     Failure::NotFound("there is no such context".to_owned())
-}
-
-impl Context {
-    /// A context of a fresh session.
-    pub async fn fresh(app: &App, tenant: &Arc<Tenant>, cwd: String) -> Result<Self, Failure> {
-        let fresh = |tenant: &Tenant| Ok(tenant.sandboxes.sandbox(<_>::default())?.session()?);
-        let counts = tenant.open_session()?;
-        let open = app.sessions.owned(counts, Duration::MAX, fresh).await?;
-        Ok(Self {
-            id: new_id()?,
-            cwd,
-            open,
-            executions: Arc::default(),
-        })
-    }
-
-    /// Gives it its environment and its directory.
-    pub async fn prepare(
-        &self,
-        app: &Arc<App>,
-        sandbox: (&Arc<Tenant>, &Texts),
-    ) -> Result<(), Failure> {
-        let (tenant, environment) = sandbox;
-        let mut code = with_environment(environment);
-        if self.cwd != "/work" {
-            let cwd = json!(self.cwd);
-            code = format!(
-                "{code}__import__('os').makedirs({cwd}, exist_ok=True)\n__import__('os').chdir({cwd})"
-            );
-        }
-        self.set_up(app, tenant, code).await
-    }
-
-    /// Runs code of the server's own in it.
-    pub async fn set_up(
-        &self,
-        app: &Arc<App>,
-        tenant: &Arc<Tenant>,
-        code: String,
-    ) -> Result<(), Failure> {
-        if code.is_empty() {
-            return Ok(());
-        }
-        let open = Arc::clone(&self.open);
-        in_session(app, tenant, open, move |session, turn| {
-            set_up(session, turn, code)
-        })
-        .await
-    }
-}
-
-/// Code that adds variables to the environment of a session.
-pub fn with_environment(environment: &Texts) -> String {
-    if environment.is_empty() {
-        return String::new();
-    }
-    // Texts of JSON are texts of Python.
-    format!("__import__('os').environ.update({})\n", json!(environment))
-}
-
-/// Runs code of the server's own in a session, which its client sees only if it fails.
-pub fn set_up(session: &mut Session, turn: &mut Turn, code: String) -> Result<(), Failure> {
-    let report = turn.run(session, Cell::new(code).filename("<sandfork>"), &mut ())?;
-    match crate::display::error(report.outcome()) {
-        None => Ok(()),
-        Some(error) if error.name == "FileNotFoundError" => Err(Failure::NotFound(error.value)),
-        Some(error) => Err(Failure::Request(format!("{}: {}", error.name, error.value))),
-    }
 }

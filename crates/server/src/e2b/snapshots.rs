@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use super::E2bFailure;
 use super::access::Named;
+use super::context::{Context, with_environment};
 use super::control::{OfTenant, access, lifetime};
 use super::pausing::not_copied;
-use super::registry::{AtEnd, Context, Registry, Sandbox, Settings, Texts, with_environment};
+use super::registry::{AtEnd, Registry, Sandbox, Settings, Texts};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::locked;
@@ -92,7 +93,7 @@ impl Saved {
         let mut contexts = Vec::new();
         for context in sandbox.contexts()? {
             let counts = sandbox.tenant.open_session()?;
-            let taken = context.open.with(move |session| {
+            let taken = context.open.with_turn(&app.admission, |session| {
                 let snapshot = session.snapshot().map_err(not_copied)?;
                 Ok((snapshot, counts))
             });

@@ -26,6 +26,7 @@ use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
 use crate::http::{Held, JsonBody, length_of, unwritten};
 use crate::locked;
+use crate::meter::Metered;
 use crate::running::{Turn, in_turn};
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -151,7 +152,7 @@ fn total(seconds: f64) -> Result<Duration, Failure> {
 struct Notebook {
     variant: Variant,
     /// `None` before the first turn, and after the last.
-    session: Option<Session>,
+    session: Option<Metered>,
     files: Vec<(GuestPath, Vec<u8>)>,
     fetch: Vec<(String, GuestPath)>,
     each: Option<Duration>,
@@ -178,32 +179,35 @@ impl Drop for Notebook {
 impl Notebook {
     /// Runs the next cell in this turn. Returns the result after the last one.
     fn step(&mut self, tenant: &Tenant, turn: &mut Turn) -> Result<Option<JupyterResult>, Failure> {
-        let mut session = match self.session.take() {
-            Some(session) => session,
-            None => self.open(tenant)?,
+        let mut metered = match self.session.take() {
+            Some(metered) => metered,
+            None => self.open(tenant, turn)?,
         };
+        let (session, _) = &mut metered;
         let begun = Instant::now();
-        let goes_on = self.run_next(&mut session, begun, turn)?;
+        let goes_on = self.run_next(session, begun, turn)?;
         let lasted = begun.elapsed();
         self.left = self.left.saturating_sub(lasted);
         self.result.driver.execution_time += lasted.as_secs_f64();
         if goes_on && !self.sources.as_slice().is_empty() {
-            self.session = Some(session);
+            self.session = Some(metered);
             return Ok(None);
         }
-        self.fetch(&mut session)?;
+        self.fetch(session)?;
         if self.result.driver.is_success() {
             self.result.status = RunStatus::Success;
         }
         Ok(Some(mem::take(&mut self.result)))
     }
 
-    fn open(&self, tenant: &Tenant) -> Result<Session, Failure> {
-        let mut session = tenant.sandboxes.sandbox(self.variant)?.session()?;
+    fn open(&self, tenant: &Tenant, turn: &Turn) -> Result<Metered, Failure> {
+        let session = tenant.sandbox(self.variant)?.session()?;
+        let meter = turn.meter(&session);
+        let mut metered = (session, meter);
         for (path, contents) in &self.files {
-            put(&mut session, &path.to_string(), contents)?;
+            put(&mut metered.0, &path.to_string(), contents)?;
         }
-        Ok(session)
+        Ok(metered)
     }
 
     /// Runs a cell, if one and some time is left. Says whether another may follow.

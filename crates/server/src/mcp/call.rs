@@ -13,10 +13,10 @@ use super::said::{described, on_one_line, shortened, text};
 use super::variables::{unset, variables};
 use crate::failure::Failure;
 use crate::files::{self, put};
+use crate::open::Open;
 use crate::running::{in_turn, run_cell};
 use crate::sandboxes::Variant;
 use crate::server::App;
-use crate::sessions::Open;
 use crate::tenant::Tenant;
 
 /// The most variables of a call: each is a message to its guest.
@@ -103,7 +103,7 @@ impl Call<'_> {
         let running = self.tenant.begin_run(Variant::default())?;
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
-            let mut session = tenant.sandboxes.sandbox(Variant::default())?.session()?;
+            let mut session = tenant.sandbox(Variant::default())?.session()?;
             for (name, value) in variables {
                 // What follows has a client that has gone, and ends at once.
                 if turn.cancel.is_used() {

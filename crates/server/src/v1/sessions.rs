@@ -18,9 +18,9 @@ use super::events;
 use crate::display::{Forms, representations};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
-use crate::running::{blocking, run_cell};
+use crate::open::Open;
+use crate::running::run_cell;
 use crate::server::App;
-use crate::sessions::Open;
 use crate::tenant::{Tenant, tenant_and_id};
 
 type OfTenant = Extension<Arc<Tenant>>;
@@ -116,9 +116,12 @@ pub async fn interrupt(Named(open): Named) -> StatusCode {
 }
 
 /// Gives the session a fresh worker.
-pub async fn restart(Named(open): Named) -> Result<StatusCode, Failure> {
-    let mut session = open.turn().await?;
-    blocking(move || Ok(session.restart()?)).await?;
+pub async fn restart(
+    State(app): State<Arc<App>>,
+    Named(open): Named,
+) -> Result<StatusCode, Failure> {
+    let restart = open.with_turn(&app.admission, |session| Ok(session.restart()?));
+    restart.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

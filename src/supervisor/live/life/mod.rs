@@ -66,6 +66,8 @@ pub struct WorkerLife<'a, W> {
     pub(super) cell: Option<CellUnderWay>,
     /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
+    /// The processor time since then that was measured and counted where no cgroup counts it, microseconds.
+    pub(super) measured_us: u64,
     /// The processor time that was used between cells, and of which the caller was not told.
     pub(super) between_cells: Duration,
     /// The number of cells so far.
@@ -108,6 +110,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             greeted: false,
             cell: None,
             counted: Counts::default(),
+            measured_us: 0,
             between_cells: Duration::ZERO,
             cells: 0,
             born: now,
@@ -234,7 +237,12 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     pub fn on_caller(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<SessionExit> {
         loop {
             match caller.recv() {
-                CallerEvent::Nothing => return None,
+                CallerEvent::Nothing => {
+                    if caller.takes_count() {
+                        self.count_now(caller);
+                    }
+                    return None;
+                }
                 CallerEvent::Gone => return Some(SessionExit::Gone),
                 CallerEvent::Malformed(how) => {
                     caller.refuse(None, super::Refusal::Protocol(how));
@@ -254,9 +262,26 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     pub(super) fn count_between_cells(&mut self) {
         let counts = self.io.counts();
         let counted = counts.since(&self.counted).cpu_us;
-        let used = counted.unwrap_or_else(|| self.io.measured().cpu_us);
+        let used = counted.unwrap_or_else(|| {
+            let measured = self.io.measured().cpu_us;
+            measured - mem::replace(&mut self.measured_us, measured).min(measured)
+        });
         self.between_cells += Duration::from_micros(used);
         self.counted = counts;
+    }
+
+    /// Counts it for a caller that has asked. A cell counts for itself, and so does the end of the worker.
+    fn count_now(&mut self, caller: &mut dyn Caller) {
+        if self.cell.is_none() && self.reap_until.is_none() {
+            let before = self.counted;
+            self.count_between_cells();
+            // What else was counted since the last cell may be the reason of the worker's end.
+            self.counted = Counts {
+                cpu_us: self.counted.cpu_us,
+                ..before
+            };
+            self.tell_of_time_between_cells(caller);
+        }
     }
 
     /// Tells the caller of the time that was counted between cells.

@@ -5,7 +5,7 @@ mod passed;
 mod pausing;
 mod scene;
 
-use self::scene::{SESSION, code, in_scene, ms, reason};
+use self::scene::{SESSION, Scene, code, in_scene, ms, reason};
 use super::*;
 use crate::outcome::LimitName;
 use crate::protocol::caller::{ClientRequest, SessionState};
@@ -341,5 +341,32 @@ fn a_worker_that_stands_unasked_breaks_the_protocol() {
         assert_eq!(scene.life.io.kills, 0);
         scene.says(standing);
         assert_eq!(scene.life.io.kills, 1);
+    });
+}
+
+#[test]
+fn processor_time_between_cells_is_counted_when_the_caller_asks() {
+    in_scene(SESSION, |scene| {
+        let told = |scene: &mut Scene, counted| {
+            scene.life.io.cpu_us = Some(counted);
+            let left = scene.life.on_caller(scene.now, &mut scene.caller);
+            assert!(left.is_none());
+            scene.caller.between_cells
+        };
+        assert_eq!(told(scene, 5000), ms(5));
+        assert_eq!(told(scene, 5000), ms(5));
+        assert_eq!(told(scene, 7000), ms(7));
+        // The outcome of a cell tells of what is used meanwhile.
+        scene.cell(1);
+        assert_eq!(told(scene, 9000), ms(7));
+    });
+    // Without a cgroup.
+    in_scene(SESSION, |scene| {
+        for (measured, counted) in [(5000, 5), (5000, 5), (7000, 7)] {
+            scene.life.io.measured.cpu_us = measured;
+            let left = scene.life.on_caller(scene.now, &mut scene.caller);
+            assert!(left.is_none());
+            assert_eq!(scene.caller.between_cells, ms(counted));
+        }
     });
 }

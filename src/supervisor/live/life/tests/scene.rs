@@ -54,6 +54,8 @@ pub struct FakeWorker {
     pub accepted: usize,
     /// The processor time that its cgroup has counted, microseconds.
     pub cpu_us: Option<u64>,
+    /// What is measured where none counts.
+    pub measured: Measured,
 }
 
 impl WorkerIo for FakeWorker {
@@ -63,8 +65,7 @@ impl WorkerIo for FakeWorker {
 
     fn take_passed(&mut self) -> Result<OwnedFd, LinkError> {
         self.taken += 1;
-        let file = File::open("/dev/null").map_err(|_| LinkError::Missing);
-        file.map(OwnedFd::from)
+        File::open("/dev/null").map_or(Err(LinkError::Missing), |file| Ok(file.into()))
     }
 
     fn accept(&mut self, passed: OwnedFd, _: u64) -> Result<OwnedFd, PassedError> {
@@ -117,7 +118,7 @@ impl WorkerIo for FakeWorker {
     }
 
     fn measured(&self) -> Measured {
-        Measured::default()
+        self.measured
     }
 
     fn files(&self) -> Files {
@@ -213,10 +214,8 @@ pub struct FakeCaller {
 
 impl Caller for FakeCaller {
     fn recv(&mut self) -> CallerEvent {
-        match self.requests.pop() {
-            Some(request) => CallerEvent::Request(request, Payload::default()),
-            None => CallerEvent::Nothing,
-        }
+        let request = |request| CallerEvent::Request(request, Payload::default());
+        self.requests.pop().map_or(CallerEvent::Nothing, request)
     }
 
     fn answer(&mut self, answer: ClientEvent, _: Payload) {
@@ -225,6 +224,10 @@ impl Caller for FakeCaller {
 
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
         self.refusals.push((id, refusal.to_string()));
+    }
+
+    fn takes_count(&mut self) -> bool {
+        true
     }
 
     fn note_between_cells(&mut self, used: Duration) {
@@ -312,6 +315,7 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         taken: 0,
         accepted: 0,
         cpu_us: None,
+        measured: Measured::default(),
     };
     let terms = LifeTerms {
         purpose,
