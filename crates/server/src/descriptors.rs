@@ -5,8 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::locked;
+use crate::tenant::Tenant;
 
 /// What a session takes, or a run: the cgroups, pipes and sockets of a worker. `/proc/PID/fd` has one less.
 const OF_WORKER: usize = 20;
@@ -25,7 +27,7 @@ pub fn raise() -> std::io::Result<usize> {
 }
 
 /// How many sessions so many descriptors are for, beside so many tenants, of which so many runs are active at once.
-pub fn for_sessions(descriptors: usize, tenants: usize, jobs: usize) -> usize {
+fn for_sessions(descriptors: usize, tenants: usize, jobs: usize) -> usize {
     let others = tenants
         .saturating_mul(OF_TENANT)
         .saturating_add(jobs.saturating_mul(OF_WORKER));
@@ -48,6 +50,23 @@ pub struct SessionPlace {
 }
 
 impl SessionPlaces {
+    /// Those that these descriptors are for. The log names each tenant whose quota is more than its share.
+    pub fn of(config: &Config, descriptors: usize, tenants: &[Arc<Tenant>], jobs: usize) -> Self {
+        let most = for_sessions(descriptors, tenants.len(), jobs);
+        let of_tenant = usize::try_from(config.share(most as u64)).unwrap_or(usize::MAX);
+        for tenant in tenants {
+            let wanted = config.profile(&tenant.name).quota.sessions;
+            if wanted > of_tenant {
+                tracing::warn!(
+                    tenant = %tenant.name,
+                    "there are descriptors for {of_tenant} of the {wanted} sessions that the tenant may have: raise \
+                     `ulimit -n` (`LimitNOFILE=` of a unit), or lower `sessions`"
+                );
+            }
+        }
+        Self::new(most, of_tenant)
+    }
+
     /// So many, of which one tenant has at most this part.
     pub fn new(most: usize, of_tenant: usize) -> Self {
         Self {

@@ -153,7 +153,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
     let admission = Admission::new(jobs, config.queue);
-    let places = session_places(&config, half, &tenants, jobs.get());
+    let places = SessionPlaces::of(&config, half, &tenants, jobs.get());
     let app = Arc::new(App {
         authenticator,
         draining: Arc::default(),
@@ -204,28 +204,6 @@ fn runtime(config: &Config, tenants: &[Arc<Tenant>], jobs: NonZeroUsize) -> io::
 fn hangup(runtime: &Runtime) -> io::Result<Signal> {
     let _entered = runtime.enter();
     signal(SignalKind::hangup())
-}
-
-/// The places of sessions that these descriptors are for.
-fn session_places(
-    config: &Config,
-    descriptors: usize,
-    tenants: &[Arc<Tenant>],
-    jobs: usize,
-) -> SessionPlaces {
-    let most = descriptors::for_sessions(descriptors, tenants.len(), jobs);
-    let of_tenant = usize::try_from(config.share(most as u64)).unwrap_or(usize::MAX);
-    for tenant in tenants {
-        let wanted = config.profile(&tenant.name).quota.sessions;
-        if wanted > of_tenant {
-            tracing::warn!(
-                tenant = %tenant.name,
-                "there are descriptors for {of_tenant} of the {wanted} sessions that the tenant may have: raise \
-                 `ulimit -n` (`LimitNOFILE=` of a unit), or lower `sessions`"
-            );
-        }
-    }
-    SessionPlaces::new(most, of_tenant)
 }
 
 async fn close_what_is_over(app: Arc<App>) {
