@@ -158,6 +158,11 @@ impl Account {
         Ok(())
     }
 
+    /// Whether the quota bounds the processor time.
+    pub const fn bounds_cpu(&self) -> bool {
+        self.quota.cpu.is_some()
+    }
+
     /// Counts its end.
     pub fn end_run(&mut self, memory: u64) {
         self.runs -= 1;

@@ -68,14 +68,17 @@ impl Meters {
         meter
     }
 
-    /// Charges for all sessions, and has each count again for the next call. Waits for none of them.
+    /// Charges for all sessions. Those of tenants whose processor time is bounded count again for the next call; of others
+    /// it would only take time. Waits for none of them.
     pub fn charge(&self) {
         let mut all = locked(&self.all);
         all.retain(|meter| {
             let meter = meter.upgrade();
             if let Some(meter) = &meter {
                 meter.charge();
-                meter.interrupter.count_cpu();
+                if meter.tenant.bounds_cpu() {
+                    meter.interrupter.count_cpu();
+                }
             }
             meter.is_some()
         });

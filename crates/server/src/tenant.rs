@@ -163,6 +163,11 @@ impl Tenant {
         })
     }
 
+    /// Whether its quota bounds its processor time.
+    pub fn bounds_cpu(&self) -> bool {
+        self.account().bounds_cpu()
+    }
+
     /// Counts processor time that no run has used.
     pub fn used(&self, time: Duration) {
         self.account().used(time);
