@@ -55,8 +55,9 @@ const WORKER_PANIC: &str = "panic=\"abort\"";
 const EGRESS_PANIC: &str = "panic=\"unwind\"";
 
 fn main() {
-    let worker = Path::new(sandfork_worker::SOURCES);
-    let egress = Path::new(sandfork_egress::SOURCES);
+    let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let worker = &sources(&package, "worker", sandfork_worker::SOURCES);
+    let egress = &sources(&package, "egress", sandfork_egress::SOURCES);
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     // In a checkout the jail and the lock file are beside the worker.
     let crates = worker.parent().unwrap_or(worker);
@@ -67,6 +68,8 @@ fn main() {
         crates.join("../Cargo.lock"),
     ];
     for input in inputs.iter().filter(|input| input.exists()) {
+        // Within the package, so that another checkout with this target directory looks at its own.
+        let input = input.strip_prefix(&package).unwrap_or(input);
         println!("cargo::rerun-if-changed={}", input.display());
     }
     let library = build(
@@ -96,6 +99,13 @@ fn main() {
         "cargo::rustc-env=SANDFORK_SOURCES_SHA256={}",
         digest(&worker.join("guest"))
     );
+}
+
+/// The sources of a package: of this checkout or, for a package from a registry, where that was compiled. Cargo compiles a
+/// package of a checkout that was moved, or that shares a target directory with another checkout, only once.
+fn sources(package: &Path, name: &str, compiled: &str) -> PathBuf {
+    let here = package.join("crates").join(name);
+    if here.exists() { here } else { compiled.into() }
 }
 
 /// Of the guest's Python code: byte code that is kept from one start to the next belongs to these sources.
