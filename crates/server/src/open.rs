@@ -148,8 +148,8 @@ impl Open {
         self.is_used();
     }
 
-    /// Ends what runs, and refuses what waits for its turn. Then the session ends, whoever still holds this: a request
-    /// whose body is not complete may do so for a day. Returns after that, unless something uses the session now.
+    /// Ends what runs, and refuses what waits for its turn. Then the session ends, also while requests still hold this: one
+    /// whose body is not complete may hold it for a day. Returns after that, unless something uses the session now.
     pub async fn close(self: &Arc<Self>) {
         let running = {
             let mut end = locked(&self.end);

@@ -50,7 +50,7 @@ impl Sessions {
     /// # Errors
     /// If the tenant may have no more, or no sandbox can be provided.
     pub async fn open(&self, tenant: &Arc<Tenant>, idle: Duration) -> Result<Arc<Open>, Failure> {
-        let fresh = |tenant: &Tenant| Ok(tenant.sandbox(<_>::default())?.session()?);
+        let fresh = |tenant: &Tenant| Ok(tenant.session()?);
         let open = self.owned(tenant.open_session()?, idle, fresh).await?;
         Ok(self.kept(open))
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use axum::extract::{FromRequestParts, Path};
 use axum::http::request::Parts;
 use sandfork::Sandbox;
+use sandfork::session::Session;
 use serde::Deserialize;
 use tokio::sync::Semaphore;
 
@@ -161,6 +162,14 @@ impl Tenant {
                 self.used(taken);
             }
         })
+    }
+
+    /// A fresh session of the tenant's own policy. Blocks while it is made.
+    ///
+    /// # Errors
+    /// If the host cannot provide it.
+    pub fn session(&self) -> Result<Session, sandfork::Error> {
+        self.sandbox(Variant::default())?.session()
     }
 
     /// Whether its quota bounds its processor time.

@@ -24,6 +24,12 @@ from .support import Server
 
 ALPHA, BETA = "a" * 32, "b" * 32
 
+# A cell that ends, and leaves a thread that computes.
+BURN = """import threading, time
+def burn():
+    while True: pass
+threading.Thread(target=burn, daemon=True).start()"""
+
 
 @pytest.fixture
 def tokens(tmp_path: pathlib.Path) -> pathlib.Path:
@@ -277,9 +283,7 @@ def test_an_interpreter_for_a_request_uses_up_processor_time(start: Any, tmp_pat
 def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
-    burn = "def burn():\n    while True: pass"
-    burn = f"import threading, time\n{burn}\nthreading.Thread(target=burn, daemon=True).start()"
-    assert server.ask("POST", cells, {"code": burn}).json["status"] == "ok"
+    assert server.ask("POST", cells, {"code": BURN}).json["status"] == "ok"
     while (answer := server.ask("POST", cells, {"code": "time.process_time()"})).status == 200:
         assert answer.json["value"] < 5
         time.sleep(0.1)
@@ -290,9 +294,7 @@ def test_what_a_cell_leaves_running_uses_up_processor_time(start: Any, tmp_path:
 def test_what_is_left_running_counts_though_no_request_asks(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _config(tmp_path, "[default]\ncpu_an_hour = '1s'\n"))
     cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
-    burn = "def burn():\n    while True: pass"
-    burn = f"import threading\n{burn}\nthreading.Thread(target=burn, daemon=True).start()"
-    assert server.ask("POST", cells, {"code": burn}).json["status"] == "ok"
+    assert server.ask("POST", cells, {"code": BURN}).json["status"] == "ok"
 
     def counted() -> float:
         [line] = re.findall(rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M)

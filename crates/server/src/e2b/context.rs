@@ -28,7 +28,7 @@ pub struct Context {
 impl Context {
     /// A context of a fresh session.
     pub async fn fresh(app: &App, tenant: &Arc<Tenant>, cwd: String) -> Result<Self, Failure> {
-        let fresh = |tenant: &Tenant| Ok(tenant.sandbox(<_>::default())?.session()?);
+        let fresh = |tenant: &Tenant| Ok(tenant.session()?);
         let counts = tenant.open_session()?;
         let open = app.sessions.owned(counts, Duration::MAX, fresh).await?;
         Ok(Self {

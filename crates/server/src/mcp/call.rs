@@ -103,7 +103,7 @@ impl Call<'_> {
         let running = self.tenant.begin_run(Variant::default())?;
         let tenant = Arc::clone(self.tenant);
         in_turn(self.app, self.tenant, running, move |turn| {
-            let mut session = tenant.sandbox(Variant::default())?.session()?;
+            let mut session = tenant.session()?;
             for (name, value) in variables {
                 // What follows has a client that has gone, and ends at once.
                 if turn.cancel.is_used() {

@@ -221,7 +221,7 @@ def has_own_fill(dtype: Any) -> bool:
 
 
 def of_arrow(tree: Tree) -> Tree:
-    """The column in Arrow's layout that one of pandas is; itself if it is none."""
+    """Returns the column in Arrow's layout of an Arrow-backed column of pandas. Returns any other column unchanged."""
     name = tree.get("dtype")
     found = ARROW.fullmatch(name) if type(name) is str else None
     return tree if found is None else {**tree, "dtype": found[1]}
