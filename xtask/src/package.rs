@@ -1,6 +1,5 @@
 //! The packages as crates.io would have them, and whether the command installs from there.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -10,16 +9,27 @@ use xshell::{Shell, cmd};
 use crate::tally::Tally;
 use crate::{shell, workspace};
 
+/// The packages that are published.
+const PUBLISHED: [&str; 5] = [
+    "sandfork-jail",
+    "sandfork-egress",
+    "sandfork-worker",
+    "sandfork",
+    "sandfork-server",
+];
+
+/// Those of them that have programs, which users install.
+const PROGRAMS: [&str; 2] = ["sandfork", "sandfork-server"];
+
 /// Makes the tarballs of the published packages under `target`. They are not built: [`install`]
 /// does that.
 pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let sh = Shell::new()?;
     sh.change_dir(sources);
+    let packages = PUBLISHED.map(|name| ["--package", name]).concat();
     cmd!(
         sh,
-        "cargo package --quiet --locked --allow-dirty --no-verify --target-dir {target}
-         --package sandfork-jail --package sandfork-egress --package sandfork-worker --package sandfork
-         --package sandfork-server"
+        "cargo package --quiet --locked --allow-dirty --no-verify --target-dir {target} {packages...}"
     )
     .quiet()
     .run()?;
@@ -42,38 +52,40 @@ impl Installed {
     }
 }
 
-/// Installs the command and the server as `cargo install` does, from the tarballs alone, and runs code in a
-/// sandbox. No file of the checkout is in reach. What the checkout's own builds made of other projects' packages is used
-/// again.
+/// Installs the command and the server with `cargo install`, from the tarballs alone, and runs code in a sandbox. No
+/// file of the checkout is in reach.
+///
+/// The packages of other projects are taken from where the checkout's builds take them. Cargo compiles a package anew
+/// whose directory is another one: from a copy, both this and the next build of the checkout would compile them all.
 pub fn install() -> Result<Installed> {
     let directory = tempfile::tempdir()?;
     let place = directory.path();
-    let registry = place.join("registry");
     println!("\n`cargo install` from the packages:");
     let sh = shell()?;
-    let vendor = cmd!(
-        sh,
-        "cargo vendor --quiet --locked --versioned-dirs {registry}"
-    );
-    vendor.quiet().ignore_stdout().run()?;
     for tarball in tarballs(&sh.current_dir(), &place.join("packages"))? {
-        publish(&sh, &tarball, &registry)?;
+        cmd!(sh, "tar -xzf {tarball} -C {place}").quiet().run()?;
     }
     // Above the packages, because their build script starts another cargo. `cargo install` looks at no directory.
     let sources = place.join(".cargo/config.toml");
-    sh.write_file(&sources, config(&registry))?;
+    sh.write_file(&sources, config(place))?;
     sh.change_dir(place);
-    // The environment of this process is that of a cargo command in the checkout.
-    let install = cmd!(
-        sh,
-        "cargo --config {sources} install --quiet --locked --debug sandfork sandfork-server --root installed"
-    )
-    .env("CARGO_TARGET_DIR", workspace().join("target"))
-    // The programs are only started, and build faster without.
-    .env("CARGO_PROFILE_DEV_DEBUG", "false")
-    .env_remove("CARGO_MANIFEST_DIR")
-    .env_remove("CARGO_MANIFEST_PATH");
-    let tally = Tally::of_check(install)?;
+    let mut tally = Tally::default();
+    for name in PROGRAMS {
+        let package = unpacked(place, name);
+        let lock = package.join("Cargo.lock");
+        sh.write_file(&lock, with_ours_from_here(&sh.read_file(&lock)?))?;
+        // The environment of this process is that of a cargo command in the checkout.
+        let install = cmd!(
+            sh,
+            "cargo --config {sources} install --quiet --locked --debug --path {package} --root installed"
+        )
+        .env("CARGO_TARGET_DIR", workspace().join("target"))
+        // The programs are only started, and build faster without.
+        .env("CARGO_PROFILE_DEV_DEBUG", "false")
+        .env_remove("CARGO_MANIFEST_DIR")
+        .env_remove("CARGO_MANIFEST_PATH");
+        tally.add(Tally::of_check(install)?);
+    }
     let mut installed = Installed { directory, tally };
     if installed.tally.is_success() {
         // The level that most hosts give: the kernel tests judge the others.
@@ -87,25 +99,30 @@ pub fn install() -> Result<Installed> {
     Ok(installed)
 }
 
-/// Adds a package to a registry that is a directory
-/// (<https://doc.rust-lang.org/cargo/reference/source-replacement.html>).
-fn publish(sh: &Shell, tarball: &Path, registry: &Path) -> Result<()> {
-    cmd!(sh, "tar -xzf {tarball} -C {registry}").quiet().run()?;
-    let name = tarball.file_stem().context("a tarball without a name")?;
-    let sum = sha256(sh, tarball)?;
-    let checksum = format!("{{\"files\":{{}},\"package\":\"{sum}\"}}");
-    Ok(fs::write(
-        registry.join(name).join(".cargo-checksum.json"),
-        checksum,
-    )?)
+/// The directory of a package that was unpacked here.
+fn unpacked(place: &Path, name: &str) -> PathBuf {
+    place.join(format!("{name}-{}", env!("CARGO_PKG_VERSION")))
 }
 
-fn config(registry: &Path) -> String {
-    let registry = registry.display();
-    format!(
-        "[source.crates-io]\nreplace-with = \"packages\"\n[source.packages]\ndirectory = \"{registry}\"\n\
-         [net]\noffline = true\n"
-    )
+/// A lock file that names no registry for the published packages, as one has whose packages lie in directories.
+fn with_ours_from_here(lock: &str) -> String {
+    let mut is_ours = false;
+    let mut lines = lock.lines().collect::<Vec<_>>();
+    lines.retain(|line| {
+        if let Some(name) = line.strip_prefix("name = ") {
+            is_ours = PUBLISHED.contains(&name.trim_matches('"'));
+        }
+        let is_place = line.starts_with("source = ") || line.starts_with("checksum = ");
+        !(is_ours && is_place)
+    });
+    lines.join("\n") + "\n"
+}
+
+/// What takes the published packages from here, as if crates.io had them.
+fn config(place: &Path) -> String {
+    let patch = |name| format!("{name}.path = {:?}\n", unpacked(place, name));
+    let patches: String = PUBLISHED.into_iter().map(patch).collect();
+    format!("[net]\noffline = true\n[patch.crates-io]\n{patches}")
 }
 
 /// The checksum of a file, in hexadecimal.
