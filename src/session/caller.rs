@@ -36,6 +36,17 @@ impl Events {
         }
     }
 
+    /// Waits until the request with this number has ended, and drops what comes until then.
+    pub fn await_end(&self, request: u64) {
+        let is_end = |event: &Event| match event {
+            Ok((ClientEvent::Outcome(ended), _)) => ended.id == request,
+            Ok(_) => false,
+            // Without a number, it is about the worker.
+            Err((id, _)) => id.is_none_or(|id| id == request),
+        };
+        _ = self.0.iter().find(is_end);
+    }
+
     /// Drops what has come so far.
     pub fn forget(&self) {
         self.0.try_iter().for_each(drop);

@@ -61,6 +61,8 @@ pub struct Session {
     tools: BTreeMap<String, Tool>,
     decider: Option<Decider>,
     next_id: u64,
+    /// The cell that a panic has left.
+    left: Option<u64>,
     enforced: Enforced,
     programs: Programs,
 }
@@ -117,6 +119,7 @@ impl Sandbox {
                 tools: BTreeMap::new(),
                 decider: None,
                 next_id: FIRST,
+                left: None,
                 enforced,
                 programs,
             }),
@@ -302,7 +305,12 @@ impl Session {
         &self.sandbox
     }
 
+    /// The number of the next request. A session has one at a time: waits until the cell that a panic has left has ended,
+    /// which was interrupted.
     fn id(&mut self) -> u64 {
+        if let Some(left) = self.left.take() {
+            self.events.await_end(left);
+        }
         self.next_id += 1;
         self.next_id
     }
@@ -310,7 +318,11 @@ impl Session {
     fn await_outcome(&mut self, id: u64, sink: &mut dyn OutputSink) -> Result<CellReport, Error> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let mut shown = Vec::new();
-        let _unwinding = Unwinding(&self.requests);
+        let _unwinding = Unwinding {
+            id,
+            left: &mut self.left,
+            requests: &self.requests,
+        };
         loop {
             let (event, payload) = self.events.next(id)?;
             match event {
@@ -343,12 +355,18 @@ impl Session {
 }
 
 /// Interrupts the cell that waits for a tool, a decision or a sink which panicked: the session has no other end of it.
-struct Unwinding<'a>(&'a RequestSender);
+struct Unwinding<'a> {
+    id: u64,
+    left: &'a mut Option<u64>,
+    requests: &'a RequestSender,
+}
 
 impl Drop for Unwinding<'_> {
     fn drop(&mut self) {
         if thread::panicking() {
-            self.0.send(ClientRequest::Interrupt, Payload::default());
+            *self.left = Some(self.id);
+            self.requests
+                .send(ClientRequest::Interrupt, Payload::default());
         }
     }
 }

@@ -5,7 +5,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::session::{NamedError, OutgoingValue, Parents, SessionState, ToolArguments};
-use sandfork::{ErrorKind, Status, Value};
+use sandfork::{Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::recipe::standard;
@@ -22,6 +22,7 @@ pub fn tests() -> Vec<Test> {
         answers_that_a_guest_does_not_take_are_few,
         tools_are_there_again_after_a_restart,
         a_tool_that_panics_leaves_nothing_for_the_next_cell,
+        a_session_is_restarted_at_once_after_a_tool_panicked,
         a_call_between_cells_is_refused,
     ]
 }
@@ -191,15 +192,20 @@ fn a_tool_that_panics_leaves_nothing_for_the_next_cell(world: &World) {
     session.tool("panics", panics).expect("it is defined");
     let left = catch_unwind(AssertUnwindSafe(|| session.run("print('shown')\npanics()")));
     assert!(left.is_err());
-    let report = loop {
-        match session.run("6 * 7") {
-            // The cell that was left has not ended yet.
-            Err(error) if error.kind() == ErrorKind::Busy => {
-                thread::sleep(Duration::from_millis(10));
-            }
-            report => break report.expect("it runs"),
-        }
-    };
+    // It waits until the cell that was left has ended.
+    let report = run(&mut session, "6 * 7");
     assert_eq!(report.outcome().value(), Some(&42.into()));
     assert_eq!(report.outcome().stdout(), "");
+}
+
+fn a_session_is_restarted_at_once_after_a_tool_panicked(world: &World) {
+    let mut session = open(world, standard().set("limits.wall=1h"));
+    let panics = |_: ToolArguments| panic!("a tool of a test panics");
+    session.tool("panics", panics).expect("it is defined");
+    let ignores = "import time\nend = time.monotonic() + 0.3\nwhile time.monotonic() < end:\n    \
+                   try:\n        panics()\n    except BaseException:\n        pass";
+    let left = catch_unwind(AssertUnwindSafe(|| session.run(ignores)));
+    assert!(left.is_err());
+    session.restart().expect("another worker is made");
+    assert_eq!(value(&mut session, "6 * 7"), "42");
 }
