@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Beginning, Caller, Paused, Payload, Queue, SessionExit, SessionTerms, Use,
+    Beginning, Caller, Paused, Payload, Queue, Refusal, SessionExit, SessionTerms, Use,
 };
 
 /// The next worker of a session, and what comes with it.
@@ -50,6 +50,7 @@ impl Sandbox {
         if let Some(id) = paused.asked {
             caller.answer(ClientEvent::Accepted { id }, Payload::default());
         }
+        let mut unanswered = None;
         let exit = loop {
             let first = match paused
                 .await_use(caller, queue)
@@ -83,18 +84,19 @@ impl Sandbox {
                         first,
                     }));
                 }
-                Err(error) => {
-                    let why = format!("it could not go on after a pause: {error}");
-                    match (first, queue) {
-                        (Some(_), _) => caller.refuse(id, error.into()),
-                        (None, Some(queue)) => queue.refuse(&why),
-                        (None, None) => {}
-                    }
-                    // Only workers of its interpreter have its addresses.
-                    if !paused.image.zygote().is_alive() {
-                        break SessionExit::Ended(why);
-                    }
+                // Only workers of its interpreter have its addresses.
+                Err(_) if !paused.image.zygote().is_alive() => {
+                    unanswered = id;
+                    let why = "the interpreter from which it was forked ended while it was paused";
+                    break SessionExit::Ended(why.to_owned());
                 }
+                Err(error) => match (first, queue) {
+                    (Some(_), _) => caller.refuse(id, error.into()),
+                    (None, Some(queue)) => {
+                        queue.refuse(&format!("it could not go on after a pause: {error}"));
+                    }
+                    (None, None) => {}
+                },
             }
         };
         if let Some(queue) = queue {
@@ -103,8 +105,11 @@ impl Sandbox {
                 _ => "it was closed, or began anew",
             });
         }
-        if matches!(exit, SessionExit::Ended(_)) {
+        if let SessionExit::Ended(why) = &exit {
             caller.answer(state(Presence::Ended), Payload::default());
+            if unanswered.is_some() {
+                caller.refuse(unanswered, Refusal::Ended(why.clone()));
+            }
         }
         Ok(ControlFlow::Break(exit))
     }
