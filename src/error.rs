@@ -32,7 +32,8 @@ pub enum ErrorKind {
     /// A layer did not hold when the supervisor checked the worker from outside. No guest code ran.
     NotEnforced,
     /// The request itself is too large, has a standard input that the policy closes, asks for more
-    /// than the policy allows, or has files that cannot be placed.
+    /// than the policy allows, has files that cannot be placed, names a file of the session with which the operation is
+    /// not possible, asks for a snapshot of what cannot be copied, or for packages that there are not.
     Request,
     /// More runs are active and waiting than an [`Admission`](crate::Admission) allows, a run was cancelled while it
     /// waited for one, the session runs another cell or has lost the process that starts programs, or paused sessions have

@@ -24,6 +24,14 @@ pub fn exhaustion_hint(errno: Errno, otherwise: &'static str) -> &'static str {
     }
 }
 
+/// The errno's description, with what to do if a resource has run out.
+pub fn with_hint(errno: Errno) -> String {
+    match exhaustion_hint(errno, "") {
+        "" => errno.desc().to_owned(),
+        hint => format!("{}; {hint}", errno.desc()),
+    }
+}
+
 /// What to do about a step of a jail that failed.
 pub fn step_hint(errno: Errno) -> &'static str {
     let otherwise = match errno {

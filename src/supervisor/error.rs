@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
-use crate::host::{HostError, exhaustion_hint, has_run_out, relief_of, step_hint};
+use crate::host::{HostError, has_run_out, relief_of, step_hint, with_hint};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
@@ -21,7 +21,7 @@ use sandfork_jail::sys::errno_of;
 #[non_exhaustive]
 pub enum SupervisorError {
     /// A system call of the supervisor failed.
-    #[error("could not {what}: {}", and_relief(*.errno))]
+    #[error("could not {what}: {}", with_hint(*.errno))]
     System {
         /// The operation that failed.
         what: &'static str,
@@ -283,6 +283,11 @@ impl Cause for SupervisorError {
     fn kind(&self) -> ErrorKind {
         use SupervisorError as S;
         match self {
+            // A server may try again where something has run out, and not where the host lacks it.
+            S::Interpreter { cause, .. } | S::Cgroup { cause, .. } if has_run_out(cause) => {
+                ErrorKind::System
+            }
+            S::Jail { failure, .. } if has_run_out(&failure.errno.into()) => ErrorKind::System,
             S::Interpreter { .. }
             | S::ZygoteEnded { .. }
             | S::ZygoteSlow { .. }
@@ -290,8 +295,7 @@ impl Cause for SupervisorError {
             S::Host(error) => error.kind(),
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
-            // A server may try again where something has run out, and not where the host lacks it.
-            S::Cgroup { cause, .. } if has_run_out(cause) => ErrorKind::System,
+            S::Restore(refusal) if refusal.is_of_host() => ErrorKind::System,
             S::Request(_)
             | S::Unusable(_)
             | S::NoTerminal
@@ -362,14 +366,6 @@ fn unready(why: &Unready) -> String {
         Unready::Startup { error } => {
             format!("the interpreter could not be prepared in its jail: {error}")
         }
-    }
-}
-
-/// The errno's description, with a hint if a resource has run out.
-fn and_relief(errno: Errno) -> String {
-    match exhaustion_hint(errno, "") {
-        "" => errno.desc().to_owned(),
-        helps => format!("{}; {helps}", errno.desc()),
     }
 }
 

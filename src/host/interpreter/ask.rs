@@ -113,11 +113,7 @@ fn run(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|error| InterpreterError::NotExecutable {
-            path: path.to_owned(),
-            cause: error.to_string(),
-            remedy: remedy_for(path, &error),
-        })?;
+        .map_err(|error| not_run(path, &error))?;
     let received = listen(&mut child, Instant::now() + DEADLINE);
     if received.is_err() {
         // Killing fails only if the child is already gone.
@@ -136,7 +132,23 @@ fn run(
     })
 }
 
-/// What to do about a program that could not be started.
+fn not_run(path: &Path, error: &io::Error) -> InterpreterError {
+    let (path, cause) = (path.to_owned(), error.to_string());
+    match relief_of(error, "") {
+        "" => InterpreterError::NotExecutable {
+            remedy: remedy_for(&path, error),
+            path,
+            cause,
+        },
+        remedy => InterpreterError::NotStarted {
+            path,
+            cause,
+            remedy,
+        },
+    }
+}
+
+/// What to do about a program that could not be executed.
 fn remedy_for(path: &Path, error: &io::Error) -> String {
     let another = "name another with `python.interpreter`";
     match error.kind() {
@@ -150,7 +162,7 @@ fn remedy_for(path: &Path, error: &io::Error) -> String {
             }
             None => format!("install the loader that it is linked with (ldd(1)), or {another}"),
         },
-        _ => relief_of(error, another).to_owned(),
+        _ => another.to_owned(),
     }
 }
 

@@ -137,6 +137,18 @@ pub enum InterpreterError {
         /// What to do about it.
         remedy: String,
     },
+    /// It could not be started, because the host has run out of something.
+    #[error(
+        "the interpreter {path} could not be started ({cause}): {remedy}", path = path.display()
+    )]
+    NotStarted {
+        /// The path of the interpreter.
+        path: PathBuf,
+        /// The operating system's error message.
+        cause: String,
+        /// What to do about it.
+        remedy: &'static str,
+    },
     /// The interpreter ended without an answer.
     #[error(
         "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, \

@@ -203,6 +203,7 @@ impl Cause for HostError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownKernel | Self::NoProc | Self::NotText { .. } => ErrorKind::Host,
+            Self::Interpreter(InterpreterError::NotStarted { .. }) => ErrorKind::System,
             Self::Interpreter(_) => ErrorKind::Interpreter,
             Self::Exhausted { .. } | Self::Unreadable { .. } => ErrorKind::System,
         }

@@ -6,6 +6,7 @@ use thiserror::Error;
 use super::list::EntryKind;
 use super::path::{GuestPath, PathError};
 use crate::error::{Cause, ErrorKind};
+use crate::host::with_hint;
 use crate::plan::harmless;
 
 /// An operation on a session's file failed. Nothing was changed, except where a tree was being
@@ -56,7 +57,10 @@ pub enum FileError {
 
 impl Cause for FileError {
     fn kind(&self) -> ErrorKind {
-        ErrorKind::Request
+        match self {
+            Self::Failed { act, errno, .. } if has_host_run_out(*act, *errno) => ErrorKind::System,
+            _ => ErrorKind::Request,
+        }
     }
 
     fn errno(&self) -> Option<i32> {
@@ -125,9 +129,18 @@ impl FileError {
     }
 }
 
+/// Whether this process or its host has run out of what the operation needs. A full work directory is the guest's.
+const fn has_host_run_out(act: Act, errno: Errno) -> bool {
+    match errno {
+        Errno::EMFILE | Errno::ENFILE | Errno::ENOMEM => true,
+        Errno::ENOSPC => matches!(act, Act::Watch),
+        _ => false,
+    }
+}
+
 /// What an errno means for a guest's file, and the remedy.
-fn cause(act: Act, errno: Errno) -> &'static str {
-    match (errno, act) {
+fn cause(act: Act, errno: Errno) -> String {
+    let known = match (errno, act) {
         (Errno::ENOENT, Act::Write) => {
             "the directory that it would be in does not exist; make that first (`make_dir`)"
         }
@@ -158,6 +171,36 @@ fn cause(act: Act, errno: Errno) -> &'static str {
             "openat2(2) is refused here; Linux has it since 5.6, and a container's seccomp profile \
              must let it through"
         }
-        (errno, _) => errno.desc(),
+        (errno, _) => return with_hint(errno),
+    };
+    known.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_of_the_host_is_no_fault_of_the_request() {
+        let failed = |act, errno| FileError::Failed {
+            path: "a".to_owned(),
+            act,
+            errno,
+        };
+        let error = failed(Act::Read, Errno::EMFILE);
+        assert_eq!(error.kind(), ErrorKind::System);
+        assert_eq!(
+            error.to_string(),
+            "`a` cannot be read: Too many open files; run fewer at once, or allow this process more open files (`ulimit -n`)"
+        );
+        for (act, errno, kind) in [
+            (Act::Write, Errno::ENFILE, ErrorKind::System),
+            (Act::Watch, Errno::ENOSPC, ErrorKind::System),
+            (Act::Write, Errno::ENOSPC, ErrorKind::Request),
+            (Act::Read, Errno::EAGAIN, ErrorKind::Request),
+            (Act::Read, Errno::ENOENT, ErrorKind::Request),
+        ] {
+            assert_eq!(failed(act, errno).kind(), kind, "{errno}");
+        }
     }
 }

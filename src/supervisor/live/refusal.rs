@@ -90,9 +90,10 @@ impl Cause for Refusal {
             Self::Watch(refusal) => refusal.kind(),
             Self::Busy => ErrorKind::Busy,
             Self::Snapshot(refusal) if refusal.is_for_now() => ErrorKind::Busy,
+            Self::Snapshot(refusal) if refusal.is_of_host() => ErrorKind::System,
+            Self::File(error) => error.kind(),
             Self::Ended(_) => ErrorKind::SessionEnded,
-            Self::File(_)
-            | Self::NoWall
+            Self::NoWall
             | Self::NulInFilename
             | Self::TooLarge(_)
             | Self::Snapshot(_)
@@ -114,6 +115,8 @@ impl Cause for Refusal {
 
 #[cfg(test)]
 mod tests {
+    use nix::errno::Errno;
+
     use super::*;
     use crate::supervisor::snapshot::Whose;
 
@@ -137,6 +140,21 @@ mod tests {
             ),
             (on_disk(2), ErrorKind::Busy, ErrorCode::Busy),
             (on_disk(4), ErrorKind::Request, ErrorCode::Request),
+            (
+                SnapshotRefusal::HostDescriptors.into(),
+                ErrorKind::System,
+                ErrorCode::System,
+            ),
+            (
+                SnapshotRefusal::Unsaved {
+                    path: "a".into(),
+                    why: "it is full".into(),
+                    errno: Some(Errno::ENOSPC),
+                }
+                .into(),
+                ErrorKind::System,
+                ErrorCode::System,
+            ),
             (Refusal::NoWall, ErrorKind::Request, ErrorCode::Request),
             (lost(), ErrorKind::System, ErrorCode::System),
             (

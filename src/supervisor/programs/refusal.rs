@@ -4,6 +4,7 @@ use nix::errno::Errno;
 
 use super::program::MOST_BYTES;
 use crate::error::{Cause, ErrorKind};
+use crate::host::with_hint;
 
 /// Why there is no such program, or it was not given what was sent.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -76,7 +77,7 @@ pub enum ProgramRefusal {
     #[error("{0} is not the number of a signal (1 to 64)")]
     Signal(i32),
     /// A call of this process failed.
-    #[error("a program's streams could not be made or used: {}", .0.desc())]
+    #[error("a program's streams could not be made or used: {}", with_hint(*.0))]
     System(#[from] Errno),
 }
 

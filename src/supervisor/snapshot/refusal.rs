@@ -4,6 +4,7 @@ use std::io;
 
 use nix::errno::Errno;
 
+use crate::host::{has_run_out, with_hint};
 use crate::plan::{bytes, harmless};
 use sandfork_jail::sys::errno_of;
 
@@ -95,6 +96,8 @@ pub enum SnapshotRefusal {
         path: String,
         /// Why, as the rest of a sentence.
         why: String,
+        /// The kernel's error, if that is why.
+        errno: Option<Errno>,
     },
     /// A file has no snapshot with which a session can begin here.
     #[error("`{path}` {why}")]
@@ -103,6 +106,8 @@ pub enum SnapshotRefusal {
         path: String,
         /// Why, as the rest of a sentence.
         why: String,
+        /// The kernel's error, if that is why.
+        errno: Option<Errno>,
     },
     /// A mapping cannot be made again.
     #[error("{}; remove the mapping first", harmless(.what))]
@@ -186,7 +191,7 @@ pub enum SnapshotRefusal {
     #[error("the session changed while it was copied; try again")]
     Changed,
     /// A system call failed.
-    #[error("could not {what}: {}", .errno.desc())]
+    #[error("could not {what}: {}", with_hint(*.errno))]
     System {
         /// What failed.
         what: &'static str,
@@ -217,6 +222,24 @@ impl SnapshotRefusal {
     /// Whether it fits when other sessions end.
     pub const fn is_for_now(&self) -> bool {
         matches!(self, Self::Disk { wanted, most, .. } if *wanted <= *most)
+    }
+
+    /// Whether the host has run out of something, which neither the session nor the request is at fault for.
+    pub fn is_of_host(&self) -> bool {
+        match self {
+            Self::HostDescriptors => true,
+            Self::System { errno, .. }
+            | Self::Unsaved {
+                errno: Some(errno), ..
+            }
+            | Self::Saved {
+                errno: Some(errno), ..
+            } => {
+                let is_disk_full = [Errno::ENOSPC, Errno::EDQUOT].contains(errno);
+                is_disk_full || has_run_out(&(*errno).into())
+            }
+            _ => false,
+        }
     }
 
     /// For a mapping of a file that no path leads to.

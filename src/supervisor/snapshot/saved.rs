@@ -13,6 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use hmac::{Hmac, KeyInit, Mac};
+use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -22,6 +23,7 @@ use super::layers::Layers;
 use super::medium::Medium;
 use super::refusal::{Doing, SnapshotRefusal};
 use super::{Image, ImageKind, Lists, Shelf};
+use crate::host::with_hint;
 use crate::outcome::{LimitName, Limits};
 use crate::supervisor::cache::{Unused, snapshot_key};
 use crate::supervisor::descriptors::CHUNK;
@@ -129,6 +131,12 @@ impl Image {
         let unsaved = |why: String| SnapshotRefusal::Unsaved {
             path: path.display().to_string(),
             why,
+            errno: None,
+        };
+        let failed = |error: io::Error| SnapshotRefusal::Unsaved {
+            path: path.display().to_string(),
+            why: reason(&error),
+            errno: errno_of(&error),
         };
         let key = snapshot_key().map_err(|error| unsaved(no_key(&error)))?;
         let head = Head {
@@ -140,10 +148,10 @@ impl Image {
         if head.len() as u64 > MOST_HEAD {
             return Err(unsaved("the list of its memory is too long".into()));
         }
-        let part = Part::create(path, 0o600).map_err(|error| unsaved(reason(&error)))?;
+        let part = Part::create(path, 0o600).map_err(failed)?;
         let written = self.write(&head, &key, &part.file);
         let length = written.and_then(|length| part.finish(path).map(|()| length));
-        length.map_err(|error| unsaved(reason(&error)))
+        length.map_err(failed)
     }
 
     fn write(&self, head: &[u8], key: &[u8], file: &File) -> io::Result<u64> {
@@ -178,8 +186,13 @@ impl Image {
         let refused = |why: String| SnapshotRefusal::Saved {
             path: path.display().to_string(),
             why,
+            errno: None,
         };
-        let io = |error: io::Error| refused(format!("cannot be read: {}", reason(&error)));
+        let io = |error: io::Error| SnapshotRefusal::Saved {
+            path: path.display().to_string(),
+            why: format!("cannot be read: {}", reason(&error)),
+            errno: errno_of(&error),
+        };
         let file = open_regular(path).map_err(io)?;
         let sections = Sections::of(&file).map_err(io)?;
         let Some(sections) = sections else {
@@ -306,10 +319,11 @@ fn copy(from: impl Read, to: &mut impl Write, length: u64) -> io::Result<()> {
 
 /// The text of the kernel's error, without its number.
 fn reason(error: &io::Error) -> String {
-    match error.raw_os_error() {
-        Some(number) => nix::errno::Errno::from_raw(number).desc().to_owned(),
-        None => error.to_string(),
-    }
+    errno_of(error).map_or_else(|| error.to_string(), with_hint)
+}
+
+fn errno_of(error: &io::Error) -> Option<Errno> {
+    error.raw_os_error().map(Errno::from_raw)
 }
 
 fn no_key(error: &Unused) -> String {

@@ -3,6 +3,7 @@
 use nix::errno::Errno;
 
 use crate::error::{Cause, ErrorKind};
+use crate::host::with_hint;
 use crate::supervisor::files::FileError;
 
 /// Why there is no such watch.
@@ -32,7 +33,7 @@ pub enum WatchRefusal {
     #[error(transparent)]
     File(#[from] FileError),
     /// A call of this process failed.
-    #[error("a directory could not be watched: {}", .0.desc())]
+    #[error("a directory could not be watched: {}", with_hint(*.0))]
     System(#[from] Errno),
 }
 
