@@ -64,7 +64,8 @@ pub enum Value {
     Int(i64),
     /// `float`. What JSON has no number for (`nan`, `inf`) is written as an object.
     Float(f64),
-    /// `str`, of whole characters.
+    /// `str`, of whole characters. All values of one request may have 2 MiB in JSON: [`Attachments::text`] makes a value of
+    /// a longer text.
     Str(String),
     /// `list`.
     List(Vec<Self>),

@@ -7,6 +7,7 @@ use super::Purpose;
 use super::caller::{Caller, Payload};
 use super::cell::CellUnderWay;
 use super::life::WorkerLife;
+use super::refusal::too_large;
 use super::worker_io::WorkerIo;
 use super::worker_loop::BACKLOG;
 use super::worker_says::unchanging;
@@ -217,7 +218,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let encoded = Request::Return(answer).encode_into(&payload.bytes, &mut bytes);
         if let Err(error) = encoded {
             bytes.clear();
-            let error = NamedError::new("ValueError", format!("the tool's answer: {error}"));
+            let error = NamedError::new("ValueError", too_large("the tool's answer", &error));
             let instead = Request::Return(ToolAnswer::raising(call, error));
             if instead.encode_into(&[], &mut bytes).is_err() {
                 return;

@@ -1,8 +1,8 @@
 //! Why a caller's request was not carried out.
 
 use crate::error::{Cause, Error, ErrorKind};
-use crate::protocol::MessageError;
 use crate::protocol::caller::ErrorCode;
+use crate::protocol::{FrameError, MessageError};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::FileError;
 use crate::supervisor::programs::ProgramRefusal;
@@ -30,8 +30,8 @@ pub enum Refusal {
     #[error("a cell's `filename` has no NUL")]
     NulInFilename,
     /// The request does not fit into a message to the worker.
-    #[error(transparent)]
-    TooLarge(#[from] MessageError),
+    #[error("{}", too_large("the request", .0))]
+    TooLarge(MessageError),
     /// The session's state cannot be copied, or given to another.
     #[error("cannot snapshot: {0}")]
     Snapshot(#[from] SnapshotRefusal),
@@ -73,6 +73,26 @@ impl Refusal {
             | Self::Watch(WatchRefusal::Ended(why)) => Some(why),
             _ => None,
         }
+    }
+}
+
+/// Why a message to the worker, with this in it, is not sent. The payload of a request is its source.
+pub(super) fn too_large(what: &str, error: &MessageError) -> String {
+    match error {
+        MessageError::Frame(FrameError::HeaderTooLong { length, limit }) => format!(
+            "{what} is too large: in JSON it has {length} bytes, and may have {limit}; give long text as a buffer \
+             (`Attachments::text` in Rust), or write it to a file of the session"
+        ),
+        MessageError::Frame(FrameError::PayloadTooLong { .. }) => {
+            format!("the source is too large: {error}")
+        }
+        error => error.to_string(),
+    }
+}
+
+impl From<MessageError> for Refusal {
+    fn from(error: MessageError) -> Self {
+        Self::TooLarge(error)
     }
 }
 
@@ -175,6 +195,21 @@ mod tests {
             assert_eq!((error.kind(), error.errno()), (kind, errno));
             assert_eq!(error.to_string(), message);
         }
+    }
+
+    #[test]
+    fn what_is_too_large_is_named_with_a_remedy() {
+        let too_large = |error: FrameError| Refusal::from(MessageError::from(error)).to_string();
+        let (length, limit) = (3, 2);
+        assert_eq!(
+            too_large(FrameError::HeaderTooLong { length, limit }),
+            "the request is too large: in JSON it has 3 bytes, and may have 2; give long text as a buffer (`Attachments::text` \
+             in Rust), or write it to a file of the session"
+        );
+        assert_eq!(
+            too_large(FrameError::PayloadTooLong { length, limit }),
+            "the source is too large: a payload of 3 bytes is over the limit of 2"
+        );
     }
 
     #[test]

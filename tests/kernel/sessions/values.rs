@@ -1,6 +1,6 @@
 //! Values in both directions, short and long.
 
-use sandfork::session::{Attachments, Buffers, OutgoingValue, SessionState};
+use sandfork::session::{Attachments, Buffers, OutgoingValue, SessionState, ToolArguments};
 use sandfork::{Status, Value};
 
 use super::{assert_ended, open, run, value};
@@ -15,6 +15,7 @@ pub fn tests() -> Vec<Test> {
         long_bytes_cross_both_ways,
         what_cannot_cross_is_shown,
         what_the_kernel_does_not_pass_is_told,
+        what_is_too_large_is_named_with_a_remedy,
     ];
     let arrays = tests![arrays_come_out_with_their_type];
     tests.extend(needing(Need::Packages, arrays));
@@ -41,6 +42,27 @@ fn short_values_cross_both_ways(world: &World) {
         value(&mut session, "{'a': (1, {2}), 3: b'x'}"),
         "{'a': (1, {2}), 3: <bytes>}"
     );
+}
+
+fn what_is_too_large_is_named_with_a_remedy(world: &World) {
+    let mut session = open(world, standard());
+    let long = || "x".repeat(3 << 20);
+    let refused = session.set("given", long()).expect_err("it is too long");
+    let refused = refused.to_string();
+    assert!(refused.contains("`Attachments::text`"), "{refused}");
+    let refused = session.run(" ".repeat(17 << 20)).expect_err("it is longer");
+    let refused = refused.to_string();
+    assert!(
+        refused.starts_with("the source is too large: "),
+        "{refused}"
+    );
+    let answers = move |_: ToolArguments| Ok(long().into());
+    session.tool("long", answers).expect("it is defined");
+    let told = value(
+        &mut session,
+        "try:\n    long()\nexcept ValueError as error:\n    told = str(error)\ntold",
+    );
+    assert!(told.contains("`Attachments::text`"), "{told}");
 }
 
 fn long_bytes_cross_both_ways(world: &World) {
