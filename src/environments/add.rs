@@ -9,6 +9,7 @@ use super::explain::plain;
 use super::jail::{Builds, literal};
 use super::requirements::Wanted;
 use crate::error::Error;
+use crate::outcome::ExceptionInfo;
 use crate::outcome::value::Value;
 use crate::policy::Requirement;
 use crate::session::{Cell, Session};
@@ -47,6 +48,17 @@ impl Session {
     /// When the policy has no `environments.add = true`, or the packages cannot be installed: then nothing is added. And
     /// as [`run`](Self::run).
     pub fn install(&mut self, packages: &[&str]) -> Result<(), Error> {
+        let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
+        self.install_cancellable(packages, &cancel)
+    }
+
+    /// The same, which another thread can end by this handle. Nothing is added then. An
+    /// [`Interrupter`](crate::session::Interrupter) reaches only the cell that adds the packages at the end.
+    ///
+    /// # Errors
+    ///
+    /// As [`install`](Self::install), and when it was ended.
+    pub fn install_cancellable(&mut self, packages: &[&str], cancel: &Cancel) -> Result<(), Error> {
         let (interpreter, environment) = self
             .sandbox()
             .to_add_packages()
@@ -65,10 +77,10 @@ impl Session {
             builds: Builds::Refused,
             layer: Layer::Added,
         };
-        let cancel = Cancel::new().map_err(EnvironmentError::io(Path::new("eventfd")))?;
         for _ in 0..MOST_TIMES {
-            let made = create(&creation, &environment, &cancel, &mut |_| ())?;
-            let report = self.run(Cell::new(cell_that_adds(&made.path)).wall(LONGEST))?;
+            let made = create(&creation, &environment, cancel, &mut |_| ())?;
+            let adds = Cell::new(cell_that_adds(&made.path)).wall(LONGEST);
+            let report = self.run(adds.cancel(cancel))?;
             let outcome = report.outcome();
             match outcome.value() {
                 Some(Value::Bool(true)) => return Ok(()),
@@ -77,9 +89,10 @@ impl Session {
                     let there = creation.wanted.beside(there);
                     there.map_err(EnvironmentError::NotAPackage)?;
                 }
+                _ if cancel.is_used() => return Err(EnvironmentError::Interrupted.into()),
                 _ => {
-                    let error = outcome.error().map(|error| plain(&error.message));
-                    let cause = error.unwrap_or_else(|| outcome.status().to_string());
+                    let cause = outcome.error().map(words);
+                    let cause = cause.unwrap_or_else(|| outcome.status().to_string());
                     return Err(EnvironmentError::Unusable(cause).into());
                 }
             }
@@ -103,10 +116,32 @@ impl Wanted {
     }
 }
 
+/// What an exception says, or its name if it says nothing.
+fn words(error: &ExceptionInfo) -> String {
+    let message = plain(&error.message);
+    if message.is_empty() {
+        plain(&error.name)
+    } else {
+        message
+    }
+}
+
 /// The text of a value of the guest, which is empty for another one.
 fn text(value: &Value) -> &str {
     match value {
         Value::Str(text) => text,
         _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exception_without_a_message_is_named() {
+        let error = |message: &str| ExceptionInfo::new("KeyboardInterrupt", message, "");
+        assert_eq!(words(&error("")), "KeyboardInterrupt");
+        assert_eq!(words(&error("no room")), "no room");
     }
 }
