@@ -100,7 +100,8 @@ impl SandboxBuilder {
         given.unwrap_or_else(CallerEnvironment::current)
     }
 
-    /// Limits concurrent work to what this admits. The default is no limit.
+    /// Limits concurrent runs to what this admits. Sessions and their cells take a turn only by
+    /// [`Admission::admit`]. The default is no limit.
     #[must_use]
     pub fn admission(mut self, admission: &Admission) -> Self {
         self.admission = Some(admission.clone());
