@@ -94,7 +94,12 @@ pub struct RequestSender(Arc<RequestQueue>);
 impl RequestSender {
     /// Queues a request. Its events arrive later.
     pub fn send(&self, request: ClientRequest, payload: Payload) {
-        self.change(|queue| queue.requests.push_back((request, payload)));
+        self.change(|queue| {
+            // An interrupter outlives the session, and nothing takes what it sends then.
+            if !queue.is_disconnected {
+                queue.requests.push_back((request, payload));
+            }
+        });
     }
 
     /// Disconnects: no further requests follow.
@@ -177,5 +182,20 @@ impl Caller for ThreadCaller {
 
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
         _ = self.events.send(Err((id, refusal.into())));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_sent_after_the_end_is_not_kept() {
+        let (sender, caller, _events) = link().expect("a descriptor");
+        sender.send(ClientRequest::Interrupt, Payload::default());
+        sender.disconnect();
+        sender.send(ClientRequest::Interrupt, Payload::default());
+        let queue = caller.requests.queue.lock().expect("nothing panicked");
+        assert_eq!(queue.requests.len(), 1);
     }
 }
