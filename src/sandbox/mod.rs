@@ -133,8 +133,9 @@ impl Sandbox {
         request: impl Into<Request>,
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
+        let counted = self.inner.counts.run();
         let result = self.admit_and_run(&request.into(), sink);
-        self.inner.counts.end(&result);
+        counted.end(&result);
         result
     }
 

@@ -1,12 +1,13 @@
 //! Counts what a sandbox runs, and what became of it.
 
 use std::collections::BTreeMap;
+use std::mem;
 use std::os::fd::BorrowedFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::error::{Cause as _, Error, ErrorKind};
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Status};
 use crate::protocol::caller::{ClientEvent, ClientRequest, WireOutcome};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 
@@ -41,18 +42,18 @@ impl Counts {
         Counted(self, activity)
     }
 
-    /// Counts the result of a run.
-    pub fn end(&self, result: &Result<Outcome, Error>) {
-        match result {
-            Ok(outcome) => self.end_with(outcome),
-            Err(error) => self.refuse(error.kind()),
-        }
-    }
-
     /// Counts a cell or a run that has ended.
     fn end_with(&self, outcome: &Outcome) {
-        let mut numbers = self.lock();
-        *numbers.ended.entry(outcome.status().as_str()).or_default() += 1;
+        self.end_as(outcome.status());
+    }
+
+    fn end_as(&self, status: Status) {
+        *self.lock().ended.entry(status.as_str()).or_default() += 1;
+    }
+
+    /// Counts a run once it has ended.
+    pub fn run(&self) -> CountedRun<'_> {
+        CountedRun(self)
     }
 
     /// Counts a request that got no sandbox, or was refused for another reason.
@@ -75,6 +76,28 @@ impl Counts {
 
     fn lock(&self) -> MutexGuard<'_, Numbers> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A run that is counted once it has ended.
+#[derive(Debug)]
+pub struct CountedRun<'c>(&'c Counts);
+
+impl CountedRun<'_> {
+    /// Counts its result.
+    pub fn end(self, result: &Result<Outcome, Error>) {
+        match result {
+            Ok(outcome) => self.0.end_with(outcome),
+            Err(error) => self.0.refuse(error.kind()),
+        }
+        mem::forget(self);
+    }
+}
+
+/// Its sink has panicked, and the worker was ended.
+impl Drop for CountedRun<'_> {
+    fn drop(&mut self) {
+        self.0.end_as(Status::Interrupted);
     }
 }
 

@@ -1,12 +1,13 @@
 //! Many threads, one sandbox: every outcome belongs to its run.
 
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandfork::{Admission, Cancel, ErrorKind, Request, Sandbox, Status};
+use sandfork::{Admission, Cancel, ErrorKind, OutputSink, Request, Sandbox, Status};
 use serde_json::json;
 
 use crate::check::{fine, shown};
@@ -23,6 +24,7 @@ pub fn tests() -> Vec<Test> {
         an_admission_holds_back_a_crowd,
         stats_count_what_runs_waits_and_has_ended,
         stats_count_the_cells_of_sessions,
+        stats_count_a_run_whose_sink_panics,
     ]
 }
 
@@ -174,4 +176,25 @@ fn stats_count_the_cells_of_sessions(world: &World) {
     assert_eq!(stats["refused.session-ended"], 1);
     drop(session);
     wait_for(&sandbox, "sessions", 0);
+}
+
+struct Panics;
+
+impl OutputSink for Panics {
+    fn stdout(&mut self, _: &[u8]) {
+        panic!("a sink of a test panics");
+    }
+
+    fn stderr(&mut self, _: &[u8]) {}
+}
+
+fn stats_count_a_run_whose_sink_panics(world: &World) {
+    let sandbox = world.build(standard());
+    let run = || sandbox.run_streaming("print(1, flush=True)", &mut Panics);
+    assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
+    let stats = sandbox.stats();
+    assert_eq!(
+        (stats["running"], stats.get("ended.interrupted")),
+        (0, Some(&1))
+    );
 }
