@@ -19,9 +19,9 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    AskHost, Beginning, Caller, CallerEvent, Deferred, Image, Paused, Payload, ProgramRefusal,
-    Programs, Queue, Refusal, RunContext, SessionExit, SessionTerms, Shelf, SnapshotRefusal,
-    SupervisorError, WorkerLoop, await_caller, wait,
+    AskHost, Beginning, Caller, CallerEvent, Closed, Deferred, Image, Paused, Payload,
+    ProgramRefusal, Programs, Queue, Refusal, RunContext, SessionExit, SessionTerms, Shelf,
+    SnapshotRefusal, SupervisorError, WorkerLoop, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -97,7 +97,11 @@ impl Sandbox {
                 Err(error) => {
                     self.inner.counts.refuse(error.kind());
                     caller.refuse(restart, error.into());
-                    "no worker could be made".to_owned()
+                    let why = "no worker could be made".to_owned();
+                    if let Some(queue) = &request.programs {
+                        queue.close(&Closed::Ended(why.clone()));
+                    }
+                    why
                 }
             };
             match self.serve_ended(caller, &why)? {

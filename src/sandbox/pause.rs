@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    Beginning, Caller, Paused, Payload, Queue, Refusal, SessionExit, SessionTerms, Use,
+    Beginning, CLOSED, Caller, Closed, Paused, Payload, Queue, Refusal, SessionExit, SessionTerms,
+    Use,
 };
 
 /// The next worker of a session, and what comes with it.
@@ -100,9 +101,10 @@ impl Sandbox {
             }
         };
         if let Some(queue) = queue {
-            queue.close(match &exit {
-                SessionExit::Ended(why) => why,
-                _ => "it was closed, or began anew",
+            queue.close(&match &exit {
+                SessionExit::Ended(why) => Closed::Ended(why.clone()),
+                SessionExit::Restart { .. } => Closed::Anew,
+                _ => Closed::Ended(CLOSED.to_owned()),
             });
         }
         if let SessionExit::Ended(why) = &exit {

@@ -54,9 +54,9 @@ pub use live::{
     SessionTerms, Use, await_caller,
 };
 pub(crate) use part::Part;
-pub(crate) use programs::Queue;
 #[cfg(feature = "internals")]
 pub use programs::Report as ProgramStarterReport;
+pub(crate) use programs::{CLOSED, Closed, Queue};
 pub use programs::{
     Process, ProcessEvent, Program, ProgramEnd, ProgramRefusal, ProgramReport, Programs,
 };

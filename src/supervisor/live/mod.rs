@@ -42,7 +42,7 @@ use self::life::WorkerLife;
 use super::clock;
 use super::ending::Kind;
 use super::error::SupervisorError;
-use super::programs::Queue;
+use super::programs::{Closed, Queue};
 use super::run::{Deferred, RunContext};
 use super::verified_worker::VerifiedWorker;
 use crate::error::Error;
@@ -180,8 +180,13 @@ impl<'a> WorkerLoop<'a> {
         let left = left.inspect(|_| self.state.on_leaving());
         let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
         self.state.tell_of_time_between_cells(caller);
-        if let (SessionExit::Ended(why), Some(programs)) = (&left, &mut self.state.io.programs) {
-            programs.note_end(why);
+        let closed = match &left {
+            SessionExit::Ended(why) => Some(Closed::Ended(why.clone())),
+            SessionExit::Restart { .. } | SessionExit::Rollback { .. } => Some(Closed::Anew),
+            SessionExit::Closed | SessionExit::Gone | SessionExit::Paused(_) => None,
+        };
+        if let (Some(closed), Some(programs)) = (closed, &mut self.state.io.programs) {
+            programs.note_end(closed);
         }
         Ok(left)
     }

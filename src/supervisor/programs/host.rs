@@ -11,7 +11,7 @@ use nix::sys::socket::SockType;
 
 use super::process::{Process, ProgramEnd};
 use super::program::framed;
-use super::queue::{Command, Queue, Start};
+use super::queue::{Closed, Command, Queue, Start};
 use super::refusal::{ProgramRefusal, StarterLoss};
 use super::report::{REPORTS, Report};
 use super::summons::Summons;
@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The most messages that the starter has not read. It reads at once, unless guest code stops it.
 const MOST_UNREAD: usize = 256;
+
+/// Why a session has ended, if nothing else is known.
+pub const CLOSED: &str = "it was closed";
 
 /// What a session allows.
 #[derive(Clone, Debug)]
@@ -51,8 +54,8 @@ pub struct Host<'a> {
     /// Programs for whose start the worker is not ready.
     pub(super) waiting: VecDeque<Box<Start>>,
     pub(super) live: BTreeMap<u64, Live>,
-    /// Why there are no more programs, as part of a sentence.
-    pub(super) why: String,
+    /// Why there are no more programs.
+    pub(super) closed: Closed,
     /// Whether what is asked for waits for the session's next worker.
     pub(super) rests: bool,
     /// What watched directories before that.
@@ -97,7 +100,7 @@ impl<'a> Host<'a> {
             link: None,
             waiting: VecDeque::new(),
             live: BTreeMap::new(),
-            why: "it was closed, or began anew".to_owned(),
+            closed: Closed::Ended(CLOSED.to_owned()),
             rests: false,
             watches: Vec::new(),
         }
@@ -108,9 +111,9 @@ impl<'a> Host<'a> {
         !(self.live.is_empty() && self.waiting.is_empty())
     }
 
-    /// Notes why the session has ended.
-    pub fn note_end(&mut self, why: &str) {
-        why.clone_into(&mut self.why);
+    /// Notes why there are no more programs.
+    pub fn note_end(&mut self, closed: Closed) {
+        self.closed = closed;
     }
 
     /// Readable when a caller wants something.

@@ -16,10 +16,10 @@ mod summons;
 #[cfg(test)]
 mod tests;
 
-pub use self::host::{Host, Terms};
+pub use self::host::{CLOSED, Host, Terms};
 pub use self::process::{Process, ProcessEvent, ProgramEnd, ProgramReport};
 pub use self::program::Program;
-pub use self::queue::{Programs, Queue};
+pub use self::queue::{Closed, Programs, Queue};
 pub use self::refusal::ProgramRefusal;
 #[cfg(feature = "internals")]
 pub use self::report::Report;

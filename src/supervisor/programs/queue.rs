@@ -37,11 +37,48 @@ pub struct Queue {
 #[derive(Debug, Default)]
 struct Inner {
     commands: VecDeque<Command>,
-    /// Why nothing can be started. Holds part of a sentence.
-    closed: Option<String>,
+    /// Why nothing can be started.
+    closed: Option<Closed>,
     live: BTreeMap<u64, Process>,
     last: u64,
     watches: Vec<Weak<watch::Shared>>,
+}
+
+/// Why nothing of a session can be started or watched.
+#[derive(Clone, Debug)]
+pub enum Closed {
+    /// It has ended. Holds the reason, as part of a sentence.
+    Ended(String),
+    /// Another worker takes over.
+    Anew,
+}
+
+impl Closed {
+    /// Why what there is of it ends, as part of a sentence.
+    fn why(&self) -> &str {
+        match self {
+            Self::Ended(why) => why,
+            Self::Anew => "it began anew",
+        }
+    }
+}
+
+impl From<&Closed> for ProgramRefusal {
+    fn from(closed: &Closed) -> Self {
+        match closed {
+            Closed::Ended(why) => Self::Ended(why.clone()),
+            Closed::Anew => Self::Anew,
+        }
+    }
+}
+
+impl From<&Closed> for WatchRefusal {
+    fn from(closed: &Closed) -> Self {
+        match closed {
+            Closed::Ended(why) => Self::Ended(why.clone()),
+            Closed::Anew => Self::Anew,
+        }
+    }
 }
 
 /// What a caller wants of a program, by the program's number, or of the session's files.
@@ -83,12 +120,11 @@ impl Inner {
 
 impl Command {
     /// Tells what waits for it why it is not carried out.
-    fn refuse(self, why: &str) {
-        let why = why.to_owned();
+    fn refuse(self, closed: &Closed) {
         match self {
             // Its caller waits.
-            Self::Directory { answer, .. } => _ = answer.send(Err(WatchRefusal::Ended(why))),
-            Self::Start(start) => start.process.is_refused(ProgramRefusal::Ended(why)),
+            Self::Directory { answer, .. } => _ = answer.send(Err(closed.into())),
+            Self::Start(start) => start.process.is_refused(closed.into()),
             Self::Signal { .. } | Self::Size { .. } => {}
         }
     }
@@ -148,8 +184,8 @@ impl Queue {
     /// Adds a program that is to be started.
     fn add(self: &Arc<Self>, wanted: Checked) -> Result<Process, ProgramRefusal> {
         let mut inner = self.lock();
-        if let Some(why) = &inner.closed {
-            return Err(ProgramRefusal::Ended(why.clone()));
+        if let Some(closed) = &inner.closed {
+            return Err(closed.into());
         }
         if inner.live.len() >= MOST_PROGRAMS {
             return Err(ProgramRefusal::TooMany(MOST_PROGRAMS));
@@ -173,7 +209,7 @@ impl Queue {
         let mut inner = self.lock();
         match &inner.closed {
             None => inner.commands.push_back(command),
-            Some(why) => command.refuse(why),
+            Some(closed) => command.refuse(closed),
         }
         drop(inner);
         self.ring();
@@ -212,8 +248,8 @@ impl Queue {
         watch: &Arc<watch::Shared>,
     ) -> Result<(), WatchRefusal> {
         let mut inner = self.lock();
-        if let Some(why) = &inner.closed {
-            return Err(WatchRefusal::Ended(why.clone()));
+        if let Some(closed) = &inner.closed {
+            return Err(closed.into());
         }
         inner.watches.retain(|watch| watch.strong_count() > 0);
         if inner.watches.len() >= MOST_WATCHES {
@@ -229,7 +265,7 @@ impl Queue {
         let path = path.to_owned();
         self.push(Command::Directory { path, answer });
         // Each is answered.
-        let ended = |_| WatchRefusal::Ended("it was closed, or began anew".to_owned());
+        let ended = |_| WatchRefusal::Ended("it was closed".to_owned());
         opened.recv().map_err(ended)?
     }
 
@@ -240,13 +276,14 @@ impl Queue {
         inner.is_asked() || watches.any(|watch| !watch.has_ended())
     }
 
-    /// Refuses what is asked for.
+    /// Refuses what is asked for, for this reason.
     pub(crate) fn refuse(&self, why: &str) {
+        let closed = Closed::Ended(why.to_owned());
         for command in self.take() {
             if let Command::Start(start) = &command {
                 self.remove(start.process.number());
             }
-            command.refuse(why);
+            command.refuse(&closed);
         }
     }
 
@@ -268,17 +305,17 @@ impl Queue {
     }
 
     /// Accepts no more, and ends what there is for this reason.
-    pub(crate) fn close(&self, why: &str) {
+    pub(crate) fn close(&self, closed: &Closed) {
         let mut inner = self.lock();
-        inner.closed = Some(why.to_owned());
+        inner.closed = Some(closed.clone());
         let commands = std::mem::take(&mut inner.commands);
         let live = std::mem::take(&mut inner.live);
         let watches = std::mem::take(&mut inner.watches);
         drop(inner);
         for command in commands {
-            command.refuse(why);
+            command.refuse(closed);
         }
-        let of_session = format!("its session ended because {why}");
+        let of_session = format!("its session ended because {}", closed.why());
         for watch in watches.iter().filter_map(Weak::upgrade) {
             watch.end(&of_session);
         }
@@ -286,7 +323,7 @@ impl Queue {
             if process.is_running() {
                 process.has_ended(ProgramEnd::Lost(of_session.clone()));
             } else if process.end().is_none() {
-                process.is_refused(ProgramRefusal::Ended(why.to_owned()));
+                process.is_refused(closed.into());
             }
         }
     }

@@ -40,6 +40,9 @@ pub enum ProgramRefusal {
     /// A copy of the session is made.
     #[error("the session is being copied: start the program afterwards")]
     Copying,
+    /// Another worker takes over.
+    #[error("the session begins anew: start the program afterwards")]
+    Anew,
     /// The session has no worker.
     #[error("the session has ended because {0}: restart it, or open another")]
     Ended(String),
@@ -129,7 +132,7 @@ impl Cause for ProgramRefusal {
                 ..
             } => ErrorKind::System,
             // A guest can bring about any other loss. The session lives, and starts another starter.
-            Self::Copying | Self::NoStarter { .. } => ErrorKind::Busy,
+            Self::Copying | Self::Anew | Self::NoStarter { .. } => ErrorKind::Busy,
             _ => ErrorKind::Request,
         }
     }

@@ -3,7 +3,8 @@
 use std::mem;
 use std::sync::Weak;
 
-use super::host::Host;
+use super::host::{CLOSED, Host};
+use super::queue::Closed;
 
 impl Host<'_> {
     /// Whether programs run, or are about to, or directories are watched.
@@ -26,6 +27,7 @@ impl Host<'_> {
     /// Serves what is asked for from now on.
     pub fn go_on(&mut self) {
         self.rests = false;
+        self.closed = Closed::Ended(CLOSED.to_owned());
         self.queue.put_back(mem::take(&mut self.watches));
     }
 
@@ -57,7 +59,7 @@ impl Drop for Host<'_> {
         if self.rests {
             self.go_on();
         } else {
-            self.queue.close(&self.why);
+            self.queue.close(&self.closed);
         }
     }
 }

@@ -12,6 +12,9 @@ pub enum WatchRefusal {
     /// The session has no worker.
     #[error("the session has ended because {0}: restart it, or open another")]
     Ended(String),
+    /// Another worker takes over.
+    #[error("the session begins anew: watch the directory afterwards")]
+    Anew,
     /// The watch has ended.
     #[error("the watch has ended because {0}: watch the directory anew")]
     Over(String),
@@ -42,7 +45,7 @@ impl Cause for WatchRefusal {
         match self {
             Self::Ended(_) | Self::Over(_) => ErrorKind::SessionEnded,
             Self::TooMany(_) | Self::TooLarge(_) => ErrorKind::Request,
-            Self::NoRoom(_) => ErrorKind::Busy,
+            Self::NoRoom(_) | Self::Anew => ErrorKind::Busy,
             Self::File(error) => error.kind(),
             Self::System(_) => ErrorKind::System,
         }

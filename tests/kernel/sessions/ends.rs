@@ -1,8 +1,10 @@
 //! What a cell can do to end its session, and what is said of it then.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
-use sandfork::session::{Depth, Parents, SessionState};
+use sandfork::session::{Depth, Parents, Program, SessionState};
 use sandfork::{ErrorKind, Sandbox, Status};
 
 use super::{assert_ended, open, run, session, value};
@@ -18,6 +20,7 @@ pub fn tests() -> Vec<Test> {
         sessions_do_not_see_each_other,
         a_session_that_is_dropped_leaves_nothing,
         a_worker_that_dies_between_cells_is_told_of,
+        what_is_asked_while_a_session_begins_anew_may_be_asked_again,
     ]
 }
 
@@ -150,4 +153,40 @@ fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
     let error = session.run("1").expect_err("the session has ended");
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("exited with 9"), "{error}");
+}
+
+fn what_is_asked_while_a_session_begins_anew_may_be_asked_again(world: &World) {
+    let mut session = open(world, standard());
+    let (programs, watcher) = (session.programs(), session.watcher());
+    let is_done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let asks = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                match programs.start(Program::new(["true"])) {
+                    Ok(program) => drop(program.wait()),
+                    Err(error) => assert_eq!(error.kind(), ErrorKind::Busy, "{error}"),
+                }
+            }
+        });
+        let watches = scope.spawn(|| {
+            while !is_done.load(Ordering::Relaxed) {
+                if let Err(error) = watcher.watch(".", Depth::Directory) {
+                    // One that had begun has ended.
+                    let is_over = error.to_string().contains("the watch has ended");
+                    assert!(error.kind() == ErrorKind::Busy || is_over, "{error}");
+                }
+            }
+        });
+        for _ in 0..10 {
+            session.restart().expect("there is another worker");
+        }
+        is_done.store(true, Ordering::Relaxed);
+        for thread in [asks, watches] {
+            thread.join().expect("what is refused may be asked again");
+        }
+    });
+    drop(session);
+    let ended = programs.start(Program::new(["true"]));
+    let ended = ended.expect_err("the session is closed");
+    assert_eq!(ended.kind(), ErrorKind::SessionEnded, "{ended}");
 }
