@@ -11,7 +11,8 @@ use crate::outcome::exit_code;
 /// The sandbox could not be provided. What a guest does is never an error but an
 /// [`Outcome`](crate::Outcome).
 ///
-/// Its text is one sentence that names the thing and the remedy.
+/// Its text is one sentence that names the thing, the cause and the remedy. So it has no
+/// [`source`](std::error::Error::source).
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
@@ -123,8 +124,30 @@ impl fmt::Display for Error {
     }
 }
 
-impl StdError for Error {
-    fn source(&self) -> Option<&(dyn StdError + 'static)> {
-        self.cause.source()
+/// There is no `source`: a program that prints the chain of causes would repeat what the text has.
+impl StdError for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, thiserror::Error)]
+    #[error("cannot snapshot: {0}")]
+    struct Refusal(#[from] fmt::Error);
+
+    impl Cause for Refusal {
+        fn kind(&self) -> ErrorKind {
+            ErrorKind::Request
+        }
+    }
+
+    #[test]
+    fn a_cause_that_the_text_has_is_no_source() {
+        let error = Error::from(Refusal(fmt::Error));
+        assert_eq!(
+            error.to_string(),
+            format!("cannot snapshot: {}", fmt::Error)
+        );
+        assert!(error.source().is_none());
     }
 }
