@@ -4,6 +4,7 @@
 //! the whole chain in a child process, as the user that the jail will run as.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::user::{GIVES_UP_ROOT, SYS_ADMIN, effective_capabilities};
@@ -72,6 +73,8 @@ pub enum RefusalCause {
     NoDevice(Device),
     /// The root file system is the initramfs, which pivot_root(2) cannot leave.
     Initramfs,
+    /// This process has changed its user, so that its files in `/proc` are root's (PR_SET_DUMPABLE of prctl(2)).
+    NotDumpable,
     /// The cause is unknown.
     Unknown,
 }
@@ -111,6 +114,7 @@ struct Settings {
     unprivileged_userns_clone: Option<u64>,
     apparmor_restrict: Option<u64>,
     around: Around,
+    is_dumpable: bool,
     /// The effective capabilities of root that gives up its uid; `None` for an ordinary user, who needs none.
     of_root: Option<u64>,
 }
@@ -194,6 +198,8 @@ impl Settings {
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict: number("/proc/sys/kernel/apparmor_restrict_unprivileged_userns"),
             around,
+            // The kernel gives the files of any other process to root, as by `fs.suid_dumpable=2` too.
+            is_dumpable: fs::metadata("/proc/self/status").is_ok_and(|own| own.uid() == user.uid),
             of_root: user.drop_to.map(|_| effective_capabilities(&status)),
         }
     }
@@ -228,6 +234,9 @@ impl Settings {
                 }
             }
             ChainStep::PivotRoot if errno == libc::EINVAL => RefusalCause::Initramfs,
+            ChainStep::DenySetgroups if errno == libc::EACCES && !self.is_dumpable => {
+                RefusalCause::NotDumpable
+            }
             // AppArmor lets the process create the namespace and then denies operations in it. A
             // container on such a host shows the host's setting.
             ChainStep::Unshare if errno == libc::EPERM && self.around == Around::Container => {
@@ -250,6 +259,7 @@ mod tests {
         unprivileged_userns_clone: None,
         apparmor_restrict: None,
         around: Around::Nothing,
+        is_dumpable: true,
         of_root: None,
     };
 
@@ -361,5 +371,19 @@ mod tests {
         assert_eq!(cause(Some(u64::MAX)), RefusalCause::Container);
         assert_eq!(cause(Some(OF_DOCKER)), RefusalCause::RootWithoutSysAdmin);
         assert_eq!(cause(Some(0)), RefusalCause::RootWithoutCapabilities);
+    }
+
+    #[test]
+    fn a_process_that_has_changed_its_user_is_no_container() {
+        let cause = |is_dumpable| {
+            let settings = Settings {
+                is_dumpable,
+                around: Around::Container,
+                ..FREE
+            };
+            settings.cause_of(ChainStep::DenySetgroups, libc::EACCES)
+        };
+        assert_eq!(cause(false), RefusalCause::NotDumpable);
+        assert_eq!(cause(true), RefusalCause::Container);
     }
 }

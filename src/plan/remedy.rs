@@ -45,6 +45,11 @@ pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
         RefusalCause::NoDevice(Device { path, numbers }) => {
             format!("make {path}, which sandboxes show: `sudo mknod -m 666 {path} c {numbers}`")
         }
+        RefusalCause::NotDumpable => {
+            "this process has changed its user: have it call prctl(2) with PR_SET_DUMPABLE and 1 afterwards, or start it as \
+             that user"
+                .to_owned()
+        }
         RefusalCause::Initramfs => {
             "leave the initramfs for a root file system (switch_root(8))".to_owned()
         }
