@@ -78,7 +78,8 @@ impl Session {
             layer: Layer::Added,
         };
         for _ in 0..MOST_TIMES {
-            let made = create(&creation, &environment, cancel, &mut |_| ())?;
+            let made = create(&creation, &environment, cancel, &mut |_| ());
+            let made = made.map_err(EnvironmentError::of_session)?;
             let adds = Cell::new(cell_that_adds(&made.path)).wall(LONGEST);
             let report = self.run(adds.cancel(cancel))?;
             let outcome = report.outcome();

@@ -66,6 +66,9 @@ pub enum EnvironmentError {
         /// Hosts that the sandbox may not reach.
         hosts: String,
     },
+    /// A running session asks for packages of which the index has no set of wheels.
+    #[error("the packages cannot be installed: {0}")]
+    NotFound(String),
     /// The index describes what cannot be installed.
     #[error("the index is not followed: {0}")]
     Lock(#[from] LockError),
@@ -163,6 +166,14 @@ impl From<FileError> for EnvironmentError {
 }
 
 impl EnvironmentError {
+    /// As the error of a request by a session that lives: unless hosts were not reached, another attempt finds no more.
+    pub(super) fn of_session(self) -> Self {
+        match self {
+            Self::Unresolved { said, hosts } if hosts.is_empty() => Self::NotFound(said),
+            other => other,
+        }
+    }
+
     /// An error of the kernel about a path.
     pub(super) fn io(path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
@@ -185,6 +196,7 @@ impl Cause for EnvironmentError {
             | Self::Reserved
             | Self::NotAPackage(_)
             | Self::NotAdded
+            | Self::NotFound(_)
             | Self::NoUv { .. }
             | Self::Unusable(_) => ErrorKind::Request,
             Self::NoPip { .. } | Self::OldPip { .. } => ErrorKind::Interpreter,
@@ -202,6 +214,22 @@ impl Cause for EnvironmentError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_asks_in_vain_for_what_the_index_lacks() {
+        let unresolved = |hosts: &str| EnvironmentError::Unresolved {
+            said: "`absent` is not found".to_owned(),
+            hosts: hosts.to_owned(),
+        };
+        let text = unresolved("").to_string();
+        let absent = unresolved("").of_session();
+        assert_eq!(
+            (absent.kind(), absent.to_string()),
+            (ErrorKind::Request, text)
+        );
+        let unreached = unresolved(" (pypi.org: failed)").of_session();
+        assert_eq!(unreached.kind(), ErrorKind::System);
+    }
 
     #[test]
     fn a_full_disk_has_a_remedy() {
