@@ -209,7 +209,8 @@ impl Session {
 
     /// Defines a host tool: a function of this process that the guest calls by name. It returns a
     /// value, or the exception that the guest's call raises. It runs on the thread that runs the
-    /// cell, and what it uses stays here.
+    /// cell, and what it uses stays here. The guest sees a function of any arguments, without a docstring: tell the
+    /// author of its code what those mean.
     ///
     /// # Errors
     ///
