@@ -1,6 +1,7 @@
 //! Makes a worker that is ready in its jail, for checks from outside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -17,6 +18,7 @@ use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
 use super::wait::wait_readable;
 use super::zygote::{Zygote, failure};
+use crate::host::HostError;
 use sandfork_jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
 use sandfork_jail::failure::{REPORT_LENGTH, decode_report};
 use sandfork_jail::program::HostIds;
@@ -128,7 +130,7 @@ impl Worker {
             // The worker reports why before it ends, and may end before its directory is opened.
             Err(error) if is_gone(&error) => {
                 let report = handed_over.and_then(|_| await_report(data.as_fd(), deadline));
-                return Err(report.err().unwrap_or(ENDED));
+                return Err(report.err().unwrap_or_else(not_found));
             }
             other => other.when("find the worker in /proc")?,
         };
@@ -292,6 +294,15 @@ fn await_report(
             let hint = " (killed while it was set up: the memory limit may be too small)";
             Err(SupervisorError::WorkerEnded { hint })
         }
+    }
+}
+
+/// Why a worker that has reported well is not in `/proc`.
+fn not_found() -> SupervisorError {
+    if Path::new("/proc/self").exists() {
+        ENDED
+    } else {
+        HostError::NoProc.into()
     }
 }
 
