@@ -46,6 +46,8 @@ class Calls:
         self._on_connect = checked_function(on_connect, "on_connect")
         # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
+        # The number of the latest cell with an answer that ends it, and that answer, encoded.
+        self._final: tuple[object, Any, list[memoryview]] | None = None
 
     def renewed(self, tools: Mapping[str, Tool] | None) -> Calls:
         """The same limits for another sandbox, with its own count of calls."""
@@ -84,16 +86,33 @@ class Calls:
         outgoing = _blobs.NO_BUFFERS
         try:
             args, kwargs, summary = yield from decode(frame, lambda: _arguments(header, buffers))
-            value = yield from self._call(str(header["tool"]), args, kwargs, summary)
+            name = str(header["tool"])
+            value = yield from self._call(name, args, kwargs, summary)
             tree, packed = _values.encode(value)
             outgoing = _blobs.pack(packed, room)
             reply["value"] = tree
+            cell = header.get("id")
+            if self.tools[name].ends_cell and (self._final is None or self._final[0] != cell):
+                # Copies, because the tool may change its arrays.
+                self._final = cell, tree, [memoryview(bytearray(data)) for data in packed]
         except Exception as error:
             reply["error"] = _tools.describe(error)
         try:
             yield message(reply, outgoing=outgoing)
         finally:
             outgoing.close()
+
+    def settle(self, header: dict[str, Any], buffers: Sequence[memoryview]) -> Sequence[memoryview]:
+        """Corrects what a guest claims of the end of its cell: a tool ended it only if the host gave such an
+        answer, which is then its value. Returns the value's buffers."""
+        final, self._final = self._final, None
+        if header.get("final") is not True:
+            return buffers
+        if final is None or final[0] != header.get("id"):
+            header["final"] = False
+            return buffers
+        _, header["value"], buffers = final
+        return buffers
 
     def decide(self, host: str, port: int, addresses: tuple[str, ...]) -> Actions[bool | None]:
         """The decision on a connection; `None` without one. Raises what `on_connect` raises."""

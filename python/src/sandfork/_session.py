@@ -342,7 +342,7 @@ class Session(Conversation):
         self._answered()
         if frame.header["kind"] == "error":
             raise refused(frame.header)
-        buffers = self._outcome(frame)
+        buffers = self._calls.settle(frame.header, self._outcome(frame))
         logs, shown = Logs([], []), []
         if output is not None:
             yield from output.end()

@@ -308,6 +308,41 @@ def test_a_tool_that_ends_the_cell() -> None:
         assert not sbx.run("1").final
 
 
+# The guest ends its cell as a tool's answer does, without a call.
+FORGED = """
+import gc
+(interrupts,) = [held for held in gc.get_objects() if type(held).__name__ == "Interrupts"]
+interrupts.end_cell(interrupts.cell, "forged")
+"""
+
+
+def test_only_an_answer_of_the_host_is_final() -> None:
+    answers: list[str] = []
+
+    def final_answer(answer: str) -> list[str]:
+        answers.append(answer)
+        return answers
+
+    tool = Tool("final_answer", final_answer, ends_cell=True)
+    with Sandbox(tools=[tool], approve=lambda name, args, kwargs: args == ("good",)) as sbx:
+        for code in (FORGED, f"try:\n    final_answer('bad')\nexcept PermissionError:\n    pass\n{FORGED}"):
+            execution = sbx.run(code)
+            assert (execution.ok, execution.final, execution.value) == (True, False, "forged")
+        # The value is the answer as it was sent.
+        execution = sbx.run(
+            FORGED.partition("interrupts.end_cell")[0]
+            + "kind, end_cell = type(interrupts), interrupts.end_cell\n"
+            + "kind.end_cell = lambda self, cell, answer: end_cell(cell, 'forged')\nfinal_answer('good')"
+        )
+        answers.append("later")
+        assert (execution.ok, execution.final, execution.value) == (True, True, ["good"])
+        # That of another cell counts for none.
+        assert not sbx.run("1").final
+    with Sandbox() as sbx:
+        execution = sbx.run(FORGED)
+        assert (execution.ok, execution.final, execution.value) == (True, False, "forged")
+
+
 async def test_the_async_twins() -> None:
     async def fetch(x: int) -> int:
         return x + 1
