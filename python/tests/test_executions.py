@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 import sandfork
-from sandfork import Execution, Logs, Result, Sandbox, _html, _reports, _result, _text
+from sandfork import Execution, Logs, Result, Sandbox, _html, _reports, _result, _text, _values
 
 from .support.fake import ENFORCED, LIMITS, POLICY, USAGE, FakeSupervisor
 
@@ -252,6 +252,16 @@ def test_what_it_shows_is_harmless_to_a_terminal() -> None:
     shown = Result({"text/plain": "a\x1b[31m\x07\x7f\x85\rb\r\nc\td"})
     assert repr(shown) == "Result(a\\x1b[31m\\x07\\x7f\\x85\\rb\nc\td)"
     assert "\x1b" not in repr(ended(value="\x1b", stdout=["\x1b"]))
+    hidden = "\x1b[2J\r\x9b31m"
+    opaque = _values.Opaque(hidden, hidden)
+    assert (repr(opaque), opaque.repr) == ("\\x1b[2J\\r\\x9b31m", hidden)
+    with pytest.raises(AttributeError) as raised:
+        opaque.shape  # noqa: B018
+    assert str(raised.value).count("\\x1b[2J\\r\\x9b31m") == 2
+    table = _values.Table([f"a\n{hidden}"], [[f"b\n{hidden}"]], 1, "no table")
+    assert repr(table).splitlines()[:2] == ["a \\x1b[2J\\r\\x9b31m", "b \\x1b[2J\\r\\x9b31m"]
+    for name in (hidden, f"text/{hidden}", "text/a\nb", "text/plain\n", "text", "text/", "é/a", "a b/c"):
+        assert _result.decoded({"data": {name: "x", "a/b": "y"}}, []).formats() == ["a/b"]
 
 
 ATTACK = '<script>fetch("/api/kernels")</script><img src=x onerror=alert(1)>'

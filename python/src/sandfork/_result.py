@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
@@ -19,6 +20,8 @@ _DIGITS = 640
 # Characters of a text that a `repr()` shows.
 _LONGEST_TEXT = 64 << 10
 _BINARY = ("image/png", "image/jpeg", "application/pdf")
+# The name of a media type (RFC 6838, section 4.2).
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}")
 
 T = TypeVar("T")
 
@@ -159,11 +162,13 @@ _ATTRIBUTES = {media_type: name for name, media_type in _TYPES.items()}
 
 
 def decoded(header: Mapping[str, Any], buffers: Sequence[memoryview]) -> Result:
-    """The result in a `display` message. Forms come from the guest: those that are malformed, or neither text
-    nor bytes, are omitted."""
+    """The result in a `display` message. Forms come from the guest: those that are malformed, without a media
+    type, or neither text nor bytes, are omitted."""
     decoder = _values.Decoder(buffers)
     forms: dict[str, Any] = {}
     for media_type, tree in header["data"].items():
+        if not _MEDIA_TYPE.fullmatch(media_type):
+            continue
         if type(tree) is str or (type(tree) is dict and tree.get("type") in _FORMS):
             try:
                 forms[media_type] = decoder.decode(tree)

@@ -4,7 +4,18 @@ documents the types. The guest and the Python client share this package."""
 from __future__ import annotations
 
 from .blob import layout, pieces, split
-from .bounds import MAX_NAME, MAX_REPR, MAX_SHOWN, MAX_VALUES, SHARED, Opaque, cut, is_unicode, safe_repr
+from .bounds import (
+    MAX_NAME,
+    MAX_REPR,
+    MAX_SHOWN,
+    MAX_VALUES,
+    SHARED,
+    Opaque,
+    cut,
+    harmless,
+    is_unicode,
+    safe_repr,
+)
 from .decode import Decoder, check_json
 from .encode import Encoder
 from .table import Table
@@ -31,6 +42,7 @@ __all__ = [
     "cut",
     "decode",
     "encode",
+    "harmless",
     "is_unicode",
     "layout",
     "pieces",

@@ -43,6 +43,9 @@ PACKED_UNIT = 16
 I64 = 1 << 63
 # Where this package runs, for messages about what is not installed.
 HERE = "the sandbox" if __name__.startswith("sandfork_guest") else "the caller's Python"
+# Control characters, which a terminal would obey, in Python's notation.
+_SHOWN = {code: f"\\x{code:02x}" for code in (*range(0x20), *range(0x7F, 0xA0)) if chr(code) not in "\n\t"}
+_SHOWN[ord("\r")] = "\\r"
 _MODULE_OF = type.__dict__["__module__"].__get__
 _NAME_OF = type.__dict__["__qualname__"].__get__
 
@@ -57,14 +60,14 @@ class Opaque:
         self.repr = repr
 
     def __repr__(self) -> str:
-        return self.repr
+        return harmless(self.repr)
 
     def __getattr__(self, name: str) -> Any:
         said = f"'Opaque' object has no attribute {name!r}"
         # A copy that is being made has neither name nor repr yet.
         if name[:2] != "__" and name not in self.__slots__:
             said += f": it stands for a {self.name} that did not cross, {cut(self.repr, MAX_NAME)}"
-        raise AttributeError(said)
+        raise AttributeError(harmless(said))
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Opaque):
@@ -101,6 +104,12 @@ def safe_repr(value: object) -> str:
         raise
     except BaseException as error:
         return f"<{class_name(value)}, whose repr raises {class_name(error)}>"
+
+
+def harmless(text: str) -> str:
+    """The text with its control characters in Python's notation, because a terminal would obey them. Newlines
+    and tabs are kept, and CRLF becomes a newline."""
+    return text.replace("\r\n", "\n").translate(_SHOWN)
 
 
 def cut(text: str, limit: int) -> str:

@@ -4,7 +4,7 @@ Elements are made when they are asked for, so that a table takes no more memory 
 from __future__ import annotations
 
 from . import arrays, columns
-from .bounds import HERE, I64, MAX_DEPTH, MAX_NAME, MAX_VALUES, Opaque, cut, safe_repr
+from .bounds import HERE, I64, MAX_DEPTH, MAX_NAME, MAX_VALUES, Opaque, cut, harmless, safe_repr
 from .pandas_columns import INTERVAL, ends_of, of_arrow
 
 TYPE_CHECKING = False
@@ -67,7 +67,7 @@ class Table:
 
     def _shown(self) -> tuple[list[str], list[list[str] | None]]:
         """The names and the first and last rows as texts, `None` between both."""
-        names = [cut(name, WIDTH) for name in self.columns[:ACROSS]]
+        names = [cell_text(name) for name in self.columns[:ACROSS]]
         head = self._rows if self._rows <= SHOWN else SHOWN // 2
         places: list[int | None] = [*range(head)]
         if head < self._rows:
@@ -102,7 +102,7 @@ class Table:
 def cell_text(value: Any) -> str:
     text = value if type(value) is str else "" if value is None else safe_repr(value)
     # One line for each row.
-    return cut(text.replace("\n", " "), WIDTH)
+    return harmless(cut(text, WIDTH)).replace("\n", " ")
 
 
 def table_tree(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
