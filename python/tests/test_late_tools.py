@@ -74,3 +74,34 @@ async def test_what_comes_too_late_to_be_awaited_is_closed_in_a_loop_too(fake: F
         assert error is not None
         assert error.name == "TimeoutError"
         late.assert_closed()
+
+
+def test_calls_are_refused_while_many_abandoned_ones_run(fake: FakeSupervisor) -> None:
+    release, called = threading.Event(), []
+
+    def slow() -> None:
+        called.append(threading.current_thread())
+        release.wait(60)
+
+    async def quick() -> int:
+        return 1
+
+    with Sandbox(tools=[slow, quick], tool_timeout=0.05) as sbx:
+
+        def said(code: str) -> str:
+            error = sbx.run(code).error
+            return "" if error is None else error.value
+
+        for _ in range(32):
+            assert said("quick()") == ""
+            assert "more than 0.05 s" in said("slow()")
+            sbx.restart()
+        for name in ("slow", "quick"):
+            assert said(f"{name}()") == (
+                f"{name} is not called while 32 calls that took too long still run on the host, of slow"
+            )
+        assert len(called) == 32
+        release.set()
+        for thread in called:
+            thread.join(60)
+        assert said("slow()") == ""

@@ -23,6 +23,9 @@ _DECISION = 5.0
 # Budget for decoding the arguments of one call, during which the guest's clock stands still. It is a
 # quarter of the budget for a value that is decoded when the caller reads it.
 _WORK = _values.MAX_VALUES // 4
+# Maximum functions that run on in threads after their callers have stopped waiting. Python cannot end them,
+# and each keeps its arguments.
+_MOST_ABANDONED = 32
 
 
 class Calls:
@@ -46,6 +49,8 @@ class Calls:
         self._on_connect = checked_function(on_connect, "on_connect")
         # For the sandbox's whole lifetime: otherwise a guest could renew its budget by ending its session.
         self._made = 0
+        # The functions that run, by what is called. Between calls, these are the abandoned ones.
+        self._running: dict[object, str] = {}
         # The number of the latest cell with an answer that ends it, and that answer, encoded.
         self._final: tuple[object, Any, list[memoryview]] | None = None
 
@@ -118,7 +123,8 @@ class Calls:
         """The decision on a connection; `None` without one. Raises what `on_connect` raises."""
         if self._on_connect is None:
             return None
-        verdict = yield Invoke(self._on_connect, (host, port, addresses), timeout=_DECISION)
+        decide = self._tracked("on_connect", self._on_connect)
+        verdict = yield Invoke(decide, (host, port, addresses), timeout=_DECISION)
         if not isinstance(verdict, bool):
             raise TypeError(f"on_connect returned {type(verdict).__name__}, not True or False")
         return verdict
@@ -133,6 +139,7 @@ class Calls:
             raise ValueError(f"the host shows what {name} gets, and this is {summary}: give it less")
         if self._budget is not None and self._made >= self._budget:
             raise PermissionError(f"the budget of {self._budget} tool calls is spent")
+        function = self._tracked(name, tool.function)
         self._made += 1
         if self._approve is not None:
             verdict = yield Invoke(self._approve, (name, args, dict(kwargs)))
@@ -140,7 +147,30 @@ class Calls:
                 reason = verdict if isinstance(verdict, str) else "the host does not approve"
                 raise PermissionError(f"the call of {name} was denied: {reason}")
         timeout = self._timeout if tool.timeout is None else tool.timeout
-        return (yield Invoke(tool.function, args, kwargs, timeout))
+        return (yield Invoke(function, args, kwargs, timeout))
+
+    def _tracked(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """The function, counted while it runs. Raises `RuntimeError` if too many were abandoned."""
+        running = self._running
+        if len(running) >= _MOST_ABANDONED:
+            called = ", ".join(sorted(set(running.copy().values())))
+            raise RuntimeError(
+                f"{name} is not called while {_MOST_ABANDONED} calls that took too long still run on the "
+                f"host, of {called}"
+            )
+        if _tools.is_async(function):
+            # Its task is cancelled.
+            return function
+
+        def tracked(*args: Any, **kwargs: Any) -> Any:
+            call = object()
+            running[call] = name
+            try:
+                return function(*args, **kwargs)
+            finally:
+                del running[call]
+
+        return tracked
 
 
 def declarations(tools: Iterable[Tool]) -> dict[str, Any]:
