@@ -123,6 +123,27 @@ pub enum PlanError {
         /// What the caller finds modules by, without links.
         entry: PathBuf,
     },
+    /// Guests could put a module in the place of one that the caller imports.
+    #[error(
+        "{place}: {path} cannot be writable, because the caller imports modules from {within}, and guests could make it \
+         the module `{module}` {instead}: give it another name, or take {within} out of the caller's `sys.path`",
+        path = path.display(), within = within.display(),
+        instead = shadowed.as_ref().map_or("with which Sandfork reads values".to_owned(), |file| {
+            format!("in place of {}", file.display())
+        })
+    )]
+    WritableModule {
+        /// The origin of the request to show the path.
+        place: Place,
+        /// The path.
+        path: PathBuf,
+        /// What the caller finds modules by, without links.
+        within: PathBuf,
+        /// The module's name.
+        module: String,
+        /// The file of the caller's own module. `None` for one that the caller need not have.
+        shadowed: Option<PathBuf>,
+    },
     /// A path lies in what later starts run or believe.
     #[error(
         "{place}: {path} cannot be writable, because it lies in {within}, where later starts find {what}: name a \

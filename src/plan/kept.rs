@@ -1,10 +1,11 @@
 //! What no guest may write to, because later starts run it or believe it, or the caller imports it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::error::{Place, PlanError};
 use super::view::Tree;
-use crate::host::{Host, Route};
+use crate::host::{Host, Route, module_name};
 use crate::policy::Policy;
 
 /// Refuses a writable tree by which guests could exchange what later starts run or believe. A mount over it would protect
@@ -38,13 +39,20 @@ pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
     Ok(())
 }
 
-/// Refuses a writable path by which guests could exchange what the caller imports from these absolute paths. A path
-/// beneath one may be writable: a project has its data in it. Those that do not exist count, because a guest could make
-/// them. `find` has the way of an absolute path.
+/// Packages that the Python client imports when it reads a value of a guest, if the caller has them.
+const FOR_VALUES: [&str; 7] = [
+    "PIL", "numpy", "pandas", "polars", "pyarrow", "pytz", "tzdata",
+];
+
+/// Refuses a writable path by which guests could exchange what the caller imports from these absolute paths, in their
+/// order. A path beneath one may be writable, because a project has its data in it, unless a module there would precede
+/// another one. Those that do not exist count, because a guest could make them. `find` has the way of an absolute path,
+/// and `module_at` the file of the module that is imported by a path.
 pub fn check_imports(
     policy: &Policy,
     imports: &[PathBuf],
     mut find: impl FnMut(&Path) -> Route,
+    mut module_at: impl FnMut(&Path) -> Option<PathBuf>,
 ) -> Result<(), PlanError> {
     let write = &policy.filesystem().write;
     if write.is_empty() {
@@ -53,15 +61,50 @@ pub fn check_imports(
     let imports: Vec<Route> = imports.iter().map(|path| find(path)).collect();
     for named in write {
         let writable = find(&named.value).end;
+        let place = || Place::Policy(named.origin.clone());
         if let Some(entry) = imports.iter().find_map(|route| route.entry_in(&writable)) {
             return Err(PlanError::WritableImports {
-                place: Place::Policy(named.origin.clone()),
+                place: place(),
                 path: named.value.clone(),
                 entry: entry.to_owned(),
             });
         }
+        for (index, route) in imports.iter().enumerate() {
+            let Some(module) = module_beneath(&route.end, &writable) else {
+                continue;
+            };
+            // Python looks in the entries from first to last.
+            let mut files = imports[index..]
+                .iter()
+                .filter_map(|other| module_at(&other.end.join(&module)));
+            let shadowed = files.find(|file| !file.starts_with(&writable));
+            if shadowed.is_some() || FOR_VALUES.iter().any(|name| module == Path::new(name)) {
+                return Err(PlanError::WritableModule {
+                    place: place(),
+                    path: named.value.clone(),
+                    within: route.end.clone(),
+                    module: module.to_string_lossy().replace('/', "."),
+                    shadowed,
+                });
+            }
+        }
     }
     Ok(())
+}
+
+/// The module that a path would be for an import from this directory, as a relative path without the file's suffix.
+fn module_beneath(directory: &Path, path: &Path) -> Option<PathBuf> {
+    let beneath = path.strip_prefix(directory).ok()?;
+    let module = match module_name(beneath.file_name()?) {
+        Some(name) => beneath.with_file_name(name),
+        None => beneath.to_owned(),
+    };
+    let is_identifier = |part: &OsStr| {
+        let part = part.to_string_lossy();
+        !part.starts_with(|first: char| first.is_ascii_digit())
+            && part.chars().all(|one| one == '_' || one.is_alphanumeric())
+    };
+    module.iter().all(is_identifier).then_some(module)
 }
 
 /// Refuses a path that leads through a writable tree and out of it again: a guest may have put the link there, or could

@@ -10,7 +10,7 @@ use super::policies::Policies;
 use super::program::SessionPrograms;
 use crate::environments::provide;
 use crate::error::Error;
-use crate::host::{CallerEnvironment, Links};
+use crate::host::{CallerEnvironment, Links, module_at};
 use crate::plan::check_imports;
 use crate::policy::Policy;
 use crate::protocol::caller::SandboxChoice;
@@ -136,7 +136,7 @@ fn check_caller(policy: &Policy, import_paths: &[PathBuf]) -> Result<(), Refusal
         require_absolute(path)?;
     }
     let mut links = Links::default();
-    let checked = check_imports(policy, import_paths, |path| links.route(path));
+    let checked = check_imports(policy, import_paths, |path| links.route(path), module_at);
     Ok(checked.map_err(Error::from)?)
 }
 

@@ -151,6 +151,23 @@ def test_data_beneath_what_is_imported_from_may_be_writable(
     assert (data / "out").read_text() == "1"
 
 
+@pytest.mark.parametrize("module", ["code", "tzdata"])
+def test_no_writable_directory_precedes_a_module(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    (tmp_path / module).mkdir()
+    monkeypatch.chdir(tmp_path)
+    policy = Policy(filesystem={"write": [module]})
+    with monkeypatch.context() as patch:
+        patch.syspath_prepend(tmp_path)
+        with pytest.raises(HostError, match=f"guests could make it the module `{module}`"):
+            Sandbox(policy)
+    # Python finds its own `code` first.
+    monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
+    if module == "code":
+        Sandbox(policy).close()
+
+
 def test_each_way_into_a_sandbox_looks_at_the_path_as_it_is_then(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

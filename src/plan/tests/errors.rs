@@ -1,17 +1,15 @@
 //! Every refusal names the thing, the place and the remedy, in one sentence.
 
-use std::path::PathBuf;
-
 use super::hosts::{
-    ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, route, virtual_environment,
+    ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
 };
-use super::{policy, refusal};
+use super::refusal;
 use crate::host::KeptKind;
 use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Errno, HardLimits, Host, HostLimits, Machine,
     PathFact, PathKind, RefusalCause,
 };
-use crate::plan::{PlanError, check_imports};
+use crate::plan::PlanError;
 
 #[test]
 fn a_level_that_the_host_cannot_give() {
@@ -205,60 +203,6 @@ fn a_writable_directory_behind_a_link_to_the_interpreter() {
     let host = keeping(KeptKind::VirtualEnvironment, "/srv/venv", &[]);
     let host = host.with_path("/home/link", PathKind::Directory, "/srv");
     insta::assert_snapshot!(refusal("filesystem.write = [\"/home/link\"]", &host), @"/srv/tenant.toml:1: /home/link cannot be writable, because guests could exchange /srv/venv, by which later starts find the virtual environment: make only a directory of data in it writable, or move the virtual environment out of it");
-}
-
-/// Says why a path cannot be writable for a caller that imports modules from these, which are found by links.
-fn imports_refused(write: &str, imports: &[&str], links: &[(&str, &str)]) -> Option<String> {
-    let policy = policy(&format!("filesystem.write = [\"/srv/out\", \"{write}\"]"));
-    let imports: Vec<PathBuf> = imports.iter().map(PathBuf::from).collect();
-    let refused = check_imports(&policy, &imports, |path| route(path, links)).err()?;
-    Some(refused.to_string())
-}
-
-#[test]
-fn a_writable_directory_with_what_the_caller_imports() {
-    let imports = ["/usr/lib/python3", "/home/ada/project"];
-    let refused = imports_refused("/home/ada/project", &imports, &[]).unwrap();
-    insta::assert_snapshot!(refused, @"/srv/tenant.toml:1: /home/ada/project cannot be writable, because guests could exchange /home/ada/project, from which the caller imports modules: make only a directory of data in it writable, or take it out of the caller's `sys.path`");
-    for write in ["/home", "/home/ada/"] {
-        let refused = imports_refused(write, &imports, &[]).unwrap();
-        let said = refused.contains("could exchange /home/ada/project, from which");
-        assert!(said, "{refused}");
-    }
-    for write in ["/home/ada/project/data", "/home/ada/projects", "/home/bob"] {
-        assert_eq!(imports_refused(write, &imports, &[]), None, "{write}");
-    }
-    let nothing = policy("limits.wall = \"2s\"");
-    check_imports(&nothing, &["/".into()], |_| {
-        unreachable!("nothing is writable")
-    })
-    .unwrap();
-}
-
-#[test]
-fn a_writable_directory_with_a_link_to_what_the_caller_imports() {
-    let links = [
-        ("/opt/lib", "../share/cur"),
-        ("/share/cur", "/data/modules"),
-        ("/home/link", "/share"),
-    ];
-    let imports = ["/opt/lib/app.zip"];
-    for (write, entry) in [
-        ("/opt", "/opt/lib"),
-        ("/share", "/share/cur"),
-        ("/home/link", "/share/cur"),
-        ("/data", "/data/modules/app.zip"),
-        ("/data/modules/app.zip", "/data/modules/app.zip"),
-    ] {
-        let refused = imports_refused(write, &imports, &links).unwrap();
-        let said = refused.contains(&format!("could exchange {entry}, from which"));
-        assert!(said, "{refused}");
-    }
-    assert_eq!(imports_refused("/share/other", &imports, &links), None);
-    // A `..` leads on from where a link leads.
-    let imports = ["/share/cur/../other"];
-    let refused = imports_refused("/data", &imports, &links).unwrap();
-    assert!(refused.contains("exchange /data/other"), "{refused}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod aliases;
 mod errors;
 mod grants;
 mod hosts;
+mod imports;
 mod levels;
 mod network;
 mod session;
