@@ -529,6 +529,11 @@ def test_what_hostile_columns_of_pandas_may_not_be() -> None:
         (pandas_column(name, up, down[:1]), "must have the same length"),
         (pandas_column("interval[datetime64[ns, Europe/Vienna], right]", up, up), "no array of moments"),
         (pandas_column("interval[object, right]", up, up), "no array of one dimension"),
+        (
+            pandas_column("interval[int64, left]", numpy.zeros(2, "i1"), numpy.ones(2, "i1")),
+            "ends of another type",
+        ),
+        (pandas_column("interval[datetime64[ns], left]", up, up), "ends of another type"),
         (pandas_column("sparse", up, schema="x"), "leaves out is not of its type"),
         (pandas_column("sparse", up, schema=1), "leaves out is not of its type"),
         (pandas_column("sparse", numpy.zeros(2, "u1"), schema=300), "OverflowError|out of bounds"),
@@ -548,6 +553,27 @@ def test_bins_that_overlap_take_work_to_read() -> None:
         crossed(pandas.Series(pandas.Categorical.from_codes([0], ends)))
     ordered = pandas.IntervalIndex.from_breaks(numpy.arange(100_000.0))
     assert len(crossed(pandas.Series(pandas.Categorical.from_codes([0], ordered))).cat.categories) == 99_999
+
+
+def test_small_numbers_that_pandas_makes_large_take_work_to_read() -> None:
+    numpy = pytest.importorskip("numpy")
+    few = numpy.arange(1600, dtype="i8") // 2
+    for value, least in (
+        (pandas.Series(pandas.arrays.SparseArray(few.astype("i1"), fill_value=0)), 1600 // 4),
+        (pandas.MultiIndex.from_arrays([few.astype("i1"), few]), 2 * 1600 // 4),
+        (pandas.MultiIndex.from_arrays([pandas.IntervalIndex.from_arrays(few, few + 1)] * 2), 6 * 1600 // 4),
+    ):
+        tree, buffers = sent(value)
+        decoder = _values.Decoder([memoryview(buffer) for buffer in buffers])
+        before = decoder.work
+        decoder.decode(tree)
+        assert least < before - decoder.work < 2 * least + 1600
+    # The sender knows it, and does not send what its reader refuses.
+    for large in (
+        pandas.Series(pandas.arrays.SparseArray(numpy.ones(17_000_000, "i1"), fill_value=0)),
+        pandas.MultiIndex(levels=[[0]] * 2, codes=[numpy.zeros(9_000_000, "i1")] * 2),
+    ):
+        assert type(crossed((large,))) is sandfork.Opaque
 
 
 @pytest.mark.usefixtures("alone")

@@ -37,6 +37,9 @@ INTERVAL = re.compile(
 )
 # The types of what a sparse column leaves out, by the kind of its elements.
 FILLED = {"b": (bool,), "i": (int,), "u": (int,), "f": (float,)}
+# Elements of a sparse column that take as long to read as one value of a tree. Each that is not left out also
+# takes four bytes for its place, and more while the column is made.
+SPARSE = 4
 # Slots of pandas' hash tables that take as long to visit as one value of a tree. Except for text, a sender
 # can predict the hashes.
 PLACES = 128
@@ -84,7 +87,8 @@ def column_tree(encoder: Encoder, column: Any, depth: int, whose: str) -> Tree:
         moments = column.array.tz_convert(None).to_numpy()
         return {"dtype": name, "values": arrays.array_tree(encoder, moments)}
     if isinstance(dtype, pandas.SparseDtype) and has_own_fill(dtype):
-        # All elements, so that a reader takes no more memory than there is in the message.
+        # All elements: the length of a column is not the sender's word.
+        encoder.spend(len(column) // SPARSE)
         full = arrays.array_tree(encoder, numpy.asarray(column.array, dtype.subtype))
         fill = encoder.tree(numpy.asarray(dtype.fill_value, dtype.subtype).item(), depth + 2, False)
         return {"dtype": "sparse", "values": full, "schema": fill}
@@ -139,6 +143,9 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
     interval = INTERVAL.fullmatch(name) if type(name) is str else None
     if interval is not None:
         left, right = (read_column(decoder, end, depth + 1) for end in ends_of(tree, interval[1]))
+        if any(str(end.dtype).partition("[")[0] != interval[1].partition("[")[0] for end in (left, right)):
+            # pandas would make eight bytes of each smaller number.
+            raise ValueError("intervals have ends of another type")
         return pandas.arrays.IntervalArray.from_arrays(left, right, closed=interval[2])
     data = _read_array(decoder, tree, "values", depth)
     if data.dtype.kind not in "biufcmM":
@@ -147,6 +154,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
         fill = decoder.value(tree.get("schema"), depth + 1)
         if type(fill) not in FILLED.get(data.dtype.kind, ()):
             raise ValueError("what a sparse column leaves out is not of its type")
+        decoder.spend(len(data) // SPARSE)
         sparse = pandas.SparseDtype(data.dtype, numpy.array(fill, data.dtype).item())
         return pandas.arrays.SparseArray(data, dtype=sparse)
     if name in MASKED:

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 # Work to create a value of pandas.
 SCALAR = 10
 CLOSED = ("left", "right", "both", "neither")
-# Sorted numbers that take as long to visit as one value of a tree.
-SORTED = 16
+# Labels of a level that take as long to visit as one value of a tree, and numbers that take as long to sort.
+VISITED, SORTED = 16, 4
 
 
 def _frame(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
@@ -79,6 +79,7 @@ def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
     levels = [index]
     if isinstance(index, pandas.MultiIndex):
         levels = [index.get_level_values(i) for i in range(index.nlevels)]
+        encoder.spend(sum(map(_work_of_level, levels)))
     encoder.count(8)
     return {
         "type": "index",
@@ -267,10 +268,20 @@ def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
     return pandas.Index(data[0], name=names[0], **as_it_is(data[0]))
 
 
+def _work_of_level(labels: Any) -> int:
+    """The work to find the distinct labels of a level, besides that of reading them. Numbers are sorted, and
+    intervals by each end and by both together."""
+    pandas, dtype = library("pandas"), labels.dtype
+    others = (pandas.CategoricalDtype, getattr(pandas, "ArrowDtype", pandas.CategoricalDtype))
+    is_other = isinstance(dtype, others) or dtype == object or str(dtype) in STRINGS
+    sorts = 0 if is_other else 3 if isinstance(dtype, pandas.IntervalDtype) else 1
+    return PART + len(labels) // VISITED + sorts * len(labels) // SORTED
+
+
 def _read_level(decoder: Decoder, column: Any) -> tuple[Any, Any]:
     """The distinct labels of a level, and for each row the number of its label. Labels are sorted,
     because a sender can make them collide in a hash table."""
-    decoder.spend(PART + len(column) // SORTED)
+    decoder.spend(_work_of_level(column))
     numpy, pandas = library("numpy"), library("pandas")
     if isinstance(column, pandas.Categorical):
         each = numpy.arange(len(column.categories))
