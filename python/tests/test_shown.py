@@ -32,6 +32,12 @@ def strings(count: int, size: int) -> Any:
     return numpy.full(count, b"\1" * size, f"S{size}")
 
 
+def levels(count: int, labels: Any) -> Any:
+    """An index of several levels, each of these labels, which have no text that crosses."""
+    index = pandas.Index(labels)
+    return pandas.MultiIndex([index] * count, [range(len(index))] * count, verify_integrity=False)
+
+
 def objects(*items: Any) -> Any:
     array = numpy.empty(len(items), object)
     array[:] = items
@@ -56,6 +62,19 @@ LARGE: dict[str, Callable[[], Any]] = {
     "lists in cells": lambda: [frame(a=[[1] * 10000])],
     "arrays in cells": lambda: [frame(a=[strings(10, 10000)])],
     "objects of an array": lambda: (objects(*["\1" * 20000] * 30),),
+    "levels of numbers": lambda: [pandas.Series(range(59), levels(200, range(59)))],
+    "levels of an index": lambda: [levels(200, range(59))],
+    "levels of columns": lambda: [pandas.DataFrame([range(19)], columns=levels(500, range(19)))],
+    "levels of intervals": lambda: [pandas.Series(range(59), levels(20, pandas.interval_range(0, 59)))],
+    "levels of moments": lambda: [
+        pandas.Series(range(59), levels(60, pandas.date_range("2020", periods=59)))
+    ],
+    "columns of intervals": lambda: [
+        pandas.DataFrame({name: pandas.interval_range(0, 59) for name in range(20)})
+    ],
+    "categories of intervals": lambda: [
+        pandas.DataFrame({name: pandas.Categorical(pandas.interval_range(0, 59)) for name in range(20)})
+    ],
     "frames in cells": lambda: [frame(a=objects(*[frame(a=[1])] * 100))],
 }
 SMALL: dict[str, Callable[[], Any]] = {
@@ -69,6 +88,9 @@ SMALL: dict[str, Callable[[], Any]] = {
     "categories": lambda: [frame(a=pandas.Categorical(["yes", "no"] * 5000))],
     "dates": lambda: [pandas.Series(pandas.date_range("2020", periods=10_000))],
     "an index": lambda: (pandas.Index(["a", "b"] * 5000),),
+    "levels": lambda: [pandas.Series(range(59), levels(3, range(59)))],
+    "levels of intervals": lambda: [pandas.Series(range(59), levels(3, pandas.interval_range(0, 59)))],
+    "dates of rows": lambda: [pandas.Series(1.5, pandas.date_range("2020", periods=10_000))],
     "plain values": lambda: ["x" * 1_000_000, list(range(100_000))],
 }
 
@@ -127,6 +149,20 @@ def test_frames_of_other_libraries() -> None:
         assert received([kind() for _ in range(200)]).text == "<list, too large to show>"
     with polars.Config(tbl_rows=-1, fmt_str_lengths=100_000):
         assert received([polars.DataFrame({"a": texts})]).text == "<list, too large to show>"
+
+
+def test_the_names_of_fields_are_shown_with_a_type() -> None:
+    pyarrow: Any = pytest.importorskip("pyarrow")
+    few, many = (
+        pyarrow.array([], pyarrow.struct([("f" * size, pyarrow.int64())])) for size in (100, 100_000)
+    )
+    for wrapped in (
+        lambda array: array,
+        lambda array: pandas.Series(array, dtype=pandas.ArrowDtype(array.type)),
+    ):
+        execution = received([wrapped(few)])
+        assert execution.text == repr(execution.value)
+        assert received([wrapped(many)]).text == "<list, too large to show>"
 
 
 def test_a_table_without_its_library_counts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 # Work of showing an empty table, a cell, and as many characters of padding as take one unit.
 TABLE, CELL, PADDING = 1024, 8, 256
+# Cells that take longer than a number, though no text of theirs crosses.
+TIME_CELL, INTERVAL_CELL = 24, 64
 # The rows and columns of a table that are shown, with the libraries' own settings.
 ROWS, COLUMNS = 60, 20
 # Settings of polars that show more.
@@ -59,8 +61,13 @@ def _work_of_showing(tree: Tree, value: Any, in_buffers: int) -> int:
         in_buffers = 0
     rows = int(min(len(value), most_rows))
     parts = tree["data"] if type(tree.get("data")) is list else [tree.get("data")]
-    work = TABLE + rows * int(min(len(parts), most_columns)) * CELL
-    labels = [part for name in ("columns", "index") for part in _labels(tree.get(name))]
+    cells = sorted(map(_cell, parts), reverse=True)[: int(min(len(parts), most_columns))]
+    above, beside = _labels(tree.get("columns")), _labels(tree.get("index"))
+    # Each row and each column that is shown has a label of every level.
+    work = TABLE + rows * (sum(cells) + sum(map(_cell, beside))) + len(cells) * sum(map(_cell, above))
+    labels = [*above, *beside]
+    # The names of fields are a part of a column's dtype.
+    work += _length([_of_categories(part).get("schema") for part in (*parts, *labels)])
     widths = [_width(part) for part in (*parts, *labels)]
     names = _length([tree.get("columns"), tree.get("name"), tree["index"].get("names")])
     # With the line of the labels.
@@ -73,6 +80,24 @@ def _work_of_showing(tree: Tree, value: Any, in_buffers: int) -> int:
 def _labels(index: Any) -> list[Any]:
     listed = index.get("data") if type(index) is dict else None
     return listed if type(listed) is list else []
+
+
+def _of_categories(column: Any) -> Tree:
+    """The column of what a column's codes stand for, and any other column itself."""
+    while type(column) is dict and column.get("categories") is not None:
+        column = column["categories"]
+    return column if type(column) is dict else {}
+
+
+def _cell(column: Any) -> int:
+    """The work of showing a cell of a column besides its text."""
+    shown = _of_categories(column)
+    dtype, values = shown.get("dtype"), shown.get("values")
+    kind = values.get("dtype") if type(values) is dict else None
+    if type(dtype) is str and dtype.startswith("interval["):
+        return INTERVAL_CELL
+    is_period = type(dtype) is str and dtype.startswith("period[")
+    return TIME_CELL if is_period or (type(kind) is str and kind[1:2] in ("M", "m")) else CELL
 
 
 def _width(column: Any) -> tuple[float, int]:
