@@ -1,4 +1,4 @@
-//! How a run ended. The supervisor decides this, never the guest.
+//! How a run ended. The supervisor decides this. Of limits that nothing counts it has only the guest's word.
 
 use serde::Serialize;
 

@@ -3,6 +3,7 @@
 import atexit
 import builtins
 import sys
+from errno import ENOMEM
 from os import _exit, getpid, sched_yield
 
 from . import wire
@@ -76,9 +77,9 @@ class Reserve:
                 pass
 
     def release(self):
+        """Whether the native half has refused memory since the last report."""
         self.held = None
-        if self.native is not None:
-            self.native.begin_report(None)
+        return self.native is not None and self.native.begin_report(None)
 
 
 reserve = Reserve()
@@ -307,7 +308,7 @@ def ok_of(request):
 
 def describe(result, error):
     """Changes a result to that of an exception."""
-    reserve.release()
+    was_refused = reserve.release()
     result.pop("value", None)
     if issubclass(type(error), SystemExit):
         result.update(status="exit", exit_code=1)
@@ -315,12 +316,15 @@ def describe(result, error):
         return
     # First the part that needs no code of the guest, which may be interrupted, and no import.
     unsaid = {"name": class_name(error), "message": "", "traceback": ""}
+    if was_refused and issubclass(type(error), MemoryError):
+        # One that the guest's code raises itself tells of no limit.
+        unsaid["errno"] = ENOMEM
     result.update(status="exception", error=unsaid)
     try:
         from .claims import claim_error
         from .report import describe_error
 
-        result["error"] = describe_error(error)
+        result["error"] = dict(unsaid, **describe_error(error))
         claim_error(error)
     except MemoryError:
         # The guest's threads have used up the reserve too. The name of the exception is enough for the

@@ -42,7 +42,8 @@ class Execution:
     `status` is `ok`, `exception`, `exit`, `timeout`, `cpu-limit`, `memory-limit`, `pids-limit`,
     `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. `results`,
     `value`, `logs` and `error` come from the guest. `status`, `limit`, `usage` and `enforced` come from
-    the supervisor and the kernel; the guest's data does not influence them.
+    the supervisor and the kernel. A guest can fail as if it had reached a limit that nobody counts, such as
+    that on open files; `denied` has the limit as reported by the guest then.
     """
 
     def __init__(

@@ -59,7 +59,11 @@ impl Refused<'_> {
     fn limit(&self, hit: LimitHit) -> Denial {
         let (layer, reported_by) = match hit.by {
             Mechanism::Cgroup => (Some(Layer::Cgroup), Reporter::Kernel),
-            Mechanism::Rlimit => (Some(Layer::Rlimits), Reporter::Kernel),
+            // The time is measured. Of the others only the guest's exception tells, or a signal that it can send itself.
+            Mechanism::Rlimit if hit.name == LimitName::Cpu => {
+                (Some(Layer::Rlimits), Reporter::Kernel)
+            }
+            Mechanism::Rlimit => (Some(Layer::Rlimits), Reporter::Guest),
             Mechanism::Tmpfs => (Some(Layer::Mounts), Reporter::Kernel),
             Mechanism::Interpreter => (None, Reporter::Guest),
             Mechanism::Watchdog | Mechanism::Deadline | Mechanism::Supervisor => {

@@ -82,8 +82,9 @@ pub struct Evidence<'a> {
     pub counts: Counts,
     /// The quota of files that is used up at the end.
     pub full: Option<LimitName>,
-    /// The limit on processor time, microseconds.
-    pub cpu_limit_us: u64,
+    /// The processor time at which the kernel ends each process, microseconds. None in a session, whose cells the
+    /// supervisor ends.
+    pub cpu_limit_us: Option<u64>,
     /// The kind of code that was run.
     pub kind: Kind,
     /// What refuses the guest more memory.
@@ -110,16 +111,19 @@ pub fn decide(evidence: &Evidence) -> Ending {
 fn by_signal(signal: i32, evidence: &Evidence) -> Ending {
     let limit = |name, by| Ending::Limit(LimitHit { name, by });
     let cpu_us = evidence.exit.map_or(0, |exit| exit.cpu_us);
+    let has_used = |share: u64| {
+        let limit = evidence.cpu_limit_us;
+        limit.is_some_and(|limit| cpu_us >= limit / 100 * share)
+    };
     match signal {
         libc::SIGSYS => Ending::Denied,
-        libc::SIGXCPU => limit(LimitName::Cpu, Mechanism::Rlimit),
+        // A process can send itself the signal. The kernel compares the limit with another count, which is coarser.
+        libc::SIGXCPU if has_used(90) => limit(LimitName::Cpu, Mechanism::Rlimit),
         libc::SIGXFSZ => limit(LimitName::FileSize, Mechanism::Rlimit),
         libc::SIGKILL if evidence.counts.oom_kills > 0 => {
             limit(LimitName::Memory, Mechanism::Cgroup)
         }
-        libc::SIGKILL if cpu_us >= evidence.cpu_limit_us => {
-            limit(LimitName::Cpu, Mechanism::Rlimit)
-        }
+        libc::SIGKILL if has_used(100) => limit(LimitName::Cpu, Mechanism::Rlimit),
         libc::SIGABRT if has_found_no_memory(evidence) => no_memory(evidence),
         signal => Ending::Signal(signal),
     }
@@ -170,11 +174,13 @@ fn by_itself(code: i32, evidence: &Evidence) -> Ending {
 /// The limit that made the guest raise, if one did.
 ///
 /// A false report can only mislabel the guest's own failure, so the report is enough where the
-/// kernel keeps no count. Where the kernel does count (refused forks), the count must agree.
+/// kernel keeps no count. Where the kernel does count (refused forks), the count must agree. Where the interpreter
+/// refuses memory, the worker says so with ENOMEM: code that raises a `MemoryError` itself reached no limit.
 fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<Ending> {
     let counts = &evidence.counts;
     let hit = |name, by| Some(Ending::Limit(LimitHit { name, by }));
-    if error.name == "MemoryError" || error.name.ends_with("ArrayMemoryError") {
+    let is_counted = matches!(evidence.memory, ProcessMemory::Touched(_));
+    if !is_counted && (error.name == "MemoryError" || error.name.ends_with("ArrayMemoryError")) {
         return Some(no_memory(evidence));
     }
     let no_thread = error.name == "RuntimeError" && error.message.contains("start new thread");

@@ -6,7 +6,7 @@ fn evidence<'a>() -> Evidence<'a> {
         exit: Some(exited(0)),
         result: None,
         counts: Counts::default(),
-        cpu_limit_us: 2_000_000,
+        cpu_limit_us: Some(2_000_000),
         full: None,
         kind: Kind::Cell,
         memory: ProcessMemory::Mapped(0),
@@ -100,6 +100,25 @@ fn a_kill_is_told_apart_by_what_the_kernel_counted() {
 }
 
 #[test]
+fn a_guest_that_sends_itself_sigxcpu_has_not_used_its_processor_time() {
+    let ended = |cpu_us, cpu_limit_us| {
+        decide(&Evidence {
+            exit: Some(killed(libc::SIGXCPU, cpu_us)),
+            cpu_limit_us,
+            ..evidence()
+        })
+    };
+    let limit = Ending::Limit(LimitHit {
+        name: LimitName::Cpu,
+        by: Mechanism::Rlimit,
+    });
+    assert_eq!(ended(1_990_000, Some(2_000_000)), limit);
+    let by_itself = Ending::Signal(libc::SIGXCPU);
+    assert_eq!(ended(3_500, Some(2_000_000)), by_itself);
+    assert_eq!(ended(3_000_000, None), by_itself);
+}
+
+#[test]
 fn a_soft_memory_error_is_not_an_oom_kill() {
     let result = raised("MemoryError", None);
     let seen = Evidence {
@@ -118,14 +137,18 @@ fn a_soft_memory_error_is_not_an_oom_kill() {
 
 #[test]
 fn a_memory_error_is_the_interpreters_where_a_cgroup_counts_what_is_touched() {
-    let result = raised("MemoryError", None);
-    let seen = Evidence {
-        exit: Some(exited(1)),
-        result: Some(&result),
-        memory: ProcessMemory::Touched(0),
-        ..evidence()
+    let ended = |errno| {
+        let result = raised("MemoryError", errno);
+        decide(&Evidence {
+            exit: Some(exited(1)),
+            result: Some(&result),
+            memory: ProcessMemory::Touched(0),
+            ..evidence()
+        })
     };
-    assert!(matches!(decide(&seen), Ending::Limit(hit) if hit.by == Mechanism::Interpreter));
+    let refused = ended(Some(libc::ENOMEM));
+    assert!(matches!(refused, Ending::Limit(hit) if hit.by == Mechanism::Interpreter));
+    assert_eq!(ended(None), Ending::Exception);
 }
 
 #[test]

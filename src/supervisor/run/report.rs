@@ -13,7 +13,7 @@ use crate::protocol::{CellResult, Ended};
 use crate::supervisor::cgroup::Counts;
 use crate::supervisor::denials::Refused;
 use crate::supervisor::ending::{Evidence, Kind, Stop, decide, without_memory};
-use crate::supervisor::live::LifeTerms;
+use crate::supervisor::live::{LifeTerms, Purpose};
 use crate::supervisor::refused_calls::RefusedCalls;
 use sandfork_jail::control::Exit;
 
@@ -71,7 +71,10 @@ pub fn report(
         result: seen.result.as_ref(),
         counts: seen.counts,
         full: seen.files.full,
-        cpu_limit_us: u64::try_from(seen.limits.cpu().as_micros()).unwrap_or(u64::MAX),
+        cpu_limit_us: match terms.purpose {
+            Purpose::Run(_) => u64::try_from(seen.limits.cpu().as_micros()).ok(),
+            Purpose::Session(_) => None,
+        },
         kind,
         memory: terms.memory,
         stderr,

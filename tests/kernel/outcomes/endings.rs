@@ -179,6 +179,7 @@ fn own_signals(world: &World) {
             ("os.kill(os.getpid(), signal.SIGKILL)", 137),
             ("os.kill(os.getpid(), signal.SIGTERM)", 143),
             ("os.kill(0, signal.SIGTERM)", 143),
+            ("os.kill(os.getpid(), signal.SIGXCPU)", 152),
         ] {
             let outcome = run(
                 sandbox,

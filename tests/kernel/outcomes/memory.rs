@@ -18,6 +18,7 @@ pub fn tests() -> Vec<Test> {
         a_library_that_finds_no_room,
         a_session_goes_on_after_all_its_memory_was_used_up,
         a_memory_error_can_be_caught,
+        a_memory_error_that_code_raises_itself,
         freed_memory_is_had_again,
         a_library_that_aborts_for_lack_of_memory,
         a_child_without_memory,
@@ -213,6 +214,24 @@ fn a_memory_error_can_be_caught(world: &World) {
     let outcome = world.run(small(), code);
     fine(&outcome);
     assert_eq!(outcome.stdout(), "caught\n");
+}
+
+/// Where the kernel refuses memory, nothing counts it.
+fn a_memory_error_that_code_raises_itself(world: &World) {
+    let sandbox = Arc::new(world.build(small()));
+    let mut session = sandbox.session().expect("it begins");
+    for code in [
+        "raise MemoryError('its own')",
+        "try: bytearray(1 << 40)\nexcept MemoryError: pass",
+        "raise MemoryError('its own')",
+    ] {
+        let report = session.run(code).expect("it runs");
+        match refusal(&sandbox) {
+            _ if code.starts_with("try") => fine(report.outcome()),
+            Mechanism::Interpreter => ended(report.outcome(), Status::Exception),
+            by => limited(report.outcome(), LimitName::Memory, by),
+        }
+    }
 }
 
 /// Each is well below what one process may have. The first one is the largest, which is what the

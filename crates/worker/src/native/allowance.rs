@@ -5,7 +5,7 @@
 #![allow(clippy::unnecessary_wraps)] // the functions of the module's table are of one type
 
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use nix::errno::Errno;
 use nix::fcntl::AT_FDCWD;
@@ -22,6 +22,9 @@ static MOST: AtomicU64 = AtomicU64::new(u64::MAX);
 static UNMEASURED: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The reserve, while a guest's exception is described.
 static RESERVED: AtomicU64 = AtomicU64::new(0);
+
+/// Whether the guest was refused memory since its last report.
+static REFUSED: AtomicBool = AtomicBool::new(false);
 
 /// Bytes for the report of a guest that has used up its memory. They are a part of what lies between the
 /// allowance and the whole limit, at least 8 MiB.
@@ -50,7 +53,13 @@ impl Admission for Allowance {
                 UNMEASURED.store(rest, Relaxed);
                 true
             }
-            None => fits(size.saturating_sub(replaced()) as u64),
+            None => {
+                let fits = fits(size.saturating_sub(replaced()) as u64);
+                if !fits {
+                    REFUSED.store(true, Relaxed);
+                }
+                fits
+            }
         }
     }
 }
@@ -98,15 +107,16 @@ pub fn include_arrays(module: &Object) -> Result<Object, Raised> {
     Ok(Object::none())
 }
 
-/// In Python: adds the reserve to what objects may have. Needs no memory.
+/// In Python: adds the reserve to what objects may have. Needs no memory. Whether the guest was refused some.
 pub fn begin_report(_: &Object) -> Result<Object, Raised> {
     RESERVED.store(RESERVE, Relaxed);
-    Ok(Object::none())
+    Object::truth(REFUSED.load(Relaxed))
 }
 
 /// In Python: takes it back. If there is no room for it, the next cell has it, which may be the one that frees
 /// memory.
 pub fn end_report(_: &Object) -> Result<Object, Raised> {
+    REFUSED.store(false, Relaxed);
     if RESERVED.load(Relaxed) > 0 && fits(2 * RESERVE) {
         RESERVED.store(0, Relaxed);
     }

@@ -14,7 +14,7 @@
 //! | `shares` | | `memory` if workers would share memory that they could write to, or an empty string |
 //! | `settle` | | makes forks of the loaded memory cheaper; returns for how many bytes |
 //! | `limit_objects` | | in a worker that was checked: begins to limit what the interpreter allocates |
-//! | `begin_report`, `end_report` | | gives a guest's exception the memory that it needs to be described; takes it back |
+//! | `begin_report`, `end_report` | | gives a guest's exception the memory that it needs to be described, and says whether the guest was refused some; takes it back |
 //! | `include_arrays` | the module with numpy's table of functions | counts the data of numpy's arrays as objects |
 //! | `rehearse` | what Python offers, as `run` takes it | does once what each worker would otherwise do first |
 //! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |

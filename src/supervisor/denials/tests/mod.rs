@@ -216,6 +216,16 @@ fn the_kernel_and_the_supervisor_report_limits_and_forks() {
     let all = ended("", Vec::new(), &memory, None, &|_| None).listed;
     assert_eq!(all[0].layer, Some(Layer::Cgroup));
     assert_eq!(all[0].reported_by, Reporter::Kernel);
+    for (name, reporter) in [
+        (LimitName::Cpu, Reporter::Kernel),
+        (LimitName::Memory, Reporter::Guest),
+        (LimitName::OpenFiles, Reporter::Guest),
+    ] {
+        let ending = hit(name, Mechanism::Rlimit);
+        let all = ended("", Vec::new(), &ending, None, &|_| None).listed;
+        assert_eq!(all[0].layer, Some(Layer::Rlimits));
+        assert_eq!(all[0].reported_by, reporter);
+    }
 }
 
 #[test]
