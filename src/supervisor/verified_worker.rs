@@ -1,7 +1,7 @@
 //! A worker that was checked from outside in its jail, with its resources.
 
 use std::mem;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
@@ -21,6 +21,7 @@ use crate::protocol::Request;
 use crate::protocol::message::WorkerMode;
 use sandfork_jail::control::CpuBudgetScope;
 use sandfork_jail::program::{HostIds, Network};
+use sandfork_jail::sys::descriptors::send_some;
 
 /// A worker in which no guest code has run yet. Dropping it ends it and releases its resources.
 #[derive(Debug)]
@@ -122,7 +123,7 @@ impl VerifiedWorker {
         let mut message = Vec::new();
         Request::Rehearse { serves }.encode_into(&[], &mut message)?;
         // These are the first bytes for the socket, so that there is room for them.
-        let sent = nix::unistd::write(&self.worker.data, &message);
+        let sent = send_some(self.worker.data.as_fd(), &message, &[]);
         sent.map(drop).when("write to the worker")
     }
 

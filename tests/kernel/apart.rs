@@ -3,7 +3,9 @@
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
 
-use crate::{bad_input, batch, cgroups, cost, leftovers, pool, precedence, sessions};
+use crate::{
+    bad_input, batch, cgroups, cost, leftovers, pool, precedence, sessions, write_signals,
+};
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
@@ -25,7 +27,8 @@ pub fn play(name: &str) -> ExitCode {
         .chain(&leftovers::PARTS)
         .chain(&pool::PARTS)
         .chain(&precedence::PARTS)
-        .chain(&sessions::PARTS);
+        .chain(&sessions::PARTS)
+        .chain(&write_signals::PARTS);
     if let Some((_, part)) = parts.find(|part| part.0 == name) {
         part();
         ExitCode::SUCCESS

@@ -53,6 +53,7 @@ mod threads;
 #[allow(dead_code, reason = "what other tracers do is there too")]
 mod traced;
 mod world;
+mod write_signals;
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -97,6 +98,7 @@ fn main() -> ExitCode {
     tests.extend(sessions::tests());
     tests.extend(kept::tests());
     tests.extend(starts::tests());
+    tests.extend(write_signals::tests());
     // Every status, also where Python alone serves the run.
     let by_python = Arc::new(world.by_python());
     let again = outcomes::tests().into_iter().map(|test| {

@@ -18,7 +18,7 @@ use crate::supervisor::clock;
 use crate::supervisor::descriptors::{pipe, set_nonblocking, with_buffer};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::wait::wait;
-use sandfork_jail::sys::errno_of;
+use sandfork_jail::sys::{errno_of, write_signals};
 
 /// How a program ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -287,7 +287,7 @@ impl Process {
         }
         let stdin = self.stdin().filter(|_| self.end().is_none());
         let stdin = stdin.ok_or(ProgramRefusal::Closed)?;
-        match write(&*stdin, bytes) {
+        match write_signals::as_errors(|| write(&*stdin, bytes)) {
             Ok(written) => Ok(written),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
             Err(_) => Err(ProgramRefusal::Closed),

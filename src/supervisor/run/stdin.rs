@@ -6,6 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::thread;
 
+use sandfork_jail::sys::write_signals;
+
 /// The source of standard input.
 #[derive(Clone, Debug)]
 pub enum Stdin {
@@ -43,7 +45,7 @@ fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
     let bytes = Arc::clone(bytes);
     // The thread ends with the guest at the latest: writing fails when no process can read any
     // more.
-    thread::Builder::new().spawn(move || writer.write_all(&bytes))?;
+    thread::Builder::new().spawn(move || write_signals::as_errors(|| writer.write_all(&bytes)))?;
     Ok(reader.into())
 }
 

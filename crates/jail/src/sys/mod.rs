@@ -58,6 +58,7 @@ pub mod seccomp;
 pub mod starter;
 pub mod support;
 pub mod terminal;
+pub mod write_signals;
 
 use nix::errno::Errno;
 
