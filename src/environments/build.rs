@@ -13,6 +13,7 @@ use super::jail::InstallJail;
 use super::lock::{LockError, LockedWheel, Source, hexadecimal};
 use super::place::file_url;
 use crate::supervisor::files::{GuestPath, WorkDir};
+use sandfork_jail::sys::write_signals;
 
 /// The name that a built wheel has in its sandbox.
 const BUILT: &str = "built.whl";
@@ -88,7 +89,7 @@ fn take_out(work: &WorkDir, into: &Path) -> io::Result<String> {
             break;
         }
         digest.update(&chunk[..read]);
-        copy.write_all(&chunk[..read])?;
+        write_signals::as_errors(|| copy.write_all(&chunk[..read]))?;
     }
     Ok(hexadecimal(&digest.finalize()))
 }

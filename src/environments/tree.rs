@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::host::DESCRIPTION;
 use crate::plan::is_deceptive;
+use sandfork_jail::sys::write_signals;
 
 /// The most bytes and files of an environment, directories among them. The largest that people make, with torch and CUDA, has half as many.
 pub const MOST_BYTES: u64 = 16 << 30;
@@ -103,7 +104,7 @@ impl Tree {
         match &mut self.open {
             Some((name, file, written)) if name == path && *written == offset => {
                 *written += data.len() as u64;
-                file.write_all(data).map_err(|cause| FileError::Io {
+                write_signals::as_errors(|| file.write_all(data)).map_err(|cause| FileError::Io {
                     path: root.join(path),
                     cause,
                 })

@@ -43,6 +43,7 @@ use crate::supervisor::{
     SupervisorError, Zygote, clock, run, run_in,
 };
 use sandfork_jail::control::CpuBudgetScope;
+use sandfork_jail::sys::write_signals;
 
 /// A sandbox: a plan, a warm interpreter under it, and the parent of its workers' cgroups.
 ///
@@ -235,7 +236,10 @@ impl Sandbox {
             self.inner.warm.discard(&zygote);
         }
         tried?;
-        Ok(image.save(self.made_by()?, &self.inner.plan.supervision.limits, path)?)
+        let (made_by, limits) = (self.made_by()?, &self.inner.plan.supervision.limits);
+        Ok(write_signals::as_errors(|| {
+            image.save(made_by, limits, path)
+        })?)
     }
 
     /// The state that a file has.
@@ -243,7 +247,9 @@ impl Sandbox {
         let zygote = self.inner.zygote()?;
         let made_by = self.made_by().map_err(SupervisorError::from)?;
         let limits = &self.inner.plan.supervision.limits;
-        let image = Image::load(path, &made_by, limits, &zygote, &self.inner.snapshots);
+        let shelf = &self.inner.snapshots;
+        let load = || Image::load(path, &made_by, limits, &zygote, shelf);
+        let image = write_signals::as_errors(load);
         Ok(Arc::new(image.map_err(SupervisorError::from)?))
     }
 

@@ -106,7 +106,7 @@ impl Filling<'_> {
             return Ok(());
         };
         let mut file = File::from(empty);
-        file.write_all(self.embedded.bytes)?;
+        sys::write_signals::as_errors(|| file.write_all(self.embedded.bytes))?;
         sys::sealed::seal(file.as_fd())?;
         // Another thread may have made one meanwhile. Both are the same.
         _ = self.embedded.sealed.set(OwnedFd::from(file));

@@ -20,8 +20,8 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 
 use super::descriptors::{CHUNK, with_buffer};
-use sandfork_jail::sys::errno_of;
 use sandfork_jail::sys::sealed::{self, is_unchanging};
+use sandfork_jail::sys::{errno_of, write_signals};
 
 /// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;
@@ -79,7 +79,7 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
             let part = usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK);
             let part = &mut buffer[..part];
             from.read_exact_at(part, done)
-                .and_then(|()| to.write_all_at(part, done))
+                .and_then(|()| write_signals::as_errors(|| to.write_all_at(part, done)))
                 .map_err(errno_of)?;
             done += part.len() as u64;
         }
@@ -93,7 +93,7 @@ fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
 pub fn sealed<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<OwnedFd, Errno> {
     let mut file = File::from(memory_file()?);
     for piece in pieces {
-        file.write_all(piece).map_err(errno_of)?;
+        write_signals::as_errors(|| file.write_all(piece)).map_err(errno_of)?;
     }
     sealed::seal(file.as_fd())?;
     Ok(file.into())

@@ -1,25 +1,38 @@
 //! A host that has the default of SIGPIPE and SIGXFSZ, as a C program does, outlives what its guests cause.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, signal};
-use sandfork::Request;
 use sandfork::session::{ProcessEvent, Program};
+use sandfork::{GuestPath, Request};
 
 use crate::apart::{self, Part};
 use crate::check::fine;
+use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::{World, run};
 
-pub const PARTS: [Part; 1] = [("broken-pipes", broken_pipes)];
+pub const PARTS: [Part; 2] = [
+    ("broken-pipes", broken_pipes),
+    ("files-over-the-limit", files_over_the_limit),
+];
 
 pub fn tests() -> Vec<Test> {
-    tests![a_guest_that_closes_its_standard_input]
+    let mut all = tests![a_guest_that_closes_its_standard_input];
+    let images = tests![a_guest_with_more_than_the_host_may_write];
+    all.extend(needing(Need::Snapshots, images));
+    all
 }
 
 fn a_guest_that_closes_its_standard_input(_: &World) {
     apart::finishes("broken-pipes");
+}
+
+fn a_guest_with_more_than_the_host_may_write(_: &World) {
+    apart::finishes("files-over-the-limit");
 }
 
 #[allow(unsafe_code, reason = "Rust's own start ignores SIGPIPE")]
@@ -41,4 +54,25 @@ fn broken_pipes() {
     assert_eq!(event, Some(ProcessEvent::Stdout(b"closed\n".to_vec())));
     let refused = program.write_stdin(b"hello").expect_err("it is closed");
     assert!(refused.to_string().contains("standard input"), "{refused}");
+}
+
+fn files_over_the_limit() {
+    const MOST: u64 = 32 << 20;
+    let (_, hard) = getrlimit(Resource::RLIMIT_FSIZE).expect("there is a limit");
+    setrlimit(Resource::RLIMIT_FSIZE, MOST, hard).expect("it is lower");
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = Arc::new(world.build(standard().set("session.pause_after=50ms")));
+    let mut session = sandbox.session().expect("there is room");
+    let large = "import os; x = os.urandom(40 << 20); len(x)";
+    fine(session.run(large).expect("it lives").outcome());
+    let refused = session.snapshot().expect_err("it is too large");
+    assert!(refused.to_string().contains("File too large"), "{refused}");
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!session.is_paused());
+    fine(session.run("len(x)").expect("it lives").outcome());
+    let path = GuestPath::of_file("large").expect("a path");
+    let file = Request::python("pass").file(path, vec![1; 40 << 20]);
+    let refused = sandbox.run(file).expect_err("it is too large");
+    assert!(refused.to_string().contains("File too large"), "{refused}");
+    fine(&run(&sandbox, "pass"));
 }

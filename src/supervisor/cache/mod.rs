@@ -25,7 +25,7 @@ use sha2::{Digest, Sha256};
 
 use super::random::random;
 use crate::host::{cache_directory, check_private, may_be_made};
-use sandfork_jail::sys::sealed;
+use sandfork_jail::sys::{sealed, write_signals};
 
 pub use self::error::Unused;
 pub use self::fonts::FontCache;
@@ -144,7 +144,7 @@ impl CacheFile {
             let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
             let mode = Mode::S_IRUSR | Mode::S_IWUSR;
             let created = openat(directory, &*temporary, flags | OFlag::O_CLOEXEC, mode)?;
-            File::from(created).write_all(bytes)?;
+            write_signals::as_errors(|| File::from(created).write_all(bytes))?;
             Ok(renameat2(
                 directory,
                 &*temporary,
@@ -230,7 +230,7 @@ pub(super) struct LentFile {
 impl LentFile {
     fn new(before: Vec<u8>) -> io::Result<Self> {
         let mut file = File::from(sealed::memory_file(c"sandfork-lent")?);
-        file.write_all(&before)?;
+        write_signals::as_errors(|| file.write_all(&before))?;
         Ok(Self { file, before })
     }
 

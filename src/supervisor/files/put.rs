@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::{Act, Contents, FileError, GuestPath, Parents, WorkDir};
-use sandfork_jail::sys::errno_of;
+use sandfork_jail::sys::{errno_of, write_signals};
 
 impl WorkDir<'_> {
     /// Writes files, with their parent directories, as the guest's own. If two have one path, the
@@ -32,7 +32,7 @@ impl WorkDir<'_> {
             self.make_dir(&above, Parents::Made)?;
         }
         let mut file = self.open_write(path, Contents::Replaced)?;
-        file.write_all(contents)
+        write_signals::as_errors(|| file.write_all(contents))
             .map_err(|error| FileError::failed(path, Act::Write, errno_of(error)))
     }
 }

@@ -7,6 +7,7 @@ use super::worker_io::JailedWorker;
 use crate::protocol::message::Standing;
 use crate::supervisor::programs::{Host, Summons};
 use crate::supervisor::snapshot::{Base, Image, Medium, SnapshotRefusal, Source, require_alone};
+use sandfork_jail::sys::write_signals;
 
 /// How often a worker's processes are counted until the process that starts programs has ended.
 const STARTER_LOOKS: usize = 200;
@@ -47,7 +48,7 @@ impl JailedWorker<'_> {
             base,
             ..self.source(cells)
         };
-        source.capture(standing, room, medium)
+        write_signals::as_errors(|| source.capture(standing, room, medium))
     }
 
     /// The room for another copy, with this base.

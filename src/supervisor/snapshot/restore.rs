@@ -19,7 +19,7 @@ use crate::supervisor::files::reopen;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, LARGEST_BLOB, Order, Step};
 use sandfork_jail::sys::checkpoint::DATA_AT;
-use sandfork_jail::sys::sealed;
+use sandfork_jail::sys::{sealed, write_signals};
 
 impl Image {
     /// What a worker does before its memory is replaced, as JSON.
@@ -98,7 +98,7 @@ impl Image {
         }
         let file = sealed::memory_file(c"sandfork-steps").doing("write the steps")?;
         let mut file = std::fs::File::from(file);
-        file.write_all(&bytes).doing("write the steps")?;
+        write_signals::as_errors(|| file.write_all(&bytes)).doing("write the steps")?;
         sealed::seal(file.as_fd()).doing("seal the steps")?;
         Ok((file.into(), plan.steps))
     }
