@@ -10,6 +10,7 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::sys::socket::{Shutdown, shutdown};
 use nix::sys::stat::Mode;
+use nix::unistd::getpid;
 
 use super::cache::{FontCache, LentFile, StartCache};
 use super::error::{SupervisorError, While};
@@ -18,6 +19,7 @@ use super::verify::OtherNamespaces;
 use sandfork_jail::control::{FromZygote, Lent, PythonSetup, ToZygote, Unready, send_message};
 use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::{Access, RootEntry, ZygoteJail};
+use sandfork_jail::sys::pidfd;
 
 /// How long preloading may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
@@ -110,7 +112,8 @@ impl Entering {
             python,
             lent,
         };
-        let fds = [&[launched.their_lifeline.as_fd()][..], &files].concat();
+        let own = pidfd::open(getpid()).when("open a handle on this process")?;
+        let fds = [&[launched.their_lifeline.as_fd(), own.as_fd()][..], &files].concat();
         match send_message(launched.control.as_fd(), &enter, &fds) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,

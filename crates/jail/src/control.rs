@@ -135,7 +135,8 @@ pub enum Unready {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToZygote {
-    /// Enter this jail, then prepare. Descriptors: the lifeline, and one memory file for each of `lent`.
+    /// Enter this jail, then prepare. Descriptors: the lifeline, a handle on the supervisor, and one memory file for each of
+    /// `lent`.
     Enter {
         /// The jail.
         jail: Box<ZygoteJail>,

@@ -16,7 +16,7 @@ use crate::sys;
 use crate::sys::process::{ExitStatus, Fork, SingleThreaded};
 
 /// Puts the calling process into the zygote's jail. Returns in the zygote only.
-pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
+pub fn enter(jail: &ZygoteJail, supervisor: &[OwnedFd; 2]) -> Result<Zygote, Failure> {
     let proc = open_proc().in_step(Step::Prepare)?;
     if let Some(ids) = jail.identity.drop_to {
         // Before the uid changes, while the process still has the right to.
@@ -32,7 +32,7 @@ pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
     let reach = Reach::establish(jail, Reach::Tree)?;
     let single = SingleThreaded::count(proc.as_fd()).in_step(Step::Prepare)?;
     match sys::process::fork(&single).in_step(Step::ForkZygote)? {
-        Fork::Parent(zygote) => watch_and_exit(reach, zygote, &proc, lifeline),
+        Fork::Parent(zygote) => watch_and_exit(reach, zygote, &proc, supervisor),
         Fork::Child(_) => die_with_parent()?,
     }
     // A worker's own reaper adopts the worker's orphans. If that reaper is killed, the zygote adopts
@@ -43,15 +43,20 @@ pub fn enter(jail: &ZygoteJail, lifeline: &OwnedFd) -> Result<Zygote, Failure> {
 
 /// The process that the supervisor started. It ends with the zygote or with the supervisor, and
 /// leaves no process of theirs behind.
-fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> ! {
-    let watched = watch(reach, zygote, proc, lifeline);
+fn watch_and_exit(reach: Reach, zygote: Pid, proc: &OwnedFd, supervisor: &[OwnedFd; 2]) -> ! {
+    let watched = watch(reach, zygote, proc, supervisor);
     let watched = watched.in_step(Step::WatchSupervisor);
     sys::process::exit_now(watched.unwrap_or_else(watch_failed))
 }
 
-fn watch(reach: Reach, zygote: Pid, proc: &OwnedFd, lifeline: &OwnedFd) -> Result<i32, Errno> {
+fn watch(
+    reach: Reach,
+    zygote: Pid,
+    proc: &OwnedFd,
+    supervisor: &[OwnedFd; 2],
+) -> Result<i32, Errno> {
     let reaper = Reaper::new(reach, zygote)?;
-    let over = reaper.watch(&[lifeline.as_fd()])?;
+    let over = reaper.watch(&supervisor.each_ref().map(AsFd::as_fd))?;
     reaper.end_all(proc.as_fd())?;
     Ok(match over {
         Over::Ended(zygote) => match zygote.status {

@@ -40,14 +40,16 @@ impl Zygote {
 /// Puts the calling process into the zygote's jail. Returns in the zygote only. The calling process
 /// waits for the zygote, and the zygote's init ends it when the supervisor goes.
 ///
-/// `lifeline` is a pipe whose other end only the supervisor holds.
+/// Each of `supervisor` can be read or is hung up once the supervisor has ended: the lifeline, a pipe whose other end it
+/// holds, and a handle on its process. A process that it has forked holds the pipe as well, and the supervisor that executes
+/// another program is no longer there although its process is.
 pub fn enter(
     jail: &ZygoteJail,
     modules: &[PreloadModule],
-    lifeline: OwnedFd,
+    supervisor: [OwnedFd; 2],
 ) -> Result<Zygote, Failure> {
     let Some(own) = jail.namespaces else {
-        return shared_host::enter(jail, &lifeline);
+        return shared_host::enter(jail, &supervisor);
     };
     // Leaves the caller's process group. A signal to that is for the supervisor, which ends its guests first.
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).in_step(Step::Session)?;
@@ -93,7 +95,7 @@ pub fn enter(
         }
     }
     // Only children are in the new pid namespace. From here on this is the zygote.
-    fork_zygote(&single, own.clock, early_proc, lifeline)?;
+    fork_zygote(&single, own.clock, early_proc, supervisor)?;
     root::make_private().in_step(Step::PrivateMounts)?;
     // While the host's /proc is still visible: the kernel grants no new procfs without one.
     let proc = root::detached_proc().in_step(Step::MountProc)?;
@@ -202,10 +204,10 @@ fn fork_zygote(
     single: &SingleThreaded,
     clock: Clock,
     early_proc: OwnedFd,
-    lifeline: OwnedFd,
+    supervisor: [OwnedFd; 2],
 ) -> Result<(), Failure> {
     let mut stacks = InitStacks::reserve(1).in_step(Step::SpawnInit)?;
-    let lives = Lives::WithLifeline(lifeline.as_fd());
+    let lives = Lives::WhileQuiet(supervisor.each_ref().map(AsFd::as_fd));
     let init = sys::namespace_init::spawn(&mut stacks, lives).in_step(Step::SpawnInit)?;
     let skipped = sys::process::skip_number(single).in_step(Step::ForkZygote);
     let forked = skipped.and_then(|()| {
@@ -218,8 +220,8 @@ fn fork_zygote(
     });
     match forked {
         Ok(Fork::Parent(zygote)) => {
-            // The init has the lifeline.
-            drop(lifeline);
+            // The init has them.
+            drop(supervisor);
             let status = || wait(zygote, init.pid).unwrap_or_else(watch_failed);
             sys::memory::wait_without_memory(single, early_proc.as_fd(), status)
         }

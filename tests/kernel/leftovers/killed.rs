@@ -6,8 +6,11 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
 use std::thread;
 
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::{Pid, fork, sleep};
 use sandfork::{OutputSink, Request};
+use sandfork_jail::sys::process::exit_now;
 
 use super::traces::{Traces, children, own_cgroups, wait_until};
 use crate::apart;
@@ -19,14 +22,32 @@ pub fn killed_supervisor(_: &World) {
     apart::finishes("killed-supervisor");
 }
 
+pub fn killed_supervisor_that_had_forked(_: &World) {
+    apart::finishes("killed-supervisor-that-had-forked");
+}
+
 /// In a process of its own, which reaps what the killed one leaves, as an init does.
 pub fn part() {
+    ends_with("supervisor-to-be-killed");
+}
+
+/// The same of one whose child has all of its descriptors, and lives on.
+pub fn forked_part() {
+    ends_with("forking-supervisor-to-be-killed");
+}
+
+fn ends_with(name: &str) {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
     let world = World::look().expect("the machine can be looked at");
     let cgroups = &world.host.machine.cgroup;
-    let mut supervisor = start();
+    let mut supervisor = start(name);
     let pid = supervisor.id();
-    let family = descendants(pid);
+    let mut family = descendants(pid);
+    let program = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let is_forked = |process: &Process| program(process.pid) == program(pid);
+    let forked: Vec<_> = family
+        .extract_if(.., |process| is_forked(process))
+        .collect();
     // The process that waits, the init, the zygote, two processes for each run, and a daemon.
     assert!(family.len() > 3 + 2 * GUESTS, "{family:?}");
     let made = own_cgroups(cgroups, pid);
@@ -42,6 +63,11 @@ pub fn part() {
             .collect::<Vec<_>>()
     };
     assert!(wait_until(|| survivors().is_empty()), "{:#?}", survivors());
+    for process in forked {
+        assert!(process.survivor().is_some(), "it outlives its parent");
+        let pid = Pid::from_raw(process.pid.cast_signed());
+        kill(pid, Signal::SIGKILL).expect("it is ours");
+    }
     Traces::no_processes();
     // Only it could have removed them; the next one does. That may be one of another test, which began since.
     assert!(made.is_superset(&own_cgroups(cgroups, pid)), "{made:?}");
@@ -50,8 +76,8 @@ pub fn part() {
 }
 
 /// Starts one, with runs going on.
-fn start() -> Child {
-    let mut command = apart::command("supervisor-to-be-killed");
+fn start(name: &str) -> Child {
+    let mut command = apart::command(name);
     let mut supervisor = command
         .stdout(Stdio::piped())
         .spawn()
@@ -66,8 +92,27 @@ fn start() -> Child {
 
 const GUESTS: usize = 3;
 
+/// Seconds.
+const LONGER_THAN_THE_TEST: u32 = 100;
+
 /// Says `on` for each guest that has come so far.
 pub fn supervisor() {
+    supervises(|| {});
+}
+
+/// The same, once it has forked.
+pub fn forking_supervisor() {
+    supervises(|| {
+        // SAFETY: the child only makes system calls.
+        #[allow(unsafe_code, reason = "no program is executed")]
+        if unsafe { fork() }.expect("there is room").is_child() {
+            sleep(LONGER_THAN_THE_TEST);
+            exit_now(0);
+        }
+    });
+}
+
+fn supervises(first: impl FnOnce()) {
     struct PassOn;
     impl OutputSink for PassOn {
         fn stdout(&mut self, bytes: &[u8]) {
@@ -81,6 +126,7 @@ pub fn supervisor() {
     }
     let world = World::look().expect("the machine can be looked at");
     let sandbox = world.build(standard());
+    first();
     let waits = "import time\nprint('on', flush=True)\ntime.sleep(600)";
     let busy = "print('on', flush=True)\nwhile True: pass".to_owned();
     let daemon = format!("{}\n{waits}", guests::code(11));

@@ -104,26 +104,34 @@ pub struct NamespaceInit {
 pub enum Lives<'a> {
     /// Until it is killed.
     UntilKilled,
-    /// Until no process holds the other end of this pipe.
-    WithLifeline(BorrowedFd<'a>),
+    /// Until one of these can be read or is hung up. None of them is a standard stream.
+    WhileQuiet([BorrowedFd<'a>; 2]),
 }
 
 /// `struct sigaction` as the kernel has it: handler, flags, restorer, mask.
 static IGNORE: [usize; 4] = [libc::SIG_IGN, 0, 0, 0];
 
-/// What stands for the number of a lifeline where there is none.
-const NO_LIFELINE: RawFd = -1;
+/// The numbers of two descriptors, each in a half of a pointer. Zero stands for none.
+fn packed([one, other]: [RawFd; 2]) -> usize {
+    (one.cast_unsigned() as usize) << 32 | other.cast_unsigned() as usize
+}
 
-/// The argument is the number of the lifeline.
-extern "C" fn wait(lifeline: *mut libc::c_void) -> libc::c_int {
-    let lifeline = RawFd::try_from(lifeline.addr().cast_signed()).unwrap_or(NO_LIFELINE);
+fn unpacked(ends: usize) -> [RawFd; 2] {
+    [ends >> 32, ends & u32::MAX as usize].map(|number| RawFd::try_from(number).unwrap_or(0))
+}
+
+/// The argument has the numbers of the descriptors at which it waits.
+extern "C" fn wait(ends: *mut libc::c_void) -> libc::c_int {
     let mut kept = 0;
-    if lifeline != NO_LIFELINE {
+    for end in unpacked(ends.addr()) {
+        if end == 0 {
+            continue;
+        }
         // SAFETY: integers only. The descriptor table is this process's own copy.
-        if unsafe { libc::syscall(libc::SYS_dup3, lifeline, 0, 0) } != 0 {
+        if unsafe { libc::syscall(libc::SYS_dup3, end, kept, 0) } != kept {
             end_unprepared();
         }
-        kept = 1;
+        kept += 1;
     }
     // SAFETY: integers only. The descriptor table is this process's own copy. Without this call the
     // sockets of workers would stay open in it after the zygote closed them.
@@ -144,19 +152,19 @@ extern "C" fn wait(lifeline: *mut libc::c_void) -> libc::c_int {
     if (closed, ignored) != (0, 0) {
         end_unprepared();
     }
-    let mut other_end = libc::pollfd {
-        fd: 0,
+    let mut ends = [0, 1].map(|fd| libc::pollfd {
+        fd,
         events: libc::POLLIN,
         revents: 0,
-    };
+    });
     loop {
         // SAFETY: the array is this frame's, and has `kept` elements that are used. With every signal blocked the
-        // call returns only when the other end is closed, so the errno which this process shares with
+        // call returns only when there is something to read, so the errno which this process shares with
         // its parent's thread is never written.
         let ready = unsafe {
             libc::syscall(
                 libc::SYS_ppoll,
-                &raw mut other_end,
+                ends.as_mut_ptr(),
                 kept,
                 0_usize,
                 0_usize,
@@ -177,9 +185,9 @@ fn end_unprepared() -> ! {
 /// Starts the init of the pid namespace that this thread's next child enters. The init is the first
 /// process in it.
 pub fn spawn(stacks: &mut InitStacks, lives: Lives) -> Result<NamespaceInit, Errno> {
-    let lifeline = match lives {
-        Lives::UntilKilled => NO_LIFELINE,
-        Lives::WithLifeline(lifeline) => lifeline.as_raw_fd(),
+    let ends = match lives {
+        Lives::UntilKilled => [0; 2],
+        Lives::WhileQuiet(ends) => ends.map(|end| end.as_raw_fd()),
     };
     let stack = stacks.take()?;
     let mut pidfd: RawFd = -1;
@@ -199,7 +207,7 @@ pub fn spawn(stacks: &mut InitStacks, lives: Lives) -> Result<NamespaceInit, Err
             wait,
             stacks.top(stack),
             libc::CLONE_VM | libc::CLONE_PIDFD | libc::SIGCHLD,
-            ptr::without_provenance_mut(lifeline.cast_unsigned() as usize),
+            ptr::without_provenance_mut(packed(ends)),
             &raw mut pidfd,
         )
     };

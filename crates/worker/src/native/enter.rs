@@ -61,10 +61,10 @@ pub fn enter(facts: &str) -> Result<String, String> {
         sys::process::exit_now(0);
     };
     let mut fds = fds.into_iter();
-    let Some(lifeline) = fds.next() else {
-        return Err("the jail came without its lifeline".into());
+    let (Some(lifeline), Some(supervisor)) = (fds.next(), fds.next()) else {
+        return Err("the jail came without what ends with the supervisor".into());
     };
-    match zygote::enter(&jail, &python.preload, lifeline) {
+    match zygote::enter(&jail, &python.preload, [lifeline, supervisor]) {
         Ok(zygote) => {
             if python.lifetime == Lifetime::ManyRuns {
                 // Before any module is preloaded: a worker uses too little of the libraries that packages
