@@ -111,6 +111,7 @@ impl OutgoingValue {
     /// Converts to the value and its buffers in the form of a message.
     pub(super) fn pack(self) -> Result<(Value, Option<Blob>, Payload), SessionError> {
         let Self { value, attachments } = self;
+        let value = value.of_few_levels().map_err(|_| SessionError::Deep)?;
         let blob = attachments.blob();
         let blob = blob.map_err(|error| SessionError::Buffers(error.to_string()))?;
         let payload = match blob.as_ref().map(Blob::way) {

@@ -4,6 +4,7 @@ use std::io;
 
 use crate::error::{Cause, ErrorKind};
 use crate::host::relief_of;
+use crate::outcome::value::MOST_LEVELS;
 
 /// The error of a request to a session.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,11 @@ pub enum SessionError {
     /// A value's buffers could not be sent.
     #[error("the value's buffers cannot be handed over: {0}")]
     Buffers(String),
+    /// A value has too many values inside each other.
+    #[error(
+        "the value has more than {MOST_LEVELS} values inside each other: hand it over in parts, or as text"
+    )]
+    Deep,
 }
 
 impl Cause for SessionError {
@@ -31,7 +37,7 @@ impl Cause for SessionError {
         match self {
             Self::Lost | Self::EndedBy(_) => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
-            Self::Buffers(_) => ErrorKind::Request,
+            Self::Buffers(_) | Self::Deep => ErrorKind::Request,
         }
     }
 }

@@ -193,7 +193,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// As [`run`](Self::run), and when the value's buffers are too long.
+    /// As [`run`](Self::run), and when the value's buffers are too long or more than 96 values are inside each other.
     pub fn set(
         &mut self,
         name: impl Into<String>,

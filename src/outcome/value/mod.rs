@@ -15,6 +15,7 @@ pub mod bounded;
 mod buffers;
 mod check;
 mod dtype;
+mod nesting;
 #[allow(
     unnameable_types,
     reason = "a typed value is opaque: the methods of `Value` read it"
@@ -42,6 +43,7 @@ pub use bounded::{JsonError, JsonLimits};
 pub use buffers::Buffers;
 pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;
+pub(crate) use nesting::MOST_LEVELS;
 pub use number::BigInt;
 pub(crate) use number::as_python_prints;
 pub use plain::plain;

@@ -1,7 +1,7 @@
 //! Values in both directions, short and long.
 
 use sandfork::session::{Attachments, Buffers, OutgoingValue, SessionState, ToolArguments};
-use sandfork::{Status, Value};
+use sandfork::{ErrorKind, Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::need::Need;
@@ -16,6 +16,7 @@ pub fn tests() -> Vec<Test> {
         what_cannot_cross_is_shown,
         what_the_kernel_does_not_pass_is_told,
         what_is_too_large_is_named_with_a_remedy,
+        a_deep_value_is_refused_and_the_session_goes_on,
     ];
     let arrays = tests![arrays_come_out_with_their_type];
     tests.extend(needing(Need::Packages, arrays));
@@ -138,4 +139,23 @@ fn what_the_kernel_does_not_pass_is_told(world: &World) {
     assert!(shown.contains("not passed"), "{shown}");
     let report = run(&mut session, "pairs.clear()\nlen(bytes(1_000_000))");
     assert_eq!(report.outcome().value(), Some(&Value::from(1_000_000)));
+}
+
+fn a_deep_value_is_refused_and_the_session_goes_on(world: &World) {
+    let nested = |levels: u32| (0..levels).fold(Value::None, |inner, _| Value::List(vec![inner]));
+    let mut session = open(world, standard());
+    let report = session.set("few", nested(90)).expect("it is set");
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    for levels in [1000, 50_000] {
+        let refused = session.set("many", nested(levels));
+        let refused = refused.expect_err("it is too deep");
+        assert_eq!(refused.kind(), ErrorKind::Request, "{refused}");
+    }
+    let deep = move |_: ToolArguments| Ok(nested(50_000).into());
+    let report = session.tool("deep", deep).expect("it is declared");
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    let report = run(&mut session, "deep()");
+    assert_ended(&report, Status::Exception, SessionState::Live);
+    let error = report.outcome().error().expect("it raises");
+    assert_eq!(error.name, "ValueError", "{}", error.message);
 }
