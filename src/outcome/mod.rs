@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde::{Serialize, Serializer};
 
-use self::value::{Blob, Buffers, Value, plain};
+use self::value::{Buffers, HeldBuffers, Value, plain};
 
 pub mod exit_code;
 pub mod value;
@@ -42,7 +42,7 @@ pub struct Outcome {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     value: Option<Value>,
-    buffers: Option<(Blob, Vec<u8>)>,
+    buffers: Option<HeldBuffers>,
     error: Option<ExceptionInfo>,
     usage: Usage,
     enforced: Enforced,
@@ -93,10 +93,10 @@ impl Outcome {
         self
     }
 
-    /// Adds the buffers of the value, with their bytes.
+    /// Adds the buffers of the value.
     #[must_use]
-    pub(crate) fn with_buffers(mut self, blob: Option<Blob>, bytes: Vec<u8>) -> Self {
-        self.buffers = blob.map(|blob| (blob, bytes));
+    pub(crate) fn with_buffers(mut self, buffers: Option<HeldBuffers>) -> Self {
+        self.buffers = buffers;
         self
     }
 
@@ -185,17 +185,15 @@ impl Outcome {
         self.value.as_ref()
     }
 
-    /// The buffers that the value of a run refers to. Those of a cell's value are in its
-    /// [`CellReport`](crate::session::CellReport).
+    /// The buffers that the value refers to.
     pub fn buffers(&self) -> Buffers<'_> {
         let buffers = self.buffers.as_ref();
-        let buffers = buffers.map(|(blob, bytes)| blob.buffers(bytes));
         // The link has checked that they are as long as the blob announces.
-        buffers.and_then(Result::ok).unwrap_or_default()
+        buffers.map(HeldBuffers::buffers).unwrap_or_default()
     }
 
     /// Takes the value with its buffers.
-    pub(crate) fn take_value(&mut self) -> (Option<Value>, Option<(Blob, Vec<u8>)>) {
+    pub(crate) fn take_value(&mut self) -> (Option<Value>, Option<HeldBuffers>) {
         (self.value.take(), self.buffers.take())
     }
 

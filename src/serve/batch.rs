@@ -22,6 +22,7 @@ use crate::batch::{
 use crate::capacity::Capacity;
 use crate::error::{Cause, Error, ErrorKind};
 use crate::host::{processors, relief_of};
+use crate::outcome::value::HeldBuffers;
 use crate::policy::Policy;
 use crate::protocol::VERSION;
 use crate::protocol::caller::{
@@ -274,18 +275,20 @@ impl<'a> Writer<'a> {
             }
         }
         let (value, buffers) = outcome.take_value();
-        let (blob, payload) = buffers.unzip();
         let done = TaskOutcome {
             id,
             attempts,
             enforced: outcome.enforced().clone(),
             outcome: WireOutcome(outcome),
             value,
-            blob,
+            blob: buffers.as_ref().map(|buffers| buffers.blob().clone()),
             verdict,
         };
-        let payload = payload.unwrap_or_default();
-        self.say(&ClientEvent::Done(Box::new(done)), &payload)
+        let payload = buffers.as_ref().map(HeldBuffers::bytes);
+        self.say(
+            &ClientEvent::Done(Box::new(done)),
+            payload.unwrap_or_default(),
+        )
     }
 
     fn add(&mut self, answer: &ClientEvent, payload: &[u8]) {

@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::SessionError;
 use crate::outcome::Outcome;
-use crate::outcome::value::{Attachments, Buffers};
+use crate::outcome::value::{Attachments, Buffers, HeldBuffers};
 use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
 use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::{Blob, Display, Transport, Value};
@@ -129,13 +129,7 @@ impl OutgoingValue {
 
 /// The bytes of a message's buffers: in memory, or mapped from a passed file.
 #[derive(Debug, Default)]
-pub struct ReceivedBuffers(Option<(Blob, Bytes)>);
-
-#[derive(Debug)]
-enum Bytes {
-    Held(Vec<u8>),
-    Mapped(SealedBytes),
-}
+pub struct ReceivedBuffers(Option<HeldBuffers>);
 
 impl ReceivedBuffers {
     /// Takes the buffers of a message. If a file cannot be mapped, there are none.
@@ -144,21 +138,20 @@ impl ReceivedBuffers {
             return Self::default();
         };
         let length = usize::try_from(blob.total()).unwrap_or(usize::MAX);
-        let bytes = match payload.passed {
-            None => Some(Bytes::Held(payload.bytes)),
-            Some(file) => SealedBytes::map(file, length).ok().map(Bytes::Mapped),
-        };
-        Self(bytes.map(|bytes| (blob, bytes)))
+        Self(match payload.passed {
+            None => Some(HeldBuffers::new(blob, payload.bytes)),
+            Some(file) => {
+                let bytes = SealedBytes::map(file, length).ok();
+                bytes.map(|bytes| HeldBuffers::new(blob, bytes))
+            }
+        })
     }
 
     /// The buffers that [`Value::bytes`] and similar methods read.
     pub fn buffers(&self) -> Buffers<'_> {
-        let buffers = self.0.as_ref().map(|(blob, bytes)| match bytes {
-            Bytes::Held(bytes) => blob.buffers(bytes),
-            Bytes::Mapped(bytes) => blob.buffers(bytes),
-        });
+        let buffers = self.0.as_ref();
         // The link has checked that they are as long as the blob announces.
-        buffers.and_then(Result::ok).unwrap_or_default()
+        buffers.map(HeldBuffers::buffers).unwrap_or_default()
     }
 }
 
@@ -201,7 +194,6 @@ pub struct CellReport {
     outcome: Outcome,
     shown: Vec<DisplayOutput>,
     state: SessionState,
-    received: ReceivedBuffers,
 }
 
 impl CellReport {
@@ -218,11 +210,12 @@ impl CellReport {
             blob,
             ..
         } = ended;
+        let received = ReceivedBuffers::new(blob, payload);
+        let outcome = outcome.with_output(stdout, stderr).with_value(value);
         Self {
-            outcome: outcome.with_output(stdout, stderr).with_value(value),
+            outcome: outcome.with_buffers(received.0),
             shown,
             state: session,
-            received: ReceivedBuffers::new(blob, payload),
         }
     }
 
@@ -243,7 +236,7 @@ impl CellReport {
 
     /// The buffers that the value refers to.
     pub fn buffers(&self) -> Buffers<'_> {
-        self.received.buffers()
+        self.outcome.buffers()
     }
 }
 

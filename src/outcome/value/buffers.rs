@@ -1,6 +1,9 @@
 //! The buffers of a received message, by number.
 
-use std::ops::Range;
+use std::fmt::Debug;
+use std::ops::{Deref, Range};
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
 
 use super::Blob;
 use super::ValueError;
@@ -34,6 +37,55 @@ impl Blob {
             bytes,
             places: self.ranges().filter_map(inside).collect(),
         })
+    }
+}
+
+/// Bytes that stay as they are: in memory, or where a file is mapped.
+pub trait HeldBytes:
+    Deref<Target = [u8]> + Debug + Send + Sync + UnwindSafe + RefUnwindSafe
+{
+}
+
+impl<B> HeldBytes for B where
+    B: Deref<Target = [u8]> + Debug + Send + Sync + UnwindSafe + RefUnwindSafe
+{
+}
+
+/// The buffers of a message, which are kept with a value of it. Clones share the bytes.
+#[derive(Clone, Debug)]
+pub struct HeldBuffers {
+    blob: Blob,
+    bytes: Arc<dyn HeldBytes>,
+}
+
+impl HeldBuffers {
+    /// Those of a message that announces this blob.
+    pub fn new(blob: Blob, bytes: impl HeldBytes + 'static) -> Self {
+        Self {
+            blob,
+            bytes: Arc::new(bytes),
+        }
+    }
+
+    /// Their lengths.
+    pub const fn blob(&self) -> &Blob {
+        &self.blob
+    }
+
+    /// All of them, one after another.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    /// The buffers by number; none if the bytes are not those that the blob announces.
+    pub fn buffers(&self) -> Buffers<'_> {
+        self.blob.buffers(&self.bytes).unwrap_or_default()
+    }
+}
+
+impl PartialEq for HeldBuffers {
+    fn eq(&self, other: &Self) -> bool {
+        (self.blob(), self.bytes()) == (other.blob(), other.bytes())
     }
 }
 

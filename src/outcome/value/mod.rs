@@ -40,7 +40,7 @@ pub use access::NdarrayView;
 pub use attachments::Attachments;
 pub use blob::{Blob, Transport};
 pub use bounded::{JsonError, JsonLimits};
-pub use buffers::Buffers;
+pub use buffers::{Buffers, HeldBuffers};
 pub use check::{BufferCheck, ValueError};
 pub use dtype::Dtype;
 pub(crate) use nesting::MOST_LEVELS;

@@ -8,6 +8,7 @@ use super::refusal::Refusal;
 use super::worker_io::WorkerIo as _;
 use super::worker_loop::WorkerLoop;
 use super::{Beginning, Purpose};
+use crate::outcome::value::HeldBuffers;
 use crate::outcome::{JailSteps, Outcome, Phases};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::supervisor::clock;
@@ -100,9 +101,8 @@ pub fn serve_run(
     let (stdout, stderr, total) = state.io.take_output();
     let outcome = report(&state.terms, kind, seen, total, &stderr);
     let blob = blob.filter(|_| outcome.value().is_some());
-    Ok(outcome
-        .with_output(stdout, stderr)
-        .with_buffers(blob, payload))
+    let buffers = blob.map(|blob| HeldBuffers::new(blob, payload));
+    Ok(outcome.with_output(stdout, stderr).with_buffers(buffers))
 }
 
 fn phases(called: Instant, worker: &Worker, times: &Times) -> Phases {

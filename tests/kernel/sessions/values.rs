@@ -1,7 +1,7 @@
 //! Values in both directions, short and long.
 
 use sandfork::session::{Attachments, Buffers, OutgoingValue, SessionState, ToolArguments};
-use sandfork::{ErrorKind, Status, Value};
+use sandfork::{ErrorKind, Outcome, Status, Value};
 
 use super::{assert_ended, open, run, value};
 use crate::need::Need;
@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
         what_the_kernel_does_not_pass_is_told,
         what_is_too_large_is_named_with_a_remedy,
         a_deep_value_is_refused_and_the_session_goes_on,
+        the_json_of_a_cell_has_its_buffers,
     ];
     let arrays = tests![arrays_come_out_with_their_type];
     tests.extend(needing(Need::Packages, arrays));
@@ -158,4 +159,18 @@ fn a_deep_value_is_refused_and_the_session_goes_on(world: &World) {
     assert_ended(&report, Status::Exception, SessionState::Live);
     let error = report.outcome().error().expect("it raises");
     assert_eq!(error.name, "ValueError", "{}", error.message);
+}
+
+fn the_json_of_a_cell_has_its_buffers(world: &World) {
+    let code = "list(range(10_000)), b'abc' * 5, 'x' * 100_000, [{'n': n} for n in range(3000)]";
+    let mut session = open(world, standard());
+    let json = |outcome: &Outcome| serde_json::to_value(outcome).expect("it is JSON");
+    let of_run = json(&world.run(standard(), code));
+    let of_cell = json(run(&mut session, code).outcome());
+    assert!(of_run["value"]["items"].is_array(), "{}", of_run["value"]);
+    assert!(of_cell["value"] == of_run["value"], "they differ");
+    // It comes in a file.
+    let of_cell = json(run(&mut session, "'x' * 5_000_000").outcome());
+    let text = of_cell["value"].as_str().map(str::len);
+    assert_eq!(text, Some(5_000_000));
 }
