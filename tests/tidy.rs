@@ -306,8 +306,7 @@ const UNSAFE: [(&str, usize); 31] = [
     ("crates/jail/src/sys/starter.rs", 6),
     ("crates/jail/src/sys/support.rs", 2),
     ("crates/jail/src/sys/terminal.rs", 1),
-    // Two of them are in a test, whose process the signals end.
-    ("crates/jail/src/sys/write_signals.rs", 4),
+    ("crates/jail/src/sys/write_signals.rs", 2),
     // The name by which CPython finds the module's entry point.
     ("crates/worker/src/native/module.rs", 1),
     ("crates/worker/src/native/python/allocators.rs", 5),

@@ -247,8 +247,7 @@ impl Sandbox {
         let zygote = self.inner.zygote()?;
         let made_by = self.made_by().map_err(SupervisorError::from)?;
         let limits = &self.inner.plan.supervision.limits;
-        let shelf = &self.inner.snapshots;
-        let load = || Image::load(path, &made_by, limits, &zygote, shelf);
+        let load = || Image::load(path, &made_by, limits, &zygote, &self.inner.snapshots);
         let image = write_signals::as_errors(load);
         Ok(Arc::new(image.map_err(SupervisorError::from)?))
     }
