@@ -27,6 +27,8 @@ VERSION = 2
 _SMALL = 8 << 10
 # Seconds for a cell to end after it is interrupted because its caller left.
 _GRACE = 2.0
+# Seconds for a copy of a session to be complete after its caller left. A copy cannot be interrupted.
+_COPY_GRACE = 60.0
 
 
 class Connect(NamedTuple):
@@ -97,8 +99,11 @@ Action = Union[Connect, StandBy, Interrupt, Send, Receive, Invoke, Decode]
 Actions = Generator[Action, Any, T]
 Handle = Callable[[Frame, Decoder], Actions[None]]
 """Handles a message of the guest that answers no request: `output`, `display`, `call` or `connect`."""
+Complete = Callable[[Mapping[str, Any]], Actions[None]]
+"""Completes a request, whose caller has left, with its answer."""
 
 
+_OF_COPIES = ("snapshot", "accepted", "opened")
 _OF_GUESTS = ("output", "display", "call", "connect")
 
 OnText = Callable[[str], Any]
@@ -153,6 +158,8 @@ class Conversation:
         self._opening = opening
         self._stdin = stdin
         self._number = 0
+        # Completes the unanswered request, if that copies the session or replaces its state.
+        self._complete: Complete | None = None
         # Several requests are unanswered while a session is established. An exception then loses the session.
         self._establishing = False
         # Whether its supervisor has reported a worker, or a batch, over this connection.
@@ -180,16 +187,19 @@ class Conversation:
         if not self.under_way:
             # A descriptor that was received but not taken would be mistaken for a later one.
             return not self.decoder.drop_descriptors()
-        deadline = time.monotonic() + _GRACE
+        complete = self._complete
+        deadline = time.monotonic() + (_GRACE if complete is None else _COPY_GRACE)
         yield Interrupt()
         discard = discarding("the caller was interrupted")
-        frame = yield from self._recv(("outcome", "file"), self.under_way, discard, deadline)
+        frame = yield from self._recv(("outcome", "file", *_OF_COPIES), self.under_way, discard, deadline)
         if frame is None:
             return False
         self.decoder.drop_descriptors()
         self._answered()
         if frame.header.get("session") == "ended":
             self.ended = "the session ended when its caller was interrupted"
+        elif complete is not None and frame.header["kind"] in _OF_COPIES:
+            yield from complete(frame.header)
         return True
 
     def lose(self, error: BaseException | None, *, torn: bool) -> None:
@@ -223,6 +233,11 @@ class Conversation:
     def _opened(self, kind: str, number: int | None = None) -> Actions[dict[str, Any]]:
         """Waits for the supervisor's report on a worker, or on a batch, and returns it."""
         header = (yield from self._answer(kind, number)).header
+        self._started(header)
+        return header
+
+    def _started(self, header: Mapping[str, Any]) -> None:
+        """Takes the supervisor's report on a worker, or on a batch."""
         version = header.get("version")
         if version != VERSION:
             raise ProtocolError(
@@ -237,7 +252,6 @@ class Conversation:
         level = self.info.enforced.level
         said = f"has started at level {level!r}" if level else "has started"
         _events.report(self, _events.INFO, "started", said)
-        return header
 
     def _numbered(
         self,
@@ -307,7 +321,7 @@ class Conversation:
             raise ProtocolError("the supervisor sent an outcome without a status")
 
     def _answered(self) -> None:
-        self.under_way, self.running = 0, False
+        self.under_way, self.running, self._complete = 0, False, None
 
     @property
     def _incoming(self) -> Decoder:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any, Callable, NamedTuple, TypeVar
 
-from . import _blobs, _events, _reports, _values
+from . import _blobs, _copies, _events, _reports, _values
 from ._calls import Calls, declarations
 from ._conversation import (
     Actions,
@@ -17,7 +17,6 @@ from ._conversation import (
     SendCell,
     StandBy,
     decision,
-    discarding,
 )
 from ._exceptions import (
     ProtocolError,
@@ -114,7 +113,10 @@ class Session(Conversation):
     def snapshot(self) -> Actions[tuple[int, int]]:
         """Copies the session's state. Returns the snapshot's number and its size."""
 
-        header = yield from self._alive(lambda: self._copied("snapshot", "snapshot"))
+        def free(header: Mapping[str, Any]) -> Actions[None]:
+            return _copies.discarded(self, header)
+
+        header = yield from self._alive(lambda: _copies.copied(self, "snapshot", "snapshot", free))
         found, size = header.get("snapshot"), header.get("bytes")
         if type(found) is not int or type(size) is not int:
             raise ProtocolError("the supervisor sent a snapshot without its number and size")
@@ -122,23 +124,7 @@ class Session(Conversation):
 
     def pause(self) -> Actions[None]:
         """Puts the session on a disk until its next use."""
-        yield from self._alive(lambda: self._copied("pause", "accepted"))
-
-    def _copied(self, request: str, answer: str) -> Actions[dict[str, Any]]:
-        """Has the session copied, and returns the answer."""
-        number = yield from self._send({"kind": request})
-        ignore = discarding("no cell is running")
-        frame: Frame = yield from self._recv((answer, "outcome"), number, ignore)
-        self._answered()
-        header = frame.header
-        if header["kind"] == "error":
-            raise refused(header)
-        if header["kind"] == "outcome":
-            self._outcome(frame)
-            status = harmless(str(header["outcome"]["status"]))
-            self.ended = f"the session ended while it was copied ({status}): {self.lost}"
-            raise SessionEnded(self.ended)
-        return header
+        yield from self._alive(lambda: _copies.copied(self, "pause", "accepted", _copies.paused))
 
     def forked(self, snapshot: int, cells: int, tools: Mapping[str, Tool] | None) -> Session:
         """A session that begins with a snapshot, of a session with so many cells: names of cells go on."""
@@ -156,11 +142,16 @@ class Session(Conversation):
         request = self._numbered({"kind": "rollback", "snapshot": snapshot})
         number = self.under_way
         yield request
-        yield from self._opened("opened", number)
-        self.ended = None
-        self.named = cells
-        if added:
-            yield from self._define("the tools", declarations(added.values()))
+
+        def complete(header: Mapping[str, Any]) -> Actions[None]:
+            self._started(header)
+            self.ended = None
+            self.named = cells
+            if added:
+                yield from self._define("the tools", declarations(added.values()))
+
+        self._complete = complete
+        yield from complete((yield from self._answer("opened", number)).header)
 
     def run(self, cell: Cell) -> Actions[Execution]:
         """Runs a cell. If the session has ended and `revive` is set, the cell runs in a fresh one."""

@@ -236,3 +236,23 @@ def test_the_async_face_does_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     # That waits for the supervisor, so the event loop does not.
     assert len(closing) == 3
     assert threading.main_thread() not in closing
+
+
+def test_a_cancelled_copy_is_completed() -> None:
+    async def use() -> None:
+        async with AsyncSandbox() as sbx:
+            await sbx.run("x = [1]; big = bytearray(30 << 20)")
+            async with await sbx.snapshot() as snapshot:
+                await sbx.run("x.append(2)")
+                await sbx.add_tools({"later": lambda: "called"})
+                for act in (sbx.snapshot, sbx.pause, lambda: sbx.rollback(snapshot)):
+                    task = asyncio.create_task(act())
+                    # It has sent its request then.
+                    await asyncio.sleep(0)
+                    task.cancel()
+                    with pytest.raises(asyncio.CancelledError):
+                        await task
+                # A rollback that was cancelled has taken place.
+                assert (await sbx.run("[x, later()]")).value == [[1], "called"]
+
+    asyncio.run(use())
