@@ -198,6 +198,25 @@ async def test_cancelling_a_task_interrupts_its_cell(fake: FakeSupervisor) -> No
         assert (await sbx.run("1")).value == 1
 
 
+async def test_a_second_cancellation_does_not_end_the_session(fake: FakeSupervisor) -> None:
+    def late(session, cell):
+        assert session.interrupted.wait(60)
+        cancelled.wait(60)
+        session.outcome(cell, status="interrupted")
+
+    cancelled = threading.Event()
+    fake.on("loop", late)
+    async with AsyncSandbox() as sbx:
+        task = asyncio.create_task(sbx.run("loop"))
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+            task.cancel()
+        cancelled.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await sbx.run("1")).value == 1
+
+
 async def test_a_cell_that_does_not_end_when_cancelled_is_ended(
     fake: FakeSupervisor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,7 +10,7 @@ import select
 import time
 import types
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, overload
 
 from . import _threads
@@ -100,6 +100,14 @@ class AsyncDriver(Driver[C]):
         if inspect.isawaitable(result):
             result = yield from _within(result, action.timeout).__await__()
         return result
+
+    def _settled(self) -> Work[bool]:
+        # In a task of its own: the caller's may be cancelled again, by a cancel scope of anyio at each await.
+        settling = asyncio.ensure_future(self.complete(super()._settled()))
+        while not settling.done():
+            with suppress(asyncio.CancelledError):
+                yield from asyncio.wait((settling,)).__await__()
+        return settling.result()
 
     def in_thread(self, function: Callable[[], T]) -> Work[T]:
         return asyncio.wrap_future(_threads.start(function)).__await__()

@@ -209,13 +209,17 @@ class Driver(ABC, Generic[C]):
             return
         try:
             usable = self._is_intact and not isinstance(error, _FATAL)
-            good = usable and (yield from self._perform(self.session.settle()))
+            good = usable and (yield from self._settled())
         except BaseException:
             # The supervisor ended, or the caller was interrupted again: the first exception is reported.
             good = False
         if not good:
             self._lose(error)
         self._is_open = False
+
+    def _settled(self) -> Work[bool]:
+        """Whether the session is ready for another request, after an exception of the caller."""
+        return self._perform(self.session.settle())
 
     def _lose(self, error: BaseException | None = None) -> None:
         """Ends a session that cannot continue after this exception."""

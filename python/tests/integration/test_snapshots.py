@@ -256,3 +256,18 @@ def test_a_cancelled_copy_is_completed() -> None:
                 assert (await sbx.run("[x, later()]")).value == [[1], "called"]
 
     asyncio.run(use())
+
+
+def test_a_transaction_in_a_cancelled_scope_of_anyio_is_rolled_back() -> None:
+    anyio = pytest.importorskip("anyio")
+
+    async def use() -> None:
+        async with AsyncSandbox() as sbx:
+            await sbx.run("x = 1")
+            with anyio.move_on_after(0.2):
+                async with sbx.transaction():
+                    await sbx.run("x = 2\nwhile True: pass")
+            # The scope cancels its task at each of its awaits.
+            assert (await sbx.run("x")).value == 1
+
+    asyncio.run(use())
