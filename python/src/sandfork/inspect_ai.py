@@ -47,6 +47,12 @@ class SandforkConfig(pydantic.BaseModel):
     packages: list[str] | None = None
     environment: str | None = None
 
+    def __hash__(self) -> int:
+        # inspect_ai has configurations as keys, and a dict or a list has no hash. Those of equal
+        # configurations have equal keys.
+        policy = frozenset(self.policy) if isinstance(self.policy, dict) else self.policy
+        return hash((policy, tuple(self.packages or ()), self.environment))
+
 
 @util.sandboxenv(name="sandfork")
 class SandforkSandboxEnvironment(util.SandboxEnvironment):

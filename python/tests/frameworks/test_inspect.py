@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -62,6 +64,36 @@ async def test_a_sample_has_the_policy_of_its_configuration(tmp_path) -> None:
         await environment.sandbox.close()
     with pytest.raises(PolicyError, match="limits.walls"):
         await sample(SandforkConfig(policy={"limits": {"walls": "1s"}}))
+
+
+def test_an_evaluation_takes_each_form_of_configuration(tmp_path) -> None:
+    # In a process of its own, because inspect_ai leaves streams open.
+    code = """
+from inspect_ai import Task, eval
+from inspect_ai.dataset import Sample
+from inspect_ai.scorer import includes
+from inspect_ai.solver import solver
+from inspect_ai.util import SandboxEnvironmentSpec, sandbox
+from sandfork.inspect_ai import SandforkConfig
+
+@solver
+def echoes():
+    async def solve(state, generate):
+        state.output.completion = (await sandbox().exec(["sh", "-c", "echo $WORD"])).stdout
+        return state
+    return solve
+
+for config in ({"policy": {"env": {"set": {"WORD": "x"}}}}, {"policy": "standard", "packages": []}):
+    spec = SandboxEnvironmentSpec("sandfork", SandforkConfig(**config))
+    task = Task([Sample(input="i", target="x")], solver=echoes(), scorer=includes(), sandbox=spec)
+    (log,) = eval(task, model="mockllm/model", display="none", log_dir="logs")
+    print(log.status, log.samples[0].output.completion.strip())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout.split() == ["success", "x", "success"], done.stderr
+    assert hash(SandforkConfig(policy={"a": {}})) == hash(SandforkConfig(policy={"a": {}}))
 
 
 async def test_too_much_output_is_an_error_with_what_fits(sandbox_env: SandforkSandboxEnvironment) -> None:
