@@ -53,6 +53,8 @@ class Calls:
         self._running: dict[object, str] = {}
         # The number of the latest cell with an answer that ends it, and that answer, encoded.
         self._final: tuple[object, Any, list[memoryview]] | None = None
+        # The last cell whose answer was free.
+        self._answered: object = None
 
     def renewed(self, tools: Mapping[str, Tool] | None) -> Calls:
         """The same limits for another sandbox, with its own count of calls."""
@@ -91,13 +93,12 @@ class Calls:
         outgoing = _blobs.NO_BUFFERS
         try:
             args, kwargs, summary = yield from decode(frame, lambda: _arguments(header, buffers))
-            name = str(header["tool"])
-            value = yield from self._call(name, args, kwargs, summary)
+            value = yield from self._call(header, args, kwargs, summary)
             tree, packed = _values.encode(value)
             outgoing = _blobs.pack(packed, room)
             reply["value"] = tree
             cell = header.get("id")
-            if self.tools[name].ends_cell and (self._final is None or self._final[0] != cell):
+            if self.tools[header["tool"]].ends_cell and (self._final is None or self._final[0] != cell):
                 # Copies, because the tool may change its arrays.
                 self._final = cell, tree, [memoryview(bytearray(data)) for data in packed]
         except Exception as error:
@@ -130,17 +131,22 @@ class Calls:
         return verdict
 
     def _call(
-        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], summary: str | None
+        self, header: Mapping[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], summary: str | None
     ) -> Actions[Any]:
+        name, cell = header["tool"], header.get("id")
         tool = self.tools.get(name)
         if tool is None:
             raise NameError(f"name {name!r} is not defined: the host has no such tool")
         if tool._shows_arguments and summary is not None:
             raise ValueError(f"the host shows what {name} gets, and this is {summary}: give it less")
-        if self._budget is not None and self._made >= self._budget:
-            raise PermissionError(f"the budget of {self._budget} tool calls is spent")
         function = self._tracked(name, tool.function)
-        self._made += 1
+        if tool.ends_cell and cell != self._answered:
+            # Free, so that a guest can answer when its budget is spent, but no more than once in a cell.
+            self._answered = cell
+        elif self._budget is not None and self._made >= self._budget:
+            raise PermissionError(f"the budget of {self._budget} tool calls is spent")
+        else:
+            self._made += 1
         if self._approve is not None:
             verdict = yield Invoke(self._approve, (name, args, dict(kwargs)))
             if verdict is not None and verdict is not True:

@@ -212,7 +212,8 @@ class Sandbox(BaseSandbox):
     - `timeout`: wall-clock seconds for each cell, instead of the policy's `limits.wall`.
     - `variables`: initial globals of the guest.
     - `tool_timeout`: seconds for each call of a tool.
-    - `tool_budget`: number of tool calls in the sandbox's lifetime.
+    - `tool_budget`: number of tool calls in the sandbox's lifetime. The first call in a cell of a tool that
+      ends it (`ends_cell`) does not count.
     - `approve(name, args, kwargs)`: decides on each tool call. `True` or `None` allows it; `False` or a
       reason refuses it.
     - `on_connect(host, port, addresses)`: decides on each connection to a host that the policy allows. Only

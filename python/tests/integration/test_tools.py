@@ -164,6 +164,22 @@ def test_budgets_and_approval() -> None:
         assert "the budget of 3 tool calls is spent" in spent.value
 
 
+def test_a_spent_budget_leaves_each_cell_one_answer() -> None:
+    answers: list[int] = []
+    tools = [Tool("f", lambda: 1), Tool("answer", lambda x: answers.append(x) or x, ends_cell=True)]
+    with Sandbox(tools=tools, tool_budget=1) as sbx:
+        assert sbx.run("f()").value == 1
+        assert sbx.run("answer(2)").value == 2
+        assert sbx.run("answer(3)").value == 3
+        # Calls beyond the first of a cell count.
+        call = "try:\n    answer({})\nexcept BaseException as error:\n    caught = type(error).__name__"
+        sbx.run("\n".join(call.format(n) for n in (4, 5)))
+        assert answers == [2, 3, 4]
+        error = sbx.run("f()").error
+        assert error is not None
+        assert "the budget of 1 tool calls is spent" in error.value
+
+
 def test_a_guest_that_forges_calls_harms_only_itself() -> None:
     called = []
     flood = """
