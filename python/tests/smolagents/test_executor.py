@@ -15,6 +15,7 @@ from smolagents.utils import AgentExecutionError
 
 from sandfork import Opaque, Policy
 from sandfork.smolagents import CodeError, CodeTimeout, NativeExecutor
+from sandfork.smolagents._code import MAX_PARSED
 
 
 def test_it_is_a_python_executor(executor: NativeExecutor) -> None:
@@ -185,6 +186,17 @@ def test_a_tool_cannot_be_erased(executor: NativeExecutor, code: str) -> None:
         executor(f"ran = 1\n{code}")
     with pytest.raises(CodeError, match="'ran' is not defined"):
         executor("ran")
+    assert executor("final_answer(5)").output == 5
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["final_answer = 3\n!true", "exec('final_answer = 3')", "final_answer = 3\n#" + "x" * MAX_PARSED],
+    ids=["notebook", "exec", "long"],
+)
+def test_a_tool_that_was_erased_is_there_in_the_next_step(executor: NativeExecutor, code: str) -> None:
+    executor.send_tools({"final_answer": FinalAnswerTool()})
+    executor(code)
     assert executor("final_answer(5)").output == 5
 
 

@@ -181,6 +181,8 @@ class AgentSession:
                 "Note: the Python session had ended, and this code ran in a fresh one, without what "
                 "earlier steps defined.\n"
             )
+        # Code that `bound_tool` does not parse may have assigned to the name of a tool.
+        sandbox.add_tools(self._tools.to_send())
         if not self._rolls_back:
             return sandbox.run(code, filename=filename, last="statement"), note
         try:

@@ -34,6 +34,8 @@ class HostTools:
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]]) -> None:
         self._functions = _named(functions)
+        # What `to_send` returned last: reading the signatures takes longer than sending them.
+        self._declared: list[Tool] | None = None
         self._answers: list[Any] = []
 
     @property
@@ -43,7 +45,7 @@ class HostTools:
 
     def replace(self, functions: Mapping[str, Callable[..., Any]]) -> list[str]:
         """Replaces the functions. Returns the names that no longer exist."""
-        before, self._functions = self._functions, _named(functions)
+        before, self._functions, self._declared = self._functions, _named(functions), None
         return [name for name in before if name not in self._functions]
 
     def begin(self) -> None:
@@ -63,11 +65,13 @@ class HostTools:
 
     def to_send(self) -> list[Tool]:
         """The functions as tools of a sandbox."""
-        return [self._tool(name, function) for name, function in self._functions.items()]
+        if self._declared is None:
+            self._declared = [self._tool(name, function) for name, function in self._functions.items()]
+        return self._declared
 
     def __getstate__(self) -> dict[str, Any]:
         """The state of a copy, which has no answers yet."""
-        return {**self.__dict__, "_answers": []}
+        return {**self.__dict__, "_declared": None, "_answers": []}
 
     def _tool(self, name: str, function: Callable[..., Any]) -> Tool:
         def call(*args: Any, **kwargs: Any) -> Any:
