@@ -35,6 +35,20 @@ with needed(__name__, "inspect", "inspect_ai", "inspect_ai", "pydantic"):
 
 __all__ = ["SandforkConfig", "SandforkSandboxEnvironment"]
 
+# Runs a script as the kernel would: a first line `#!interpreter` has one argument at most.
+_BY_ITS_INTERPRETER = """\
+IFS= read -r first < "$1"
+case $first in
+'#!'*) read -r program argument <<END
+${first#??}
+END
+exec "$program" ${argument:+"$argument"} "$1";;
+*) exec /bin/sh "$1";;
+esac
+"""
+# The exit status of env(1) for a program that it cannot execute.
+_NOT_EXECUTABLE = 126
+
 
 class SandforkConfig(pydantic.BaseModel):
     """What a sample's sandbox is made of: arguments of `sandfork.AsyncSandbox`."""
@@ -62,6 +76,8 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
         super().__init__()
         self.sandbox = sandbox
         self._own_names: list[str] = []
+        # The files that were written to /tmp, where nothing can be executed.
+        self._written: set[str] = set()
         self._room = asyncio.Semaphore(MOST_PROGRAMS)
         # A session serves one request for a file at a time.
         self._turn = asyncio.Lock()
@@ -120,16 +136,19 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
                 f"a sandbox has one user, {self._own_names[0]!r}, and cannot run a program as {user!r}"
             )
         most = util.SandboxEnvironmentLimits.MAX_EXEC_OUTPUT_SIZE
+        options: dict[str, Any] = {
+            "cwd": cwd,
+            "env": env,
+            "stdin": input,
+            "timeout": LONGEST if timeout is None else timeout,
+            # The limit is for each of the streams.
+            "output": 2 * most,
+        }
         try:
-            result = await self._run(
-                cmd,
-                cwd=cwd,
-                env=env,
-                stdin=input,
-                timeout=LONGEST if timeout is None else timeout,
-                # The limit is for each of the streams.
-                output=2 * most,
-            )
+            result = await self._run(cmd, **options)
+            if cmd[-1] in self._written and _is_not_executable(result, cmd[-1]):
+                # As inspect_ai executes the `setup` of a sample.
+                result = await self._run(["/bin/sh", "-c", _BY_ITS_INTERPRETER, "sh", cmd[-1]], **options)
         except RequestError as error:
             if error.errno == errno.EACCES:
                 raise PermissionError(error.errno, str(error)) from error
@@ -144,6 +163,8 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
     async def write_file(self, file: str, contents: str | bytes) -> None:
         data = contents.encode() if isinstance(contents, str) else contents
         await self._with_file(write_anywhere(self.sandbox, file, data))
+        if file.startswith("/tmp/"):
+            self._written.add(file)
 
     @overload
     async def read_file(self, file: str, text: Literal[True] = True) -> str: ...
@@ -191,6 +212,12 @@ def _unavailable() -> Iterator[None]:
         raise
     except SandforkError as error:
         raise util.SandboxUnavailableError(str(error)) from error
+
+
+def _is_not_executable(result: CommandResult, file: str) -> bool:
+    """Whether env(1) was not allowed to execute a file, and nothing else happened."""
+    said = result.stderr.startswith("env: ") and file in result.stderr and result.stderr.count("\n") == 1
+    return result.exit_code == _NOT_EXECUTABLE and said and not result.stdout
 
 
 def _exec_result(result: CommandResult, most: int) -> util.ExecResult[str]:

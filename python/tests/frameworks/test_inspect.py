@@ -66,7 +66,7 @@ async def test_a_sample_has_the_policy_of_its_configuration(tmp_path) -> None:
         await sample(SandforkConfig(policy={"limits": {"walls": "1s"}}))
 
 
-def test_an_evaluation_takes_each_form_of_configuration(tmp_path) -> None:
+def test_an_evaluation_takes_each_form_of_configuration_and_setup(tmp_path) -> None:
     # In a process of its own, because inspect_ai leaves streams open.
     code = """
 from inspect_ai import Task, eval
@@ -79,20 +79,25 @@ from sandfork.inspect_ai import SandforkConfig
 @solver
 def echoes():
     async def solve(state, generate):
-        state.output.completion = (await sandbox().exec(["sh", "-c", "echo $WORD"])).stdout
+        state.output.completion = (await sandbox().exec(["sh", "-c", "cat set; echo $WORD"])).stdout
         return state
     return solve
 
-for config in ({"policy": {"env": {"set": {"WORD": "x"}}}}, {"policy": "standard", "packages": []}):
+python = "#!/usr/bin/env -S python3 -I\\nprint('set', file=open('set', 'w'))"
+for config, setup in (
+    ({"policy": {"env": {"set": {"WORD": "x"}}}}, python),
+    ({"policy": "standard", "packages": []}, "echo set > set"),
+):
     spec = SandboxEnvironmentSpec("sandfork", SandforkConfig(**config))
-    task = Task([Sample(input="i", target="x")], solver=echoes(), scorer=includes(), sandbox=spec)
+    samples = [Sample(input="i", target="x", setup=setup)]
+    task = Task(samples, solver=echoes(), scorer=includes(), sandbox=spec)
     (log,) = eval(task, model="mockllm/model", display="none", log_dir="logs")
     print(log.status, log.samples[0].output.completion.strip())
 """
     done = subprocess.run(
         [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert done.stdout.split() == ["success", "x", "success"], done.stderr
+    assert done.stdout.split() == ["success", "set", "x", "success", "set"], done.stderr
     assert hash(SandforkConfig(policy={"a": {}})) == hash(SandforkConfig(policy={"a": {}}))
 
 
@@ -113,6 +118,23 @@ async def test_a_program_that_does_not_exist_fails_as_in_a_shell(
     result = await sandbox_env.exec(["no-such-program"])
     assert (result.success, result.returncode) == (False, 127)
     assert "no-such-program" in result.stderr
+
+
+async def test_a_script_that_was_written_is_run_by_its_interpreter(
+    sandbox_env: SandforkSandboxEnvironment,
+) -> None:
+    async def executed(text: str) -> util.ExecResult[str]:
+        await sandbox_env.write_file("/tmp/script", text)
+        return await sandbox_env.exec(["sh", "-c", 'exec env "$1"', "sh", "/tmp/script"])
+
+    assert (await executed("#!/bin/cat")).stdout == "#!/bin/cat"
+    assert (await executed("#! /bin/sh -e\nfalse\necho not")).returncode == 1
+    assert (await executed("echo $0")).stdout == "/tmp/script\n"
+    # A program that failed by itself is not run again, and what the guest wrote is not run otherwise.
+    failed = await executed("echo once; env /tmp/script-that-is-not-executable; exit 126")
+    assert (failed.stdout, failed.returncode) == ("once\n", 126)
+    denied = await sandbox_env.exec(["sh", "-c", "echo 'echo x' > /tmp/own; chmod +x /tmp/own; env /tmp/own"])
+    assert (denied.stdout, denied.returncode) == ("", 126)
 
 
 async def test_the_sandboxes_own_user_is_accepted(sandbox_env: SandforkSandboxEnvironment) -> None:
