@@ -11,11 +11,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from . import _threads
+from ._commands import Command, Commands
 from ._exceptions import FileError, RequestError, SandforkError, SessionClosed, SessionForked
 from ._frameworks import LONGEST, MOST_PROGRAMS, NOT_FOUND, ROOMY, needed, read_anywhere, write_anywhere
 from ._sandbox import Sandbox
@@ -28,9 +31,11 @@ with needed(__name__, "deepagents", "deepagents", "deepagents"):
 if TYPE_CHECKING:
     from deepagents.backends.protocol import FileOperationError
 
-    from ._driver import Work
+    from ._driver import Driver, SyncDriver, Work
     from ._environment import Environment
     from ._options import PolicyLike
+    from ._programs import Program
+    from ._session import Session
 
     T = TypeVar("T")
 
@@ -46,6 +51,34 @@ _WORDS: dict[int | None, FileOperationError] = {
 _OWNERS = (SessionClosed, SessionForked)
 # The exit status of timeout(1) if it could not run a command.
 _NOT_RUN = 125
+
+
+class _OneProgram(Commands):
+    """The programs of a session, for a call that starts one of them, which another thread can stop."""
+
+    def __init__(self, driver: SyncDriver[Session]) -> None:
+        super().__init__(driver)
+        self._program: Driver[Program] | None = None
+        self._stopped = False
+
+    def stop(self) -> None:
+        """Kills the program. One that does not run yet is not started, or killed at once."""
+        self._stopped = True
+        if self._program is not None:
+            self._program.close()
+
+    def require_wanted(self) -> None:
+        if self._stopped:
+            raise SessionClosed("the caller has left")
+
+    def _kind(  # type: ignore[override]
+        self, driver: Driver[Program], of_session: int, argv: Sequence[str]
+    ) -> Command:
+        # Before the test: `stop` may be called between the two.
+        self._program = driver
+        if self._stopped:
+            driver.close()
+        return Command(driver, of_session, argv)
 
 
 class SandforkBackend(BaseSandbox):
@@ -86,11 +119,27 @@ class SandforkBackend(BaseSandbox):
 
     def execute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
         """Runs a line of the shell. A `timeout` of 0 is none."""
+        return self._executed(_OneProgram(self.sandbox._driver), command, timeout)
+
+    async def aexecute(self, command: str, *, timeout: int | None = None) -> ExecuteResponse:
+        """The async version of `execute`. Cancelling it kills the program."""
+        programs = _OneProgram(self.sandbox._driver)
+        future = _threads.start(lambda: self._executed(programs, command, timeout))
+        try:
+            response: ExecuteResponse = await asyncio.wrap_future(future)
+        except asyncio.CancelledError:
+            programs.stop()
+            _threads.abandon(future)
+            raise
+        return response
+
+    def _executed(self, programs: _OneProgram, command: str, timeout: int | None) -> ExecuteResponse:
         seconds = self._timeout if timeout is None else check_seconds(timeout or LONGEST, "timeout")
         printed: list[str] = []
         try:
             with self._room:
-                result = self.sandbox.commands.run(
+                programs.require_wanted()
+                result = programs.run(
                     command,
                     timeout=seconds,
                     output=self._output,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -14,6 +16,8 @@ from langchain_tests.integration_tests.sandboxes import SandboxIntegrationTests
 
 from sandfork import SessionClosed, SystemFailure, _supervisor
 from sandfork.deepagents import SandforkBackend
+
+from ..support.waiting import eventually
 
 # What deepagents 0.7 does otherwise than the suite expects of it, in its own code, with every backend.
 OTHERWISE = {
@@ -71,6 +75,31 @@ def test_a_command_that_cannot_start_is_an_answer(backend: SandforkBackend) -> N
     response = backend.execute("\0")
     assert response.exit_code == 127
     assert "NUL" in response.output
+
+
+def test_a_cancelled_command_is_killed(backend: SandforkBackend) -> None:
+    async def cancel() -> None:
+        running = asyncio.create_task(backend.aexecute("touch begun; sleep 600"))
+        while (await backend.aexecute("ls begun")).exit_code:
+            assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        # One that has not begun: more than may run at once.
+        waiting = [asyncio.create_task(backend.aexecute("sleep 600; touch late")) for _ in range(30)]
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*waiting), 0.1)
+
+    # It returns though threads still wait for what they ran.
+    asyncio.run(cancel())
+    eventually(lambda: backend.execute("pgrep sleep").exit_code)
+    assert backend.execute("ls late").exit_code
+
+
+async def test_an_async_command_has_a_response(backend: SandforkBackend) -> None:
+    response = await backend.aexecute("echo out; exit 3")
+    assert (response.output, response.exit_code) == ("out\n", 3)
+    assert (await backend.aexecute("sleep 600", timeout=1)).exit_code == 124
 
 
 def test_files_that_are_too_large_are_not_read(backend: SandforkBackend) -> None:
