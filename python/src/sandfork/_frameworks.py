@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -127,6 +128,9 @@ def _checked(result: CommandResult, path: str) -> str:
         return result.stdout
     if result.status == "lost":
         raise SystemFailure(f"the program that looks at {path!r} was lost: {result.why}")
+    if result.signal == signal.SIGXFSZ:
+        said = f"{os.strerror(errno.EFBIG)}: limits.file_size of the policy is all that it may have"
+        raise from_errno(errno.EFBIG, said, path)
     code = result.exit_code or 0
     number = code - _ERRNO if code in _EXIT.values() else errno.EIO
     raise from_errno(number, result.stderr.strip()[:_SAID], path)

@@ -172,7 +172,13 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
     async def read_file(self, file: str, text: Literal[False]) -> bytes: ...
     async def read_file(self, file: str, text: bool = True) -> str | bytes:
         most = util.SandboxEnvironmentLimits.MAX_READ_FILE_SIZE
-        data: bytes = await self._with_file(read_anywhere(self.sandbox, file, most))
+        try:
+            data: bytes = await self._with_file(read_anywhere(self.sandbox, file, most))
+        except OSError as error:
+            if error.errno != errno.EFBIG:
+                raise
+            limit = util.SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR
+            raise util.OutputLimitExceededError(limit, None) from error
         return data.decode() if text else data
 
     async def _with_file(self, work: Any) -> Any:
@@ -181,9 +187,6 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
                 async with self._turn:
                     return await self.sandbox._driver.complete(work)
         except FileError as error:
-            if error.errno == errno.EFBIG:
-                limit = util.SandboxEnvironmentLimits.MAX_READ_FILE_SIZE_STR
-                raise util.OutputLimitExceededError(limit, None) from error
             raise builtin_error(error) from error
 
     async def _is_own(self, user: str) -> bool:

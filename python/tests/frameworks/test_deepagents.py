@@ -96,6 +96,12 @@ def test_a_cancelled_command_is_killed(backend: SandforkBackend) -> None:
     assert backend.execute("ls late").exit_code
 
 
+def test_a_file_that_is_too_large_names_the_limit() -> None:
+    with SandforkBackend({"extends": "standard", "limits": {"file_size": "4KiB"}}) as small:
+        (response,) = small.upload_files([("/tmp/big", bytes(5000))])
+        assert "File too large: limits.file_size" in (response.error or "")
+
+
 async def test_an_async_command_has_a_response(backend: SandforkBackend) -> None:
     response = await backend.aexecute("echo out; exit 3")
     assert (response.output, response.exit_code) == ("out\n", 3)

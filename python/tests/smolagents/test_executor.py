@@ -13,7 +13,7 @@ from smolagents.local_python_executor import CodeOutput, InterpreterError, Local
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import AgentExecutionError
 
-from sandfork import Opaque, Policy
+from sandfork import Opaque, Policy, RequestError
 from sandfork.smolagents import CodeError, CodeTimeout, NativeExecutor
 from sandfork.smolagents._code import MAX_PARSED
 
@@ -243,6 +243,27 @@ def test_copies_have_a_session_of_their_own(executor: NativeExecutor, copied: An
     twin("own = 3")
     assert executor("own").output == 2
     twin.cleanup()
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda it: pickle.loads(pickle.dumps(it))])
+def test_the_executor_of_an_agent_is_copied_without_its_logger(copied: Any) -> None:
+    executor = NativeExecutor([], AgentLogger())
+    twin = copied(executor)
+    assert twin("1").output == 1
+    assert twin.logger is None
+    branch = executor.branch()
+    assert branch.logger is executor.logger
+    for ended in (executor, twin, branch):
+        ended.cleanup()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"max_print_outputs_length": "x"}, {"max_print_outputs_length": -5}, {"additional_functions": [len]}],
+)
+def test_a_wrong_argument_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(RequestError, match=next(iter(wrong))):
+        NativeExecutor([], **wrong)
 
 
 def test_cleanup_ends_the_session(executor: NativeExecutor) -> None:

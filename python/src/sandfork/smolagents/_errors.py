@@ -16,7 +16,7 @@ from ._code import failing_source
 _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 # Maximum characters. A longer traceback mostly repeats the same frames.
 _MOST_TRACEBACK = 4000
-_KEPT = "what earlier steps defined is kept"
+KEPT = "what earlier steps defined is kept"
 
 
 class CodeError(AgentExecutionError, InterpreterError):
@@ -37,12 +37,12 @@ class CodeTimeout(CodeError, ExecutionTimeoutError):
 
 
 def failure(
-    code: str, filename: str, execution: Execution, *, note: str, lost: str, wall: float
+    code: str, filename: str, execution: Execution, *, note: str, lost: str, kept: str, wall: float
 ) -> CodeError:
     """The error for failed code, after a `note` about its session. `lost` describes the state that was lost;
-    it is empty if the session is live. `wall` is the time that the code had, in seconds."""
-    # A note has said what is kept.
-    left = f"; {lost}" if lost else "" if note else f"; {_KEPT}"
+    it is empty if the session is live. `kept` describes what was not lost. `wall` is the time that the code
+    had, in seconds."""
+    left = f"; {lost or kept}" if lost or kept else ""
     error = execution.error or ExecutionError("", f"it ended with status {execution.status}", "")
     kind = CodeError
     if execution.status == "exit":

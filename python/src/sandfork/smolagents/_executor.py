@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -17,11 +18,12 @@ from smolagents.local_python_executor import (
 from smolagents.monitoring import AgentLogger, LogLevel
 from smolagents.utils import truncate_content
 
-from sandfork import Execution, Opaque, Sandbox, SandforkError, SessionClosed, SupervisorError
+from sandfork import Execution, Opaque, RequestError, Sandbox, SandforkError, SessionClosed, SupervisorError
+from sandfork._options import checked_count
 from sandfork._terminal import harmless
 
 from ._code import bound_tool
-from ._errors import CodeError, failure
+from ._errors import KEPT, CodeError, failure
 from ._imports import Imports
 from ._policy import FROM_POLICY, FromPolicy, PolicySource, executor_policy
 from ._session import AgentSession
@@ -85,8 +87,13 @@ class NativeExecutor(PythonExecutor):
         self.authorized_imports = asked.authorized
         self.logger = logger
         self.max_print_outputs_length = (
-            DEFAULT_MAX_LEN_OUTPUT if max_print_outputs_length is None else max_print_outputs_length
+            DEFAULT_MAX_LEN_OUTPUT
+            if max_print_outputs_length is None
+            else checked_count(max_print_outputs_length, "max_print_outputs_length", sys.maxsize)
         )
+        if not isinstance(additional_functions, (Mapping, type(None))):
+            kind = type(additional_functions).__name__
+            raise RequestError(f"additional_functions is of type {kind}: give a dict of functions by name")
         self.additional_functions = dict(additional_functions or {})
         self._tools = HostTools(self.additional_functions)
         made_of = executor_policy(policy, self.authorized_imports, interpreter, timeout_seconds)
@@ -122,7 +129,9 @@ class NativeExecutor(PythonExecutor):
             tools = HostTools(self._tools.functions)
             session = self._session.branch(tools)
             other: NativeExecutor = object.__new__(type(self))
-            other.__setstate__({**self.__getstate__(), "_tools": tools, "_session": session})
+            other.__setstate__(
+                {**self.__getstate__(), "logger": self.logger, "_tools": tools, "_session": session}
+            )
             return other
 
     def send_tools(self, tools: Mapping[str, Callable[..., Any]]) -> None:
@@ -157,7 +166,9 @@ class NativeExecutor(PythonExecutor):
                 return CodeOutput(output=self._tools.answer, logs=logs, is_final_answer=True)
             if execution.status != "ok":
                 lost, wall = self._session.tell_loss(), self._session.wall
-                raise failure(code_action, filename, execution, note=note, lost=lost, wall=wall)
+                # A note has said what is kept, and the first step has no earlier ones.
+                kept = "" if note or self._steps == 1 else KEPT
+                raise failure(code_action, filename, execution, note=note, lost=lost, kept=kept, wall=wall)
             return CodeOutput(output=_showable(execution), logs=logs, is_final_answer=False)
 
     def cleanup(self) -> None:
@@ -170,11 +181,13 @@ class NativeExecutor(PythonExecutor):
         self.cleanup()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state of a copy: the same tools and variables. The copy starts its own session on demand."""
-        own = ("_lock", "_printed")
+        """The state of a copy: the same tools and variables. The copy starts its own session on demand. The
+        logger of an agent cannot be copied, so it has none."""
+        own = ("_lock", "_printed", "logger")
         return {name: value for name, value in self.__dict__.items() if name not in own}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        self.logger = None
         self.__dict__.update(state)
         self._make_locks()
 
