@@ -7,9 +7,12 @@ meanwhile without effect.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import io
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from typing import IO, Any, Callable, NamedTuple, TypeVar, Union
 
@@ -73,7 +76,11 @@ class BaseFiles:
         if isinstance(data, str):
             # Before the file is emptied.
             data = utf_8(data, "the data")
-        return self._copied("open_write", path, lambda file: file.write(data), append=bool(append))
+        size = None if append else _size(data)
+        if size is None:
+            return self._copied("open_write", path, lambda file: file.write(data), append=bool(append))
+        # The supervisor empties a file that it does not open for more.
+        return self._copied("open_write", path, lambda file: file.replace(data, size), append=True)
 
 
 class Files(BaseFiles):
@@ -88,7 +95,11 @@ class Files(BaseFiles):
     _watch_kind = FileWatch
 
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
-        """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist."""
+        """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist.
+
+        Data that has no room leaves the file as it was. Of an open text file, or one that is not a regular
+        file of the host, what fits has replaced the file's content by then.
+        """
         return self._driver.complete(self._written(path, data, append=append))
 
     def read(self, path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
@@ -195,6 +206,29 @@ class _Opened(NamedTuple):
                 yield chunk
         raise self._too_large("a file that grows while it is read", most)
 
+    def replace(self, data: Data, size: int) -> None:
+        """Writes data of this size in place of the file's. Without room for it, the file stays as it was."""
+        number = self.file.fileno()
+        fcntl.fcntl(number, fcntl.F_SETFL, fcntl.fcntl(number, fcntl.F_GETFL) & ~os.O_APPEND)
+        before = os.fstat(number).st_size
+        try:
+            if 0 < before < size:
+                os.posix_fallocate(number, 0, size)
+        except OSError as error:
+            # Another error means that this file system reserves nothing.
+            if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                os.ftruncate(number, before)
+                raise self._failed(error) from None
+        try:
+            self.write(data)
+        except OSError:
+            if before == 0:
+                with contextlib.suppress(OSError):
+                    os.ftruncate(number, 0)
+            raise
+        if self.file.tell() < before:
+            os.ftruncate(number, self.file.tell())
+
     def write(self, data: Data) -> None:
         """Writes bytes, text or the content of an open file."""
         if isinstance(data, (bytes, bytearray, memoryview, str)):
@@ -214,13 +248,28 @@ class _Opened(NamedTuple):
             while rest:
                 rest = rest[self.file.write(rest) :]
         except OSError as error:
-            said = error.strerror or str(error)
-            if error.errno == errno.ENOSPC:
-                said += ": filesystem.work_size of the policy is all there is"
-            raise from_errno(error.errno or errno.EIO, said, self.name) from None
+            raise self._failed(error) from None
+
+    def _failed(self, error: OSError) -> OSError:
+        said = error.strerror or str(error)
+        if error.errno == errno.ENOSPC:
+            said += ": filesystem.work_size of the policy is all there is"
+        return from_errno(error.errno or errno.EIO, said, self.name)
 
     def _too_large(self, how: str, most: int) -> FileTooLarge:
         return FileTooLarge(errno.EFBIG, f"{how}, more than max_bytes={most}", self.name)
+
+
+def _size(data: Data) -> int | None:
+    """How many bytes the data has, if that is known before it is read."""
+    if isinstance(data, memoryview):
+        return data.nbytes
+    if isinstance(data, (bytes, bytearray)):
+        return len(data)
+    if isinstance(data, io.BufferedReader) and isinstance(data.raw, io.FileIO):
+        about = os.fstat(data.fileno())
+        return max(0, about.st_size - data.tell()) if stat.S_ISREG(about.st_mode) else None
+    return None
 
 
 def _save(chunks: Iterable[bytes], local: Path) -> None:
