@@ -248,7 +248,7 @@ pub fn canonical(name: &str) -> String {
 }
 
 /// The last name of a URL's path, as a wheel's name has it: `%2B` is the `+` of a local version.
-fn file_of(url: &str) -> String {
+pub fn file_of(url: &str) -> String {
     let path = url.split(['?', '#']).next().unwrap_or_default();
     let last = path.rsplit('/').next().unwrap_or_default();
     last.replace("%2B", "+")

@@ -25,6 +25,7 @@ mod requirements;
 mod resolver;
 mod sources;
 mod staging;
+mod tags;
 mod tree;
 mod uv;
 

@@ -14,7 +14,7 @@ use crate::host::CallerEnvironment;
 /// The caller's variable that names a uv in place of the one on `PATH`. An empty one stands for pip.
 const VARIABLE: &str = "SANDFORK_UV";
 
-/// The first release whose locks have one wheel for each package.
+/// The first release whose locks have only wheels that fit the interpreter.
 const OLDEST: [u32; 2] = [0, 10];
 
 /// A uv of the host.

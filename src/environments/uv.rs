@@ -10,6 +10,7 @@ use super::jail::{InstallJail, literal};
 use super::lock::{LockError, LockedWheel, MOST_PACKAGES};
 use super::requirements::Wanted;
 use super::resolver::Uv;
+use super::tags::fit;
 
 /// The program that finds wheels.
 const RESOLVE: &str = include_str!("guest/uv.py");
@@ -115,9 +116,10 @@ fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, LockError> {
             name: plain(&package.name),
             what: what.to_owned(),
         };
-        let [wheel] = &package.wheels[..] else {
-            return Err(wrong("not one wheel"));
-        };
+        // uv lists each wheel that fits the interpreter.
+        let fit = |wheel: &&File| fit(wheel.url.as_deref().unwrap_or_default());
+        let wheel = package.wheels.iter().max_by_key(fit);
+        let wheel = wheel.ok_or_else(|| wrong("no wheel"))?;
         let url = wheel
             .url
             .clone()
@@ -190,11 +192,7 @@ mod tests {
                 "path = \"",
                 "its package `shapes` has a wheel without a URL",
             ),
-            (
-                "wheels",
-                "archives",
-                "its package `shapes` has not one wheel",
-            ),
+            ("wheels", "archives", "its package `shapes` has no wheel"),
             (
                 "[[packages]]",
                 "[[packages]",
@@ -207,6 +205,27 @@ mod tests {
         assert_eq!(
             refused(&"#".repeat(LONGEST_LOCK + 1)),
             LockError::TooMany.to_string()
+        );
+    }
+
+    #[test]
+    fn the_wheel_that_fits_best_is_taken() {
+        let of = |tags: &str| {
+            format!(
+                "{{ url = \"https://i.example/shapes-2.0-{tags}.whl\", hashes = {{ sha256 = \"00\" }} }}"
+            )
+        };
+        let exact = "cp311-cp311-manylinux1_x86_64.manylinux_2_28_x86_64";
+        let wheels = ["cp37-abi3-manylinux1_x86_64", exact, "py3-none-any"];
+        let text = format!(
+            "[[packages]]\nname = \"shapes\"\nversion = \"2.0\"\nwheels = [{}]\n",
+            wheels.map(of).join(", ")
+        );
+        let found = locked_wheels(&text).expect("a lock");
+        let url = format!("https://i.example/shapes-2.0-{exact}.whl");
+        assert_eq!(
+            found.iter().map(|wheel| &wheel.url).collect::<Vec<_>>(),
+            [&url]
         );
     }
 

@@ -5,6 +5,7 @@ import hashlib
 import http.server
 import io
 import json
+import platform
 import sys
 import tarfile
 import threading
@@ -197,6 +198,10 @@ FILES = dict(
             },
             entry_points="[console_scripts]\ncolour = colours:main\n",
             scripts={"colour-script": "#!python\nimport colours\nprint(colours.red)\n"},
+        ),
+        wheel("several", "1.0", {"several.py": "x = 1\n"}),
+        wheel(
+            "several", "1.0", {"several.py": "x = 2\n"}, tag=f"py3-none-manylinux_2_17_{platform.machine()}"
         ),
         wheel("tampered", "1.0", {"tampered.py": "x = 1\n"}),
         wheel("late", "1.0", {"late.py": "x = 1\n"}),

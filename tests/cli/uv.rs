@@ -76,6 +76,7 @@ fn it_chooses_what_pip_chooses() -> Result<(), Failed> {
         &["shapes"][..],
         &["-r", &bound],
         &["colours", "--index-url", &secret],
+        &["several"],
     ]
     .into_iter()
     .enumerate()
