@@ -45,6 +45,25 @@ def test_a_fork_outlives_its_snapshot_and_its_sandbox() -> None:
         assert [fork.run("x").value, another.run("x").value] == [5, 5]
 
 
+def test_arrays_that_were_passed_go_along(packages: sandfork.Policy) -> None:
+    numpy = pytest.importorskip("numpy")
+    array = numpy.arange(200_000)
+    with Sandbox(packages, variables={"a": array}, tools={"same": lambda x: x}) as sbx:
+        sbx.run("a[0] = 7; b = same(a)[1:]")
+        seen = "int(a[0]), int(a.sum()), int(b[-1])"
+        wanted = (7, 7 + int(array.sum()), 199_999)
+        with sbx.snapshot() as snapshot:
+            sbx.run("a[:] = 0; b = None")
+            with snapshot.fork() as fork, fork.snapshot() as second, second.fork() as another:
+                fork.pause()
+                assert (fork.run(seen).value, another.run(seen).value) == (wanted, wanted)
+                # The end of an array closes nothing else.
+                another.run("del a, b; f = open('f', 'w+'); import gc; gc.collect()")
+                assert another.run("f.write('x'), f.seek(0), f.read()").value == (1, 0, "x")
+            sbx.rollback(snapshot)
+        assert sbx.run(seen).value == wanted
+
+
 def test_a_snapshot_that_is_closed_can_do_nothing(sbx: Sandbox) -> None:
     snapshot = sbx.snapshot()
     snapshot.close()

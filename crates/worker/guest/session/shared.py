@@ -3,8 +3,9 @@
 import os
 import sys
 from errno import EFBIG
-from os import close, getpid, unlink, urandom, writev
+from os import close, dup, dup2, fstat, getpid, unlink, urandom, writev
 from os import open as open_file
+from os.path import samestat
 
 from ..values import SHARED, layout, pieces, split
 
@@ -102,12 +103,32 @@ def unpack(blob, payload, passed):
     lengths = blob["lengths"]
     if not blob.get("passed"):
         return split(memoryview(payload), lengths)
-    from mmap import ACCESS_COPY, mmap
-
     try:
         _, total = layout(lengths)
-        # A private mapping: the guest may write to its pages, so arrays can use them without a copy.
-        data = mmap(passed, total, access=ACCESS_COPY, **MAPPING)
+        data = map_privately(passed, total)
     finally:
         close(passed)
     return split(memoryview(data), lengths)
+
+
+def map_privately(passed, length):
+    """Maps a file so that the guest may write to its pages: arrays can use them without a copy."""
+    from mmap import ACCESS_COPY, mmap
+
+    if MAPPING:
+        return mmap(passed, length, access=ACCESS_COPY, **MAPPING)
+    # The descriptor that the mapping will hold, unless another thread opens one meanwhile.
+    held = dup(passed)
+    close(held)
+    data = mmap(passed, length, access=ACCESS_COPY)
+    # The mapping only closes it. A session that holds a file without a name cannot be copied, but it can
+    # be with this one in its place.
+    try:
+        if samestat(fstat(held), fstat(passed)):
+            null = open_file(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+            dup2(null, held, False)
+            close(null)
+    except OSError:
+        # No session of such a sandbox can be copied.
+        pass
+    return data
