@@ -27,6 +27,7 @@ pub fn tests() -> Vec<Test> {
         a_session_that_is_idle_leaves_the_files_of_the_host,
         a_pause_to_a_file_leaves_the_files_of_the_host,
         a_restart_leaves_the_files_of_the_host,
+        a_full_directory_is_copied_beside_the_host,
         a_tree_whose_directory_was_moved_is_named,
         a_file_of_the_host_that_was_replaced_is_named
     ];
@@ -213,6 +214,30 @@ fn a_restart_leaves_the_files_of_the_host(world: &World) {
         session.rollback(&snapshot).expect("it is its own");
         session
     });
+}
+
+fn a_full_directory_is_copied_beside_the_host(world: &World) {
+    for host in Host::each() {
+        let recipe = host.read().set("filesystem.work_inodes=64");
+        let mut session = open(world, recipe.set("filesystem.tmp_inodes=64"));
+        let top = host.0.path().parent().expect("it has one").display();
+        ok(
+            &mut session,
+            &format!(
+                "import os\nos.chdir('{top}')\n\
+                 try:\n\
+                 \x20   for number in range(100): open(str(number), 'w').close()\n\
+                 except OSError: pass"
+            ),
+        );
+        let wanted = value(&mut session, "sorted(os.listdir())");
+        let mut forked = fork(&copy(&mut session));
+        assert_eq!(value(&mut forked, "sorted(os.listdir())"), wanted);
+        let snapshot = copy(&mut session);
+        ok(&mut session, "os.remove('0')");
+        session.rollback(&snapshot).expect("it has room");
+        assert_eq!(value(&mut session, "sorted(os.listdir())"), wanted);
+    }
 }
 
 fn a_tree_whose_directory_was_moved_is_named(world: &World) {

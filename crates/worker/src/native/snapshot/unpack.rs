@@ -11,6 +11,7 @@ use std::io::{self, BufReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 
 use nix::NixPath;
 use nix::dir::Dir;
@@ -43,8 +44,11 @@ pub fn unpack(stream: &File, directories: &[String]) -> Result<(), String> {
         let failed = |error: io::Error| format!("`{directory}` cannot be filled: {error}");
         let root = open(directory.as_str(), DIRECTORY, Mode::empty()).map_err(io::Error::from);
         let root = root.map_err(failed)?;
-        clear(&root).map_err(io::Error::from).map_err(failed)?;
-        Tree::new(root).fill(&mut reader).map_err(failed)?;
+        let mut tree = Tree::new(root).map_err(failed)?;
+        clear(&tree.root, Path::new(""), &mut tree.kept)
+            .map_err(io::Error::from)
+            .map_err(failed)?;
+        tree.fill(&mut reader).map_err(failed)?;
     }
     Ok(())
 }
@@ -62,7 +66,12 @@ fn open_own<P: ?Sized + NixPath>(above: &OwnedFd, path: &P) -> Result<OwnedFd, E
 }
 
 /// Removes what is in a directory. Mounts stay, with the directories that lead to them: every worker has them.
-fn clear(directory: &OwnedFd) -> Result<(), Errno> {
+/// `kept` gets these directories with their numbers.
+fn clear(
+    directory: &OwnedFd,
+    path: &Path,
+    kept: &mut BTreeMap<u64, OsString>,
+) -> Result<(), Errno> {
     for entry in Dir::from_fd(open_own(directory, ".")?)?.iter() {
         let entry = entry?;
         let name = entry.file_name();
@@ -80,10 +89,14 @@ fn clear(directory: &OwnedFd) -> Result<(), Errno> {
             Err(Errno::EXDEV) => continue,
             other => other?,
         };
-        clear(&inner)?;
+        let path = path.join(OsStr::from_bytes(name.to_bytes()));
+        clear(&inner, &path, kept)?;
         match unlinkat(directory, name, UnlinkatFlags::RemoveDir) {
+            Ok(()) => {}
             // A mount is in it.
-            Err(Errno::ENOTEMPTY) | Ok(()) => {}
+            Err(Errno::ENOTEMPTY) => {
+                kept.insert(fstat(&inner)?.st_ino, path.into());
+            }
             Err(errno) => return Err(errno),
         }
     }
@@ -94,6 +107,9 @@ fn clear(directory: &OwnedFd) -> Result<(), Errno> {
 /// then get their names.
 struct Tree {
     root: OwnedFd,
+    /// The directories that were not removed, by their numbers, which they have in every worker. None is made a second
+    /// time: a tree may have as many files as it can.
+    kept: BTreeMap<u64, OsString>,
     /// The files that have no name yet, by the number that they had.
     unnamed: BTreeSet<u64>,
     /// The first name of each file that has one.
@@ -107,15 +123,16 @@ struct Tree {
 }
 
 impl Tree {
-    fn new(root: OwnedFd) -> Self {
-        Self {
+    fn new(root: OwnedFd) -> io::Result<Self> {
+        Ok(Self {
             root,
+            kept: BTreeMap::new(),
             unnamed: BTreeSet::new(),
             named: BTreeMap::new(),
             directories: Vec::new(),
             spare: MOST_SKIPPED,
             next: None,
-        }
+        })
     }
 
     fn fill(&mut self, reader: &mut impl Read) -> io::Result<()> {
@@ -139,6 +156,9 @@ impl Tree {
                     }
                     self.name(entry.inode, path)?;
                 }
+                Kind::Directory if self.kept.contains_key(&entry.inode) => {
+                    made.insert(entry.inode, Kind::Directory);
+                }
                 kind => {
                     self.make(entry, reader)?;
                     made.insert(entry.inode, kind);
@@ -155,7 +175,7 @@ impl Tree {
             Kind::Symlink => text(reader, usize::try_from(entry.size).unwrap_or(0))?,
             _ => Vec::new(),
         };
-        let name = stage(entry.inode);
+        let name = self.stage(entry.inode);
         let name = name.as_str();
         self.reach(entry.inode)?;
         let mut made = self.create(entry, name, &target)?;
@@ -220,11 +240,16 @@ impl Tree {
 
     fn name(&mut self, inode: u64, path: OsString) -> io::Result<()> {
         let root = &self.root;
-        if self.unnamed.remove(&inode) {
-            match renameat(root, stage(inode).as_str(), root, path.as_os_str()) {
+        if let Some(kept) = self.kept.get(&inode) {
+            if *kept != path {
+                mkdirat(root, path.as_os_str(), Mode::S_IRWXU)?;
+            }
+        } else if self.unnamed.remove(&inode) {
+            let staged = self.stage(inode);
+            match renameat(root, staged.as_str(), root, path.as_os_str()) {
                 // A directory that is there already, because it leads to a mount.
                 Err(Errno::ENOTEMPTY | Errno::EEXIST) => {
-                    unlinkat(root, stage(inode).as_str(), UnlinkatFlags::RemoveDir)?;
+                    unlinkat(root, staged.as_str(), UnlinkatFlags::RemoveDir)?;
                 }
                 other => other?,
             }
@@ -240,11 +265,12 @@ impl Tree {
         }
         Ok(())
     }
-}
 
-/// The name of a file until it gets its own.
-fn stage(inode: u64) -> String {
-    format!(".sandfork-{inode}")
+    /// The name of a file until it gets its own.
+    fn stage(&self, inode: u64) -> String {
+        _ = self;
+        format!(".sandfork-{inode}")
+    }
 }
 
 /// Copies the pieces of a file.
