@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         a_fork_has_what_the_kernel_keeps,
         forks_are_apart_from_each_other,
         files_keep_their_numbers_links_and_times,
+        a_fork_has_files_of_any_name_and_mode,
         a_fork_of_a_fork_has_both_states,
         memory_that_forks_share_behaves_like_their_own,
         forks_share_what_they_do_not_write_to,
@@ -209,6 +210,24 @@ fn files_keep_their_numbers_links_and_times(world: &World) {
     let without_data = |text: &str| text.split("'data.db'").next().map(str::to_owned);
     assert_eq!(without_data(&copied), without_data(&original));
     assert!(copied.contains("'sparse'"), "{copied}");
+}
+
+fn a_fork_has_files_of_any_name_and_mode(world: &World) {
+    let mut session = open(world, standard());
+    ok(
+        &mut session,
+        "import os\n\
+         for n in 'abc': open(n, 'w').write(n * 3)\n\
+         os.rename('c', '.sandfork-%d' % os.stat('a').st_ino)\n\
+         os.mkdir('group'); os.chmod('group', 0o2755); os.chmod('b', 0o4755)",
+    );
+    let seen = "[(n, oct(os.stat(n).st_mode), os.path.isfile(n) and open(n).read()) for n in sorted(os.listdir())]";
+    let wanted = value(&mut session, seen);
+    assert!(
+        wanted.contains("42755") && wanted.contains("104755"),
+        "{wanted}"
+    );
+    assert_eq!(value(&mut fork(&copy(&mut session)), seen), wanted);
 }
 
 fn a_fork_of_a_fork_has_both_states(world: &World) {

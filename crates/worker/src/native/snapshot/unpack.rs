@@ -29,8 +29,11 @@ const CHUNK: usize = 1 << 20;
 /// The most inodes of a tree that are used up for the numbers of others.
 const MOST_SKIPPED: u64 = 100_000;
 
-/// No program runs as its owner: the filter may refuse such a mode.
-const MODE: u32 = 0o1777;
+/// All of a mode.
+const MODE: u32 = 0o7777;
+
+/// The part of a mode that no filter refuses: another one may have a program run as its owner.
+const HARMLESS: u32 = 0o1777;
 
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
@@ -110,6 +113,8 @@ struct Tree {
     /// The directories that were not removed, by their numbers, which they have in every worker. None is made a second
     /// time: a tree may have as many files as it can.
     kept: BTreeMap<u64, OsString>,
+    /// What the names of files without a name begin with. Random, as the guest may have a file with any other name.
+    prefix: String,
     /// The files that have no name yet, by the number that they had.
     unnamed: BTreeSet<u64>,
     /// The first name of each file that has one.
@@ -124,8 +129,11 @@ struct Tree {
 
 impl Tree {
     fn new(root: OwnedFd) -> io::Result<Self> {
+        let mut random = [0; 16];
+        File::open("/dev/urandom")?.read_exact(&mut random)?;
         Ok(Self {
             root,
+            prefix: format!(".sandfork-{:032x}", u128::from_ne_bytes(random)),
             kept: BTreeMap::new(),
             unnamed: BTreeSet::new(),
             named: BTreeMap::new(),
@@ -268,8 +276,7 @@ impl Tree {
 
     /// The name of a file until it gets its own.
     fn stage(&self, inode: u64) -> String {
-        _ = self;
-        format!(".sandfork-{inode}")
+        format!("{}-{inode}", self.prefix)
     }
 }
 
@@ -295,7 +302,11 @@ fn copy(reader: &mut impl Read, file: &File, size: u64) -> io::Result<()> {
 
 /// Sets what writing to a file changes.
 fn finish(handle: &OwnedFd, entry: Entry) -> io::Result<()> {
-    fchmod(handle.as_fd(), Mode::from_bits_truncate(entry.mode & MODE))?;
+    let set = |mask| fchmod(handle.as_fd(), Mode::from_bits_truncate(entry.mode & mask));
+    match set(MODE) {
+        Err(Errno::EPERM) => set(HARMLESS)?,
+        other => other?,
+    }
     let time = time_of(entry);
     Ok(futimens(handle.as_fd(), &time, &time)?)
 }
