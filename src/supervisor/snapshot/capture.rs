@@ -58,10 +58,14 @@ pub struct Source<'a> {
 pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusal> {
     let main = worker.proc.pid();
     if let Some(other) = tree.iter().find(|pid| pid.as_raw() != main) {
-        let name = std::fs::read(format!("/proc/{other}/comm")).unwrap_or_default();
-        return Err(SnapshotRefusal::Process {
-            pid: other.as_raw(),
-            name: name_of(&name),
+        let about = |file| std::fs::read(format!("/proc/{other}/{file}")).unwrap_or_default();
+        let name = name_of(&about("comm"));
+        let (pid, has_ended) = seen_inside(&String::from_utf8_lossy(&about("status")));
+        let pid = pid.unwrap_or(other.as_raw());
+        return Err(if has_ended {
+            SnapshotRefusal::Zombie { pid, name }
+        } else {
+            SnapshotRefusal::Process { pid, name }
         });
     }
     let mut looks = THREAD_LOOKS;
@@ -101,6 +105,16 @@ pub fn require_room(
 /// The name of a process or a thread, which the guest chooses.
 fn name_of(name: &[u8]) -> String {
     String::from_utf8_lossy(name.trim_ascii_end()).into_owned()
+}
+
+/// The number that a process has for its session, and whether it has ended, by its `status` file.
+fn seen_inside(status: &str) -> (Option<i32>, bool) {
+    let last_of = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().split_ascii_whitespace().last()
+    };
+    let pid = last_of("NSpid:").and_then(|pid| pid.parse().ok());
+    (pid, last_of("State:") == Some("(zombie)"))
 }
 
 impl Source<'_> {
@@ -261,5 +275,19 @@ impl Source<'_> {
                 new
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_has_the_number_that_its_session_knows() {
+        let status = "Name:\tState: Z\nState:\tS (sleeping)\nNSpid:\t4148\t40\t3\n";
+        assert_eq!(seen_inside(status), (Some(3), false));
+        let ended = "Name:\ttrue\nState:\tZ (zombie)\nNSpid:\t4148\t40\t3\n";
+        assert_eq!(seen_inside(ended), (Some(3), true));
+        assert_eq!(seen_inside(""), (None, false));
     }
 }

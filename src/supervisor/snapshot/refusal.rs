@@ -44,7 +44,18 @@ pub enum SnapshotRefusal {
     /// The session has other processes.
     #[error("process {pid} (`{}`) of the session still runs; end it first", harmless(.name))]
     Process {
-        /// Its number on the host.
+        /// Its number in the session.
+        pid: i32,
+        /// Its name.
+        name: String,
+    },
+    /// The session has not waited for a process.
+    #[error(
+        "process {pid} (`{}`) of the session has ended, and nothing has waited for it (wait, poll); do that first",
+        harmless(.name)
+    )]
+    Zombie {
+        /// Its number in the session.
         pid: i32,
         /// Its name.
         name: String,

@@ -34,6 +34,7 @@ pub fn tests() -> Vec<Test> {
         a_rollback_brings_back_variables_and_files,
         a_rollback_brings_back_a_session_that_has_ended,
         what_cannot_be_copied_is_named_and_the_session_lives_on,
+        a_process_is_named_as_its_session_knows_it,
         a_snapshot_is_of_its_sandbox,
         a_snapshot_ends_with_its_interpreter,
         a_running_event_loop_is_carried
@@ -430,6 +431,28 @@ fn what_cannot_be_copied_is_named_and_the_session_lives_on(world: &World) {
         ok(&mut session, undoes);
         assert_eq!(value(&mut fork(&copy(&mut session)), "x"), "7", "{makes}");
     }
+}
+
+fn a_process_is_named_as_its_session_knows_it(world: &World) {
+    let mut session = open(world, standard());
+    let starts = "import os, subprocess; p = subprocess.Popen(['sleep', '100'])";
+    ok(&mut session, starts);
+    let pid = value(&mut session, "p.pid");
+    let ends = "p.kill(); os.waitid(os.P_PID, p.pid, os.WEXITED | os.WNOWAIT)";
+    for (cell, said) in [
+        ("", "still runs; end it first"),
+        (ends, "has ended, and nothing has waited for it"),
+    ] {
+        ok(&mut session, cell);
+        let text = session
+            .snapshot()
+            .expect_err("it has a process")
+            .to_string();
+        let wanted = format!("process {pid} (`sleep`) of the session {said}");
+        assert!(text.contains(&wanted), "{text}");
+    }
+    ok(&mut session, "p.wait()");
+    fork(&copy(&mut session));
 }
 
 /// Replaces the session's native half by one that says something else.
