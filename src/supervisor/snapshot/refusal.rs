@@ -31,9 +31,9 @@ pub enum SnapshotRefusal {
     Tracing,
     /// The session has threads.
     #[error(
-        "the session has {count} threads, among them `{}`; end them first (for OpenBLAS and OpenMP, set \
-         OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 under `env.set` in the policy)",
-        harmless(.name)
+        "the session has {count} threads, among them `{}`; end them first ({})",
+        harmless(.name),
+        remedy(.name)
     )]
     Threads {
         /// How many threads it has.
@@ -211,6 +211,20 @@ pub enum SnapshotRefusal {
     },
 }
 
+/// What a session has no thread of this name with, for threads that libraries start.
+fn remedy(name: &str) -> &'static str {
+    match name {
+        _ if name.starts_with("jemalloc_bg_") => {
+            "for pyarrow, which pandas and others import, set JE_ARROW_MALLOC_CONF=background_thread:false under \
+             `env.set` in the policy"
+        }
+        _ if name.starts_with("polars-") => "polars keeps its own until the session ends",
+        _ => {
+            "for OpenBLAS and OpenMP, set OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 under `env.set` in the policy"
+        }
+    }
+}
+
 /// Whose images have a share of a disk.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Whose {
@@ -273,5 +287,26 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
             Errno::ESRCH => SnapshotRefusal::Changed,
             errno => SnapshotRefusal::System { what, errno },
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_of_a_library_has_its_own_remedy() {
+        for (name, remedy) in [
+            (
+                "jemalloc_bg_thd",
+                "JE_ARROW_MALLOC_CONF=background_thread:false",
+            ),
+            ("polars-ooc-clea", "polars keeps its own"),
+            ("python3", "OPENBLAS_NUM_THREADS=1"),
+        ] {
+            let name = name.to_owned();
+            let said = SnapshotRefusal::Threads { count: 2, name }.to_string();
+            assert!(said.contains(remedy), "{said}");
+        }
     }
 }
