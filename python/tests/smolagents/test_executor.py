@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import sys
 import threading
 from typing import Any
 
@@ -155,6 +156,22 @@ def test_an_error_is_that_of_the_last_exception(executor: NativeExecutor) -> Non
         executor("try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('no') from e")
     first = str(failed.value).splitlines()[0]
     assert first == ("Code execution failed at line 'raise ValueError('no') from e' due to: ValueError: no")
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="no exception groups")
+def test_an_error_of_a_group_says_what_is_in_it() -> None:
+    executor = NativeExecutor(imports="installed")
+    executor("import asyncio\nasync def f():\n    raise ValueError('deep cause')")
+    with pytest.raises(CodeError) as failed:
+        executor("x = 1\nasync with asyncio.TaskGroup() as group:\n    group.create_task(f())")
+    message = str(failed.value)
+    assert message.startswith("Code execution failed at line '")
+    assert "due to: ExceptionGroup: unhandled errors in a TaskGroup (1 sub-exception)\n" in message
+    assert "line 3, in f\n" in message
+    assert "ValueError: deep cause" in message
+    with pytest.raises(CodeError, match="KeyError: 'inner'"):
+        executor("raise ExceptionGroup('outer', [KeyError('inner')])")
+    executor.cleanup()
 
 
 def test_a_syntax_error_quotes_its_line(executor: NativeExecutor) -> None:

@@ -16,6 +16,8 @@ from ._code import failing_source
 _SYNTAX_ERRORS = ("SyntaxError", "IndentationError", "TabError")
 # Maximum characters. A longer traceback mostly repeats the same frames.
 _MOST_TRACEBACK = 4000
+# Python's heading of the traceback of an exception group.
+_GROUP = "  + Exception Group Traceback (most recent call last):\n"
 KEPT = "what earlier steps defined is kept"
 
 
@@ -74,15 +76,18 @@ def _syntax_error(filename: str, error: ExecutionError) -> str | None:
 
 
 def _exception(code: str, filename: str, error: ExecutionError) -> str:
-    """The message of the local executor, with the traceback if the error is in a deeper frame."""
+    """The message of the local executor, with the traceback if the error is in a deeper frame, or is a group:
+    the message of a group does not say what is in it."""
     cause = f"{error.name}: {error.value}" if error.value else error.name
-    module_frame = rf'^  File "{re.escape(filename)}", line (\d{{1,9}}), in <module>$'
+    is_group = _GROUP in error.traceback
+    # Lines of a group begin with a bar, and those of its parts are indented more.
+    module_frame = rf'^(?:  \| )?  File "{re.escape(filename)}", line (\d{{1,9}}), in <module>$'
     lines = re.findall(module_frame, error.traceback, re.MULTILINE)
-    if not lines:
-        return f"Code execution failed due to: {cause}"
     # The last match belongs to the exception itself, the earlier ones to its causes.
-    said = f"Code execution failed at line '{failing_source(code, int(lines[-1]))}' due to: {cause}"
-    if error.traceback.count('\n  File "') < 2:
+    place = f" at line '{failing_source(code, int(lines[-1]))}'" if lines else ""
+    said = f"Code execution failed{place} due to: {cause}"
+    is_deep = bool(lines) and error.traceback.count('\n  File "') > 1
+    if not (is_deep or is_group):
         return said
     return f"{said}\n{shortened(error.traceback.rstrip(), _MOST_TRACEBACK)}"
 
