@@ -43,6 +43,19 @@ def test_names_are_those_that_code_has_for_them() -> None:
             sbx.add_tools({"\ufb01": print, "fi": print})
 
 
+def test_what_is_printed_before_a_call_or_a_display_comes_first() -> None:
+    seen: list[Any] = []
+    with Sandbox(tools={"tool": lambda: seen.append("tool")}) as sbx:
+        sbx.run(
+            "import sys\n"
+            "print('before', end='')\ntool()\nprint('after')\nprint('error', file=sys.stderr)\ndisplay(1)",
+            on_stdout=seen.append,
+            on_stderr=seen.append,
+            on_result=lambda result: seen.append(result.text),
+        )
+    assert seen == ["before", "tool", "after\n", "error\n", "1"]
+
+
 def test_exceptions_cross_both_ways() -> None:
     def fail(kind: str) -> None:
         if kind == "value":

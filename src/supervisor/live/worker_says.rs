@@ -4,12 +4,14 @@ use std::time::Instant;
 
 use super::Purpose;
 use super::caller::{Caller, Payload};
+use super::cell::Streaming;
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
 use crate::outcome::value::blob::{LARGEST_OF_RUN, LARGEST_PAYLOAD};
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::message::AfterCell;
 use crate::protocol::{Blob, Display, Frame, Reply, Transport, VERSION};
+use crate::supervisor::drain::Stream;
 use crate::supervisor::ending::Stop;
 
 /// The most that one cell may display, bytes.
@@ -56,8 +58,14 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             _ if !self.greeted => Err("it spoke before it greeted".into()),
             Reply::Standing(said) => self.on_standing(said),
             Reply::FailedStep(failed) => self.on_failed_step(&failed),
-            Reply::Call(call) => self.call(call, payload, header, now, caller),
-            Reply::Display(display) => self.display(display, payload, header, now, caller),
+            Reply::Call(call) => {
+                self.pass_output_on(now, caller);
+                self.call(call, payload, header, now, caller)
+            }
+            Reply::Display(display) => {
+                self.pass_output_on(now, caller);
+                self.display(display, payload, header, now, caller)
+            }
             Reply::Result(result) => match &mut self.cell {
                 Some(cell) if cell.id == result.id && cell.result.is_none() => {
                     let payload = unchanging(&mut self.io, result.blob.as_ref(), payload)?;
@@ -72,6 +80,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 }
                 _ => Err(format!("it sent a result of request {}", result.id)),
             },
+        }
+    }
+
+    /// Sends what was printed so far, so that it comes before what the guest says next: a caller that serves a call
+    /// reads nothing until it has answered.
+    fn pass_output_on(&mut self, now: Instant, caller: &mut dyn Caller) {
+        let cell = self.cell.as_ref();
+        if cell.is_some_and(|cell| cell.streaming == Streaming::AsItComes) {
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                self.on_output(stream, now, caller);
+            }
         }
     }
 

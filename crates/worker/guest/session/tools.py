@@ -8,6 +8,7 @@ from os import getpid
 
 from .. import values
 from ..report import safe_str
+from .display import flush_output
 from .shared import NotPassed, pack, unpack
 
 NAME = "sandfork_host"
@@ -72,6 +73,8 @@ class Tools:
             "tool": name,
             **encode_arguments(encoder, args, kwargs),
         }
+        # The caller sees what was printed before it is asked.
+        flush_output()
         self.interrupts.shut()
         try:
             try:
