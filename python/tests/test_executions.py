@@ -43,6 +43,13 @@ def test_the_value_is_the_main_result_where_nothing_richer_was_shown() -> None:
     assert ended().results == []
 
 
+def test_a_value_that_is_not_displayed_is_no_result() -> None:
+    execution = ended(value=42)
+    execution._header["quiet"] = True
+    assert (execution.value, execution.results, execution.text) == (42, [], None)
+    assert execution.to_text() == ""
+
+
 def test_a_model_sees_output_and_value_or_error() -> None:
     assert ended(value=42).to_text() == "[value] 42"
     assert ended(stdout=["a", "b"], stderr=["c"], value=1).to_text() == "ab\n[stderr]\nc\n[value] 1"

@@ -101,6 +101,10 @@ class Displays(unittest.TestCase):
         self.assertEqual(self.shown("'\u00e9\u00e9'; (object);"), [])
         self.assertEqual(self.worker.value("6 * 7;"), 42)
 
+    def test_the_result_says_that_its_value_is_not_shown(self):
+        for source, quiet in (("1;", True), ("1", None), ("x = 3;", True), ("1; 2", None), ("%time 1;", None)):
+            self.assertEqual(self.worker.cell(source).header.get("quiet"), quiet, source)
+
     def test_sizes_are_bounded(self):
         source = (
             "class Big:\n"

@@ -108,10 +108,12 @@ class Execution:
 
     @property
     def results(self) -> list[Result]:
-        """What the cell showed, in order. `is_main_result` marks the value of the last expression."""
+        """What the cell showed, in order. `is_main_result` marks the value of the last expression, which is not
+        shown before a last `;`."""
         if self._results is None:
             results = list(self._shown)
-            if not any(shown.is_main_result for shown in results) and self.value is not None:
+            is_shown = any(shown.is_main_result for shown in results) or self._header.get("quiet") is True
+            if not is_shown and self.value is not None:
                 text = _values.safe_repr(self.value) if self.summary is None else self.summary
                 results.append(Result({"text/plain": text}, is_main_result=True))
             self._results = results
@@ -119,7 +121,7 @@ class Execution:
 
     @property
     def text(self) -> str | None:
-        """The value of the last expression as text."""
+        """The value of the last expression as text, unless a `;` follows it."""
         return next((shown.text for shown in self.results if shown.is_main_result), None)
 
     @property

@@ -196,6 +196,9 @@ pub struct CellOutcome {
     /// Whether the value comes from a tool that ends cells.
     #[serde(rename = "final")]
     pub by_tool: bool,
+    /// Whether the value is not to be displayed.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub quiet: bool,
     /// The state of the session after the cell.
     pub session: SessionState,
     /// How many cells the worker has run, this one included.

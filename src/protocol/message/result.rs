@@ -28,6 +28,8 @@ pub enum Finish {
     /// The cell's last statement.
     #[default]
     LastStatement,
+    /// The same, with a semicolon after it: its value is not displayed.
+    Quietly,
     /// A host tool that ends the cell. Its answer is then the cell's value.
     Tool,
 }
@@ -131,6 +133,8 @@ struct ResultFields {
     denied: Vec<Denied>,
     #[serde(default, rename = "final", skip_serializing_if = "std::ops::Not::not")]
     by_tool: bool,
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    quiet: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     blob: Option<Blob>,
 }
@@ -160,10 +164,10 @@ impl TryFrom<ResultFields> for CellResult {
             id: fields.id,
             ended,
             denied: fields.denied,
-            finish: if fields.by_tool {
-                Finish::Tool
-            } else {
-                Finish::LastStatement
+            finish: match (fields.by_tool, fields.quiet) {
+                (true, _) => Finish::Tool,
+                (false, true) => Finish::Quietly,
+                (false, false) => Finish::LastStatement,
             },
             blob: fields.blob,
         })
@@ -192,6 +196,7 @@ impl From<CellResult> for ResultFields {
             error,
             denied,
             by_tool: finish == Finish::Tool,
+            quiet: finish == Finish::Quietly,
             blob,
         }
     }

@@ -103,6 +103,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             outcome: WireOutcome(outcome),
             value: said.value,
             by_tool: said.finish == Finish::Tool,
+            quiet: said.finish == Finish::Quietly,
             session: match fate {
                 Fate::Lives => SessionState::Live,
                 Fate::Ended => SessionState::Ended,

@@ -169,6 +169,8 @@ class Session(Runner):
                 recorded = take_value(vars(self.main))
             if self.magics is not None:
                 self.magics.finish()
+        if self.is_quiet:
+            result["quiet"] = True
         if value is None:
             return self.add_value(result, recorded)
         is_shown = self.last == "notebook" or (self.last == "expression" and type(value) not in PLAIN)
