@@ -44,6 +44,9 @@ class Magics(unittest.TestCase):
         self.assertIn("CPU times: user ", self.said("%%time\nz = 5\nz"))
         self.assertEqual(self.worker.value("%%time\nz = 5\nz"), 5)
         self.assertIn("per loop", self.said("%timeit -n 10 y + 1"))
+        self.worker.value("times = []")
+        self.assertIn("per loop", self.said("%%timeit -n 10 k = 2\ntimes.append(k)\n"))
+        self.assertGreater(self.worker.value("sum(times)"), 2)
         self.assertEqual(self.worker.cell("%%time\n1 / 0").error["name"], "ZeroDivisionError")
 
     def test_packages_that_cannot_be_installed_are_named_with_the_remedy(self):
@@ -60,6 +63,50 @@ class Magics(unittest.TestCase):
         self.assertTrue(os.path.exists("magic"))
         self.worker.value("%%bash\ntouch one\ntouch two\n")
         self.assertTrue(os.path.exists("one") and os.path.exists("two"))
+
+    def test_variables_are_expanded_for_programs(self):
+        self.worker.value("import types\nn, some = 'a b', types.SimpleNamespace(name='x')")
+        for line, printed in (
+            ("echo [$n] [{n}] [{n.upper()}] [{len(n)}] [{n[:1]}] [{n!r}]", "[a b] [a b] [A B] [3] [a] [a b]"),
+            ("echo $some.name $n.txt '$n' $$n", "x a b.txt $n"),
+            ("nothing=here; echo $nothing {1..3} ${nothing} $n", "here 1 2 3 here a b"),
+            ("echo {missing} $n", "{missing} a b"),
+            ("echo x | awk '{print $1 \"$n\"}'", "x$n"),
+            ("echo x | awk '{{print $1 \"{n}\"}}'", "xa b"),
+        ):
+            self.assertEqual(self.worker.value("lines = !%s\nlines" % line), [printed], line)
+        self.worker.value("where = 'nested'\n!mkdir -p $where/inner")
+        self.assertEqual(self.worker.value("get_ipython().getoutput('ls $where')"), ["inner"])
+        self.assertEqual(self.said("%ls $where"), "inner\n")
+
+    @unittest.skipUnless(os.path.exists("/bin/bash"), "no bash")
+    def test_cells_of_bash_are_run_by_it(self):
+        self.worker.value("n = 1")
+        self.worker.value("%%bash\n[[ 1 == 1 ]] && a=(1 2)\necho {n} $BASH_VERSION ${a[1]} > of-bash")
+        with open("of-bash") as file:
+            self.assertRegex(file.read(), r"^\{n\} [0-9].* 2\n$")
+
+    def test_what_a_program_complains_of_is_printed_with_the_rest(self):
+        self.assertEqual(self.worker.value("lines = !echo a; echo b >&2\nlines"), ["a", "b"])
+
+    def test_what_does_not_work_is_told_on_standard_output(self):
+        self.worker.value("import io, contextlib\nout = io.StringIO()")
+        self.worker.value("redirected = contextlib.redirect_stdout(out)\n_ = redirected.__enter__()")
+        for line in ("!exit 3", "!pip install unittest-of-nowhere", "%nosuch", "nothing?"):
+            self.worker.value(line)
+        said = self.worker.value("redirected.__exit__(None, None, None)\nout.getvalue()").splitlines()
+        self.assertEqual(len(said), 4, said)
+
+    def test_a_captured_cell_prints_nothing(self):
+        self.worker.value("import sys")
+        self.assertEqual(self.said("%%capture out --no-display\nprint('z')\nprint('e', file=sys.stderr)"), "")
+        self.assertEqual(self.worker.value("out.stdout, out.stderr, str(out)"), ("z\n", "e\n", "z\n"))
+        self.assertEqual(self.said("out.show()"), "z\ne\n")
+        self.assertEqual(self.said("%%capture\nprint('z')"), "")
+        self.assertEqual(self.worker.cell("%%capture failed\nprint(1)\n1 / 0").error["name"], "ZeroDivisionError")
+        self.assertEqual(self.said("print(failed.stdout)"), "1\n\n")
+        self.assertEqual(self.worker.cell("%%capture\nx = = 1").error["name"], "SyntaxError")
+        self.assertEqual(self.said("get_ipython().run_cell_magic('capture', 'c', 'print(5)')\nprint(c)"), "5\n\n")
 
     def test_help_prints_signature_and_documentation(self):
         self.worker.value("def f(a, b=1):\n    'Adds.'")

@@ -174,6 +174,11 @@ def test_an_error_of_a_group_says_what_is_in_it() -> None:
     executor.cleanup()
 
 
+def test_what_a_notebook_line_says_reaches_the_model(executor: NativeExecutor) -> None:
+    for line, said in (("%history", "%history is a command of IPython"), ("!cat nope", "exit code 1")):
+        assert said in executor(line).logs
+
+
 def test_a_syntax_error_quotes_its_line(executor: NativeExecutor) -> None:
     with pytest.raises(CodeError) as failed:
         executor("a = 2\n    b = 3\n")

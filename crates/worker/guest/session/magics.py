@@ -18,6 +18,11 @@ INSTALL = re.compile(r"(?:(?:python3?|\S*/python3?)\s+-m\s+)?(?:uv\s+)?(pip3?|co
 SILENT = ("matplotlib", "config", "autoreload", "load_ext", "reload_ext", "precision", "pylab", "colors", "xmode")
 FORMS = {"html": "text/html", "markdown": "text/markdown", "latex": "text/latex", "svg": "image/svg+xml"}
 SHELLS = ("bash", "sh", "script")
+BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
+# `$name` and `$name.attribute` outside single quotes. `$$name` is the shell's own `$name`.
+DOLLAR = re.compile(r"(\$\$?)([^\W\d]\w*)((?:\.[^\W\d]\w*)*)(?=(?:[^']*'[^']*')*[^']*$)")
+# Their code is no text with variables in it.
+UNEXPANDED = ("time", "timeit")
 
 
 class Magics:
@@ -25,11 +30,12 @@ class Magics:
         self.displays = displays
         self.namespace = {}
         self.timer = None
+        self.capture = None
 
     def translate(self, source, namespace, compiles):
         """The cell as Python, or `None` if it is not one with such lines. `compiles` raises the
         `SyntaxError` of a text."""
-        self.namespace, self.timer = namespace, None
+        self.namespace, self.timer, self.capture = namespace, None, None
         setattr(builtins, NAME, self.run)
         found = CELL.match(source.lstrip())
         if found is not None:
@@ -52,15 +58,19 @@ class Magics:
 
     def cell(self, name, rest, body):
         """The Python of a cell that begins with `%%`."""
-        if name in ("time", "timeit"):
+        if name == "time":
             self.timer = times()
             return "\n%s" % body
         if name == "capture":
-            return "\n%s" % body
+            # It begins with the cell, and not before a mistake in its code is reported.
+            return "%s\n%s" % (call("%%", name, rest), body)
         return call("%%", name, rest, body)
 
     def finish(self):
-        """Prints the time of a cell that began with `%%time`."""
+        """Ends a cell that began with `%%capture`, or prints the time of one that began with `%%time`."""
+        capture, self.capture = self.capture, None
+        if capture is not None:
+            capture.end()
         timer, self.timer = self.timer, None
         if timer is not None:
             print_times(timer)
@@ -69,7 +79,9 @@ class Magics:
         if kind == "?":
             return describe(name, self.namespace)
         if kind in ("!", "!!"):
-            return shell(rest, kind == "!!")
+            return shell(expand(rest, self.namespace), kind == "!!")
+        if kind == "%" and name not in UNEXPANDED:
+            rest = expand(rest, self.namespace)
         handler = getattr(self, "%s_%s" % ("line" if kind == "%" else "cell", name), None)
         if handler is not None:
             return handler(rest) if kind == "%" else handler(rest, body)
@@ -78,7 +90,7 @@ class Magics:
         if kind == "%%" and name in FORMS:
             return self.displays.show({FORMS[name]: body})
         if kind == "%%" and name in SHELLS:
-            return shell(body, False)
+            return shell(body, False, "sh" if name == "sh" else "bash")
         if name in ("pip", "conda", "mamba", "uv"):
             return install("%s %s" % (name, rest))
         say("%s%s is a command of IPython that a sandbox does not have: write it in Python" % (kind, name))
@@ -91,10 +103,13 @@ class Magics:
             print_times(began)
 
     def line_timeit(self, code):
+        self.cell_timeit("", code)
+
+    def cell_timeit(self, setup, code):
         from timeit import Timer
 
-        code = re.sub(r"^(?:-\w+\s*\d*\s+)*", "", code)
-        number, taken = Timer(code, globals=self.namespace).autorange()
+        setup, code = (re.sub(r"^(?:-\w+\s*\d*(?:\s+|$))*", "", text) for text in (setup, code))
+        number, taken = Timer(code, setup or "pass", globals=self.namespace).autorange()
         print("%s per loop (%d loops)" % (seconds(taken / number), number))
 
     def value(self, code):
@@ -146,11 +161,53 @@ class Magics:
             sys.argv = before
         self.namespace.update((name, names[name]) for name in names if not name.startswith("__"))
 
+    def cell_capture(self, rest, body):
+        names = [word for word in rest.split() if not word.startswith("-")]
+        self.capture = Capture(self.namespace, names[0] if names else None)
+        if body is not None:
+            try:
+                self.value(body)
+            finally:
+                self.finish()
+
     def cell_writefile(self, rest, body):
         *options, path = rest.split()
         with open(path, "a" if "-a" in options else "w") as file:
             file.write(body)
         print("Writing %s" % path)
+
+
+class Capture:
+    """What a cell that begins with `%%capture` prints. It is the value of the name after that."""
+
+    def __init__(self, namespace, name):
+        from io import StringIO
+
+        self.streams = sys.stdout, sys.stderr
+        self.printed = sys.stdout, sys.stderr = StringIO(), StringIO()
+        if name is not None:
+            namespace[name] = self
+
+    def end(self):
+        sys.stdout, sys.stderr = self.streams
+
+    @property
+    def stdout(self):
+        return self.printed[0].getvalue()
+
+    @property
+    def stderr(self):
+        return self.printed[1].getvalue()
+
+    def __str__(self):
+        return self.stdout
+
+    def __call__(self):
+        """Prints it after all."""
+        sys.stdout.write(self.stdout)
+        sys.stderr.write(self.stderr)
+
+    show = __call__
 
 
 class InteractiveShell:
@@ -172,10 +229,10 @@ class InteractiveShell:
         return self.run_line_magic(name, rest)
 
     def system(self, cmd):
-        shell(cmd, False)
+        self.magics.run("!", "", cmd)
 
     def getoutput(self, cmd):
-        return shell(cmd, True)
+        return self.magics.run("!!", "", cmd)
 
     def __getattr__(self, name):
         raise AttributeError(
@@ -208,7 +265,8 @@ def call(*arguments):
 
 
 def say(sentence):
-    print(sentence, file=sys.stderr)
+    # On standard output, as what such a line prints: an agent shows its model no other stream.
+    print(sentence)
 
 
 def install(command):
@@ -236,16 +294,50 @@ def install(command):
         )
 
 
-def shell(command, listed):
+def expand(command, namespace):
+    """A command with the values of `$name` and `{expression}`. What is no expression is left to the shell, and so
+    is a name that the session does not have."""
+    from string import Formatter
+
+    formatter, parts = Formatter(), []
+    try:
+        for text, expression, rest, conversion in formatter.parse(command):
+            parts.append(DOLLAR.sub(lambda found: dollar(found, namespace), text))
+            if expression is not None:
+                value = eval("%s:%s" % (expression, rest) if rest else expression, namespace)
+                parts.append(format(formatter.convert_field(value, conversion)))
+    except Exception:
+        # Braces of the shell.
+        return DOLLAR.sub(lambda found: dollar(found, namespace), command)
+    return "".join(parts)
+
+
+def dollar(found, namespace):
+    sign, name, attributes = found.groups()
+    if sign == "$$":
+        return "$%s%s" % (name, attributes)
+    if name not in namespace:
+        return found[0]
+    value = namespace[name]
+    for attribute in attributes.split(".")[1:]:
+        if not hasattr(value, attribute):
+            return "%s%s" % (namespace[name], attributes)
+        value = getattr(value, attribute)
+    return str(value)
+
+
+def shell(command, listed, program="bash"):
     """Runs a command of the shell, where the policy shows one. Returns its lines with `listed`."""
     found = INSTALL.fullmatch(command.strip())
     if found is not None:
         return install(found[1] + found[2])
-    from subprocess import PIPE, run
+    from subprocess import PIPE, STDOUT, run
 
+    program = next((path for path in BASH if program == "bash" and os.path.exists(path)), "/bin/sh")
     sys.stdout.flush()
     try:
-        ended = run(["/bin/sh", "-c", command], stdout=PIPE if listed else None)
+        # Both streams are one, as in Jupyter.
+        ended = run([program, "-c", command], stdout=PIPE if listed else None, stderr=STDOUT if listed else 1)
     except OSError as error:
         say("`!%s` does not run: this sandbox runs no programs (%s): write it in Python" % (command, error.strerror))
         return [] if listed else None
