@@ -108,8 +108,8 @@ class Execution:
 
     @property
     def results(self) -> list[Result]:
-        """What the cell showed, in order. `is_main_result` marks the value of the last expression, which is not
-        shown before a last `;`."""
+        """What the cell showed, in order. `is_main_result` marks the value of the last expression. Before a
+        last `;` it is not shown."""
         if self._results is None:
             results = list(self._shown)
             is_shown = any(shown.is_main_result for shown in results) or self._header.get("quiet") is True

@@ -64,10 +64,12 @@ def test_chart_data_of_the_guest_is_drawn_by_the_caller_s_library(
 def test_habits_of_notebooks_have_an_effect_or_a_sentence(sbx: Sandbox) -> None:
     execution = sbx.run("!pip install -q nowhere-to-be-found pandas\nimport pandas\n1")
     assert execution.value == 1
-    assert "nowhere-to-be-found cannot be installed here" in "".join(execution.logs.stderr)
+    assert "nowhere-to-be-found cannot be installed here" in "".join(execution.logs.stdout)
     assert "already satisfied: pandas" in "".join(execution.logs.stdout)
     assert sbx.run("!echo printed").logs.stdout == ["printed\n"]
     assert "Wall time" in "".join(sbx.run("%%time\nsum(range(10))").logs.stdout)
     assert "Signature: len" in "".join(sbx.run("?len").logs.stdout)
+    quiet = sbx.run("[1, 2];")
+    assert (quiet.value, quiet.results, quiet.text) == ([1, 2], [], None)
     alone = sandfork.run("%matplotlib inline\n6 * 7")
     assert alone.value == 42
