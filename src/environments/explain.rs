@@ -57,6 +57,16 @@ pub fn cause(said: &str, passed_over: &str) -> String {
     format!("`{missing}` is not found: {why}")
 }
 
+/// The cause, with what the step of a build that failed printed at its end.
+pub fn with_last_lines(cause: &str, lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| plain(line)).collect();
+    if lines.is_empty() {
+        return cause.to_owned();
+    }
+    let cause = cause.trim_end_matches('.');
+    format!("{cause}; its last lines: {}", lines.join(" | "))
+}
+
 /// The name that follows on pip's complaint about a hash, at the end of a URL.
 fn wheel_with_another_hash(said: &str) -> Option<&str> {
     let complaint = said
@@ -107,4 +117,22 @@ fn place_of(connection: &Connection) -> String {
     connection
         .port
         .map_or(host.clone(), |port| format!("{host}:{port}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_that_failed_is_told_with_its_last_lines() {
+        let lines = [
+            "a.c:1:2:  error: no".to_owned(),
+            "\u{1b}[1mfailed".to_owned(),
+        ];
+        assert_eq!(
+            with_last_lines("pip says: It did not run.", &lines),
+            "pip says: It did not run; its last lines: a.c:1:2: error: no | [1mfailed"
+        );
+        assert_eq!(with_last_lines("pip says: No.", &[]), "pip says: No.");
+    }
 }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::create::Layer;
 use super::error::EnvironmentError;
-use super::explain::{cause, plain, refused_hosts};
+use super::explain::{cause, plain, refused_hosts, with_last_lines};
 use super::jail::{Builds, InstallJail, literal};
 use super::lock::LockedWheel;
 use super::requirements::Wanted;
@@ -20,6 +20,7 @@ struct Answer {
     pip: String,
     said: Option<String>,
     passed_over: Option<String>,
+    of_build: Option<Vec<String>>,
     packages: Option<Vec<Found>>,
     built: Option<String>,
 }
@@ -99,8 +100,9 @@ impl InstallJail {
             return Err(EnvironmentError::NoPip { interpreter });
         }
         if let Some(said) = &answer.said {
+            let said = cause(said, answer.passed_over.as_deref().unwrap_or_default());
             return Err(EnvironmentError::Unresolved {
-                said: cause(said, answer.passed_over.as_deref().unwrap_or_default()),
+                said: with_last_lines(&said, &answer.of_build.unwrap_or_default()),
                 hosts: refused_hosts(outcome.network()),
             });
         }

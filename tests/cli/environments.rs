@@ -731,7 +731,7 @@ fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
     for (package, told) in [
         (
             "failing",
-            "the packages cannot be installed: pip says: Failed building wheel for failing",
+            "the packages cannot be installed: pip says: Failed building wheel for failing; its last lines: ",
         ),
         // It would take the place of another package.
         ("renamed", "the packages cannot be installed: pip says: "),

@@ -60,8 +60,28 @@ def _pip():
             code = main([name, *common, *arguments])
         if code:
             # pip says the cause last, and some of it in its log alone.
-            return {"pip": version, "said": said.getvalue()[-4000:], "passed_over": passed_over()}
+            return {
+                "pip": version,
+                "said": said.getvalue()[-4000:],
+                "passed_over": passed_over(),
+                "of_build": of_build(),
+            }
         return None
+
+    def of_build():
+        """The last lines of a step of a build that failed, which pip has in its log alone."""
+        lines = []
+        with open("pip.log", encoding="utf-8", errors="replace") as file:
+            for line in file:
+                # Each line begins with the time.
+                line = line.rstrip().partition(" ")[2].strip()
+                if re.match(r"ERROR: .* exited with -?\d+$", line):
+                    return lines[-6:]
+                if line.startswith("Running command "):
+                    lines.clear()
+                elif line:
+                    lines.append(line[:300])
+        return []
 
     def passed_over():
         """Why pip passed over pages and files, in the order of what says most."""
