@@ -5,14 +5,14 @@ use super::requirement_line::requirement;
 /// The packages of a lock as lines of a requirements file.
 ///
 /// # Errors
-/// What is wrong with it.
+/// What it is not, why, and the remedy.
 pub fn locked_lines(text: &str) -> Result<Vec<String>, String> {
     let lock: toml::Table = text
         .parse()
-        .map_err(|error: toml::de::Error| error.message().to_owned())?;
+        .map_err(|error: toml::de::Error| no_lock(error.message()))?;
     let version = lock.get("lock-version").and_then(toml::Value::as_str);
     if !version.is_some_and(|version| version.starts_with("1.")) {
-        return Err("its `lock-version` is not 1.0".to_owned());
+        return Err(no_lock("its `lock-version` is not 1.0"));
     }
     let empty = Vec::new();
     let packages = lock
@@ -24,8 +24,8 @@ pub fn locked_lines(text: &str) -> Result<Vec<String>, String> {
 
 fn locked_line(package: &toml::Value) -> Result<String, String> {
     let text = |key: &str| package.get(key).and_then(toml::Value::as_str);
-    let name = text("name").ok_or("a package has no name")?;
-    let version = text("version").ok_or_else(|| format!("`{name}` has no version"))?;
+    let name = text("name").ok_or_else(|| no_lock("a package has no name"))?;
+    let version = text("version").ok_or_else(|| no_lock(&format!("`{name}` has no version")))?;
     let marker = text("marker").map_or(String::new(), |marker| format!("; {marker}"));
     let wheels = package.get("wheels").and_then(toml::Value::as_array);
     let hashes = wheels
@@ -36,11 +36,25 @@ fn locked_line(package: &toml::Value) -> Result<String, String> {
         .map(|hash| format!(" --hash=sha256:{hash}"))
         .collect();
     if hashes.is_empty() {
-        return Err(format!(
-            "`{name}` has no wheel with a SHA-256, and only wheels are installed"
-        ));
+        let problem =
+            format!("`{name}` has no wheel with a SHA-256, and only wheels are installed");
+        // As `env export` writes it for what was built here.
+        return Err(if package.get("sdist").is_some() {
+            format!(
+                "lock of wheels ({problem}): build it from its source with `sandfork env create NAME {name}=={version} --allow-build`"
+            )
+        } else {
+            no_lock(&problem)
+        });
     }
-    requirement(&format!("{name}=={version}{marker}{}", hashes.concat()))
+    let line = format!("{name}=={version}{marker}{}", hashes.concat());
+    requirement(&line).map_err(|problem| no_lock(&problem))
+}
+
+fn no_lock(problem: &str) -> String {
+    format!(
+        "pylock.toml ({problem}): lock with `sandfork env export NAME`, `pip lock` or `uv export --format pylock.toml`"
+    )
 }
 
 #[cfg(test)]
@@ -59,17 +73,26 @@ mod tests {
             ])
         );
         for (text, told) in [
-            ("lock-version = 1", "its `lock-version` is not 1.0"),
+            (
+                "lock-version = 1",
+                "pylock.toml (its `lock-version` is not 1.0): lock with `sandfork env export NAME`, ",
+            ),
             (
                 "lock-version = \"1.0\"\n[[packages]]\nversion = \"1\"",
-                "a package has no name",
+                "pylock.toml (a package has no name): lock with ",
+            ),
+            (
+                "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\"",
+                "pylock.toml (`a` has no wheel with a SHA-256, and only wheels are installed): lock with ",
             ),
             (
                 "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\"\nsdist = {}",
-                "`a` has no wheel with a SHA-256, and only wheels are installed",
+                "lock of wheels (`a` has no wheel with a SHA-256, and only wheels are installed): build it from its source \
+                 with `sandfork env create NAME a==1 --allow-build`",
             ),
         ] {
-            assert_eq!(locked_lines(text), Err(told.to_owned()));
+            let said = locked_lines(text).expect_err("it is none");
+            assert!(said.starts_with(told), "{said}");
         }
         let hostile = "lock-version = \"1.0\"\n[[packages]]\nname = \"a\"\nversion = \"1\\n-r x\"\n\
             [[packages.wheels]]\nhashes = { sha256 = \"00\" }\n";

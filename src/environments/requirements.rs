@@ -70,12 +70,11 @@ pub enum RequirementsError {
         requirement: String,
     },
     /// It is no lock.
-    #[error("{path} is no pylock.toml ({problem}): lock with `sandfork env export NAME`, `pip lock` or `uv export --format pylock.toml`",
-            path = path.display())]
+    #[error("{path} is no {problem}", path = path.display())]
     NoLock {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// What is wrong, and the remedy.
         problem: String,
     },
 }
