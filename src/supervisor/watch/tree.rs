@@ -178,6 +178,8 @@ impl Tree {
             match self.visit(inotify, &path, entries, found, &mut left) {
                 // It was removed meanwhile, or replaced. That is another event.
                 Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
+                // Another file system is mounted there, which is no part of the session's.
+                Err(Errno::EXDEV) => {}
                 Err(errno) => found.lose(Lost::Failed(path, errno)),
             }
         }

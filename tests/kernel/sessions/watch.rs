@@ -16,6 +16,7 @@ use crate::world::World;
 pub fn tests() -> Vec<Test> {
     tests![
         what_a_cell_and_the_host_change_is_reported,
+        what_the_policy_shows_below_is_left_out,
         a_watch_ends_with_its_worker,
         what_cannot_be_watched_is_refused_by_name,
         a_guest_that_changes_files_without_end_costs_its_watch_events,
@@ -75,6 +76,19 @@ fn what_a_cell_and_the_host_change_is_reported(world: &World) {
         .open_write("by the host", Contents::Replaced)
         .expect("it is opened");
     await_event(&root, &FileEvent::Create("by the host".into()));
+}
+
+fn what_the_policy_shows_below_is_left_out(world: &World) {
+    // A machine may have no `/work`.
+    let Ok(shown) = tempfile::tempdir_in("/work") else {
+        return;
+    };
+    let key = format!("filesystem.read=[{:?}]", shown.path());
+    let mut session = open(world, standard().set(key));
+    let watch = session.watcher().watch(".", Depth::Tree);
+    let watch = watch.expect("it is watched");
+    run(&mut session, "open('made', 'w').close()");
+    await_event(&watch, &FileEvent::Create("made".into()));
 }
 
 fn a_watch_ends_with_its_worker(world: &World) {
