@@ -176,10 +176,9 @@ impl Tree {
         let mut left = vec![from];
         while let Some(path) = left.pop() {
             match self.visit(inotify, &path, entries, found, &mut left) {
-                // It was removed meanwhile, or replaced. That is another event.
-                Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP) => {}
-                // Another file system is mounted there, which is no part of the session's.
-                Err(Errno::EXDEV) => {}
+                // It was removed meanwhile, or replaced, which is another event. Or another file system is mounted there,
+                // which is no part of the session's.
+                Ok(()) | Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => {}
                 Err(errno) => found.lose(Lost::Failed(path, errno)),
             }
         }
