@@ -182,7 +182,15 @@ fn until_ready(launched: &mut Launched) -> Result<(Vec<String>, Vec<String>), Su
             FromZygote::Ready {
                 preloaded,
                 namespaces,
-            } => return Ok((preloaded, namespaces)),
+                copied,
+            } => {
+                match copied.map(|pages| pages.map_err(Errno::from_raw)) {
+                    Some(Ok(pages)) => tracing::debug!(pages, "each fork copies pages at once"),
+                    Some(Err(error)) => tracing::debug!(%error, "no fork copies pages at once"),
+                    None => {}
+                }
+                return Ok((preloaded, namespaces));
+            }
             FromZygote::Failed { step, errno } => {
                 return Err(SupervisorError::Jail {
                     who: "the zygote",

@@ -89,6 +89,8 @@ pub enum FromZygote {
         /// worker that must have its own namespaces may be in none of these. No other process may read
         /// the links.
         namespaces: Vec<String>,
+        /// How many pages each fork copies at once, or why it copies none, as errno(3). `None` in a zygote for one run.
+        copied: Option<Result<usize, i32>>,
     },
 }
 

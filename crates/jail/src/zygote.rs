@@ -23,6 +23,8 @@ use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 pub struct Zygote {
     /// A procfs that shows the zygote and its workers, mounted nowhere. It serves id maps and sizes.
     pub proc: OwnedFd,
+    /// The pages of the zygote, for `sys::eager_copy`.
+    pub pagemap: Option<OwnedFd>,
     /// While it preloads, the mount namespace that it came from. `None` at level `landlock`.
     pub preload: Option<Preload>,
 }
@@ -174,6 +176,8 @@ pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Guests see them as those of their init.
     sys::process::hide_arguments(proc.as_fd()).in_step(Step::HideArguments)?;
+    // While the kernel lets this process open it.
+    let pagemap = sys::procfs::open(proc.as_fd(), "self/pagemap").ok();
     // Workers are other processes of the same host user, and none may access the zygote's memory.
     sys::process::set_dumpable(Dumpable::No).in_step(Step::Dumpable)?;
     for filter in &jail.filters {
@@ -181,6 +185,7 @@ pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure
     }
     Ok(Zygote {
         proc,
+        pagemap,
         preload: None,
     })
 }

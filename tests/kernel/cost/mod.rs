@@ -10,6 +10,7 @@ use std::process::Stdio;
 
 use nix::unistd::{Pid, getpgid, getppid};
 use sandfork::internals::host::CgroupSupport;
+use sandfork_jail::sys::eager_copy;
 
 use self::tracer::{Counts, Span, Tracer};
 use crate::apart::{self, Part};
@@ -35,6 +36,9 @@ const MOST_ON_V2: Counts = Counts {
     supervisor: 150,
     ..MOST
 };
+
+/// The most page faults where a fork copies at once what workers write to.
+const FAULTS_WITH_EAGER_COPY: usize = 150;
 
 /// What a network of its own adds: making the namespace, bounding its buffers and bringing its interface up, with
 /// checks of each. It is not lent, as an empty one is.
@@ -137,9 +141,22 @@ fn trace() {
         CgroupSupport::V2 { .. } => MOST_ON_V2,
         _ => MOST,
     };
+    let most = if copies_at_fork() {
+        let faults = FAULTS_WITH_EAGER_COPY;
+        Counts { faults, ..most }
+    } else {
+        most
+    };
     check(alone, most);
     check(with_network, most.plus(OF_LOOPBACK));
     check(with_hosts, most.plus(OF_LOOPBACK).plus(OF_HOSTS));
+}
+
+/// Whether this kernel pins memory for this user.
+fn copies_at_fork() -> bool {
+    let page = vec![0_u8; 4096];
+    let start = page.as_ptr().addr();
+    eager_copy::pin(&[start..start + page.len()]).is_ok()
 }
 
 fn check(runs: &[Span], most: Counts) {

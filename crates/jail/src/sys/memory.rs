@@ -1,5 +1,6 @@
 //! This process's own memory map (proc(5), `/proc/self/maps`; mprotect(2); madvise(2); munmap(2)).
 
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 
 use nix::errno::Errno;
@@ -162,7 +163,7 @@ fn find_unneeded(proc: BorrowedFd, unneeded: &mut [(usize, usize)]) -> Result<()
 const HUGE_PAGE: usize = 2 << 20;
 
 /// One line of `maps`.
-struct Mapping<'a> {
+pub(super) struct Mapping<'a> {
     start: usize,
     length: usize,
     permissions: &'a str,
@@ -170,7 +171,7 @@ struct Mapping<'a> {
 }
 
 impl<'a> Mapping<'a> {
-    fn parse(line: &'a str) -> Option<Self> {
+    pub(super) fn parse(line: &'a str) -> Option<Self> {
         let mut fields = line.split_ascii_whitespace();
         let (start, end) = fields.next()?.split_once('-')?;
         let permissions = fields.next()?;
@@ -226,6 +227,18 @@ impl<'a> Mapping<'a> {
         let changed =
             unsafe { libc::mprotect(self.start as *mut libc::c_void, self.length, protection) };
         check(libc::c_long::from(changed)).map(drop)
+    }
+
+    /// Whether this process alone writes to it.
+    pub(super) fn is_written_privately(&self) -> bool {
+        matches!(self.permissions, "rw-p" | "rwxp")
+    }
+
+    /// Its parts that huge pages do not cover.
+    pub(super) fn outside_huge_pages(&self) -> [Range<usize>; 2] {
+        let end = self.start + self.length;
+        let (start, length) = self.huge_pages().unwrap_or((end, 0));
+        [self.start..start, start + length..end]
     }
 
     fn is_anonymous(&self) -> bool {

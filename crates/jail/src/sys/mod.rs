@@ -38,6 +38,7 @@ pub(crate) use steps;
 pub mod checkpoint;
 pub mod closed_stdout;
 pub mod descriptors;
+pub mod eager_copy;
 pub mod hold;
 pub mod kernel_pointers;
 pub mod kernel_state;

@@ -1,7 +1,7 @@
 //! Process information from a procfs (proc(5)). It is read through a descriptor, so it does not
 //! matter where, or whether, the procfs is mounted.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, openat, readlinkat};
@@ -231,14 +231,19 @@ pub fn write(proc: BorrowedFd, path: &str, text: &str) -> Result<(), Errno> {
     }
 }
 
-/// The text of a file.
-pub fn read(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
-    let file = openat(
+/// Opens a file for reading.
+pub fn open(proc: BorrowedFd, path: &str) -> Result<OwnedFd, Errno> {
+    openat(
         proc,
         path,
         OFlag::O_RDONLY | OFlag::O_CLOEXEC,
         Mode::empty(),
-    )?;
+    )
+}
+
+/// The text of a file.
+pub fn read(proc: BorrowedFd, path: &str) -> Result<String, Errno> {
+    let file = open(proc, path)?;
     let mut text = Vec::new();
     let mut chunk = [0; 4096];
     loop {

@@ -25,6 +25,7 @@ pub struct Entered {
     pub control: OwnedFd,
     pub jail: ZygoteJail,
     pub zygote: Zygote,
+    pub lifetime: Lifetime,
     pub codes: Option<OwnedFd>,
     pub fonts: Option<File>,
 }
@@ -77,6 +78,7 @@ pub fn enter(facts: &str) -> Result<String, String> {
                 control,
                 jail: *jail,
                 zygote,
+                lifetime: python.lifetime,
                 codes: lent.remove(&Lent::Codes),
                 fonts: lent.remove(&Lent::Fonts).map(File::from),
             }));

@@ -5,6 +5,7 @@
 //! CPython from 3.9 on.
 
 mod allowance;
+mod eager_copy;
 mod enter;
 mod module;
 mod networks;

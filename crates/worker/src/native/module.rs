@@ -32,11 +32,13 @@ use nix::errno::Errno;
 use pyo3_ffi::PyObject;
 
 use crate::native::enter::{self, Entered, end_with, in_jail, words};
-use crate::native::python::{self, Flag, Object, Raised, create_module, functions, raise};
+use crate::native::python::{
+    self, Flag, Object, Raised, clear_exception, create_module, functions, raise,
+};
 use crate::native::run::{self, Offer};
 use crate::native::serve::{Served, Server};
-use crate::native::{allowance, programs, snapshot, sources};
-use sandfork_jail::control::{FromZygote, NAMESPACES, send_message};
+use crate::native::{allowance, eager_copy, programs, snapshot, sources};
+use sandfork_jail::control::{FromZygote, Lifetime, NAMESPACES, send_message};
 use sandfork_jail::sys;
 
 /// CPython's entry point into the module.
@@ -161,7 +163,7 @@ fn settle(_: &str) -> Result<String, String> {
 fn serve_workers(argument: &Object) -> Result<Object, Raised> {
     let [preloaded, offer] = argument.items()?;
     let preloaded = preloaded.to_text()?;
-    let born = serve(&preloaded).map_err(|message| raise(&message))?;
+    let born = serve(&preloaded, &offer).map_err(|message| raise(&message))?;
     // Where there is something to read or another environment, Python prepares the worker first.
     let is_ready = !offer.is_none() && born.input == "nothing" && born.env.is_empty();
     let left = if is_ready {
@@ -185,13 +187,26 @@ struct Born {
     env: String,
 }
 
+/// Does what each worker does first.
+fn rehearse(offer: &Object) {
+    // Without an offer Python serves the run. Its pages are copied one by one.
+    if !offer.is_none()
+        && Offer::of(offer)
+            .and_then(|offer| offer.rehearse_worker())
+            .is_err()
+    {
+        clear_exception();
+    }
+}
+
 /// Serves requests for workers. Returns in a worker.
-fn serve(preloaded: &str) -> Result<Born, String> {
+fn serve(preloaded: &str, offer: &Object) -> Result<Born, String> {
     let preloaded = serde_json::from_str(preloaded).map_err(|error| error.to_string())?;
     let Entered {
         control,
         jail,
         mut zygote,
+        lifetime,
         codes,
         fonts,
     } = enter::leave()?;
@@ -201,6 +216,10 @@ fn serve(preloaded: &str) -> Result<Born, String> {
         end_with(&reports, failure);
     }
     let namespaces = namespaces(zygote.proc.as_fd()).map_err(words)?;
+    let copied = match lifetime {
+        Lifetime::ManyRuns => Some(eager_copy::arrange(&mut zygote, || rehearse(offer))),
+        Lifetime::OneRun => None,
+    };
     let server = match Server::new(control, jail, zygote) {
         Ok(server) => server,
         Err(failure) => end_with(&reports, failure),
@@ -208,6 +227,7 @@ fn serve(preloaded: &str) -> Result<Born, String> {
     let ready = FromZygote::Ready {
         preloaded,
         namespaces,
+        copied: copied.map(|pages| pages.map_err(|errno| errno as i32)),
     };
     send_message(reports.as_fd(), &ready, &[]).map_err(words)?;
     drop(reports);

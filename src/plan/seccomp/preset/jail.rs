@@ -12,6 +12,10 @@ pub(super) const ALWAYS: &[Rule] = &[
     ),
     allow("empty the capability sets", "capset"),
     allow("pin the worker to its processors", "sched_setaffinity"),
+    allow(
+        "copy at the fork what every worker writes to",
+        "io_uring_setup io_uring_register",
+    ),
 ];
 
 /// Needed if workers have their own namespaces.

@@ -96,10 +96,33 @@ impl Offer {
         }
     }
 
-    /// Runs a program whose result is discarded and whose variables are not kept.
+    /// Does what most workers do, in a process whose output is discarded.
+    pub fn rehearse_worker(&self) -> Result<(), Raised> {
+        // A policy may refuse the import.
+        const PROGRAM: &[u8] = b"\
+try:
+    import math
+except ImportError:
+    pass
+
+def f(x):
+    return [x + 1]
+
+print(f(1))
+str(f(1))";
+        if !self.reseed.is_none() {
+            self.reseed.call()?;
+        }
+        self.rehearse_program(PROGRAM)
+    }
+
     fn rehearse(&self) -> Result<(), Raised> {
+        self.rehearse_program(self.rehearsed.as_bytes()?)
+    }
+
+    /// Runs a program whose result is discarded and whose variables are not kept.
+    fn rehearse_program(&self, source: &[u8]) -> Result<(), Raised> {
         const NAME: &str = "<warm>";
-        let source = self.rehearsed.as_bytes()?;
         if let Some(mut program) = Program::prepare(self, NAME, &[NAME], source, Last::Expression) {
             let streams = Streams::current();
             let executed = program.execute();

@@ -1,0 +1,100 @@
+//! Pages that fork(2) copies at once, in place of one fault for each when the child writes to it.
+//!
+//! The kernel copies a pinned page at the fork: a device may go on to write to it, so the page must stay the parent's
+//! (`copy_present_page` of mm/memory.c, since Linux 5.11). Buffers that are registered with an io_uring are pinned
+//! until the ring is closed (io_uring_register(2)). Nothing is ever read or written through this ring.
+
+use std::ops::Range;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::uio::pread;
+
+use super::descriptors::owned;
+use super::memory::Mapping;
+use super::process::page_size;
+use super::{check, procfs};
+
+/// A page is in memory (Documentation/admin-guide/mm/pagemap.rst).
+const IS_PRESENT: u64 = 1 << 63;
+/// It is a file's, or shared.
+const IS_FILE: u64 = 1 << 61;
+/// Only one process has it, since Linux 4.2.
+const IS_EXCLUSIVE: u64 = 1 << 56;
+
+const ENTRY: usize = size_of::<u64>();
+const AT_ONCE: usize = 512;
+
+/// Finds the pages that a child of this process has copied: the two do not share them. `pagemap` is that of this process,
+/// and its only child lives.
+///
+/// Pages in huge pages are left out. To pin one pins the whole huge page, which each fork would then copy.
+pub fn find_copied(proc: BorrowedFd, pagemap: BorrowedFd) -> Result<Vec<Range<usize>>, Errno> {
+    let maps = procfs::read(proc, "self/maps")?;
+    let mut found = Vec::new();
+    let mappings = maps.lines().filter_map(Mapping::parse);
+    for mapping in mappings.filter(Mapping::is_written_privately) {
+        for within in mapping.outside_huge_pages() {
+            find_exclusive(pagemap, within, &mut found)?;
+        }
+    }
+    Ok(found)
+}
+
+/// Appends the pages of a range that no other process has.
+fn find_exclusive(
+    pagemap: BorrowedFd,
+    within: Range<usize>,
+    found: &mut Vec<Range<usize>>,
+) -> Result<(), Errno> {
+    let page = usize::try_from(page_size()).map_err(|_| Errno::EOVERFLOW)?;
+    let mut entries = [0; ENTRY * AT_ONCE];
+    let mut start = within.start;
+    while start < within.end {
+        let wanted = ((within.end - start) / page).min(AT_ONCE) * ENTRY;
+        let offset = i64::try_from(start / page * ENTRY).map_err(|_| Errno::EOVERFLOW)?;
+        let length = pread(pagemap, &mut entries[..wanted], offset)?;
+        if length < ENTRY {
+            return Err(Errno::EIO);
+        }
+        for entry in entries[..length].as_chunks::<ENTRY>().0 {
+            let flags = u64::from_ne_bytes(*entry) & (IS_PRESENT | IS_FILE | IS_EXCLUSIVE);
+            if flags == IS_PRESENT | IS_EXCLUSIVE {
+                match found.last_mut() {
+                    Some(last) if last.end == start => last.end += page,
+                    _ => found.push(start..start + page),
+                }
+            }
+            start += page;
+        }
+    }
+    Ok(())
+}
+
+/// Has each later fork copy these pages at once, until the ring is closed.
+pub fn pin(pages: &[Range<usize>]) -> Result<OwnedFd, Errno> {
+    const IORING_REGISTER_BUFFERS: libc::c_uint = 0;
+    // `struct io_uring_params` of linux/io_uring.h: no flags, and what the kernel answers.
+    let mut parameters = [0_u64; 15];
+    // SAFETY: the kernel reads and writes the structure, which is as long as it expects.
+    let ring = owned(check(unsafe {
+        libc::syscall(libc::SYS_io_uring_setup, 1, parameters.as_mut_ptr())
+    })?);
+    let buffer = |range: &Range<usize>| libc::iovec {
+        iov_base: range.start as *mut libc::c_void,
+        iov_len: range.len(),
+    };
+    let buffers: Vec<libc::iovec> = pages.iter().map(buffer).collect();
+    // SAFETY: the list has as many entries as it says. The kernel only pins what they name, and holds that itself if it is
+    // unmapped later. No operation is submitted that could use it.
+    check(unsafe {
+        libc::syscall(
+            libc::SYS_io_uring_register,
+            ring.as_raw_fd(),
+            IORING_REGISTER_BUFFERS,
+            buffers.as_ptr(),
+            buffers.len(),
+        )
+    })?;
+    Ok(ring)
+}

@@ -1,0 +1,63 @@
+//! Has each fork of a zygote copy at once what every worker writes to.
+//!
+//! A child does what each worker does first. The pages that it had to copy are those that workers write to.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::fcntl::OFlag;
+use nix::sys::wait::waitpid;
+use nix::unistd::{pipe2, read, write};
+
+use crate::native::python;
+use sandfork_jail::sys::eager_copy::{find_copied, pin};
+use sandfork_jail::sys::process::{Fork, SingleThreaded, exit_now, fork, page_size};
+use sandfork_jail::zygote::Zygote;
+
+/// The most pages that are copied at each fork. A worker writes to 250 to 450.
+const MOST: usize = 1024;
+
+/// Returns how many pages each fork copies at once from here on.
+///
+/// An error changes nothing: workers copy one page at a time. The kernel has no io_uring for this process
+/// (`kernel.io_uring_disabled`, a container's filter), or allows it no such memory (`RLIMIT_MEMLOCK`).
+pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Errno> {
+    let pagemap = zygote.pagemap.take().ok_or(Errno::ENOENT)?;
+    let proc = zygote.proc.as_fd();
+    let single = SingleThreaded::count(proc)?;
+    let (done, tell_done) = pipe2(OFlag::O_CLOEXEC)?;
+    let (until, go) = pipe2(OFlag::O_CLOEXEC)?;
+    python::before_fork();
+    let forked = fork(&single);
+    if let Ok(Fork::Child(_)) = forked {
+        drop(go);
+        python::after_fork_in_child();
+        rehearse();
+        _ = write(&tell_done, &[0]);
+        // Until the other end is closed. What a process has copied shows only while it lives.
+        _ = read(&until, &mut [0]);
+        exit_now(0)
+    }
+    python::after_fork_in_parent();
+    let Fork::Parent(child) = forked? else {
+        return Err(Errno::ECHILD);
+    };
+    drop(tell_done);
+    let copied = match read(&done, &mut [0]) {
+        Ok(1) => find_copied(proc, pagemap.as_fd()),
+        Ok(_) => Err(Errno::ECHILD),
+        Err(errno) => Err(errno),
+    };
+    drop(go);
+    while waitpid(child, None) == Err(Errno::EINTR) {}
+    let copied = copied?;
+    let bytes: usize = copied.iter().map(ExactSizeIterator::len).sum();
+    let pages = bytes / usize::try_from(page_size()).map_err(|_| Errno::EOVERFLOW)?;
+    if pages > MOST {
+        return Err(Errno::E2BIG);
+    }
+    let ring: OwnedFd = pin(&copied)?;
+    // It lives as long as the zygote. In a worker its number is that of another descriptor.
+    std::mem::forget(ring);
+    Ok(pages)
+}
