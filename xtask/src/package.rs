@@ -120,7 +120,7 @@ fn with_ours_from_here(lock: &str) -> String {
 
 /// What takes the published packages from here, as if crates.io had them.
 fn config(place: &Path) -> String {
-    let patch = |name| format!("{name}.path = {:?}\n", unpacked(place, name));
+    let patch = |name| format!("{name}.path = \"{}\"\n", unpacked(place, name).display());
     let patches: String = PUBLISHED.into_iter().map(patch).collect();
     format!("[net]\noffline = true\n[patch.crates-io]\n{patches}")
 }
