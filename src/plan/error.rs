@@ -140,7 +140,7 @@ pub enum PlanError {
         /// What the caller finds modules by, without links.
         within: PathBuf,
         /// The module's name.
-        module: String,
+        module: Box<str>,
         /// The file of the caller's own module. `None` for one that the caller need not have.
         shadowed: Option<PathBuf>,
     },

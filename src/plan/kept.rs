@@ -83,7 +83,7 @@ pub fn check_imports(
                     place: place(),
                     path: named.value.clone(),
                     within: route.end.clone(),
-                    module: module.to_string_lossy().replace('/', "."),
+                    module: module.to_string_lossy().replace('/', ".").into(),
                     shadowed,
                 });
             }

@@ -203,9 +203,10 @@ impl Cause for HostError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownKernel | Self::NoProc | Self::NotText { .. } => ErrorKind::Host,
-            Self::Interpreter(InterpreterError::NotStarted { .. }) => ErrorKind::System,
+            Self::Interpreter(InterpreterError::NotStarted { .. })
+            | Self::Exhausted { .. }
+            | Self::Unreadable { .. } => ErrorKind::System,
             Self::Interpreter(_) => ErrorKind::Interpreter,
-            Self::Exhausted { .. } | Self::Unreadable { .. } => ErrorKind::System,
         }
     }
 }

@@ -48,19 +48,15 @@ struct Allowance;
 impl Admission for Allowance {
     fn admits(size: usize, replaced: impl FnOnce() -> usize) -> bool {
         // Threads may count at the same time and lose each other's bytes, which the next measurement finds.
-        match UNMEASURED.load(Relaxed).checked_sub(size as u64) {
-            Some(rest) => {
-                UNMEASURED.store(rest, Relaxed);
-                true
-            }
-            None => {
-                let fits = fits(size.saturating_sub(replaced()) as u64);
-                if !fits {
-                    REFUSED.store(true, Relaxed);
-                }
-                fits
-            }
+        if let Some(rest) = UNMEASURED.load(Relaxed).checked_sub(size as u64) {
+            UNMEASURED.store(rest, Relaxed);
+            return true;
         }
+        let fits = fits(size.saturating_sub(replaced()) as u64);
+        if !fits {
+            REFUSED.store(true, Relaxed);
+        }
+        fits
     }
 }
 
