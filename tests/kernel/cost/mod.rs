@@ -156,7 +156,8 @@ fn trace() {
 fn copies_at_fork() -> bool {
     let page = vec![0_u8; 4096];
     let start = page.as_ptr().addr();
-    eager_copy::pin(&[start..start + page.len()]).is_ok()
+    let pages = start..start + page.len();
+    eager_copy::pin(std::slice::from_ref(&pages)).is_ok()
 }
 
 fn check(runs: &[Span], most: Counts) {

@@ -168,7 +168,7 @@ fn what_is_asked_while_a_session_begins_anew_may_be_asked_again(world: &World) {
                 }
             }
         });
-        let watches = scope.spawn(|| {
+        let begins_watches = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 if let Err(error) = watcher.watch(".", Depth::Directory) {
                     // One that had begun has ended.
@@ -181,7 +181,7 @@ fn what_is_asked_while_a_session_begins_anew_may_be_asked_again(world: &World) {
             session.restart().expect("there is another worker");
         }
         is_done.store(true, Ordering::Relaxed);
-        for thread in [asks, watches] {
+        for thread in [asks, begins_watches] {
             thread.join().expect("what is refused may be asked again");
         }
     });

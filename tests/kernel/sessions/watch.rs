@@ -83,7 +83,7 @@ fn what_the_policy_shows_below_is_left_out(world: &World) {
     let Ok(shown) = tempfile::tempdir_in("/work") else {
         return;
     };
-    let key = format!("filesystem.read=[{:?}]", shown.path());
+    let key = format!("filesystem.read=[\"{}\"]", shown.path().display());
     let mut session = open(world, standard().set(key));
     let watch = session.watcher().watch(".", Depth::Tree);
     let watch = watch.expect("it is watched");
