@@ -284,6 +284,7 @@ const UNSAFE: [(&str, usize); 31] = [
     // What the loader calls before Rust's runtime hides a closed descriptor.
     ("crates/jail/src/sys/closed_stdout.rs", 2),
     ("crates/jail/src/sys/descriptors.rs", 9),
+    ("crates/jail/src/sys/eager_copy.rs", 2),
     ("crates/jail/src/sys/hold.rs", 2),
     ("crates/jail/src/sys/kernel_pointers.rs", 7),
     ("crates/jail/src/sys/kernel_state.rs", 7),
