@@ -29,6 +29,8 @@ pub enum Need {
     X86_64,
     /// Copies of sessions.
     Snapshots,
+    /// A directory of the host with the path of a guest's work directory, in which this user can make others.
+    HostWork,
     /// A setting of a pid namespace that only root changes: `vm.memfd_noexec`.
     MemoryFileSetting,
     /// A `/proc` that shows processes which the user may not trace (`hidepid` of proc(5)).
@@ -82,6 +84,10 @@ impl Need {
             Self::EveryProcess => forced(
                 world.host.machine.user.is_root() || !hides_processes(),
                 "/proc hides processes (hidepid)",
+            ),
+            Self::HostWork => forced(
+                tempfile::tempdir_in("/work").is_ok(),
+                "no /work in which this user can make a directory",
             ),
             Self::X86_64 => forced(cfg!(target_arch = "x86_64"), "not an x86-64 machine"),
             Self::Snapshots => no_sandbox(world)

@@ -9,18 +9,23 @@ use sandfork::ErrorKind;
 use sandfork::session::{Contents, Depth, FileEvent, Parents, Watch};
 
 use super::{open, run, session};
+use crate::need::Need;
 use crate::recipe::standard;
-use crate::test::{Test, tests};
+use crate::test::{Test, needing, tests};
 use crate::world::World;
 
 pub fn tests() -> Vec<Test> {
-    tests![
+    let mut tests = needing(
+        Need::HostWork,
+        tests![what_the_policy_shows_below_is_left_out],
+    );
+    tests.extend(tests![
         what_a_cell_and_the_host_change_is_reported,
-        what_the_policy_shows_below_is_left_out,
         a_watch_ends_with_its_worker,
         what_cannot_be_watched_is_refused_by_name,
         a_guest_that_changes_files_without_end_costs_its_watch_events,
-    ]
+    ]);
+    tests
 }
 
 /// Waits until this was reported.
@@ -79,10 +84,7 @@ fn what_a_cell_and_the_host_change_is_reported(world: &World) {
 }
 
 fn what_the_policy_shows_below_is_left_out(world: &World) {
-    // A machine may have no `/work`.
-    let Ok(shown) = tempfile::tempdir_in("/work") else {
-        return;
-    };
+    let shown = tempfile::tempdir_in("/work").expect("it can be made");
     let key = format!("filesystem.read=[\"{}\"]", shown.path().display());
     let mut session = open(world, standard().set(key));
     let watch = session.watcher().watch(".", Depth::Tree);
