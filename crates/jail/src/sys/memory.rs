@@ -289,6 +289,14 @@ mod tests {
         let arena = parse("7f82f9b00000-7f82fa100000 rw-p 00000000 00:00 0 ");
         assert!(arena.is_anonymous());
         assert_eq!(arena.huge_pages(), Some((0x7f82_f9c0_0000, 0x40_0000)));
+        let outside = [
+            0x7f82_f9b0_0000..0x7f82_f9c0_0000,
+            0x7f82_fa00_0000..0x7f82_fa10_0000,
+        ];
+        assert_eq!(arena.outside_huge_pages(), outside);
+        let whole = [0x2252_f000..0x2264_7000, 0x2264_7000..0x2264_7000];
+        assert_eq!(heap.outside_huge_pages(), whole);
+        assert!(arena.is_written_privately() && !text.is_written_privately());
         let vdso = parse("7ffc8a9fe000-7ffc8aa00000 r-xp 00000000 00:00 0       [vdso]");
         assert!(!vdso.is_text() && !vdso.is_anonymous());
     }
