@@ -21,7 +21,7 @@ impl Value {
 
     fn is_deep(&self) -> bool {
         let mut level = vec![self];
-        for _ in 0..=MOST_LEVELS {
+        for _ in 0..MOST_LEVELS {
             let inner = level.into_iter().flat_map(parts);
             level = inner
                 .filter(|part| matches!(part, Self::List(_) | Self::Typed(_)))

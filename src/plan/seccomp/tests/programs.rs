@@ -35,7 +35,7 @@ fn the_workers_filter_is_short() {
             let most = if surroundings == Surroundings::Loopback {
                 130
             } else {
-                112
+                114
             };
             let preset = instructions(&preset_filters(arch, surroundings).worker);
             assert!(preset <= most, "{surroundings:?}: {preset}");
