@@ -660,7 +660,7 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
     assert_eq!(other.run(code)?.outcome().value(), None);
     session.install(&["shapes==1.0", "colours"])?;
     for (packages, kind, told) in [
-        (&["absent"][..], ErrorKind::System, "`absent` is not found"),
+        (&["absent"][..], ErrorKind::Request, "`absent` is not found"),
         (
             &["six @ x"],
             ErrorKind::Request,
@@ -670,7 +670,7 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
         // Another version of what was added.
         (
             &["shapes==2.0"],
-            ErrorKind::System,
+            ErrorKind::Request,
             "Cannot install shapes==2.0",
         ),
     ] {
