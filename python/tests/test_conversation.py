@@ -178,13 +178,20 @@ def test_a_cell_is_followed_to_its_end() -> None:
 
 def test_a_call_is_made_and_answered() -> None:
     asked: list[Any] = []
-    made = opened(Tool("f", print, timeout=3), approve=lambda *asking: asked.append(asking))
+    given: list[Any] = []
+
+    def f(*args: Any, **kwargs: Any) -> None:
+        given.append((args, kwargs))
+
+    made = opened(Tool("f", f, timeout=3), approve=lambda *asking: asked.append(asking))
     script = run(made)
     call = {"kind": "call", "id": 2, "call": 7, "tool": "f", "args": [1], "kwargs": {"k": 2}}
     script.receive(call)
     script(Invoke, True)
     invoked = script(Invoke, "answer")
-    assert (invoked.function, invoked.args, invoked.kwargs, invoked.timeout) == (print, (1,), {"k": 2}, 3)
+    assert (invoked.args, invoked.kwargs, invoked.timeout) == ((1,), {"k": 2}, 3)
+    invoked.call()
+    assert given == [((1,), {"k": 2})]
     assert script.sent() == {"kind": "return", "call": 7, "value": "answer"}
     script.receive(call)
     script(Invoke, "not today")

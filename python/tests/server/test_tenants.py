@@ -119,7 +119,8 @@ def test_a_tenant_leaves_connections_to_others(start: Any, tokens: pathlib.Path)
 def test_sessions_leave_descriptors_to_others(start: Any, tokens: pathlib.Path) -> None:
     # The library needs those below 1024.
     server: Server = start("--token-file", str(tokens), "--jobs", "2", descriptors=1100)
-    assert "of the 64 sessions" in server.log.read_text()
+    # Another thread writes the log.
+    eventually(lambda: "of the 64 sessions" in server.log.read_text())
     answers = [server.ask("POST", "/v1/sessions", **_as(ALPHA)) for _ in range(12)]
     [refused, *_] = [answer for answer in answers if answer.status != 201]
     assert (refused.status, refused.json["error"]["kind"]) == (429, "busy")
