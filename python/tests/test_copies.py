@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from sandfork import AsyncSandbox, Sandbox, Tool, _conversation
-from sandfork._conversation import Interrupt, Notify, Send
+from sandfork._conversation import Actions, Interrupt, Notify, Send
 from sandfork._link import Link
+from sandfork._session import Session
 
 from .support.fake import FakeSession, FakeSupervisor
 from .support.waiting import eventually
@@ -56,13 +57,19 @@ def test_a_signal_during_a_snapshot_keeps_the_session(fake: FakeSupervisor, leav
             assert sbx.run("x").value == 1
 
 
-def test_a_snapshot_without_a_caller_is_discarded() -> None:
-    made = opened()
-    script = Script(made.snapshot())
+def left(made: Session, request: Actions[Any]) -> Script:
+    """What follows when the caller of this request leaves after it was sent."""
+    script = Script(request)
     script(Send)
     script.conversation.close()
     settling = Script(made.settle())
     settling(Interrupt)
+    return settling
+
+
+def test_a_snapshot_without_a_caller_is_discarded() -> None:
+    made = opened()
+    settling = left(made, made.snapshot())
     settling.receive({"kind": "snapshot", "id": 1, "snapshot": 7, "bytes": 1})
     notified: Any = settling(Notify)
     assert notified.args == (7, made.supervisor)
@@ -71,12 +78,8 @@ def test_a_snapshot_without_a_caller_is_discarded() -> None:
 
 def test_a_rollback_without_a_caller_is_completed() -> None:
     made = opened()
-    script = Script(made.rollback(7, 3, {"f": Tool("f", print, doc="", signature="")}))
-    script(Send)
-    script.conversation.close()
     made.ended = "its worker is gone"
-    settling = Script(made.settle())
-    settling(Interrupt)
+    settling = left(made, made.rollback(7, 3, {"f": Tool("f", print, doc="", signature="")}))
     settling.receive({**OPENED, "id": 1})
     # A tool that is younger than the snapshot.
     assert settling.sent()["kind"] == "tools"
@@ -87,12 +90,8 @@ def test_a_rollback_without_a_caller_is_completed() -> None:
 @pytest.mark.parametrize("request_kind", ["snapshot", "pause", "rollback"])
 def test_an_error_settles_a_copy(request_kind: str) -> None:
     made = opened()
-    conversation = made.rollback(7, 3, {}) if request_kind == "rollback" else getattr(made, request_kind)()
-    script = Script(conversation)
-    script(Send)
-    script.conversation.close()
-    settling = Script(made.settle())
-    settling(Interrupt)
+    request = made.rollback(7, 3, {}) if request_kind == "rollback" else getattr(made, request_kind)()
+    settling = left(made, request)
     settling.receive({"kind": "error", "id": 1, "error": "request", "message": "no"})
     assert (settling.result, made.ended) == (True, None)
 
@@ -100,11 +99,7 @@ def test_an_error_settles_a_copy(request_kind: str) -> None:
 def test_a_copy_is_waited_for_longer_than_a_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_conversation, "_GRACE", 0.0)
     made = opened()
-    script = Script(made.pause())
-    script(Send)
-    script.conversation.close()
-    settling = Script(made.settle())
-    settling(Interrupt)
+    settling = left(made, made.pause())
     settling.receive({"kind": "output", "id": 1, "stream": "stdout"}, b"from a thread")
     settling.receive({"kind": "accepted", "id": 1})
     assert settling.result is True

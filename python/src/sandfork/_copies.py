@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ._conversation import Actions, Complete, Notify, discarding
 from ._exceptions import SessionEnded, refused
-from ._terminal import harmless
+from ._values import harmless
 
 if TYPE_CHECKING:
     from ._session import Session

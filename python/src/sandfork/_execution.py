@@ -42,8 +42,8 @@ class Execution:
     `status` is `ok`, `exception`, `exit`, `timeout`, `cpu-limit`, `memory-limit`, `pids-limit`,
     `output-limit`, `file-limit`, `denied`, `signal`, `protocol-violation` or `interrupted`. `results`,
     `value`, `logs` and `error` come from the guest. `status`, `limit`, `usage` and `enforced` come from
-    the supervisor and the kernel. A guest can fail as if it had reached a limit that nobody counts, such as
-    that on open files; `denied` has the limit as reported by the guest then.
+    the supervisor and the kernel. Neither counts some limits, such as that on open files: a guest can fail as
+    if it had reached one, and `denied` has the limit as reported by the guest then.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from ._conversation import (
 )
 from ._exceptions import RequestError, refused
 from ._output import Output
-from ._terminal import harmless
+from ._values import harmless
 
 CHUNK = 1 << 16
 """Bytes of input that are sent at once."""

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable, Generic, TypeVar
 
 from . import _html, _values
-from ._terminal import harmless
 from ._text import shortened
+from ._values import harmless
 
 # The types of a display's forms. Only cheap ones, because a display is decoded while its cell runs.
 _FORMS = ("text", "bytes", "bytearray")

@@ -29,8 +29,8 @@ from ._exceptions import (
 from ._execution import Execution, Logs
 from ._frames import Decoder, Frame
 from ._output import Output
-from ._terminal import harmless
 from ._tools import Tool, check_name
+from ._values import harmless
 
 _REMEDY = 'call restart(), or open sessions with on_death="restart"'
 _STATES = ("snapshot", "saved")

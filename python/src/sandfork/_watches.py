@@ -18,8 +18,8 @@ from ._exceptions import ProtocolError, SessionClosed, SupervisorDied
 from ._options import checked_function
 from ._programs import Beside
 from ._session import Session
-from ._terminal import harmless
 from ._tools import check_seconds
+from ._values import harmless
 
 _TYPES = frozenset(("create", "write", "remove", "rename", "chmod", "overflow"))
 

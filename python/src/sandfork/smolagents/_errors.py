@@ -8,8 +8,8 @@ from smolagents.local_python_executor import ExecutionTimeoutError, InterpreterE
 from smolagents.utils import AgentExecutionError
 
 from sandfork import Execution, ExecutionError
-from sandfork._terminal import harmless
 from sandfork._text import shortened
+from sandfork._values import harmless
 
 from ._code import failing_source
 

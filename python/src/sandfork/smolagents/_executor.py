@@ -20,7 +20,7 @@ from smolagents.utils import truncate_content
 
 from sandfork import Execution, Opaque, RequestError, Sandbox, SandforkError, SessionClosed, SupervisorError
 from sandfork._options import checked_count
-from sandfork._terminal import harmless
+from sandfork._values import harmless
 
 from ._code import bound_tool
 from ._errors import KEPT, CodeError, failure
