@@ -1,13 +1,15 @@
 //! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
 
+use nix::errno::Errno;
+
 use crate::host::{
     self, CallerEnvironment, CgroupSupport, EnvironmentStore, HostError, HostWithoutInterpreter,
     Machine, Needs, probe_interpreter, resolve_interpreter,
 };
 use crate::outcome::exit_code;
 use crate::plan::{
-    self, DirectoryFound, PreloadDiagnosis, PreloadPlan, Usability, check_syscalls, diagnose,
-    explain,
+    self, CopiedPages, DirectoryFound, PreloadDiagnosis, PreloadPlan, Usability, check_syscalls,
+    diagnose, explain,
 };
 use crate::policy;
 use crate::sandbox::ChosenInterpreter;
@@ -101,6 +103,27 @@ fn diagnose_preloads(level: Option<Level>) -> Vec<PreloadDiagnosis> {
         .collect()
 }
 
+/// Tries whether forks copy pages at once. A host where they do not runs everything, more slowly.
+fn diagnose_forks(policy: Policy) -> Usability<CopiedPages> {
+    let error = match Sandbox::builder().policy(policy).try_copies() {
+        Ok(Ok(pages)) => return Usability::Usable(CopiedPages { pages }),
+        Ok(Err(errno)) => {
+            let why = errno.desc();
+            let remedy = match errno {
+                Errno::EPERM | Errno::ENOSYS | Errno::EACCES => {
+                    ": this process may not use io_uring; allow it by `sysctl kernel.io_uring_disabled=0`, and in the \
+                     filter of its container or unit"
+                }
+                Errno::ENOMEM => ": this user may pin too little memory; raise `ulimit -l`",
+                _ => "",
+            };
+            format!("workers copy pages one at a time, which takes longer ({why}){remedy}")
+        }
+        Err(error) => error.to_string(),
+    };
+    Usability::Unusable { error }
+}
+
 /// Checks this host, layer by layer. Fails if nothing could be run.
 pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let machine = Machine::probe().map_err(Error::from)?;
@@ -121,6 +144,9 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let snapshots = diagnosis.level.map(snapshots_are_possible);
     diagnosis.snapshots = snapshots.map(Usability::of);
     if diagnosis.is_usable() {
+        let default =
+            Some(Policy::default()).filter(|policy| diagnosis.level >= Some(policy.require()));
+        diagnosis.forks = default.map(diagnose_forks);
         diagnosis.preloads = diagnose_preloads(diagnosis.level);
     }
     if arguments.json {

@@ -33,6 +33,9 @@ pub struct Diagnosis {
     /// Whether live sessions can be copied at the best level, where it was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<Usability<()>>,
+    /// Whether a zygote's forks copy at once what workers write to, where it was tried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub forks: Option<Usability<CopiedPages>>,
     /// What the built-in policies preload, where it was tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloads: Vec<PreloadDiagnosis>,
@@ -68,6 +71,13 @@ impl<T> Usability<T> {
 pub struct DirectoryFound {
     /// The directory.
     pub directory: String,
+}
+
+/// What each fork copies at once.
+#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
+pub struct CopiedPages {
+    /// The number of pages.
+    pub pages: usize,
 }
 
 /// A suitable interpreter.
@@ -111,6 +121,7 @@ pub fn diagnose(
         cache: None,
         environments: None,
         snapshots: None,
+        forks: None,
         preloads: Vec::new(),
     }
 }
@@ -178,6 +189,14 @@ impl fmt::Display for Diagnosis {
         if let Some(snapshots) = &self.snapshots {
             let what = |(): &()| "live sessions can be copied, rolled back and paused".to_owned();
             snapshots.row(f, "snapshots", what)?;
+        }
+        if let Some(forks) = &self.forks {
+            forks.row(f, "forks", |found| {
+                format!(
+                    "each copies at once the {} pages that workers write to",
+                    found.pages
+                )
+            })?;
         }
         for tried in &self.preloads {
             let answer = if tried.error.is_none() { "yes" } else { "no" };

@@ -39,7 +39,7 @@ pub use crate::outcome::{Layer, PolicyIdentity};
 pub use crate::policy::Start;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
-pub use doctor::{DirectoryFound, PreloadDiagnosis, Usability, diagnose};
+pub use doctor::{CopiedPages, DirectoryFound, PreloadDiagnosis, Usability, diagnose};
 pub use environment::{PRELOAD_ONLY, preload_env};
 pub use error::{Place, PlanError};
 pub use explain::explain;

@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use nix::errno::Errno;
+
 use super::interpreter::ChosenInterpreter;
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
@@ -21,7 +23,7 @@ use crate::policy::{AddedPackages, Policy};
 use crate::supervisor::cgroup::{self, CgroupRoot};
 use crate::supervisor::egress::Egress;
 use crate::supervisor::session::SessionRoot;
-use crate::supervisor::{Launched, Shelf, StartCache, Starting, SupervisorError};
+use crate::supervisor::{Launched, Shelf, StartCache, Starting, SupervisorError, Zygote};
 use sandfork_jail::control::Lifetime;
 #[cfg(feature = "internals")]
 use sandfork_jail::control::RunPath;
@@ -181,18 +183,29 @@ impl SandboxBuilder {
 
     /// Preloads the policy's modules in a zygote that serves nothing, and says how each is loaded.
     pub(crate) fn try_preloads(&self) -> Result<Vec<PreloadPlan>, Error> {
+        Ok(self.try_zygote(Lifetime::OneRun)?.1.interpreter.preload)
+    }
+
+    /// How many pages a fork of a zygote copies at once here, or why it copies none.
+    pub(crate) fn try_copies(&self) -> Result<Result<usize, Errno>, Error> {
+        let copied = self.try_zygote(Lifetime::ManyRuns)?.0.copied();
+        Ok(copied.unwrap_or(Err(Errno::ENOTSUP)))
+    }
+
+    /// Makes a zygote that serves nothing.
+    fn try_zygote(&self, lifetime: Lifetime) -> Result<(Arc<Zygote>, Plan), Error> {
         let environment = self.caller_environment();
         let policy = self.for_policy();
         let serving = Serving {
-            lifetime: Lifetime::OneRun,
+            lifetime,
             ..Serving::default()
         };
         let support = CgroupSupport::probe();
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
         let (launched, mut plan, start) =
             launch(&policy, &chosen, serving.lifetime, support, &environment)?;
-        Making::begin(launched, &plan, serving, &start)?.finish(&mut plan, &start)?;
-        Ok(plan.interpreter.preload)
+        let zygote = Making::begin(launched, &plan, serving, &start)?.finish(&mut plan, &start)?;
+        Ok((zygote, plan))
     }
 }
 

@@ -36,6 +36,8 @@ pub struct Zygote {
     /// of a run.
     proc: OwnedFd,
     preloaded: Vec<String>,
+    /// How many pages each fork copies at once, or why it copies none. `None` if the zygote did not try.
+    copied: Option<Result<usize, Errno>>,
     /// The zygote's init holds the other end and ends when this closes for any reason.
     _lifeline: OwnedFd,
     // Dropped last.
@@ -46,6 +48,12 @@ impl Zygote {
     /// The modules of the preload list that it has imported.
     pub fn preloaded(&self) -> &[String] {
         &self.preloaded
+    }
+
+    /// How many pages each fork copies at once, or why it copies none. `None` if the zygote did not try, because it forks
+    /// once only.
+    pub fn copied(&self) -> Option<Result<usize, Errno>> {
+        self.copied
     }
 
     /// The namespaces of the process that started it, and its own.
@@ -139,7 +147,11 @@ impl Entering {
             writable,
         } = self;
         let ready = until_ready(&mut launched);
-        let (preloaded, namespaces) = ready.map_err(|error| of_link(error, writable))?;
+        let Ready {
+            preloaded,
+            namespaces,
+            copied,
+        } = ready.map_err(|error| of_link(error, writable))?;
         if let Some(lent) = codes
             && let Err(error) = start.take_back(&lent, launched.facts())
         {
@@ -164,14 +176,22 @@ impl Entering {
             others: born_in.with_zygote(namespaces),
             proc,
             preloaded,
+            copied,
             _lifeline: lifeline,
             process: Mutex::new(process),
         })
     }
 }
 
-/// Waits until the zygote serves. Returns the modules that it has imported, and its namespaces.
-fn until_ready(launched: &mut Launched) -> Result<(Vec<String>, Vec<String>), SupervisorError> {
+/// What a zygote reports once it serves.
+struct Ready {
+    preloaded: Vec<String>,
+    namespaces: Vec<String>,
+    copied: Option<Result<usize, Errno>>,
+}
+
+/// Waits until the zygote serves.
+fn until_ready(launched: &mut Launched) -> Result<Ready, SupervisorError> {
     let deadline = Instant::now() + READY_TIMEOUT;
     let mut importing = None;
     loop {
@@ -184,12 +204,17 @@ fn until_ready(launched: &mut Launched) -> Result<(Vec<String>, Vec<String>), Su
                 namespaces,
                 copied,
             } => {
-                match copied.map(|pages| pages.map_err(Errno::from_raw)) {
+                let copied = copied.map(|pages| pages.map_err(Errno::from_raw));
+                match copied {
                     Some(Ok(pages)) => tracing::debug!(pages, "each fork copies pages at once"),
                     Some(Err(error)) => tracing::debug!(%error, "no fork copies pages at once"),
                     None => {}
                 }
-                return Ok((preloaded, namespaces));
+                return Ok(Ready {
+                    preloaded,
+                    namespaces,
+                    copied,
+                });
             }
             FromZygote::Failed { step, errno } => {
                 return Err(SupervisorError::Jail {
