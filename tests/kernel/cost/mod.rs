@@ -1,14 +1,17 @@
-//! What a run costs in system calls and page faults, which no machine's speed changes: a run that needs more of
+//! What a run costs in system calls, page faults and waits, which no machine's speed changes: a run that needs more of
 //! them than it did has become slower everywhere.
 //!
-//! A process of its own makes runs while another traces it, with all that it forks (ptrace(2)).
+//! A process of its own makes runs while another traces it, with all that it forks (ptrace(2)). Another makes runs that
+//! nothing traces, because a tracer adds waits: the kernel counts those as voluntary context switches (getrusage(2)).
 
 mod tracer;
 
 use std::io::{BufRead, Write};
 use std::process::Stdio;
 
+use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::{Pid, getpgid, getppid};
+use sandfork::Value;
 use sandfork::internals::host::CgroupSupport;
 use sandfork_jail::sys::eager_copy;
 
@@ -58,6 +61,10 @@ const OF_HOSTS: Counts = Counts {
     faults: 20,
 };
 
+/// The most waits of a run, of the supervisor's threads and of the worker until its program has begun: twice what was
+/// counted, because a message may or may not be there before it is waited for.
+const MOST_WAITS: [i64; 2] = [8, 4];
+
 /// Fewer calls mean that the counter has lost a process.
 const LEAST: Counts = Counts {
     supervisor: 40,
@@ -73,15 +80,20 @@ const RUNS: usize = 10;
 /// What the counter is tried with.
 const KNOWN: usize = 100;
 
-pub const PARTS: [Part; 2] = [("cost-runs", runs), ("cost-tracer", trace)];
+pub const PARTS: [Part; 3] = [
+    ("cost-runs", runs),
+    ("cost-tracer", trace),
+    ("cost-waits", wait),
+];
 
 pub fn tests() -> Vec<Test> {
     let name = name_of(
         module_path!(),
         "a_run_takes_no_more_calls_and_faults_than_it_did",
     );
-    let test = Test::new(name, |_| apart::finishes("cost-tracer"));
-    vec![test.needs(Need::X86_64)]
+    let counted = Test::new(name, |_| apart::finishes("cost-tracer")).needs(Need::X86_64);
+    let name = name_of(module_path!(), "a_run_waits_no_more_often_than_it_did");
+    vec![counted, Test::new(name, |_| apart::finishes("cost-waits"))]
 }
 
 /// Processes that there are not, by which the one that is traced marks a beginning and an end.
@@ -150,6 +162,35 @@ fn trace() {
     check(alone, most);
     check(with_network, most.plus(OF_LOOPBACK));
     check(with_hosts, most.plus(OF_LOOPBACK).plus(OF_HOSTS));
+}
+
+/// Counts the waits of runs in this process, which does nothing else, and in their workers.
+fn wait() {
+    const COUNT: &str = "import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_nvcsw";
+    let world = World::look().expect("the machine can be looked at");
+    let sandbox = world.build(standard());
+    let count = || {
+        let usage = getrusage(UsageWho::RUSAGE_SELF).expect("the kernel counts");
+        usage.voluntary_context_switches()
+    };
+    let mut least = [i64::MAX; 2];
+    for _ in 0..RUNS {
+        let before = count();
+        let outcome = run(&sandbox, COUNT);
+        let worker = outcome.value().and_then(Value::as_i64);
+        let waits = [count() - before, worker.expect("the worker counts")];
+        println!("{waits:?}");
+        least = std::array::from_fn(|who| least[who].min(waits[who]));
+    }
+    assert!(
+        least[0] > 0,
+        "a run ends without a wait: nothing is counted"
+    );
+    let is_within = least
+        .iter()
+        .zip(MOST_WAITS)
+        .all(|(waits, most)| *waits <= most);
+    assert!(is_within, "{least:?} waits are more than {MOST_WAITS:?}");
 }
 
 /// Whether this kernel pins memory for this user.
