@@ -77,6 +77,10 @@ const EQUIVALENT: &[(&str, &str)] = &[
         "cgroup: supervisor does not write 0 to memory.force_empty",
         "it gives back what guests left in a cgroup, and limits none",
     ),
+    (
+        "capabilities: init without close_range",
+        "it keeps what its parent has open, ends with it, and no guest may look at it",
+    ),
     // The process that connects to hosts.
     (
         "capabilities: launcher without close_range",
