@@ -260,6 +260,21 @@ def test_garbage_ends_its_session(fake: FakeSupervisor) -> None:
     assert session.wire.socket.fileno() == -1
 
 
+def test_the_last_reference_ends_its_session(fake: FakeSupervisor) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        sbx = Sandbox()
+        assert sbx.run("1").ok
+        files, resources = sbx.files, sbx._driver.resources
+        del sbx
+        assert not resources.closed
+        del files
+        assert resources.closed
+    finally:
+        gc.enable()
+
+
 def test_a_session_that_ended_says_what_is_lost(fake: FakeSupervisor) -> None:
     def die(session, cell):
         limit = {"name": "limits.memory", "by": "cgroup"}

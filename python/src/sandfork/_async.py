@@ -259,7 +259,7 @@ class AsyncSandbox(BaseSandbox):
     _driver: AsyncDriver[Session]
 
     def _begin(self) -> None:
-        self._driver = AsyncDriver(self._session, owner=self)
+        self._driver = AsyncDriver(self._session)
         self.files = AsyncFiles(self._driver)
         """The files in the session's work directory."""
         self.commands = AsyncCommands(self._driver)

@@ -81,11 +81,10 @@ class Driver(ABC, Generic[C]):
     """Whether a read waits for data."""
 
     def __init__(self, session: C, *, owner: object = None) -> None:
-        """The end of `owner` releases the driver's resources."""
+        """The end of `owner` releases the driver's resources; without one, that of the driver."""
         self.session = session
         self.resources = Resources()
-        if owner is not None:
-            weakref.finalize(owner, self.resources.close)
+        weakref.finalize(self if owner is None else owner, self.resources.close)
         self._process = _supervisor.this_process
         # Whether a conversation has begun and did not end, and the session was not made ready for another.
         self._is_open = False

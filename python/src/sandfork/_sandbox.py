@@ -240,7 +240,8 @@ class Sandbox(BaseSandbox):
     _driver: SyncDriver[Session]
 
     def _begin(self) -> None:
-        self._driver = SyncDriver(self._session, owner=self)
+        # It owns itself: `Sandbox().files` and `.commands` need no other reference to the sandbox.
+        self._driver = SyncDriver(self._session)
         self.files = Files(self._driver)
         """The files in the session's work directory."""
         self.commands = Commands(self._driver)

@@ -7,7 +7,7 @@ import pathlib
 
 import pytest
 
-from sandfork import FileError, Sandbox
+from sandfork import AsyncSandbox, FileError, Sandbox
 
 SMALL = {"filesystem": {"work_size": "1MiB"}}
 TOO_LARGE = 3 << 20
@@ -30,6 +30,16 @@ def test_data_that_has_no_room_leaves_the_file_as_it_was(tmp_path: pathlib.Path)
             assert sbx.files.read("f") == b"before"
         # It has not used up what later files need.
         sbx.files.write("other", bytes(900_000))
+
+
+def test_files_and_commands_hold_their_session() -> None:
+    Sandbox().files.write("a", "b")
+    assert Sandbox().commands.run("echo 1").stdout == "1\n"
+
+
+async def test_files_and_commands_hold_their_async_session() -> None:
+    await AsyncSandbox().files.write("a", "b")
+    assert (await AsyncSandbox().commands.run("echo 1")).stdout == "1\n"
 
 
 def test_a_file_is_replaced_by_data_of_any_length(sbx: Sandbox) -> None:
