@@ -161,7 +161,7 @@ impl Config {
             })?;
             file = toml::from_str(&text).map_err(|error| {
                 let before = error.span().map_or(0, |span| span.start);
-                let line = text[..before].lines().count().max(1);
+                let line = text[..before].matches('\n').count() + 1;
                 invalid(named, format!("line {line}: {}", error.message()))
             })?;
             directory = named.parent().unwrap_or(directory);
@@ -354,6 +354,18 @@ mod tests {
             .token_file
             .expect("it is named");
         assert!(path.is_absolute());
+    }
+
+    #[test]
+    fn a_mistake_is_named_with_its_line() {
+        for (text, line) in [
+            ("queues = 3", "line 1"),
+            ("queue = 3\n[default]\nrats = 1", "line 3"),
+            ("queue = 3\n\n[default]\n  rate = 'x'", "line 4"),
+        ] {
+            let error = of(text, ServeArguments::default()).expect_err(text);
+            assert!(error.to_string().contains(line), "{error}");
+        }
     }
 
     #[test]
