@@ -94,11 +94,18 @@ def test_a_batch_has_a_line_for_each_task(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "task", [{"file": "/etc/passwd"}, {"code": "1", "policy": "/etc/passwd"}, {"cod": "1"}]
+    "task",
+    [
+        {"file": "/etc/passwd"},
+        {"code": "1", "policy": "/etc/passwd"},
+        {"cod": "1"},
+        {"limits": {"wall": "99h"}, "code": "1"},
+    ],
 )
 def test_a_task_that_is_none_is_told_in_its_line(server: Server, task: dict) -> None:
     results = _results(server, {"tasks": [{"id": "a", **task}, {"code": "1"}]})
-    assert results["a"]["status"] == "infrastructure"
+    # Another attempt would find the same request.
+    assert results["a"]["status"] == "refused"
     assert next(iter(task)) in results["a"]["error"]["message"] or "policy" in task
     assert results[1]["value"] == 1
 
@@ -164,6 +171,9 @@ def test_files_go_in_and_out(server: Server, session: str) -> None:
     assert server.ask("GET", f"{session}/files/sub/b").body == b"2,1"
     entries = server.ask("GET", f"{session}/directories/sub").json["entries"]
     assert [entry["name"] for entry in entries] == ["a.csv", "b"]
+    for root in ("directories", "directories/", "directories/%2e"):
+        entries = server.ask("GET", f"{session}/{root}").json["entries"]
+        assert [entry["name"] for entry in entries] == ["sub"], root
     assert server.ask("DELETE", f"{session}/files/sub").status == 204
     assert server.ask("GET", f"{session}/files/sub/b").status == 404
     assert server.ask("PUT", f"{session}/directories/c/d").status == 204
@@ -250,6 +260,9 @@ def test_a_session_that_is_not_used_is_closed(server: Server) -> None:
         ({"code": "1", "limits": {"wall": "1"}}, 'limits.wall: "1" has no unit'),
         ({"code": "1", "limits": {"wall": []}}, "a text with a unit"),
         ({"code": "1", "limits": {"memory": 1}}, "limits.memory: 1B is out of range"),
+        ({"code": "1", "limits": {"wall": "99h"}}, "limits.wall: 99h is above the policy's 30s"),
+        ({"code": "1", "limits": {"cpu": 1e300}}, "limits.cpu: 1e+300 is above the policy's"),
+        ({"code": "1", "limits": {"memory": "9TiB"}}, "limits.memory: 9TiB is above the policy's"),
         ({"code": "x" * (17 << 20)}, "too large"),
         (b'{"code": "\xff"}', "unicode"),
         (b'{"args": ' + b"[" * 100_000, "type"),

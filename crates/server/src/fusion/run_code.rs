@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Extension;
 use axum::extract::State;
 use axum::response::Response;
-use sandfork::{Ending, Outcome, Request};
+use sandfork::{Ending, LimitName, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
 use super::language::{COMPILED, Language, Way};
@@ -141,7 +141,8 @@ impl Job<'_> {
         for (path, contents) in &self.files {
             request = request.file(path.clone(), contents.clone());
         }
-        let request = request.wall(self.tenant.sandboxes.time(seconds)?);
+        let wall = self.tenant.sandboxes.time(LimitName::Wall, seconds)?;
+        let request = request.wall(wall);
         run(self.app, self.tenant, self.variant, request, ()).await
     }
 }

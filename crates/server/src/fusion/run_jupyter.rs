@@ -13,7 +13,7 @@ use axum::response::Response;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sandfork::session::{Cell, CellReport, ResultMode, Session, SessionState};
-use sandfork::{GuestPath, Status};
+use sandfork::{GuestPath, LimitName, Status};
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
@@ -102,7 +102,7 @@ pub async fn run_jupyter(
             .collect::<Result<_, _>>()?,
         each: match asked.cell_timeout {
             0.0 => None,
-            time => Some(tenant.sandboxes.time(time)?),
+            time => Some(tenant.sandboxes.time(LimitName::Wall, time)?),
         },
         // The policy bounds each cell, and this all of them.
         left: total(asked.total_timeout)?,

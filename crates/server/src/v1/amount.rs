@@ -1,5 +1,6 @@
 //! Amounts of limits, in the forms that the tasks of a batch have too (docs/batch.md).
 
+use std::fmt::{self, Display, Formatter};
 use std::time::Duration;
 
 use sandfork::LimitName;
@@ -23,30 +24,53 @@ pub enum Amount {
 }
 
 impl Amount {
-    /// A time, at most the longest of a run.
+    /// A time.
     ///
     /// # Errors
-    /// If it is none.
+    /// If it is none, or above the policy's.
     pub fn time(&self, limit: LimitName, of: &Sandboxes) -> Result<Duration, Failure> {
-        match self {
-            Self::Number(seconds) => of.time(seconds.as_f64().unwrap_or(f64::NAN)),
-            Self::Text(text) => {
-                let time = Duration::from_millis(amount(limit, text)?);
-                of.time(time.as_secs_f64())
-            }
+        let seconds = match self {
+            Self::Number(seconds) => seconds.as_f64().unwrap_or(f64::NAN),
+            Self::Text(text) => Duration::from_millis(amount(limit, text)?).as_secs_f64(),
+        };
+        let most = Duration::from_millis(of.limit(limit));
+        if seconds > most.as_secs_f64() {
+            return Err(self.above(limit, &format!("{most:?}")));
         }
+        of.time(limit, seconds)
     }
 
     /// A number of bytes.
     ///
     /// # Errors
-    /// If it is none.
-    pub fn bytes(&self, limit: LimitName) -> Result<u64, Failure> {
-        match self {
+    /// If it is none, or above the policy's.
+    pub fn bytes(&self, limit: LimitName, of: &Sandboxes) -> Result<u64, Failure> {
+        let bytes = match self {
             Self::Number(number) => number.as_u64().ok_or_else(|| {
                 Failure::Request(format!("{}: {number} is no number of bytes", limit.key()))
-            }),
-            Self::Text(text) => amount(limit, text),
+            })?,
+            Self::Text(text) => amount(limit, text)?,
+        };
+        let most = of.limit(limit);
+        if bytes > most {
+            return Err(self.above(limit, &format!("{most} bytes")));
+        }
+        Ok(bytes)
+    }
+
+    fn above(&self, limit: LimitName, most: &str) -> Failure {
+        Failure::Request(format!(
+            "{key}: {self} is above the policy's {most}: ask for less",
+            key = limit.key()
+        ))
+    }
+}
+
+impl Display for Amount {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
         }
     }
 }

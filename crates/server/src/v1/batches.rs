@@ -148,7 +148,12 @@ impl Tasks {
                 let id = keys.get("id").or(self.common.get("id")).cloned();
                 let id = id.unwrap_or_else(|| number.into());
                 let error = json!({ "name": failure.kind(), "message": failure.to_string(), "traceback": "" });
-                let line = json!({ "id": id, "status": "infrastructure", "error": error });
+                // Another attempt would find the same request.
+                let status = match failure {
+                    Failure::Request(_) => "refused",
+                    _ => "infrastructure",
+                };
+                let line = json!({ "id": id, "status": status, "error": error });
                 (line.to_string().into_bytes(), None)
             }
         }

@@ -53,7 +53,7 @@ pub async fn run(
 ) -> Result<Response, Failure> {
     let JsonBody { value: asked, held } = posted;
     let memory = asked.limits.memory.as_ref();
-    let memory = memory.map(|memory| memory.bytes(LimitName::Memory));
+    let memory = memory.map(|memory| memory.bytes(LimitName::Memory, &tenant.sandboxes));
     let variant = Variant {
         memory: memory.transpose()?,
         ..Variant::default()
@@ -121,7 +121,7 @@ impl Run {
             request = request.cpu(cpu.time(LimitName::Cpu, of)?);
         }
         if let Some(output) = self.limits.output {
-            request = request.output(output.bytes(LimitName::Output)?);
+            request = request.output(output.bytes(LimitName::Output, of)?);
         }
         Ok(request)
     }
