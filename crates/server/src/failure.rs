@@ -112,14 +112,14 @@ impl Failure {
     fn answer(&self) -> (StatusCode, &'static str) {
         match self {
             Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
-            Self::OtherSite(_) => (StatusCode::FORBIDDEN, "other-site"),
+            Self::OtherSite(_) => (StatusCode::FORBIDDEN, "cross-site"),
             Self::Request(_) => (StatusCode::UNPROCESSABLE_ENTITY, "request"),
             Self::NotFound(_) => (StatusCode::NOT_FOUND, "not-found"),
-            Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method"),
+            Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Unsupported(_) => (StatusCode::NOT_IMPLEMENTED, "unsupported"),
             Self::TooLong(_) | Self::NeverFits { .. } => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "too-long")
+                (StatusCode::PAYLOAD_TOO_LARGE, "too-large")
             }
             Self::Lost(_) => (StatusCode::INTERNAL_SERVER_ERROR, "lost"),
             Self::TooSlow => (StatusCode::REQUEST_TIMEOUT, "too-slow"),
@@ -127,7 +127,7 @@ impl Failure {
             Self::Busy(_) => (StatusCode::TOO_MANY_REQUESTS, "busy"),
             Self::Draining => (StatusCode::SERVICE_UNAVAILABLE, "draining"),
             Self::Sandbox(_) => (StatusCode::SERVICE_UNAVAILABLE, "sandbox"),
-            Self::Mistake => (StatusCode::INTERNAL_SERVER_ERROR, "mistake"),
+            Self::Mistake => (StatusCode::INTERNAL_SERVER_ERROR, "internal"),
         }
     }
 

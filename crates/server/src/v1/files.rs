@@ -16,6 +16,7 @@ use super::sessions::Named;
 use crate::failure::{Failure, InPath};
 use crate::files::{self, failed, put};
 use crate::http::RawBody;
+use crate::open::Open;
 use crate::server::App;
 
 /// What a path has after that of its session.
@@ -71,6 +72,15 @@ pub async fn list(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<Json<Value>, Failure> {
+    entries(&open, path).await
+}
+
+/// The entries of the work directory.
+pub async fn list_root(Named(open): Named) -> Result<Json<Value>, Failure> {
+    entries(&open, ".".to_owned()).await
+}
+
+async fn entries(open: &Open, path: String) -> Result<Json<Value>, Failure> {
     let entries = open.with(move |session| session.list(&path).map_err(failed));
     Ok(Json(json!({ "entries": entries.await? })))
 }

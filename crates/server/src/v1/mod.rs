@@ -34,6 +34,8 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/v1/sessions/{id}/fork", post(sessions::fork))
         .route("/v1/sessions/{id}/interrupt", post(sessions::interrupt))
         .route("/v1/sessions/{id}/restart", post(sessions::restart))
+        .route("/v1/sessions/{id}/directories", get(files::list_root))
+        .route("/v1/sessions/{id}/directories/", get(files::list_root))
         .route(
             "/v1/sessions/{id}/directories/{*path}",
             get(files::list).put(files::make_directory),
