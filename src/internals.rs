@@ -86,17 +86,24 @@ pub mod snapshot {
 
 pub mod sandbox {
     use crate::sandbox::SandboxBuilder;
+    pub use crate::sandbox::{Term, Turnover};
     pub use sandfork_jail::control::RunPath;
 
     /// What only tests set.
     pub trait BuilderInternals {
         #[must_use]
         fn run_path(self, run_path: RunPath) -> Self;
+        #[must_use]
+        fn turnover(self, turnover: Turnover) -> Self;
     }
 
     impl BuilderInternals for SandboxBuilder {
         fn run_path(self, run_path: RunPath) -> Self {
             self.with_run_path(run_path)
+        }
+
+        fn turnover(self, turnover: Turnover) -> Self {
+            self.with_turnover(turnover)
         }
     }
 }

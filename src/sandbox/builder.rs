@@ -9,6 +9,8 @@ use nix::errno::Errno;
 use super::interpreter::ChosenInterpreter;
 use super::pool::{Filler, Pool};
 use super::stats::Counts;
+#[cfg(feature = "internals")]
+use super::turnover::Turnover;
 use super::zygote_manager::{Making, Serving, ZygoteManager};
 use super::{AddedStore, AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
@@ -87,6 +89,13 @@ impl SandboxBuilder {
         self
     }
 
+    /// Sets when zygotes are replaced.
+    #[cfg(feature = "internals")]
+    pub(crate) fn with_turnover(mut self, turnover: Turnover) -> Self {
+        self.serving.turnover = turnover;
+        self
+    }
+
     /// The policy, if it is not the default.
     pub(crate) fn given_policy(&self) -> Option<&Policy> {
         self.policy.as_ref()
@@ -137,7 +146,7 @@ impl SandboxBuilder {
         if let Some(egress) = &egress {
             trust(&mut plan.jail, &egress.certificate()?);
         }
-        let zygote = Making::begin(launched, &plan, self.serving, &start)?;
+        let zygote = Making::begin(launched, &plan, self.serving, &start, None)?;
         let cgroups = plan.cgroup.as_ref().map(CgroupRoot::create).transpose()?;
         cgroups.iter().for_each(CgroupRoot::prepare);
         let sessions = match plan.session_files {
@@ -204,7 +213,8 @@ impl SandboxBuilder {
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
         let (launched, mut plan, start) =
             launch(&policy, &chosen, serving.lifetime, support, &environment)?;
-        let zygote = Making::begin(launched, &plan, serving, &start)?.finish(&mut plan, &start)?;
+        let zygote = Making::begin(launched, &plan, serving, &start, None)?;
+        let zygote = zygote.finish(&mut plan, &start)?;
         Ok((zygote, plan))
     }
 }

@@ -9,6 +9,7 @@ mod key;
 mod pause;
 mod pool;
 mod stats;
+mod turnover;
 mod zygote_manager;
 
 use std::collections::BTreeMap;
@@ -19,6 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 pub use self::builder::SandboxBuilder;
+#[cfg(feature = "internals")]
+pub use self::turnover::{Term, Turnover};
 
 pub(crate) use self::attend::SessionRequest;
 pub(crate) use self::interpreter::ChosenInterpreter;
@@ -284,6 +287,8 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
+        // First: the pool's thread may wait for the zygote that is being made.
+        self.inner.warm.abort();
         self.filler.close(&self.inner);
         self.inner.warm.close();
     }

@@ -2,26 +2,24 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use super::turnover::{Generation, Renewal, Turnover};
 use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
-use crate::supervisor::{Entering, FontCache, Launched, StartCache, SupervisorError, Zygote};
+use crate::supervisor::{
+    Abort, Entering, FontCache, Launched, StartCache, SupervisorError, Zygote,
+};
+use crate::waiters::Waiters;
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath, Unready};
-
-/// The workers of one zygote share its hash seed and its address layout, so no zygote serves for
-/// long. After this many workers, or this time, the next run starts another.
-const MAX_WORKERS: u64 = 10_000;
-/// See [`MAX_WORKERS`].
-const MAX_AGE: Duration = Duration::from_secs(3600);
 
 /// The zygote in use. A replaced zygote lives until its last run has ended.
 #[derive(Debug)]
 pub struct ZygoteManager {
-    executable: PathBuf,
-    serving: Serving,
-    start: StartCache,
-    current: Mutex<Option<Generation>>,
+    shared: Arc<Shared>,
+    /// The thread that makes a successor, or has made the last one.
+    maker: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// How zygotes serve.
@@ -31,87 +29,183 @@ pub struct Serving {
     pub lifetime: Lifetime,
     /// What serves a run in its worker.
     pub run_path: RunPath,
+    /// When each is replaced.
+    pub turnover: Turnover,
 }
 
 #[derive(Debug)]
-struct Generation {
-    zygote: Arc<Zygote>,
-    born: Instant,
-    workers: u64,
+struct Shared {
+    executable: PathBuf,
+    serving: Serving,
+    start: StartCache,
+    state: Mutex<State>,
+    /// Notified when a zygote was made, or could not be.
+    launched: Waiters,
+    /// Ends the zygote that is being made.
+    abort: Abort,
 }
 
-impl Generation {
-    fn new(zygote: Arc<Zygote>) -> Self {
-        Self {
-            zygote,
-            born: Instant::now(),
-            workers: 0,
-        }
-    }
+/// Its lock is held for a moment only: every run takes it.
+#[derive(Debug)]
+struct State {
+    current: Option<Generation>,
+    /// Whether a thread makes the next one.
+    is_launching: bool,
 }
 
 impl ZygoteManager {
     /// Begins with this zygote.
     pub fn new(zygote: Arc<Zygote>, plan: &Plan, serving: Serving, start: StartCache) -> Self {
-        Self {
+        let shared = Shared {
             executable: plan.interpreter.executable.clone(),
             serving,
             start,
-            current: Mutex::new(Some(Generation::new(zygote))),
+            state: Mutex::new(State {
+                current: Some(Generation::new(zygote, Instant::now())),
+                is_launching: false,
+            }),
+            launched: Waiters::default(),
+            abort: Abort::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            maker: Mutex::default(),
         }
     }
 
-    /// Returns a zygote for one worker.
+    /// Returns a zygote for one worker. Makes it only if none may serve: its successor is made in a thread.
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        let generation = match current.take() {
-            Some(generation)
-                if generation.workers < MAX_WORKERS && generation.born.elapsed() < MAX_AGE =>
-            {
-                current.insert(generation)
+        let shared = &self.shared;
+        let turnover = &shared.serving.turnover;
+        let mut state = shared.lock();
+        loop {
+            let current = state.current.as_mut();
+            let served = current.and_then(|current| {
+                let renewal = current.serve(turnover, Instant::now())?;
+                Some((Arc::clone(&current.zygote), renewal))
+            });
+            if let Some((zygote, renewal)) = served {
+                if renewal == Renewal::Now && !state.is_launching {
+                    let launching = Launching::begin(shared, state);
+                    self.make_successor(launching, plan);
+                }
+                return Ok(zygote);
             }
-            _ => {
-                let zygote = self.launch(plan, self.serving)?;
-                current.insert(Generation::new(zygote))
+            state = if state.is_launching {
+                let most = Duration::MAX;
+                shared
+                    .launched
+                    .wait_while(state, most, |it| it.is_launching)
+            } else {
+                Launching::begin(shared, state).renew(plan)?;
+                shared.lock()
+            };
+        }
+    }
+
+    /// Makes a zygote in place of the current one, which serves meanwhile. If that fails, a later run tries again.
+    fn make_successor(&self, launching: Launching, plan: &Plan) {
+        let plan = plan.clone();
+        let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
+        let former = maker.take();
+        let make = move || {
+            // It may still wait for the end of the zygote that it has replaced.
+            _ = former.map(JoinHandle::join);
+            if let Err(error) = launching.renew(&plan) {
+                tracing::debug!(%error, "the zygote has no successor yet");
             }
         };
-        generation.workers += 1;
-        Ok(Arc::clone(&generation.zygote))
+        match thread::Builder::new().name("successor".into()).spawn(make) {
+            Ok(started) => *maker = Some(started),
+            Err(error) => tracing::debug!(%error, "the zygote has no successor yet"),
+        }
     }
 
     /// Returns a zygote that has served no worker and will serve only this one.
     pub fn fresh(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let serving = Serving {
             lifetime: Lifetime::OneRun,
-            ..self.serving
+            ..self.shared.serving
         };
-        self.launch(plan, serving)
+        self.shared.launch(plan, serving, None)
     }
 
-    fn launch(&self, plan: &Plan, serving: Serving) -> Result<Arc<Zygote>, SupervisorError> {
-        let launched = Launched::start(&self.executable)?;
-        // What changed in the environment since then is only this zygote's concern.
-        let mut plan = plan.clone();
-        Making::begin(launched, &plan, serving, &self.start)?.finish(&mut plan, &self.start)
+    /// Ends the zygote that is being made, and has every later one fail.
+    pub fn abort(&self) {
+        self.shared.abort.abort();
     }
 
     /// Has the zygote end, which must have no worker. Dropping this waits for that.
     pub fn close(&self) {
-        let current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(generation) = &*current {
+        if let Some(generation) = &self.shared.lock().current {
             generation.zygote.close();
         }
     }
 
     /// Discards a zygote that has ended or cannot be trusted, so that the next run starts another.
     pub fn discard(&self, ended: &Arc<Zygote>) {
-        let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current
-            .as_ref()
-            .is_some_and(|generation| Arc::ptr_eq(&generation.zygote, ended))
-        {
-            *current = None;
-        }
+        let is_it = |current: &mut Generation| Arc::ptr_eq(&current.zygote, ended);
+        // The caller has it too, so that this does not wait for its end.
+        self.shared.lock().current.take_if(is_it);
+    }
+}
+
+impl Drop for ZygoteManager {
+    fn drop(&mut self) {
+        self.abort();
+        let maker = self.maker.get_mut().unwrap_or_else(PoisonError::into_inner);
+        // A thread that panicked has reported that itself.
+        _ = maker.take().map(JoinHandle::join);
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn launch(
+        &self,
+        plan: &Plan,
+        serving: Serving,
+        abort: Option<Abort>,
+    ) -> Result<Arc<Zygote>, SupervisorError> {
+        let launched = Launched::start(&self.executable)?;
+        // What changed in the environment since then is only this zygote's concern.
+        let mut plan = plan.clone();
+        Making::begin(launched, &plan, serving, &self.start, abort)?.finish(&mut plan, &self.start)
+    }
+}
+
+/// While a thread makes the next zygote, no other does.
+struct Launching(Arc<Shared>);
+
+impl Launching {
+    fn begin(shared: &Arc<Shared>, mut state: MutexGuard<'_, State>) -> Self {
+        state.is_launching = true;
+        Self(Arc::clone(shared))
+    }
+
+    /// Makes the zygote. The one before stays if that fails.
+    fn renew(self, plan: &Plan) -> Result<(), SupervisorError> {
+        let Self(shared) = &self;
+        let zygote = shared.launch(plan, shared.serving, Some(shared.abort.clone()))?;
+        let next = Generation::new(zygote, Instant::now());
+        let former = shared.lock().current.replace(next);
+        // Those who wait go on.
+        drop(self);
+        // Waits for its end, if its last run has ended.
+        drop(former);
+        Ok(())
+    }
+}
+
+impl Drop for Launching {
+    fn drop(&mut self) {
+        let Self(shared) = self;
+        shared.abort.release();
+        shared.lock().is_launching = false;
+        shared.launched.notify_all();
     }
 }
 
@@ -122,6 +216,8 @@ pub struct Making {
     entering: Entering,
     fonts: Option<FontCache>,
     serving: Serving,
+    /// What can end it from another thread.
+    abort: Option<Abort>,
 }
 
 impl Making {
@@ -131,13 +227,18 @@ impl Making {
         plan: &Plan,
         serving: Serving,
         start: &StartCache,
+        abort: Option<Abort>,
     ) -> Result<Self, SupervisorError> {
+        if let Some(abort) = &abort {
+            abort.watch(&launched)?;
+        }
         let fonts = font_cache(plan);
         let (jail, setup) = (plan.jail.clone(), setup(plan, serving));
         Ok(Self {
             entering: Entering::begin(launched, jail, setup, start, fonts.as_ref())?,
             fonts,
             serving,
+            abort,
         })
     }
 
@@ -159,7 +260,7 @@ impl Making {
             };
             leave_to_guest(&mut plan.interpreter.preload, error)?;
             let launched = Launched::start(&plan.interpreter.executable)?;
-            self = Self::begin(launched, plan, self.serving, start)?;
+            self = Self::begin(launched, plan, self.serving, start, self.abort)?;
         }
     }
 }

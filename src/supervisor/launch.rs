@@ -1,16 +1,17 @@
 //! Starts an interpreter outside any jail and reads its facts, which decide the plan.
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
-use nix::sys::socket::SockType;
+use nix::sys::socket::{Shutdown, SockType, shutdown};
 use nix::unistd::Pid;
 
 use super::clock;
@@ -47,6 +48,50 @@ pub struct Launched {
     facts: String,
     // Dropped last: the process ends when its connections to this process close.
     pub(super) process: Started,
+}
+
+/// Ends an interpreter that is being made ready, from another thread.
+#[derive(Clone, Debug, Default)]
+pub struct Abort(Arc<Mutex<Aborting>>);
+
+#[derive(Debug, Default)]
+struct Aborting {
+    is_over: bool,
+    /// A copy of the connection to the interpreter.
+    control: Option<OwnedFd>,
+}
+
+impl Abort {
+    fn lock(&self) -> MutexGuard<'_, Aborting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// From here on `abort` ends this interpreter. Fails if it was called before.
+    pub fn watch(&self, launched: &Launched) -> Result<(), SupervisorError> {
+        let control = launched.control.try_clone();
+        let control = control.when("copy the zygote's descriptor")?;
+        let mut aborting = self.lock();
+        if aborting.is_over {
+            return Err(SupervisorError::ZygoteGone);
+        }
+        aborting.control = Some(control);
+        Ok(())
+    }
+
+    /// The interpreter serves, or has ended.
+    pub fn release(&self) {
+        self.lock().control = None;
+    }
+
+    /// Ends the interpreter, and each that would follow.
+    pub fn abort(&self) {
+        let mut aborting = self.lock();
+        aborting.is_over = true;
+        if let Some(control) = &aborting.control {
+            // If there is no such connection any more, it has ended.
+            _ = shutdown(control.as_raw_fd(), Shutdown::Both);
+        }
+    }
 }
 
 /// How long a process may take to end without being killed.

@@ -47,7 +47,7 @@ pub mod session;
 pub use cache::{FontCache, StartCache, kept_in};
 pub use drain::Stream;
 pub use error::SupervisorError;
-pub use launch::{Launched, Starting};
+pub use launch::{Abort, Launched, Starting};
 pub(crate) use live::WorkerLoop;
 pub use live::{
     Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Refusal, SessionExit,

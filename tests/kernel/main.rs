@@ -53,6 +53,7 @@ mod threads;
 #[allow(dead_code, reason = "what other tracers do is there too")]
 mod traced;
 mod world;
+mod turnover;
 mod write_signals;
 
 use std::process::ExitCode;
@@ -100,6 +101,7 @@ fn main() -> ExitCode {
     tests.extend(starts::tests());
     tests.extend(write_signals::tests());
     // Every status, also where Python alone serves the run.
+    tests.extend(turnover::tests());
     let by_python = Arc::new(world.by_python());
     let again = outcomes::tests().into_iter().map(|test| {
         let test = test.named(|name| name.replacen("outcomes", "outcomes_by_python", 1));
