@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use nix::errno::Errno;
 use nix::unistd::{Pid, setsid};
 
+use super::control::Lifetime;
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
 use super::reaper::{Over, Reach, Reaper};
@@ -16,7 +17,11 @@ use crate::sys;
 use crate::sys::process::{ExitStatus, Fork, SingleThreaded};
 
 /// Puts the calling process into the zygote's jail. Returns in the zygote only.
-pub fn enter(jail: &ZygoteJail, supervisor: &[OwnedFd; 2]) -> Result<Zygote, Failure> {
+pub fn enter(
+    jail: &ZygoteJail,
+    lifetime: Lifetime,
+    supervisor: &[OwnedFd; 2],
+) -> Result<Zygote, Failure> {
     let proc = open_proc().in_step(Step::Prepare)?;
     if let Some(ids) = jail.identity.drop_to {
         // Before the uid changes, while the process still has the right to.
@@ -38,7 +43,7 @@ pub fn enter(jail: &ZygoteJail, supervisor: &[OwnedFd; 2]) -> Result<Zygote, Fai
     // A worker's own reaper adopts the worker's orphans. If that reaper is killed, the zygote adopts
     // them and ends them.
     nix::sys::prctl::set_child_subreaper(true).in_step(Step::AdoptOrphans)?;
-    finish(jail, proc)
+    finish(jail, lifetime, proc)
 }
 
 /// The process that the supervisor started. It ends with the zygote or with the supervisor, and

@@ -9,7 +9,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid, waitpid};
 use nix::unistd::{Pid, getpid, pipe2, sethostname, setpgid};
 
-use super::control::PreloadModule;
+use super::control::{Lifetime, PythonSetup};
 use super::failure::{Failure, InStep, Step};
 use super::owners::{Owners, await_end};
 use super::preload::Preload;
@@ -23,7 +23,7 @@ use crate::sys::process::{Dumpable, Fork, SingleThreaded};
 pub struct Zygote {
     /// A procfs that shows the zygote and its workers, mounted nowhere. It serves id maps and sizes.
     pub proc: OwnedFd,
-    /// The pages of the zygote, for `sys::eager_copy`.
+    /// The pages of the zygote, for `sys::eager_copy`. `None` in a zygote for one run.
     pub pagemap: Option<OwnedFd>,
     /// While it preloads, the mount namespace that it came from. `None` at level `landlock`.
     pub preload: Option<Preload>,
@@ -47,11 +47,11 @@ impl Zygote {
 /// another program is no longer there although its process is.
 pub fn enter(
     jail: &ZygoteJail,
-    modules: &[PreloadModule],
+    python: &PythonSetup,
     supervisor: [OwnedFd; 2],
 ) -> Result<Zygote, Failure> {
     let Some(own) = jail.namespaces else {
-        return shared_host::enter(jail, &supervisor);
+        return shared_host::enter(jail, python.lifetime, &supervisor);
     };
     // Leaves the caller's process group. A signal to that is for the supervisor, which ends its guests first.
     setpgid(Pid::from_raw(0), Pid::from_raw(0)).in_step(Step::Session)?;
@@ -108,8 +108,8 @@ pub fn enter(
     root::build_and_enter(jail, host)?;
     sethostname(&jail.hostname).in_step(Step::Hostname)?;
     // Before the filter, as all that is mounted once.
-    let preload = Preload::enter(&jail.worker, modules, proc.as_fd())?;
-    let zygote = finish(jail, proc)?;
+    let preload = Preload::enter(&jail.worker, &python.preload, proc.as_fd())?;
+    let zygote = finish(jail, python.lifetime, proc)?;
     Ok(Zygote {
         preload: Some(preload),
         ..zygote
@@ -166,7 +166,11 @@ impl Drop for Mapper {
 }
 
 /// The last steps, in the zygote itself.
-pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure> {
+pub(super) fn finish(
+    jail: &ZygoteJail,
+    lifetime: Lifetime,
+    proc: OwnedFd,
+) -> Result<Zygote, Failure> {
     // Each live worker costs the zygote four descriptors, and the number of a worker's data socket is
     // above the soft limit of some shells.
     limits::raise_open_files().in_step(Step::Rlimits)?;
@@ -177,7 +181,10 @@ pub(super) fn finish(jail: &ZygoteJail, proc: OwnedFd) -> Result<Zygote, Failure
     // Guests see them as those of their init.
     sys::process::hide_arguments(proc.as_fd()).in_step(Step::HideArguments)?;
     // While the kernel lets this process open it.
-    let pagemap = sys::procfs::open(proc.as_fd(), "self/pagemap").ok();
+    let pagemap = match lifetime {
+        Lifetime::ManyRuns => sys::procfs::open(proc.as_fd(), "self/pagemap").ok(),
+        Lifetime::OneRun => None,
+    };
     // Workers are other processes of the same host user, and none may access the zygote's memory.
     sys::process::set_dumpable(Dumpable::No).in_step(Step::Dumpable)?;
     for filter in &jail.filters {

@@ -35,7 +35,7 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
         rehearse();
         _ = write(&tell_done, &[0]);
         // Until the other end is closed. What a process has copied shows only while it lives.
-        _ = read(&until, &mut [0]);
+        _ = uninterrupted(|| read(&until, &mut [0]));
         exit_now(0)
     }
     python::after_fork_in_parent();
@@ -43,13 +43,14 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
         return Err(Errno::ECHILD);
     };
     drop(tell_done);
-    let copied = match read(&done, &mut [0]) {
+    // A package that was preloaded may have left a handler, whose signal interrupts the call.
+    let copied = match uninterrupted(|| read(&done, &mut [0])) {
         Ok(1) => find_copied(proc, pagemap.as_fd()),
         Ok(_) => Err(Errno::ECHILD),
         Err(errno) => Err(errno),
     };
     drop(go);
-    while waitpid(child, None) == Err(Errno::EINTR) {}
+    _ = uninterrupted(|| waitpid(child, None));
     let copied = copied?;
     let bytes: usize = copied.iter().map(ExactSizeIterator::len).sum();
     let pages = bytes / usize::try_from(page_size()).map_err(|_| Errno::EOVERFLOW)?;
@@ -60,4 +61,14 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
     // It lives as long as the zygote. In a worker its number is that of another descriptor.
     std::mem::forget(ring);
     Ok(pages)
+}
+
+/// Repeats a call that a signal interrupts.
+fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
 }

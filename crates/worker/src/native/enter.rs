@@ -65,7 +65,7 @@ pub fn enter(facts: &str) -> Result<String, String> {
     let (Some(lifeline), Some(supervisor)) = (fds.next(), fds.next()) else {
         return Err("the jail came without what ends with the supervisor".into());
     };
-    match zygote::enter(&jail, &python.preload, [lifeline, supervisor]) {
+    match zygote::enter(&jail, &python, [lifeline, supervisor]) {
         Ok(zygote) => {
             if python.lifetime == Lifetime::ManyRuns {
                 // Before any module is preloaded: a worker uses too little of the libraries that packages
