@@ -8,6 +8,7 @@ use super::obstacle::Obstacle;
 use super::seccomp::SeccompError;
 use crate::host::KeptKind;
 use crate::policy::{Level, Origin};
+use sandfork_jail::control::MAX_PRELOADED;
 
 /// Why there is no plan. Each error names the problem, the place where it was written, and the
 /// remedy.
@@ -238,6 +239,18 @@ pub enum PlanError {
         /// Where the mode was written.
         origin: Origin,
     },
+    /// The names of the modules to preload are too long for the zygote's report.
+    #[error(
+        "{}`python.preload` is too long: its names have {bytes} bytes with their quotes and commas, and at most \
+         {MAX_PRELOADED} fit into the report of what was preloaded: name packages without their submodules, or a \
+         module of your own that imports them", .origin.lead()
+    )]
+    PreloadTooLong {
+        /// Where the last module was written.
+        origin: Origin,
+        /// The length of the names.
+        bytes: usize,
+    },
     /// There are no filters for this processor.
     #[error("Sandfork has no system call table for this processor: run on x86_64 or aarch64")]
     UnknownArchitecture,
@@ -307,7 +320,9 @@ impl Cause for PlanError {
     fn kind(&self) -> ErrorKind {
         match self {
             // Wrong on every host.
-            Self::Syscall { .. } | Self::TooManyPorts { .. } => ErrorKind::Policy,
+            Self::Syscall { .. } | Self::TooManyPorts { .. } | Self::PreloadTooLong { .. } => {
+                ErrorKind::Policy
+            }
             _ => ErrorKind::Host,
         }
     }

@@ -219,7 +219,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
         },
         level,
         layers,
-        interpreter: interpreter(policy, host),
+        interpreter: interpreter(policy, host)?,
         supervision: supervision(policy, cgroup.as_ref()),
         session_files: SessionFiles::of(policy, level),
         jail: jail::prepare(policy, host, level, cgroup.as_ref(), egress.as_ref())?,
@@ -243,9 +243,10 @@ pub fn refused<'a>(
     level.into_iter().chain(values)
 }
 
-fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
+fn interpreter(policy: &Policy, host: &Host) -> Result<InterpreterPlan, PlanError> {
     let python = policy.python();
-    InterpreterPlan {
+    preload::check_length(&python.preload)?;
+    Ok(InterpreterPlan {
         executable: host.interpreter.executable.clone(),
         version: host.interpreter.version,
         environment: host.interpreter.prefix.clone(),
@@ -267,7 +268,7 @@ fn interpreter(policy: &Policy, host: &Host) -> InterpreterPlan {
             .map(ToString::to_string)
             .collect(),
         start: python.start,
-    }
+    })
 }
 
 fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {

@@ -2,7 +2,10 @@
 
 use serde::Serialize;
 
+use super::error::PlanError;
 use super::words::list;
+use crate::policy::{Located, Preload};
+use sandfork_jail::control::MAX_PRELOADED;
 
 /// A module to import in the zygote.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -54,6 +57,19 @@ impl PreloadPlan {
             }
         };
         Some(format!("`{module}` {why}"))
+    }
+}
+
+/// Requires that a zygote can report the modules that it has preloaded.
+pub(super) fn check_length(preload: &[Located<Preload>]) -> Result<(), PlanError> {
+    // With the quotes and the comma of each.
+    let bytes = preload.iter().map(|it| it.value.module().len() + 3).sum();
+    match preload.last() {
+        Some(last) if bytes > MAX_PRELOADED => Err(PlanError::PreloadTooLong {
+            origin: last.origin.clone(),
+            bytes,
+        }),
+        _ => Ok(()),
     }
 }
 

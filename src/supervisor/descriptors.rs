@@ -26,10 +26,10 @@ pub fn set_nonblocking(fd: impl AsFd) -> Result<(), Errno> {
     fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
 }
 
-/// The largest message that a zygote or the init of a worker sends, bytes.
+/// The largest message about a worker that a zygote or the worker's init sends, bytes.
 const MAX_REPORT: usize = 4096;
 
-/// Receives one report of a zygote or of a worker's init. Returns `None` at end of file.
+/// Receives one report about a worker. Returns `None` at end of file.
 pub fn recv_report<M: DeserializeOwned>(
     socket: BorrowedFd,
 ) -> Result<Option<(M, Vec<OwnedFd>)>, Errno> {

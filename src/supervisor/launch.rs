@@ -15,12 +15,12 @@ use nix::sys::socket::{Shutdown, SockType, shutdown};
 use nix::unistd::Pid;
 
 use super::clock;
-use super::descriptors::{pipe, recv_report, socket_pair};
+use super::descriptors::{pipe, socket_pair};
 use super::embedded::WORKER;
 use super::error::{SupervisorError, While};
 use super::verify::OtherNamespaces;
 use super::wait::wait_readable;
-use sandfork_jail::control::FromZygote;
+use sandfork_jail::control::{FromZygote, MAX_MESSAGE, recv_message};
 use sandfork_jail::sys;
 
 /// The program text of a zygote.
@@ -219,7 +219,7 @@ impl Launched {
                 last: what.to_owned(),
             });
         }
-        match recv_report(self.control.as_fd()) {
+        match recv_message(self.control.as_fd(), &mut vec![0; MAX_MESSAGE]) {
             Ok(Some((message, _))) => Ok(message),
             Ok(None) | Err(Errno::ECONNRESET) => Err(self.ended()),
             Err(errno) => Err(errno).when("read from the zygote"),

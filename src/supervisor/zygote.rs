@@ -15,8 +15,11 @@ use nix::unistd::getpid;
 use super::cache::{FontCache, LentFile, StartCache};
 use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started};
+use super::received_fd::sealed;
 use super::verify::OtherNamespaces;
-use sandfork_jail::control::{FromZygote, Lent, PythonSetup, ToZygote, Unready, send_message};
+use sandfork_jail::control::{
+    FromZygote, Lent, PythonSetup, ToZygote, Unready, ZygotePlan, send_message,
+};
 use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::{Access, RootEntry, ZygoteJail};
 use sandfork_jail::sys::pidfd;
@@ -115,13 +118,16 @@ impl Entering {
         let lent_fonts = fonts.iter().map(|lent| (Lent::Fonts, lent.as_fd()));
         let (lent, files): (Vec<Lent>, Vec<BorrowedFd>) = lent_codes.chain(lent_fonts).unzip();
         let writable = writable(&jail);
+        let plan = serde_json::to_vec(&ZygotePlan { jail, python });
+        let plan = plan.map_err(|_| Errno::EINVAL).when("write the plan")?;
+        let file = sealed([&*plan]).when("write the plan")?;
         let enter = ToZygote::Enter {
-            jail: Box::new(jail),
-            python,
+            length: plan.len(),
             lent,
         };
         let own = pidfd::open(getpid()).when("open a handle on this process")?;
-        let fds = [&[launched.their_lifeline.as_fd(), own.as_fd()][..], &files].concat();
+        let always = [&file, &launched.their_lifeline, &own].map(AsFd::as_fd);
+        let fds = [&always[..], &files].concat();
         match send_message(launched.control.as_fd(), &enter, &fds) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => return Err(launched.ended()),
             other => other.when("send the plan to the zygote")?,

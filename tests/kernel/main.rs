@@ -32,6 +32,7 @@ mod fonts;
 mod humaneval;
 mod kept;
 mod leftovers;
+mod long_policies;
 mod loopback;
 mod machine;
 mod need;
@@ -52,8 +53,8 @@ mod threads;
 #[path = "../common/traced.rs"]
 #[allow(dead_code, reason = "what other tracers do is there too")]
 mod traced;
-mod world;
 mod turnover;
+mod world;
 mod write_signals;
 
 use std::process::ExitCode;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
     tests.extend(ordinary::tests());
     tests.extend(humaneval::tests());
     tests.extend(leftovers::tests());
+    tests.extend(long_policies::tests());
     tests.extend(loopback::tests(&world));
     tests.extend(machine::tests());
     tests.extend(packages::tests());
@@ -99,9 +101,9 @@ fn main() -> ExitCode {
     tests.extend(sessions::tests());
     tests.extend(kept::tests());
     tests.extend(starts::tests());
+    tests.extend(turnover::tests());
     tests.extend(write_signals::tests());
     // Every status, also where Python alone serves the run.
-    tests.extend(turnover::tests());
     let by_python = Arc::new(world.by_python());
     let again = outcomes::tests().into_iter().map(|test| {
         let test = test.named(|name| name.replacen("outcomes", "outcomes_by_python", 1));

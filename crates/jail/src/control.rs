@@ -20,6 +20,10 @@ pub use crate::sys::process::{Exit, ExitStatus};
 /// The largest message, bytes.
 pub const MAX_MESSAGE: usize = 160 * 1024;
 
+/// The most bytes that the names of preloaded modules take in [`FromZygote::Ready`]. The rest of the message is shorter than
+/// 4 KiB.
+pub const MAX_PRELOADED: usize = MAX_MESSAGE - 4 * 1024;
+
 /// The maximum number of live workers of a zygote.
 pub const MAX_WORKERS: u16 = 4096;
 
@@ -137,13 +141,11 @@ pub enum Unready {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum ToZygote {
-    /// Enter this jail, then prepare. Descriptors: the lifeline, a handle on the supervisor, and one memory file for each of
-    /// `lent`.
+    /// Enter a jail, then prepare. Descriptors: a sealed memory file with the [`ZygotePlan`], the lifeline, a handle on the
+    /// supervisor, and one memory file for each of `lent`.
     Enter {
-        /// The jail.
-        jail: Box<ZygoteJail>,
-        /// How to prepare the interpreter in it.
-        python: PythonSetup,
+        /// The length of the plan, bytes.
+        length: usize,
         /// What earlier zygotes left to this one.
         lent: Vec<Lent>,
     },
@@ -159,6 +161,15 @@ pub enum ToZygote {
         /// workers.
         uid: Option<u32>,
     },
+}
+
+/// What a zygote enters and how it prepares. A datagram may be too small for the paths of a policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ZygotePlan {
+    /// The jail.
+    pub jail: ZygoteJail,
+    /// How to prepare the interpreter in it.
+    pub python: PythonSetup,
 }
 
 /// What a memory file holds that the supervisor lends to a zygote. If it is empty, the zygote fills it for

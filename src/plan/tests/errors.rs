@@ -3,7 +3,7 @@
 use super::hosts::{
     ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
 };
-use super::refusal;
+use super::{plan, policy, refusal};
 use crate::host::KeptKind;
 use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Errno, HardLimits, Host, HostLimits, Machine,
@@ -52,6 +52,17 @@ fn a_level_that_the_host_cannot_give() {
     };
     insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(service)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/app.slice/app.service; add `Delegate=yes` to its unit: `systemctl --user edit app.service`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
     insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(user)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/session-2.scope; start the program with `systemd-run --user --scope -p Delegate=yes PROGRAM`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
+}
+
+#[test]
+fn more_modules_than_a_zygote_reports() {
+    let named = |count| {
+        let names: Vec<String> = (0..count).map(|it| format!("\"m{it:026}\"")).collect();
+        format!("[python]\npreload = [{}]", names.join(", "))
+    };
+    let host = host(machine());
+    plan(&policy(&named(5000)), &host).expect("it fits");
+    insta::assert_snapshot!(refusal(&named(6000), &host), @"/srv/tenant.toml:2: `python.preload` is too long: its names have 180000 bytes with their quotes and commas, and at most 159744 fit into the report of what was preloaded: name packages without their submodules, or a module of your own that imports them");
 }
 
 #[test]

@@ -10,11 +10,13 @@ use nix::errno::Errno;
 use serde::Serialize;
 
 use sandfork_jail::control::{
-    FromZygote, Lent, Lifetime, MAX_MESSAGE, PythonSetup, ToZygote, recv_message, send_message,
+    FromZygote, Lent, Lifetime, MAX_MESSAGE, PythonSetup, ToZygote, ZygotePlan, recv_message,
+    send_message,
 };
 use sandfork_jail::failure::Failure;
 use sandfork_jail::program::{ProcessMemory, ZygoteJail};
 use sandfork_jail::sys;
+use sandfork_jail::sys::sealed::SealedBytes;
 use sandfork_jail::zygote::{self, Zygote};
 
 /// Descriptor 0 of the process, as the supervisor starts it, is the control socket.
@@ -55,16 +57,19 @@ pub fn enter(facts: &str) -> Result<String, String> {
         &[],
     )
     .map_err(words)?;
-    let Some((ToZygote::Enter { jail, python, lent }, fds)) =
+    let Some((ToZygote::Enter { length, lent }, fds)) =
         recv_message(control.as_fd(), &mut vec![0; MAX_MESSAGE]).map_err(words)?
     else {
         // The supervisor wanted only the facts, or refused them.
         sys::process::exit_now(0);
     };
     let mut fds = fds.into_iter();
-    let (Some(lifeline), Some(supervisor)) = (fds.next(), fds.next()) else {
-        return Err("the jail came without what ends with the supervisor".into());
+    let (Some(plan), Some(lifeline), Some(supervisor)) = (fds.next(), fds.next(), fds.next())
+    else {
+        return Err("a plan, or what ends with the supervisor, is missing".into());
     };
+    let ZygotePlan { jail, python } = read_plan(&plan, length)?;
+    drop(plan);
     match zygote::enter(&jail, &python, [lifeline, supervisor]) {
         Ok(zygote) => {
             if python.lifetime == Lifetime::ManyRuns {
@@ -76,7 +81,7 @@ pub fn enter(facts: &str) -> Result<String, String> {
             let mut lent: BTreeMap<Lent, OwnedFd> = lent.into_iter().zip(fds).collect();
             ENTERED.set(Some(Entered {
                 control,
-                jail: *jail,
+                jail,
                 zygote,
                 lifetime: python.lifetime,
                 codes: lent.remove(&Lent::Codes),
@@ -86,6 +91,11 @@ pub fn enter(facts: &str) -> Result<String, String> {
         }
         Err(failure) => end_with(&control, failure),
     }
+}
+
+fn read_plan(file: &OwnedFd, length: usize) -> Result<ZygotePlan, String> {
+    let bytes = SealedBytes::map(file, length).map_err(words)?;
+    serde_json::from_slice(&bytes).map_err(|error| error.to_string())
 }
 
 /// Moves the control socket off descriptor 0 and gives the interpreter harmless streams: output of a package
