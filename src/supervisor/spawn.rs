@@ -17,7 +17,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
 use super::wait::wait_readable;
-use super::zygote::{Zygote, failure};
+use super::zygote::{BIRTH_TIMEOUT, Zygote, failure};
 use crate::host::HostError;
 use sandfork_jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
 use sandfork_jail::failure::{REPORT_LENGTH, decode_report};
@@ -25,10 +25,6 @@ use sandfork_jail::program::HostIds;
 use sandfork_jail::sys;
 use sandfork_jail::sys::descriptors::receive;
 use sandfork_jail::timing::Timing;
-
-/// How long a worker may take to enter its jail. It takes a millisecond, but on a host with
-/// hundreds of busy processes a turn of the processor alone takes seconds.
-const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// How long a caller waits until a killed worker is gone. None of its processes runs code by then;
 /// the zygote waits for the kernel to free the rest.

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
-use nix::sys::socket::{Shutdown, shutdown};
+use nix::sys::socket::{Shutdown, setsockopt, shutdown, sockopt};
 use nix::sys::stat::Mode;
+use nix::sys::time::{TimeVal, TimeValLike as _};
 use nix::unistd::getpid;
 
 use super::cache::{FontCache, LentFile, StartCache};
@@ -26,6 +27,10 @@ use sandfork_jail::sys::pidfd;
 
 /// How long preloading may take.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// How long a worker may take to enter its jail. It takes a millisecond, but on a host with
+/// hundreds of busy processes a turn of the processor alone takes seconds.
+pub(super) const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A warm interpreter in its jail. Dropping it ends it and all of its workers.
 ///
@@ -75,10 +80,7 @@ impl Zygote {
         request: &ToZygote,
         fds: &[BorrowedFd],
     ) -> Result<(), SupervisorError> {
-        match send_message(self.control.as_fd(), request, fds) {
-            Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
-            other => other.when("ask the zygote for a worker"),
-        }
+        ask(self.control.as_fd(), request, fds)
     }
 
     /// Has it end, without waiting for its end. It must have no worker.
@@ -92,6 +94,23 @@ impl Zygote {
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
         process.is_alive()
     }
+}
+
+fn ask(control: BorrowedFd, request: &ToZygote, fds: &[BorrowedFd]) -> Result<(), SupervisorError> {
+    match send_message(control, request, fds) {
+        Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
+        Err(Errno::EAGAIN) => Err(SupervisorError::ZygoteSilent {
+            seconds: BIRTH_TIMEOUT.as_secs(),
+        }),
+        other => other.when("ask the zygote for a worker"),
+    }
+}
+
+/// Has a request fail that a zygote does not take in this time: one that is stopped reads none, and its queue fills.
+fn limit_sending(control: &OwnedFd, timeout: Duration) -> Result<(), Errno> {
+    let micros = i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX);
+    let timeout = TimeVal::microseconds(micros);
+    setsockopt(control, sockopt::SendTimeout, &timeout)
 }
 
 /// An interpreter that was let into its jail, and prepares there to serve. Dropping it ends it.
@@ -177,6 +196,7 @@ impl Entering {
             born_in,
             ..
         } = launched;
+        limit_sending(&control, BIRTH_TIMEOUT).when("limit the time of a request")?;
         Ok(Zygote {
             control,
             others: born_in.with_zygote(namespaces),
@@ -284,5 +304,28 @@ pub(super) fn failure(step: u16, errno: i32) -> Failure {
     Failure {
         step: Step::from_number(step).unwrap_or(Step::Prepare),
         errno: Errno::from_raw(errno),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::socket::SockType;
+    use sandfork_jail::control::CpuBudgetScope;
+
+    use super::*;
+    use crate::supervisor::descriptors::socket_pair;
+
+    #[test]
+    fn a_zygote_that_reads_no_request_makes_no_other_worker() {
+        let (control, _stopped) = socket_pair(SockType::SeqPacket).expect("they are made");
+        limit_sending(&control, Duration::from_millis(1)).expect("it is a socket");
+        let request = ToZygote::Spawn {
+            first_core: 0,
+            work: None,
+            cpu: CpuBudgetScope::Life,
+            uid: None,
+        };
+        let asked = (0..100_000).find_map(|_| ask(control.as_fd(), &request, &[]).err());
+        assert!(asked.is_some_and(|error| error.discredits_zygote()));
     }
 }
