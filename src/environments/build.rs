@@ -12,6 +12,7 @@ use super::explain::plain;
 use super::jail::InstallJail;
 use super::lock::{LockError, LockedWheel, Source, hexadecimal};
 use super::place::file_url;
+use crate::plan::bytes;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use sandfork_jail::sys::write_signals;
 
@@ -79,17 +80,46 @@ fn unnamed(package: &LockedWheel) -> EnvironmentError {
 fn take_out(work: &WorkDir, into: &Path) -> io::Result<String> {
     let path = GuestPath::of_file(BUILT).map_err(io::Error::other)?;
     let (file, _) = work.open_read(&path).map_err(io::Error::other)?;
+    copy_whole(file, File::create_new(into)?, MOST_BYTES)
+}
+
+/// Copies a file of at most `most` bytes, and returns its hash.
+fn copy_whole(file: impl Read, mut copy: impl Write, most: u64) -> io::Result<String> {
     let mut digest = Sha256::new();
-    let mut copy = File::create_new(into)?;
-    let mut file = file.take(MOST_BYTES);
+    let mut left = most;
+    // One more shows that it is larger.
+    let mut file = file.take(most + 1);
     let mut chunk = vec![0; 1 << 16];
     loop {
         let read = file.read(&mut chunk)?;
         if read == 0 {
             break;
         }
+        left = left
+            .checked_sub(read as u64)
+            .ok_or_else(|| io::Error::other(format!("the wheel is larger than {}", bytes(most))))?;
         digest.update(&chunk[..read]);
         write_signals::as_errors(|| copy.write_all(&chunk[..read]))?;
     }
     Ok(hexadecimal(&digest.finalize()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wheel_is_copied_whole_or_not_at_all() {
+        let copied = |file: &[u8], most| {
+            let mut copy = Vec::new();
+            let hash = copy_whole(file, &mut copy, most).map_err(|error| error.to_string())?;
+            assert_eq!(copy, file);
+            Ok::<String, String>(hash)
+        };
+        let wheel = vec![7; 100_000];
+        let hash = hexadecimal(&Sha256::digest(&wheel));
+        assert_eq!(copied(&wheel, 100_000), Ok(hash));
+        let refused = "the wheel is larger than 97.65 KiB".to_owned();
+        assert_eq!(copied(&wheel, 99_999), Err(refused));
+    }
 }
