@@ -17,8 +17,13 @@ use super::trials;
 trials! {
     a_script_keeps_its_variables_and_prints_its_values,
     a_script_ends_at_the_first_failure_with_its_code,
+    a_script_is_cut_where_the_parser_ends_statements,
+    a_script_that_is_no_python_runs_nothing,
+    a_script_of_many_lines_runs,
     a_script_passes_files,
     a_person_types_blocks_and_corrects_a_mistake,
+    an_empty_line_ends_what_an_else_may_follow,
+    a_hostile_guest_does_not_keep_a_person_in_the_prompt,
     ctrl_c_interrupts_the_cell_and_keeps_the_session,
     a_tab_completes_names_of_the_session,
     a_hostile_completion_only_completes_names,
@@ -56,6 +61,58 @@ fn a_script_ends_at_the_first_failure_with_its_code() -> Result<(), Failed> {
     assert!(stderr.contains("limits.wall=600ms"), "{stderr}");
     assert_eq!(script("import os\nos._exit(9)\n", &[])?.2, Some(9));
     assert_eq!(script("%get nothing\nprint('never')\n", &[])?.0, "");
+    Ok(())
+}
+
+fn a_script_is_cut_where_the_parser_ends_statements() -> Result<(), Failed> {
+    for (text, expected) in [
+        ("if 0: y = 1\nelse: y = 2\ny\n", "2\n"),
+        (
+            "try: import nope\nexcept ImportError: y = 3\nfinally: z = 4\ny, z",
+            "(3, 4)\n",
+        ),
+        ("x = 1; \\\ny = 2\nx + y # \\\n7", "3\n7\n"),
+        ("x = '''\n% a'''\r\n%files\r\nx", "'\\n% a'\n"),
+        (
+            "5 \\\n  + 1\n(1,\n# )\n2)\n'''\nif x:\n''' ; 8",
+            "6\n(1, 2)\n8\n",
+        ),
+        ("def f():\n    %cd .\n    return 9\nf()", "/work\n9\n"),
+        (
+            "async def f(): return 5\nawait f()\nif 1:\n  6\n\n  # a\n\n7",
+            "5\n7\n",
+        ),
+        (
+            "print('a %s'\n  % 'b'\n)\n%files\n@callable\n# c\ndef f(): 0\nf",
+            "a b\nTrue\n",
+        ),
+        ("# why\nexit\n1", ""),
+    ] {
+        let (stdout, stderr, code) = script(text, &[])?;
+        assert_eq!((stdout.as_str(), stderr.as_str()), (expected, ""), "{text}");
+        assert_eq!(code, Some(0), "{text}");
+    }
+    Ok(())
+}
+
+fn a_script_that_is_no_python_runs_nothing() -> Result<(), Failed> {
+    let (stdout, stderr, code) = script("%files\nprint(1)\n\nf(x y)\n", &[])?;
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    assert!(stderr.contains("File \"<stdin>\", line 4\n"), "{stderr}");
+    assert!(stderr.contains("SyntaxError"), "{stderr}");
+    // The parser itself fails, within the guest's limits.
+    let nested = format!("print(1)\n{}1\n", "-".repeat(200_000));
+    let (stdout, stderr, code) = script(&nested, &[])?;
+    assert_eq!((stdout.as_str(), code), ("", Some(1)));
+    assert!(stderr.contains("Error"), "{stderr}");
+    Ok(())
+}
+
+fn a_script_of_many_lines_runs() -> Result<(), Failed> {
+    let text = "if 0: x = 1\nelse: x = 2\n".repeat(1000) + "%files\nx\n";
+    let (stdout, stderr, code) = script(&text, &[])?;
+    assert_eq!((stdout.as_str(), stderr.as_str()), ("2\n", ""));
+    assert_eq!(code, Some(0));
     Ok(())
 }
 
@@ -205,6 +262,68 @@ fn a_person_types_blocks_and_corrects_a_mistake() -> Result<(), Failed> {
     Ok(())
 }
 
+fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
+    let mut person = Person::start(&[])?;
+    for line in ["if 0: y = 1", "else: y = 2"] {
+        person.types(&format!("{line}\r"))?;
+        person.see("... ")?;
+    }
+    person.types("\r")?;
+    person.see(">>> ")?;
+    person.types("y + 40\r")?;
+    person.see("\r\n42\r\n")?;
+    person.see(">>> ")?;
+    person.types("%pwd\r")?;
+    person.see("\r\n'/work'\r\n")?;
+    person.see(">>> ")?;
+    // What the shell asks is no value of the session.
+    person.types("lis\t([len(_),\r")?;
+    person.see("... ")?;
+    person.types("])\r")?;
+    person.see("\r\n[5]\r\n")?;
+    person.see(">>> ")?;
+    for line in ["'''", "", "'''"] {
+        person.types(&format!("{line}\r"))?;
+        person.see("\r\n")?;
+    }
+    person.see("'\\n\\n'\r\n")?;
+    assert_eq!(person.leaves()?, Some(0));
+    Ok(())
+}
+
+fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> {
+    let mut person = Person::start(&[])?;
+    for line in [
+        "class Shell:",
+        "def check_complete(self, code):",
+        "return 'incomplete', '\\x1b[2J'",
+    ] {
+        person.types(&format!("{line}\r"))?;
+        person.see("... ")?;
+    }
+    person.types("\r")?;
+    person.see(">>> ")?;
+    person.types("get_ipython = Shell\r")?;
+    person.see(">>> ")?;
+    person.types("print(5)\r")?;
+    person.see("... ")?;
+    person.types("\x03")?;
+    person.see(">>> ")?;
+    person.types("%restart\r")?;
+    person.see(">>> ")?;
+    for line in ["def get_ipython():", "while True: pass"] {
+        person.types(&format!("{line}\r"))?;
+        person.see("... ")?;
+    }
+    person.types("\r")?;
+    person.see(">>> ")?;
+    // A guest that does not answer: what was typed runs.
+    person.types("print(6)\r")?;
+    person.see("\r\n6\r\n")?;
+    assert_eq!(person.leaves()?, Some(0));
+    Ok(())
+}
+
 fn ctrl_c_interrupts_the_cell_and_keeps_the_session() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     person.types("x = 5; print('u' + 'p')\r")?;
@@ -212,7 +331,8 @@ fn ctrl_c_interrupts_the_cell_and_keeps_the_session() -> Result<(), Failed> {
     for _ in 0..2 {
         person.see(">>> ")?;
         person.types("while True: pass\r")?;
-        person.see("pass")?;
+        person.see("... ")?;
+        person.types("\r")?;
         // The modes of the terminal change as the cell begins.
         let interrupted = loop {
             std::thread::sleep(Duration::from_millis(300));

@@ -36,18 +36,22 @@ pub enum Done {
     Quit,
 }
 
+/// The name and the arguments of a line that is a command of the shell.
+pub fn named(line: &str) -> Option<(&str, &str)> {
+    let line = line.trim();
+    if let "exit" | "quit" | "exit()" | "quit()" = line {
+        return Some(("quit", ""));
+    }
+    let rest = line.strip_prefix('%').filter(|rest| !rest.contains('\n'))?;
+    let command = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+    NAMES.contains(&command.0).then_some(command)
+}
+
 /// Carries out a line if it is a command of the shell.
 pub fn execute(line: &str, session: &mut Session) -> Done {
-    if let "exit" | "quit" | "exit()" | "quit()" = line.trim() {
-        return Done::Quit;
-    }
-    let (name, arguments) = match line.trim().strip_prefix('%') {
-        Some(rest) => rest.split_once(char::is_whitespace).unwrap_or((rest, "")),
-        None => return Done::Unknown,
-    };
-    if !NAMES.contains(&name) {
+    let Some((name, arguments)) = named(line) else {
         return Done::Unknown;
-    }
+    };
     // Quotes hold a name with spaces together, as in other shells.
     let Some(words) = shlex::split(arguments) else {
         say(&format!("a quote of `%{name}` is not closed"));

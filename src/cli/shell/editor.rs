@@ -6,7 +6,6 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
 
 use rustyline::completion::Completer;
 use rustyline::config::{CompletionType, Config};
@@ -17,19 +16,9 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
 
+use super::ask::{Text, check_complete, names};
 use super::commands;
-use super::statements::{indentation, needs_more};
-use crate::Value;
-use crate::session::{Cell, Session};
-
-/// How long the guest may take to answer a completion.
-const WALL: Duration = Duration::from_millis(500);
-
-/// The most completions that are shown.
-const MOST: usize = 500;
-
-/// The longest name that is one.
-const LONGEST: usize = 100;
+use crate::session::Session;
 
 /// What a person typed.
 pub enum Typed {
@@ -42,11 +31,12 @@ pub enum Typed {
 /// A line editor on the terminal.
 pub struct LineEditor {
     editor: Editor<Names, FileHistory>,
+    session: Rc<RefCell<Session>>,
     history: Option<PathBuf>,
 }
 
 impl LineEditor {
-    /// An editor whose completions come from the session.
+    /// An editor that asks the session for completions, and where statements end.
     pub fn new(session: Rc<RefCell<Session>>, history: Option<PathBuf>) -> io::Result<Self> {
         let config = Config::builder()
             .completion_type(CompletionType::List)
@@ -54,24 +44,29 @@ impl LineEditor {
             .and_then(|config| config.history_ignore_dups(true))
             .map(|config| config.history_ignore_space(true).build());
         let mut editor = Editor::with_config(config.map_err(failed)?).map_err(failed)?;
-        editor.set_helper(Some(Names(session)));
+        editor.set_helper(Some(Names(Rc::clone(&session))));
         let history = history.filter(|path| prepare(path).is_ok());
         if let Some(path) = &history {
             // A file of another program, or an older one: the history then begins anew.
             _ = editor.load_history(path);
         }
-        Ok(Self { editor, history })
+        Ok(Self {
+            editor,
+            session,
+            history,
+        })
     }
 
     /// Reads the next statement. Ctrl-C begins it anew.
     pub fn read(&mut self) -> io::Result<Typed> {
         let mut text = String::new();
+        let mut indentation = String::new();
         loop {
             let line = if text.is_empty() {
                 self.editor.readline(">>> ")
             } else {
-                let start = indentation(&text);
-                self.editor.readline_with_initial("... ", (&start, ""))
+                self.editor
+                    .readline_with_initial("... ", (&indentation, ""))
             };
             match line {
                 Ok(line) => text.push_str(&line),
@@ -81,11 +76,23 @@ impl LineEditor {
             }
             if text.trim().is_empty() {
                 text.clear();
-            } else if needs_more(&text) {
-                text.push('\n');
-            } else {
-                self.remember(text.trim_end());
-                return Ok(Typed::Statement(text));
+                continue;
+            }
+            // A guest that never answers does not keep a person from the shell's commands.
+            let state = match commands::named(&text) {
+                Some(_) => Text::Complete,
+                None => check_complete(&mut self.session.borrow_mut(), &text),
+            };
+            match state {
+                Text::Incomplete(next) => {
+                    text.push('\n');
+                    indentation = next;
+                }
+                Text::Interrupted => text.clear(),
+                Text::Complete => {
+                    self.remember(text.trim_end());
+                    return Ok(Typed::Statement(text));
+                }
             }
         }
     }
@@ -155,39 +162,6 @@ impl Completer for Names {
         };
         Ok((position - begun.len(), names(&mut session, object, begun)))
     }
-}
-
-/// The names that begin so, of an object or of all. What the guest answers may be anything: only short names
-/// are taken.
-fn names(session: &mut Session, object: Option<&str>, begun: &str) -> Vec<String> {
-    let of = match object {
-        Some(object) if object.split('.').all(is_name) => format!("dir({object})"),
-        Some(_) => return Vec::new(),
-        None => {
-            "[*globals(), *(__builtins__ if isinstance(__builtins__, dict) else dir(__builtins__))]"
-                .to_owned()
-        }
-    };
-    let source = format!("sorted({{n for n in {of} if n.startswith('{begun}')}})[:{MOST}]");
-    let Ok(report) = session.run(Cell::new(source).wall(WALL)) else {
-        return Vec::new();
-    };
-    let found = report
-        .outcome()
-        .value()
-        .and_then(Value::as_list)
-        .unwrap_or_default();
-    let names = found.iter().filter_map(Value::as_str).take(MOST);
-    let is_meant = |name: &&str| {
-        let is_private = name.starts_with('_') && !begun.starts_with('_');
-        is_name(name) && name.len() <= LONGEST && name.starts_with(begun) && !is_private
-    };
-    names.filter(is_meant).map(str::to_owned).collect()
-}
-
-fn is_name(text: &str) -> bool {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_';
-    text.starts_with(|c: char| c.is_alphabetic() || c == '_') && text.chars().all(is_part)
 }
 
 impl Hinter for Names {

@@ -1,8 +1,8 @@
 //! `sandfork shell`: the cells of one session, typed by a person or read from a script.
 
+mod ask;
 mod commands;
 mod editor;
-mod statements;
 
 use std::cell::RefCell;
 use std::env;
@@ -26,9 +26,9 @@ use crate::outcome::{Ending, exit_code};
 use crate::policy::Policy;
 use crate::session::{Cell, Interrupter, ResultMode, Session, SessionState};
 use crate::{Cancel, ErrorKind, Sandbox, Value};
+use ask::{split, statement_ends};
 use commands::Done;
 use editor::{LineEditor, Typed};
-use statements::split;
 
 /// Runs the shell.
 pub fn shell(arguments: &ShellArguments) -> Result<u8, Failure> {
@@ -127,7 +127,21 @@ impl Shell {
     /// Runs the statements of stdin one after another, until one fails.
     fn run_script(&mut self) -> Result<u8, Failure> {
         let script = Script::load(Origin::Stdin)?;
-        for (lines_before, statement) in split(script.text()?) {
+        // As Python reads lines.
+        let text = script.text()?.replace("\r\n", "\n").replace('\r', "\n");
+        let asked = statement_ends(&mut self.session.borrow_mut(), &text)?;
+        let outcome = asked.outcome();
+        // What the parser fails at is one cell, which fails at it again.
+        if !matches!(outcome.ending(), Ending::Ok | Ending::Exception) {
+            if let Some(sentence) = sentence(outcome, &self.policy, "") {
+                say(&sentence);
+            }
+            return Ok(outcome.exit_code());
+        }
+        let ends = outcome
+            .value()
+            .and_then(|ends| ends.integers(&asked.buffers()));
+        for (lines_before, statement) in split(&text, &ends.unwrap_or_default()) {
             match commands::execute(&statement, &mut self.session.borrow_mut()) {
                 Done::Quit => break,
                 Done::Yes => continue,

@@ -234,10 +234,20 @@ class InteractiveShell:
     def getoutput(self, cmd):
         return self.magics.run("!!", "", cmd)
 
+    def check_complete(self, code):
+        from .prompt import check_complete
+
+        return check_complete(code)
+
+    def statement_ends(self, code):
+        from .prompt import statement_ends
+
+        return statement_ends(code, self.magics)
+
     def __getattr__(self, name):
         raise AttributeError(
-            "a sandbox has no IPython: its get_ipython() has run_line_magic, run_cell_magic, system, getoutput and "
-            "user_ns, and not %s" % name
+            "a sandbox has no IPython: its get_ipython() has run_line_magic, run_cell_magic, system, getoutput, "
+            "check_complete and user_ns, and not %s" % name
         )
 
 

@@ -32,6 +32,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "session/link",
     "session/magics",
     "session/plots",
+    "session/prompt",
     "session/shared",
     "session/source",
     "session/statement",

@@ -1,0 +1,85 @@
+"""Where statements end: those that a person types, and those of a script. The parser decides."""
+
+from codeop import compile_command
+
+from ..cell import parse
+from .magics import python_of
+
+FILENAME = "<prompt>"
+
+
+def check_complete(text):
+    """As IPython's: whether a text is "complete", "incomplete" or "invalid", and the indentation of the line after an
+    incomplete one."""
+    is_ended = not text.split("\n")[-1].strip()
+    if text.startswith("%%"):
+        return "complete" if is_ended else "incomplete", ""
+    status = status_of(text, is_ended)
+    if status == "invalid":
+        text = with_magic(text)
+        status = status_of(text, is_ended)
+    return status, indentation(text.rstrip()) if status == "incomplete" else ""
+
+
+def status_of(text, is_ended):
+    try:
+        statements = parse(text, FILENAME).body
+    except SyntaxError:
+        return "incomplete" if is_begun(text) else "invalid"
+    # As at Python's prompt, an empty line ends a block: before it, an `else` may follow.
+    is_block = bool(statements) and (hasattr(statements[-1], "body") or hasattr(statements[-1], "cases"))
+    return "incomplete" if is_block and not is_ended else "complete"
+
+
+def is_begun(text):
+    """Whether lines after this text can make it Python."""
+    try:
+        return compile_command(text, FILENAME, "exec") is None
+    except SyntaxError:
+        return False
+
+
+def indentation(text):
+    last = text.split("\n")[-1]
+    spaces = last[: len(last) - len(last.lstrip())]
+    try:
+        parse("%s\n%spass" % (text, spaces), FILENAME)
+    except IndentationError:
+        # The last line begins a block.
+        return spaces + "    "
+    except SyntaxError:
+        pass
+    return spaces
+
+
+def statement_ends(script, magics):
+    """How many lines there are up to the end of each statement but the last. A script that is no Python has one."""
+    if script.lstrip().startswith("%%"):
+        # All of it is a cell of a notebook.
+        return []
+    for translate in (str, with_magic, lambda script: with_found_magic(script, magics)):
+        try:
+            text = translate(script).encode()
+            statements = parse(text, FILENAME).body
+        except SyntaxError:
+            continue
+        lines = text.split(b"\n")
+        pairs = zip(statements, statements[1:])
+        return [before.end_lineno for before, after in pairs if are_apart(before, after, lines)]
+    return []
+
+
+def are_apart(before, after, lines):
+    """Whether lines can be cut between two statements."""
+    rest = lines[before.end_lineno - 1][before.end_col_offset :].partition(b"#")[0]
+    return after.lineno > before.end_lineno and not rest.rstrip().endswith(b"\\")
+
+
+def with_magic(text):
+    """A text whose lines of a notebook are Python. A line within brackets or a string may look like one too."""
+    return "\n".join(python_of(line) or line for line in text.split("\n"))
+
+
+def with_found_magic(script, magics):
+    """As `with_magic`, of the lines only that the parser refuses. Each takes a compilation more."""
+    return magics.translate(script, magics.namespace, lambda text: parse(text, FILENAME)) or script
