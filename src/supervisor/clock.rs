@@ -71,12 +71,12 @@ pub fn beat(why: Beat) {
 }
 
 /// Stops the clock until the value is dropped.
-pub(super) struct Standing {
+pub(super) struct StoppedClock {
     /// Whether the time counts all the same.
     is_void: bool,
 }
 
-impl Standing {
+impl StoppedClock {
     /// Stops the clock now.
     pub fn begin() -> Self {
         let mut clock = lock();
@@ -90,7 +90,7 @@ impl Standing {
     }
 }
 
-impl Drop for Standing {
+impl Drop for StoppedClock {
     fn drop(&mut self) {
         let mut clock = lock();
         let since = clock.stands_since.take();

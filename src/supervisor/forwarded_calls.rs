@@ -360,7 +360,7 @@ mod tests {
     /// The clock stands while the command is stopped.
     #[test]
     fn a_pause_ends_by_the_clock_that_the_loop_waits_by() {
-        let standing = clock::Standing::begin();
+        let standing = clock::StoppedClock::begin();
         std::thread::sleep(Duration::from_millis(2));
         drop(standing);
         let mut calls = locks(&[]);

@@ -108,7 +108,7 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let ended = Collector {
         results,
         progress: &progress,
-        losses: FailureStreak::default(),
+        streak: FailureStreak::default(),
     }
     .collect(mapped);
     let (counts, summary) = progress.end();
@@ -174,7 +174,7 @@ fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
 struct Collector<'a> {
     results: Results,
     progress: &'a Progress,
-    losses: FailureStreak,
+    streak: FailureStreak,
 }
 
 impl Collector<'_> {
@@ -207,7 +207,7 @@ impl Collector<'_> {
         }
         self.results.write(done)?;
         self.progress.count(done);
-        match self.losses.last_of_too_many(done) {
+        match self.streak.last_of_too_many(done) {
             Some(error) => Err(MapError::Lost(error.to_string())),
             None => Ok(()),
         }

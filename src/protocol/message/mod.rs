@@ -11,7 +11,7 @@ mod result;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-pub use reply::{Display, FailedStep, Reply, Standing, ToolCall};
+pub use reply::{CopyPoint, Display, FailedStep, Reply, ToolCall};
 pub use request::{
     AfterCell, Request, ResultMode, SourceKind, ToolAnswer, ToolDeclaration, Tools, Variables,
     WorkerMode, has_coding_line,

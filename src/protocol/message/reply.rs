@@ -25,7 +25,7 @@ pub enum Reply {
     /// A cell calls a host tool.
     Call(ToolCall),
     /// The worker stands: to be copied, or to take on the state of another.
-    Standing(Standing),
+    Standing(CopyPoint),
     /// A step failed by which the worker takes on the state of another. The last message of the worker.
     FailedStep(FailedStep),
 }
@@ -41,7 +41,7 @@ pub struct FailedStep {
 
 /// Where a worker stands.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
-pub struct Standing {
+pub struct CopyPoint {
     /// The request's number.
     pub id: u64,
     /// The address from which a copy goes on.

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::worker_io::JailedWorker;
-use crate::protocol::message::Standing;
+use crate::protocol::message::CopyPoint;
 use crate::supervisor::programs::{Host, Summons};
 use crate::supervisor::snapshot::{Base, Image, Medium, SnapshotRefusal, Source, require_alone};
 use sandfork_jail::sys::write_signals;
@@ -32,7 +32,7 @@ impl JailedWorker<'_> {
     /// Copies the worker, which stands and has run so many cells.
     pub(super) fn copied(
         &mut self,
-        standing: Standing,
+        standing: CopyPoint,
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {

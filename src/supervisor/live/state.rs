@@ -16,7 +16,7 @@ use super::worker_io::{JailedWorker, WorkerIo};
 use super::worker_loop::WorkerLoop;
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, SessionState};
-use crate::protocol::message::{FailedStep, GuestError, Standing};
+use crate::protocol::message::{CopyPoint, FailedStep, GuestError};
 use crate::protocol::{CellResult, Ended, Request};
 use crate::supervisor::clock;
 use crate::supervisor::error::SupervisorError;
@@ -143,7 +143,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// The worker stands. Guest code runs in it and may say so at any time.
-    pub(super) fn on_standing(&mut self, said: Standing) -> Result<(), String> {
+    pub(super) fn on_standing(&mut self, said: CopyPoint) -> Result<(), String> {
         let refused = Err(format!(
             "it stood without being asked, for request {}",
             said.id

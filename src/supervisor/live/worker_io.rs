@@ -10,7 +10,7 @@ use super::files::{Done, do_with_file, forget_unwritten, work_dir};
 use crate::outcome::Traffic;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
-use crate::protocol::message::Standing;
+use crate::protocol::message::CopyPoint;
 use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::set_nonblocking;
@@ -76,7 +76,7 @@ pub trait WorkerIo {
     /// Copies the worker, which stands and has run so many cells.
     fn capture(
         &mut self,
-        standing: Standing,
+        standing: CopyPoint,
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal>;
@@ -101,7 +101,7 @@ pub trait WorkerIo {
     fn plan(
         &self,
         image: &Image,
-        own: &Standing,
+        own: &CopyPoint,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
     /// What the worker did on the network since this was asked last.
@@ -316,7 +316,7 @@ impl WorkerIo for JailedWorker<'_> {
 
     fn capture(
         &mut self,
-        standing: Standing,
+        standing: CopyPoint,
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {
@@ -364,7 +364,7 @@ impl WorkerIo for JailedWorker<'_> {
     fn plan(
         &self,
         image: &Image,
-        own: &Standing,
+        own: &CopyPoint,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         image.plan(&self.source(0), own, number)

@@ -18,7 +18,7 @@ use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
 use super::{Base, Image, ImageKind, Lists, require_access};
 use crate::outcome::{LimitName, Limits};
-use crate::protocol::message::Standing;
+use crate::protocol::message::CopyPoint;
 use crate::supervisor::files::LentFiles;
 use crate::supervisor::run::Files;
 use crate::supervisor::spawn::Worker;
@@ -121,7 +121,7 @@ impl Source<'_> {
     /// Copies the worker, which stands there.
     pub fn capture(
         &self,
-        standing: Standing,
+        standing: CopyPoint,
         room: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {

@@ -53,7 +53,7 @@ use self::regions::Region;
 use super::zygote::Zygote;
 use crate::host::{Tracing, tracing};
 use crate::policy::Level;
-use crate::protocol::message::Standing;
+use crate::protocol::message::CopyPoint;
 use sandfork_jail::program::{Shown, WorkerJail};
 use sandfork_jail::restore::Descriptor;
 use sandfork_jail::sys;
@@ -127,7 +127,7 @@ struct Lists {
     /// The pages that it may not touch, in order.
     guards: Vec<Range<u64>>,
     /// What it said of itself. It is hostile: what is wrong breaks its copies, and nothing else.
-    standing: Standing,
+    standing: CopyPoint,
     descriptors: Vec<Descriptor>,
     /// The files that are mapped, by path, as they were.
     files: BTreeMap<String, Stamp>,

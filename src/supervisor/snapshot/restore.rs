@@ -14,7 +14,7 @@ use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
 use super::steps::{Memory, Plan, hole, in_order, steps};
 use super::{Image, ImageKind, Source, Stamp, shown_trees};
-use crate::protocol::message::Standing;
+use crate::protocol::message::CopyPoint;
 use crate::supervisor::files::reopen;
 use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{BlobData, LARGEST_BLOB, Order, Step};
@@ -48,7 +48,7 @@ impl Image {
     pub fn plan(
         &self,
         target: &Source,
-        own: &Standing,
+        own: &CopyPoint,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use sandfork_jail::sys::pidfd;
 
 use self::holder::Holder;
-use super::clock::{self, Beat, Standing};
+use super::clock::{self, Beat, StoppedClock};
 use super::spawn::Worker;
 
 /// Guests that run code, by number.
@@ -97,7 +97,7 @@ pub fn hold_guests(report: impl FnOnce(&HoldError), stopped: impl FnOnce()) {
     static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
     let mut holder = HOLDER.lock().unwrap_or_else(PoisonError::into_inner);
     let guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
-    let standing = Standing::begin();
+    let standing = StoppedClock::begin();
     let running: Vec<Guest> = guests.running.values().cloned().collect();
     if running.is_empty() {
         return stopped();

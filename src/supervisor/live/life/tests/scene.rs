@@ -10,7 +10,7 @@ use crate::protocol::Frame;
 use crate::protocol::caller::{
     Cell, CellOutcome, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
 };
-use crate::protocol::message::{ResultMode, Standing};
+use crate::protocol::message::{CopyPoint, ResultMode};
 use crate::supervisor::egress::Spent;
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
@@ -139,7 +139,7 @@ impl WorkerIo for FakeWorker {
         !self.is_at_work
     }
 
-    fn capture(&mut self, _: Standing, _: u64, _: Medium) -> Result<Image, SnapshotRefusal> {
+    fn capture(&mut self, _: CopyPoint, _: u64, _: Medium) -> Result<Image, SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
     }
 
@@ -174,7 +174,7 @@ impl WorkerIo for FakeWorker {
     fn plan(
         &self,
         _: &Image,
-        _: &Standing,
+        _: &CopyPoint,
         _: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
