@@ -14,6 +14,7 @@ use thiserror::Error;
 
 use super::args::TransferChoice;
 use super::failure::Failure;
+use crate::environments::directory_of;
 use crate::outcome::{Ending, Outcome};
 use crate::policy::Policy;
 use crate::supervisor::files::{GuestPath, WorkDir};
@@ -262,13 +263,6 @@ fn check_destination(path: &Path) -> Result<(), TransferError> {
         path: path.to_owned(),
         cause: cause.to_owned(),
     })
-}
-
-fn directory_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    }
 }
 
 /// Writes a file under another name and renames it, so that a reader sees the old one or the whole

@@ -56,11 +56,8 @@ impl Links {
     /// # Errors
     /// If it is not beneath the directory of the file, or has too many.
     pub fn distributions(&self, builds: Builds) -> Result<Vec<PathBuf>, RequirementsError> {
-        let beside = match self.file.parent() {
-            Some(parent) if parent != Path::new("") => parent,
-            _ => Path::new("."),
-        };
-        if !fs::canonicalize(beside).is_ok_and(|own| self.directory.starts_with(own)) {
+        let beside = fs::canonicalize(directory_of(&self.file));
+        if !beside.is_ok_and(|own| self.directory.starts_with(own)) {
             return Err(self.refused("is not beneath the directory of the file"));
         }
         let suffixes = match builds {
@@ -98,6 +95,14 @@ impl Links {
             ),
         }
     }
+}
+
+/// The directory that a path is in: the current one for a mere name.
+pub fn directory_of(path: &Path) -> &Path {
+    let parent = path
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 #[cfg(test)]

@@ -45,5 +45,6 @@ pub use create::{Creation, Found, Layer, Step, create};
 pub use error::EnvironmentError;
 pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};
+pub use links::directory_of;
 pub use provide::{is_missing, provide};
 pub use requirements::Wanted;

@@ -14,6 +14,8 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat};
 use nix::sys::statfs::{PROC_SUPER_MAGIC, fstatfs};
 use nix::unistd::{UnlinkatFlags, geteuid, unlinkat};
 
+use crate::environments::directory_of;
+
 /// The most links that the kernel follows (path_resolution(7)).
 const MOST_LINKS: usize = 40;
 
@@ -45,7 +47,7 @@ impl Existing {
         let mut path = path.to_owned();
         for _ in 0..MOST_LINKS {
             let name = path.file_name().ok_or(Errno::EISDIR)?.to_owned();
-            directory = openat(&directory, parent(&path), DIRECTORY, Mode::empty())?;
+            directory = openat(&directory, directory_of(&path), DIRECTORY, Mode::empty())?;
             let flags = if fstatfs(&directory)?.filesystem_type() == PROC_SUPER_MAGIC {
                 // Links in procfs lead to open files, which have no path.
                 HANDLE
@@ -141,13 +143,6 @@ impl Beside<'_> {
     pub fn remove(&self) {
         let directory = &self.of.directory;
         _ = unlinkat(directory, self.name.as_os_str(), UnlinkatFlags::NoRemoveDir);
-    }
-}
-
-fn parent(path: &Path) -> &Path {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent,
-        _ => Path::new("."),
     }
 }
 
