@@ -30,11 +30,8 @@ use crate::protocol::caller::{
     WireOutcome,
 };
 use crate::sandbox::Sandbox;
-use crate::supervisor::{Caller, CallerEvent, FrameCaller, Request, await_caller, wait};
+use crate::supervisor::{Caller, CallerEvent, FrameCaller, PIECE, Request, await_caller, wait};
 use sandfork_jail::sys::descriptors::send_some;
-
-/// The most output in one frame, bytes.
-const PIECE: usize = 1 << 20;
 
 /// An error that ends a batch early. The caller receives it when all started tasks have ended.
 struct Wrong {

@@ -10,13 +10,9 @@ use crate::protocol::caller::{
     ClientEvent, ClientRequest, ProgramEnded, RunningProgram, StartProgram,
 };
 use crate::supervisor::{
-    Caller, CallerEvent, FrameCaller, Numbers, Payload, Process, ProcessEvent, Program, ProgramEnd,
-    ProgramRefusal, Programs, Refusal, Stream, wait,
+    BACKLOG, Caller, CallerEvent, FrameCaller, Numbers, Payload, Process, ProcessEvent, Program,
+    ProgramEnd, ProgramRefusal, Programs, Refusal, Stream, wait,
 };
-
-/// The most bytes of events that the caller has not read, before the supervisor stops reading from the program. The
-/// program then waits, like any whose output is not read.
-pub const BACKLOG: usize = 1 << 20;
 
 /// The most bytes of a program's arguments in a list, so that the list of all programs fits into an answer.
 const MOST_LISTED: usize = 32 << 10;

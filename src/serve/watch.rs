@@ -2,7 +2,7 @@
 
 use nix::poll::PollFlags;
 
-use super::program::{BACKLOG, SessionPrograms, drain};
+use super::program::{SessionPrograms, drain};
 use crate::protocol::caller::{ClientEvent, FileEvent, ProgramEnded, WatchRequest};
 use crate::supervisor::{Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, wait};
 

@@ -48,7 +48,7 @@ pub use cache::{FontCache, StartCache, kept_in};
 pub use drain::Stream;
 pub use error::SupervisorError;
 pub use launch::{Abort, Launched, Starting};
-pub(crate) use live::WorkerLoop;
+pub(crate) use live::{BACKLOG, PIECE, WorkerLoop};
 pub use live::{
     Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Refusal, SessionExit,
     SessionTerms, Use, await_caller,

@@ -85,8 +85,6 @@ pub trait Caller {
     fn note_between_cells(&mut self, _: Duration) {}
     /// Sends output of a cell.
     fn output(&mut self, id: u64, stream: Stream, bytes: &[u8]) {
-        // Well below the bound of a frame's payload.
-        const PIECE: usize = 1 << 20;
         let stream = match stream {
             Stream::Stdout => "stdout",
             Stream::Stderr => "stderr",

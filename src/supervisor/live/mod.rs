@@ -28,12 +28,12 @@ mod worker_says;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::caller::{Caller, CallerEvent, FrameCaller, Payload, await_caller};
+pub use self::caller::{Caller, CallerEvent, FrameCaller, PIECE, Payload, await_caller};
 pub use self::pausing::{Paused, Use};
 pub use self::refusal::Refusal;
 pub use self::state::Beginning;
 
-pub(crate) use self::worker_loop::WorkerLoop;
+pub(crate) use self::worker_loop::{BACKLOG, WorkerLoop};
 
 pub(super) use self::life::LifeTerms;
 pub(super) use self::one_run::{OneRun, serve_run};

@@ -33,8 +33,8 @@ use sandfork_jail::control::{Exit, FromMonitor};
 const LAST_READS: usize = 16;
 
 /// The most bytes of events that the caller has not read, before the supervisor stops reading from
-/// the worker. The worker then blocks, like a program whose output is not read.
-pub(super) const BACKLOG: usize = 1 << 20;
+/// the worker or the program. It then blocks, like a program whose output is not read.
+pub const BACKLOG: usize = 1 << 20;
 
 /// The most messages that the worker has not read, before the supervisor stops reading from it: a
 /// guest may call tools and never read an answer.
