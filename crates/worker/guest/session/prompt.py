@@ -9,8 +9,8 @@ FILENAME = "<prompt>"
 
 
 def check_complete(text):
-    """As IPython's: whether a text is "complete", "incomplete" or "invalid", and the indentation of the line after an
-    incomplete one."""
+    """As IPython's: whether a text is "complete", "incomplete" or "invalid", and how the line after an
+    incomplete one is indented."""
     is_ended = not text.split("\n")[-1].strip()
     if text.startswith("%%"):
         return "complete" if is_ended else "incomplete", ""
@@ -53,7 +53,8 @@ def indentation(text):
 
 
 def statement_ends(script, magics):
-    """How many lines there are up to the end of each statement but the last. A script that is no Python has one."""
+    """How many lines there are up to the end of each statement but the last. A script that is no Python
+    counts as one statement."""
     if script.lstrip().startswith("%%"):
         # All of it is a cell of a notebook.
         return []
@@ -76,7 +77,7 @@ def are_apart(before, after, lines):
 
 
 def with_magic(text):
-    """A text whose lines of a notebook are Python. A line within brackets or a string may look like one too."""
+    """A text with Python for its lines of a notebook. Lines in a string or brackets may look like one."""
     return "\n".join(python_of(line) or line for line in text.split("\n"))
 
 
