@@ -241,6 +241,26 @@ class Libraries(unittest.TestCase):
         self.worker.set(x=numpy.zeros(1 << 17))
         self.assertEqual(self.worker.value("x.flags.owndata, x.flags.writeable"), (False, True))
         self.assertEqual(self.worker.value("x += 2\nfloat(x.sum())"), 2.0 * (1 << 17))
+        # A small one comes in the message itself.
+        self.worker.set(x=numpy.array([3.0, 1.0, 2.0]))
+        self.assertEqual(self.worker.value("x.sort()\nx[0] = 9\nx.tolist()"), [9.0, 2.0, 3.0])
+        self.worker.define(tool=lambda: numpy.zeros(3))
+        self.assertEqual(self.worker.value("x = tool()\nx += 1\nx.tolist()"), [1.0, 1.0, 1.0])
+
+    @needs("pandas")
+    def test_a_small_table_that_came_may_be_written_to(self):
+        import pandas
+
+        frame = pandas.DataFrame({"x": [1.0, 2.0], "d": pandas.to_datetime(["2024-01-01", "2024-01-02"])})
+        frame["i"] = pandas.array([1, 2], dtype="Int64")
+        frame["c"] = pandas.Categorical(["u", "v"])
+        frame["b"] = [True, False]
+        missing = {"x": "9.0", "d": "pandas.NaT", "i": "pandas.NA", "c": "'v'", "b": "False"}
+        for label, value in missing.items():
+            with self.subTest(column=label):
+                self.worker.set(f=frame, s=frame[label])
+                source = f"import pandas\nf.loc[0, '{label}'] = s[0] = {value}\nf['{label}'].equals(s)"
+                self.assertTrue(self.worker.value(source))
 
     @needs("pandas")
     def test_tables(self):

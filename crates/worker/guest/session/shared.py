@@ -102,7 +102,8 @@ def unpack(blob, payload, passed):
         return ()
     lengths = blob["lengths"]
     if not blob.get("passed"):
-        return split(memoryview(payload), lengths)
+        # A copy that the guest may write to, as to the pages of a file: arrays use it as it is.
+        return split(memoryview(bytearray(payload)), lengths)
     try:
         _, total = layout(lengths)
         data = map_privately(passed, total)
