@@ -36,6 +36,19 @@ class Displays(unittest.TestCase):
         for source in ("1", "'a'", "[1]", "{}", "None", "b''", "range(3)", "x = object()"):
             self.assertEqual(self.shown(source), [])
 
+    def test_a_container_is_shown_if_its_value_has_another_text(self):
+        self.worker.value("import enum, collections, decimal\nclass C(enum.Enum): RED = 1")
+        for source, text in (
+            ("[C.RED]", "[<C.RED: 1>]"),
+            ("{'a': collections.Counter('b')}", "{'a': Counter({'b': 1})}"),
+            ("(memoryview(b''), [C])[1:], C.RED", None),
+        ):
+            ((data, main),) = self.shown(source)
+            self.assertTrue(main)
+            self.assertEqual(data["text/plain"], text or "(([<enum 'C'>],), <C.RED: 1>)")
+        for source in ("[C.RED];", "[decimal.Decimal(1), ..., object()]", "[C.RED] * 30_000"):
+            self.assertEqual(self.shown(source), [])
+
     def test_values_with_forms_are(self):
         source = (
             "class Rich:\n"

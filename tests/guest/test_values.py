@@ -126,6 +126,18 @@ class Same(unittest.TestCase):
         ordered.move_to_end(1)
         self.assertEqual(list(there_and_back(ordered)), [2, 1])
 
+    def test_no_key_is_lost(self):
+        red, small = (enum.Enum(name, [(name, 1)])[name] for name in ("RED", "SMALL"))
+        alike = [type("Alike", (), {"__repr__": lambda _: "alike"})() for _ in range(2)]
+        for value in ({red: "a", small: "b", 1: "c"}, {red, small, 1}, frozenset({red, 1}), set(alike)):
+            with self.subTest(value=value):
+                found = there_and_back([value, 2])
+                self.assertEqual((type(found[0]), found[1]), (values.Opaque, 2))
+                self.assertEqual(found[0].name, type(value).__name__)
+                left = len(value), "entries, of which 1 stay distinct as values: send it as a list"
+                self.assertIn("of %d %s" % left, found[0].repr)
+        self.assertEqual(there_and_back({red: "a", 2: "c"}), {1: "a", 2: "c"})
+
     def test_random_values_come_back_as_they_were(self):
         chance = random.Random(SEED)
         for round in range(ROUNDS):
@@ -402,11 +414,13 @@ class Work(unittest.TestCase):
 
     def test_members_of_members_that_collide(self):
         # Equal sets with equal hashes: comparing two compares each pair of their members.
+        step = (1 << 61) - 1
+
         def nested(depth, leaf):
             if not depth:
-                return [{"type": "int", "hex": "%x" % (leaf + ((1 << 61) - 1) * n)} for n in range(8)]
+                return [{"type": "int", "hex": "%x" % (leaf + step * n)} for n in range(8)]
             inner = [
-                {"type": "frozenset", "items": nested(depth - 1, n if depth > 1 else leaf)}
+                {"type": "frozenset", "items": nested(depth - 1, n if depth > 1 else leaf + 8 * step * n)}
                 for n in range(2)
             ]
             return [

@@ -39,7 +39,6 @@ class Session(Runner):
     """The cells of a session, which may be interrupted, display objects and call host tools."""
 
     rehearsed = (*Runner.rehearsed, ("statement", b"x = 1"))
-    encode = staticmethod(values.encode)
 
     def __init__(self, native):
         super().__init__(getpid())
@@ -55,6 +54,8 @@ class Session(Runner):
         self.magics = None
         # Whether the running cell ends with a semicolon.
         self.is_quiet = False
+        # Whether the value that was encoded last has the same `repr()` at the caller.
+        self.is_exact = True
         # A builtin, as in IPython, so that modules that the guest imports can use it too.
         builtins.get_ipython = self.get_ipython
         builtins.display = self.tools.module.display = self.displays.display
@@ -182,7 +183,19 @@ class Session(Runner):
         builtins._ = value
         if self.last == "text":
             value = values.cut(repr(value), values.MAX_REPR)
-        return self.add_value(result, value)
+        self.is_exact = True
+        buffers = self.add_value(result, value)
+        if self.last == "expression" and not is_shown and not self.is_quiet and not self.is_exact:
+            # The caller cannot tell the names of an enum's members from the value.
+            self.displays.show({"text/plain": values.safe_repr(value)}, main=True)
+        return buffers
+
+    def encode(self, value):
+        encoder = values.Encoder()
+        tree = encoder.encode(value)
+        # What is large is not shown here: its text takes as much memory again.
+        self.is_exact = encoder.is_exact or sum(map(len, encoder.buffers)) > values.SHARED
+        return tree, encoder.buffers
 
     def parse(self, source, filename):
         tree, self.magics = read(source, filename, vars(self.main), self.displays)

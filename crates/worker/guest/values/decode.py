@@ -156,6 +156,18 @@ class Decoder:
         finally:
             self._in_json = False
 
+    def table(self, tree: Tree, table: Any, members: list[Any], keys: Sequence[object]) -> Any:
+        """A set of these members, or a dict of these pairs. Keys that only their sender can tell apart, such as
+        members of two enums, make it a placeholder: none of them may be lost."""
+        self.check_keys(keys)
+        self.fill(table, members)
+        if len(table) == len(members):
+            return table
+        return Opaque(
+            tree["type"],
+            f"<{tree['type']} of {len(members)} entries, of which {len(table)} stay distinct as values: "
+            "send it as a list>",
+        )
 
     def check_keys(self, keys: Sequence[object]) -> None:
         """Takes the maximum work of comparing keys with equal hashes out of the budget."""
@@ -254,15 +266,14 @@ def _tuple(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, ...]:
     return tuple(decoder.items(tree, depth))
 
 
-def _set(decoder: Decoder, tree: Tree, depth: int) -> set[Any]:
+def _set(decoder: Decoder, tree: Tree, depth: int) -> Any:
     members = decoder.items(tree, depth)
-    decoder.check_keys(members)
-    found: set[Any] = decoder.fill(set(), members)
-    return found
+    return decoder.table(tree, set(), members, members)
 
 
-def _frozenset(decoder: Decoder, tree: Tree, depth: int) -> frozenset[Any]:
-    return frozenset(_set(decoder, tree, depth))
+def _frozenset(decoder: Decoder, tree: Tree, depth: int) -> Any:
+    found = _set(decoder, tree, depth)
+    return frozenset(found) if type(found) is set else found
 
 
 def _pairs(decoder: Decoder, tree: Tree, name: str, depth: int) -> list[tuple[Any, Any]]:
@@ -275,11 +286,9 @@ def _pairs(decoder: Decoder, tree: Tree, name: str, depth: int) -> list[tuple[An
     return pairs
 
 
-def _dict(decoder: Decoder, tree: Tree, depth: int) -> dict[Any, Any]:
+def _dict(decoder: Decoder, tree: Tree, depth: int) -> Any:
     pairs = _pairs(decoder, tree, "items", depth)
-    decoder.check_keys([key for key, _ in pairs])
-    found: dict[Any, Any] = decoder.fill({}, pairs)
-    return found
+    return decoder.table(tree, {}, pairs, [key for key, _ in pairs])
 
 
 def _dataclass(decoder: Decoder, tree: Tree, depth: int) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from .bounds import (
     is_unicode,
     safe_repr,
 )
-from .kinds import CONTAINERS, UNHASHABLE, encoder_of, is_of_library
+from .kinds import CONTAINERS, UNHASHABLE, encoder_of, is_exact, is_of_library
 
 # Instead of importing `typing`, which would delay an interpreter that runs a single cell.
 TYPE_CHECKING = False
@@ -52,6 +52,8 @@ class Encoder:
         self._json_bytes = 0
         # The ids of the containers around the current value.
         self._around: set[int] = set()
+        self.is_exact = True
+        """Whether what is decoded has the `repr()` of what was encoded. Also of what is too much for a header."""
 
     def encode(self, value: object) -> Tree:
         before = self._values, self._text
@@ -60,6 +62,7 @@ class Encoder:
             tree = self.tree(value, 1, False)
             if self._values <= HEADER_VALUES and self._text <= HEADER_TEXT:
                 return tree
+            self.is_exact = True
             values = self._values - before[0]
             self._values, self._text = before
             return self.text(tree, 0) if type(tree) is str else self._json(tree, values)
@@ -71,6 +74,7 @@ class Encoder:
             # The value's own code is guarded, so this is a lack of memory or stack.
             why = f"not encoded: {class_name(error)}"
         self._values, self._text = before
+        self.is_exact = True
         self._drop(*buffers)
         self._around.clear()
         name, encoder = class_name(value), encoder_of(type(value))
@@ -95,6 +99,8 @@ class Encoder:
         encoder = encoder_of(kind)
         if encoder is None or depth > DEEPEST or (key and encoder in UNHASHABLE):
             return self.opaque(value)
+        if not is_exact(kind):
+            self.is_exact = False
         if encoder not in CONTAINERS:
             return self._guarded(encoder, value, depth, key)
         if id(value) in self._around:

@@ -206,6 +206,13 @@ def is_of_library(encoder: Encode | None) -> bool:
     return encoder is not None and encoder.__module__ in LIBRARIES
 
 
+def is_exact(kind: type) -> bool:
+    """Whether a value of a type that is transferred is of the same type on the other side, and has the same `repr()`."""
+    if kind in BUILTIN:
+        return kind is not memoryview
+    return ".".join(class_path(kind)) in standard.ENCODERS
+
+
 def encoder_of(kind: type) -> Encode | None:
     known = BUILTIN.get(kind)
     if known is not None:
