@@ -572,17 +572,19 @@ class Tables(unittest.TestCase):
     def series(self, data, *levels):
         index = {"type": "range-index", "start": 0, "stop": 1, "step": 1, "name": None}
         if levels:
-            index = {"type": "index", "names": [None] * len(levels), "data": list(levels)}
+            codes = json.dumps(self.column(self.numpy.zeros(data["values"]["shape"], "i1"))[0])
+            parts = [{**json.loads(codes), "dtype": "level", "categories": level} for level in levels]
+            index = {"type": "index", "names": [None] * len(levels), "data": parts}
         tree = {"type": "series", "name": None, "index": index, "data": data}
         return self.place(tree, iter(range(99)))
 
     def test_levels_and_categories_that_collide(self):
         keys = self.colliding(300_000)
         plain, content = self.column(keys)
-        other, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
-        tree = self.series(other, plain, json.loads(json.dumps(other)))
-        found = values.decode(tree, [memoryview(bytes(part)) for part in (content, zeros, zeros)])
-        self.numpy.testing.assert_array_equal(found.index.get_level_values(0), keys)
+        row, zero = self.column(self.numpy.zeros(1, "i8"))
+        tree = self.series(row, plain, {"dtype": "object", "values": ["a"]})
+        found = values.decode(tree, [memoryview(part) for part in (b"\0", content, b"\0", zero)])
+        self.numpy.testing.assert_array_equal(found.index.levels[0], keys)
         one, code = self.column(self.numpy.zeros(1, "i4"))
         self.numpy.random.default_rng(SEED).shuffle(keys)
         for labels, good in ((self.numpy.sort(keys), True), (keys, False)):
@@ -598,10 +600,9 @@ class Tables(unittest.TestCase):
     def test_objects_that_collide(self):
         step = (1 << 61) - 1
         keys = [{"type": "int", "hex": "%x" % (number * step)} for number in range(10, 6000)]
-        plain, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
+        row, zero = self.column(self.numpy.zeros(1, "i8"))
         labels = {"dtype": "object", "values": keys}
-        tree = self.series(plain, labels, json.loads(json.dumps(plain)))
-        self.assertIn("too much work", self.refuse(tree, zeros, zeros))
+        self.assertIn("too much work", self.refuse(self.series(row, labels), b"\0", zero))
         one, code = self.column(self.numpy.zeros(1, "i4"))
         tree = self.series({**one, "dtype": "category", "categories": labels})
         self.assertIn("too much work", self.refuse(tree, code))
@@ -611,17 +612,27 @@ class Tables(unittest.TestCase):
         large = {"type": "int", "hex": "%x" % ((1 << 999_990) // step * step + 5)}
         others = [{"type": "decimal", "text": str(5 + step * number)} for number in range(1, 400)]
         wrapped = [{"type": "tuple", "items": [key]} for key in (large, *others)]
+        row, zero = self.column(self.numpy.zeros(1, "i8"))
         for keys in ([large, *others], [*others, large], wrapped):
-            plain, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
-            labels = {"dtype": "object", "values": keys}
-            tree = self.series(plain, labels, json.loads(json.dumps(plain)))
-            self.assertIn("too much work", self.refuse(tree, zeros, zeros))
+            tree = self.series(row, {"dtype": "object", "values": keys})
+            self.assertIn("too much work", self.refuse(tree, b"\0", zero))
         # Their hashes differ, and they cannot be sorted.
         digits = [{"type": "decimal", "text": str(number)} for number in range(6, 306)]
         keys = [{"type": "tuple", "items": [part]} for part in (large, *digits)]
-        plain, zeros = self.column(self.numpy.zeros(len(keys), "i8"))
-        tree = self.series(plain, {"dtype": "object", "values": keys}, json.loads(json.dumps(plain)))
-        self.assertEqual(len(values.decode(tree, [memoryview(zeros), memoryview(zeros)])), 301)
+        tree = self.series(row, {"dtype": "object", "values": keys})
+        found = values.decode(tree, [memoryview(b"\0"), memoryview(zero)])
+        self.assertEqual(len(found.index.levels[0]), 301)
+
+    def test_codes_of_levels_that_have_no_label(self):
+        row, zero = self.column(self.numpy.zeros(1, "i8"))
+        tree = self.series(row, {"dtype": "object", "values": ["a"]})
+        self.assertEqual(values.decode(tree, [memoryview(b"\xff"), memoryview(zero)]).index.codes[0][0], -1)
+        for code in (b"\1", b"\xfe"):
+            self.assertIn("not those of its labels", self.refuse(json.loads(json.dumps(tree)), code, zero))
+        tree["index"]["data"][0]["values"]["dtype"] = "|u1"
+        self.assertIn("no integers", self.refuse(tree, b"\0", zero))
+        tree["index"].update(names=[None] * 2, data=[{"dtype": "object", "values": ["a"]}] * 2)
+        self.assertIn("not made of levels", self.refuse(tree, b"\0", zero))
 
     def test_columns_that_collide(self):
         # Showing a frame looks up its columns.
@@ -652,6 +663,25 @@ class Tables(unittest.TestCase):
                 same = {"Series": "series", "DataFrame": "frame"}[type(value).__name__]
                 getattr(pandas.testing, f"assert_{same}_equal")(found, value)
                 self.assertEqual(repr(found), repr(value))
+                labels = found.index if value.ndim == 1 else found.columns
+                for level, sent in zip(labels.levels, index.levels):
+                    self.assertEqual(list(map(repr, level)), list(map(repr, sent)))
+
+    def test_levels_keep_their_numbers_and_their_order(self):
+        pandas = self.pandas
+        large = pandas.MultiIndex.from_tuples([("a", 2**60 + 1), ("a", 2**60 + 2), ("b", None)])
+        found = there_and_back(large)
+        self.assertEqual(found.levels[1].tolist(), [2**60 + 1, 2**60 + 2])
+        self.assertEqual((found[0], found[1]), (large[0], large[1]))
+        sizes = pandas.DataFrame({"c": [*"xxx"], "size": [*"SML"], "n": [1, 2, 3]})
+        grouped = sizes.groupby(["c", "size"], sort=False).n.sum()
+        self.assertEqual(list(there_and_back(grouped).unstack()), [*"SML"])
+        few = there_and_back(pandas.Series(range(1000), pandas.MultiIndex.from_product([range(1000), ["a"]]))[:3])
+        self.assertEqual(few.index.levels[0].tolist(), [0, 1, 2])
+        one = there_and_back(pandas.MultiIndex.from_arrays([[2, 1]], names=["x"]))
+        self.assertEqual((one.nlevels, one.tolist(), one.names[0]), (1, [(2,), (1,)], "x"))
+        both = [enum.Enum(name, [(name, 1)])[name] for name in ("RED", "BLUE")]
+        self.assertEqual(there_and_back(pandas.MultiIndex.from_arrays([both])).tolist(), [(1,), (1,)])
 
     def test_zones_come_back(self):
         hour = datetime.timedelta(hours=1)

@@ -147,7 +147,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
             # pandas would make eight bytes of each smaller number.
             raise ValueError("intervals have ends of another type")
         return pandas.arrays.IntervalArray.from_arrays(left, right, closed=interval[2])
-    data = _read_array(decoder, tree, "values", depth)
+    data = read_array(decoder, tree, "values", depth)
     if data.dtype.kind not in "biufcmM":
         raise ValueError("the column of a table is no array of numbers or times")
     if name == "sparse":
@@ -158,7 +158,7 @@ def read_column(decoder: Decoder, tree: Tree, depth: int) -> Any:
         sparse = pandas.SparseDtype(data.dtype, numpy.array(fill, data.dtype).item())
         return pandas.arrays.SparseArray(data, dtype=sparse)
     if name in MASKED:
-        return _read_masked(pandas, name, data, _read_array(decoder, tree, "mask", depth))
+        return _read_masked(pandas, name, data, read_array(decoder, tree, "mask", depth))
     if name == "category":
         labels = read_column(decoder, tree.get("categories"), depth + 1)
         categories = pandas.Index(labels, **as_it_is(labels))
@@ -265,7 +265,7 @@ def _texts(pandas: Any, kind: str, in_arrow: str | None, values: list[Any]) -> A
         return numpy.array([numpy.nan if value is None else value for value in values], object)
 
 
-def _read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:
+def read_array(decoder: Decoder, tree: Tree, name: str, depth: int) -> Any:
     shown = decoder.shown
     array = decoder.value(tree.get(name), depth + 1)
     # The table that it is a part of counts the work of showing it.

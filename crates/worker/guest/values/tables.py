@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sys
 
+from . import arrays
 from .bounds import I64, Opaque, library, weight
 from .columns import PART
 from .pandas_columns import (
@@ -15,6 +16,7 @@ from .pandas_columns import (
     as_it_is,
     column_tree,
     numbers_of,
+    read_array,
     read_column,
     read_zone,
     spend_hashing,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 # Work to create a value of pandas.
 SCALAR = 10
 CLOSED = ("left", "right", "both", "neither")
+# The `dtype` of a level of an index of several levels.
+LEVEL = "level"
 # Labels of a level that take as long to visit as one value of a tree, and numbers that take as long to sort.
 VISITED, SORTED = 16, 4
 
@@ -76,15 +80,24 @@ def _index(encoder: Encoder, index: Any, depth: int) -> Tree:
     if type(index) is pandas.RangeIndex:
         ends = {"start": index.start, "stop": index.stop, "step": index.step}
         return {"type": "range-index", **ends, "name": encoder.tree(index.name, depth + 1, True)}
-    levels = [index]
-    if isinstance(index, pandas.MultiIndex):
-        levels = [index.get_level_values(i) for i in range(index.nlevels)]
-        encoder.spend(sum(map(_work_of_level, levels)))
     encoder.count(8)
+    if isinstance(index, pandas.MultiIndex):
+        used = index.remove_unused_levels()
+        data = [_level(encoder, *level, depth + 2) for level in zip(used.levels, used.codes)]
+    else:
+        data = [column_tree(encoder, index, depth + 2, "an index")]
+    names = [encoder.tree(name, depth + 2, True) for name in index.names]
+    return {"type": "index", "names": names, "data": data}
+
+
+def _level(encoder: Encoder, labels: Any, codes: Any, depth: int) -> Tree:
+    """A level of an index of several: its labels in their order, and the number of each row's."""
+    encoder.spend(_work_of_level(labels, len(codes)))
+    encoder.count(6)
     return {
-        "type": "index",
-        "names": [encoder.tree(name, depth + 2, True) for name in index.names],
-        "data": [column_tree(encoder, level, depth + 2, "an index") for level in levels],
+        "dtype": LEVEL,
+        "values": arrays.array_tree(encoder, sys.modules["numpy"].asarray(codes)),
+        "categories": column_tree(encoder, labels, depth + 1, "an index"),
     }
 
 
@@ -256,40 +269,57 @@ def _read_index(decoder: Decoder, tree: Tree, depth: int) -> Any:
         ends = [decoder.field(tree, end, int) for end in ("start", "stop", "step")]
         return pandas.RangeIndex(range(*decoder.value(ends, depth + 1)), name=name)
     names = [decoder.value(name, depth + 2) for name in decoder.field(tree, "names", list)]
-    data = [read_column(decoder, part, depth + 2) for part in decoder.field(tree, "data", list)]
+    data = decoder.field(tree, "data", list)
     _require_length("index names", len(names), len(data))
     if not data:
         raise ValueError("an index has no data")
-    if len(data) > 1:
-        for column in data:
-            _require_length("rows", len(data[0]), len(column))
-        levels, codes = zip(*(_read_level(decoder, column) for column in data))
+    if all(type(part) is dict and part.get("dtype") == LEVEL for part in data):
+        levels, codes = zip(*(_read_level(decoder, part, depth + 2) for part in data))
+        for numbers in codes:
+            _require_length("rows", len(codes[0]), len(numbers))
         return pandas.MultiIndex(levels, codes, names=names, verify_integrity=False)
-    return pandas.Index(data[0], name=names[0], **as_it_is(data[0]))
+    if len(data) > 1:
+        raise ValueError("an index of several columns is not made of levels")
+    labels = read_column(decoder, data[0], depth + 2)
+    return pandas.Index(labels, name=names[0], **as_it_is(labels))
 
 
-def _work_of_level(labels: Any) -> int:
-    """The work to find the distinct labels of a level, besides that of reading them. Numbers are sorted, and
-    intervals by each end and by both together."""
+def _work_of_level(labels: Any, rows: int) -> int:
+    """The work to see that the labels of a level are distinct, besides that of reading them. Numbers are sorted,
+    and intervals by each end and by both together."""
     pandas, dtype = library("pandas"), labels.dtype
     others = (pandas.CategoricalDtype, getattr(pandas, "ArrowDtype", pandas.CategoricalDtype))
     is_other = isinstance(dtype, others) or dtype == object or str(dtype) in STRINGS
     sorts = 0 if is_other else 3 if isinstance(dtype, pandas.IntervalDtype) else 1
-    return PART + len(labels) // VISITED + sorts * len(labels) // SORTED
+    return PART + (len(labels) + rows) // VISITED + sorts * len(labels) // SORTED
 
 
-def _read_level(decoder: Decoder, column: Any) -> tuple[Any, Any]:
-    """The distinct labels of a level, and for each row the number of its label. Labels are sorted,
-    because a sender can make them collide in a hash table."""
-    decoder.spend(_work_of_level(column))
+def _read_level(decoder: Decoder, tree: Tree, depth: int) -> tuple[Any, Any]:
+    """The labels of a level, and for each row the number of its label."""
     numpy, pandas = library("numpy"), library("pandas")
-    if isinstance(column, pandas.Categorical):
-        each = numpy.arange(len(column.categories))
-        labels = pandas.Categorical.from_codes(each, dtype=column.dtype)
-        return pandas.CategoricalIndex(labels), column.codes
+    labels = read_column(decoder, tree.get("categories"), depth + 1)
+    codes = read_array(decoder, tree, "values", depth)
+    decoder.spend(_work_of_level(labels, len(codes)))
+    if codes.dtype.kind != "i":
+        raise ValueError("the codes of a level are no integers")
+    if len(codes) and not -1 <= codes.min() <= codes.max() < len(labels):
+        raise ValueError("the codes of a level are not those of its labels")
+    distinct, numbers = _distinct_labels(decoder, labels)
+    if len(distinct) == len(labels):
+        return pandas.Index(labels, **as_it_is(labels)), codes
+    # Labels that only their sender can tell apart, or a missing one.
+    return distinct, numpy.append(numbers, -1)[codes]
+
+
+def _distinct_labels(decoder: Decoder, column: Any) -> tuple[Any, Any]:
+    """The distinct ones of these labels, and for each label its number among them. Labels are sorted,
+    because a sender can make them collide in a hash table."""
+    numpy, pandas = library("numpy"), library("pandas")
     there = ~numpy.asarray(pandas.isna(column))
     present = column[there]
-    if isinstance(column.dtype, getattr(pandas, "ArrowDtype", ())):
+    if isinstance(column, pandas.Categorical):
+        first, numbers = _distinct_numbers(numpy, pandas, present.codes)
+    elif isinstance(column.dtype, getattr(pandas, "ArrowDtype", ())):
         decoder.spend(len(column))
         first, numbers = _distinct(decoder, list(present))
     elif column.dtype == object or str(column.dtype) in STRINGS:
