@@ -146,6 +146,26 @@ class Magics(unittest.TestCase):
         self.assertTrue(self.worker.value("get_ipython().user_ns is globals()"))
         self.assertIn("has no IPython", self.worker.cell("get_ipython().kernel").error["message"])
 
+    def test_libraries_find_no_ipython(self):
+        os.makedirs("IPython/core")
+        for name, text in (
+            ("IPython/core/__init__.py", ""),
+            ("IPython/__init__.py", "from .core.getipython import get_ipython\n"),
+            ("IPython/core/getipython.py", "def get_ipython():\n    return None\n"),
+            ("lib.py", "import IPython\ndef by_import(): return IPython.get_ipython()\ndef bare(): return get_ipython()\n"),
+            ("script.py", "here = get_ipython().run_line_magic('pwd', '')\n"),
+        ):
+            with open(name, "w") as file:
+                file.write(text)
+        self.worker.value("import sys\nsys.path.append('')\nimport lib, builtins")
+        self.assertEqual(self.worker.value("lib.by_import(), hasattr(builtins, 'get' + '_ipython')"), (None, False))
+        self.assertEqual(self.worker.cell("lib.bare()").error["name"], "NameError")
+        source = "from IPython import get_ipython\nget_ipython().run_line_magic('pwd', '')"
+        self.assertEqual(self.worker.value(source), os.getcwd())
+        self.assertEqual(self.worker.value("import IPython\nIPython.get_ipython().getoutput('echo a')"), ["a"])
+        self.assertEqual(self.worker.value("%run script.py\nhere"), os.getcwd())
+        self.assertNotIn("get_ipython", self.said("%who"))
+
     def test_many_such_lines_take_bounded_work(self):
         error = self.worker.cell("%time\n" * 1000).error
         self.assertEqual(error["name"], "SyntaxError")

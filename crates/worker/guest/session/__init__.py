@@ -48,7 +48,7 @@ class Session(Runner):
         self.link = Link(self.interrupts)
         self.tools = Tools(self.link, self.interrupts)
         self.displays = Displays(self.link, self.interrupts, self.tools)
-        self.plots = Plots(self.displays)
+        self.plots = Plots(self.displays, self.get_ipython)
         # The kind of value of the running cell, and its magic lines if it has any.
         self.last = "expression"
         self.magics = None
@@ -56,8 +56,7 @@ class Session(Runner):
         self.is_quiet = False
         # Whether the value that was encoded last has the same `repr()` at the caller.
         self.is_exact = True
-        # A builtin, as in IPython, so that modules that the guest imports can use it too.
-        builtins.get_ipython = self.get_ipython
+        # A builtin, so that modules that the guest imports can use it too.
         builtins.display = self.tools.module.display = self.displays.display
         self.stdin = NoInput()
         self.plots.prepare()
@@ -200,6 +199,9 @@ class Session(Runner):
     def parse(self, source, filename):
         tree, self.magics = read(source, filename, vars(self.main), self.displays)
         self.is_quiet = ends_quietly(tree, source)
+        if (b"get_ipython" if isinstance(source, bytes) else "get_ipython") in source:
+            # Not a builtin: libraries that find one expect all of IPython of it.
+            vars(self.main).setdefault("get_ipython", self.get_ipython)
         if self.last == "statement":
             record_last(tree)
         return tree
@@ -207,7 +209,7 @@ class Session(Runner):
     def get_ipython(self):
         from .magics import InteractiveShell, Magics
 
-        return InteractiveShell(Magics(self.displays), vars(self.main))
+        return InteractiveShell(Magics(self.displays), self.main.__dict__)
 
     def send(self, result, buffers):
         self.interrupts.take_signal()

@@ -145,7 +145,7 @@ class Magics:
     line_set_env = line_env
 
     def line_who(self, rest):
-        print("  ".join(name for name in self.namespace if not name.startswith("_")))
+        print("  ".join(name for name in self.namespace if not name.startswith("_") and name != "get_ipython"))
 
     line_whos = line_who
 
@@ -156,9 +156,10 @@ class Magics:
         path, *argv = split(rest)
         before, sys.argv = sys.argv, [path, *argv]
         try:
-            names = run_path(path, run_name="__main__")
+            names = run_path(path, {"get_ipython": lambda: InteractiveShell(self, self.namespace)}, "__main__")
         finally:
             sys.argv = before
+        del names["get_ipython"]
         self.namespace.update((name, names[name]) for name in names if not name.startswith("__"))
 
     def cell_capture(self, rest, body):

@@ -8,14 +8,16 @@ from .charts import Charts
 
 
 class Plots:
-    def __init__(self, displays):
+    def __init__(self, displays, get_ipython):
         self.displays = displays
+        self.get_ipython = get_ipython
         displays.formatters.append(figure_forms)
         changes = {
             "matplotlib.pyplot": self.take_pyplot,
             "matplotlib.figure": self.take_figure,
             "IPython.core.display_functions": self.take_ipython,
             "IPython.core.display": self.take_ipython,
+            "IPython.core.getipython": self.take_get_ipython,
         }
         self.charts = Charts(displays, changes)
         self.patches = Patches(changes)
@@ -47,6 +49,19 @@ class Plots:
     def take_ipython(self, module):
         if hasattr(module, "display"):
             module.display = self.displays.display
+
+    def take_get_ipython(self, module):
+        found = module.get_ipython
+
+        def get_ipython():
+            """The session's own for the guest's code. A library gets none, as outside a notebook."""
+            is_of_guest = sys._getframe(1).f_globals is vars(sys.modules["__main__"])
+            return self.get_ipython() if is_of_guest else found()
+
+        for name in ("IPython.core.getipython", "IPython"):
+            # A preloaded package has imported it by name.
+            if hasattr(sys.modules.get(name), "get_ipython"):
+                sys.modules[name].get_ipython = get_ipython
 
     def show_figures(self):
         """Displays the figures of pyplot and closes them."""
