@@ -33,9 +33,13 @@ class Magics(unittest.TestCase):
         return said
 
     def test_what_a_sandbox_does_anyway_is_silent(self):
-        for line in ("%matplotlib inline", "%config InlineBackend.figure_format = 'svg'", "%load_ext autoreload"):
-            self.assertEqual(self.said(line + "\nx = 1"), "")
+        self.assertEqual(self.said("%matplotlib inline\nx = 1"), "")
         self.assertEqual(self.worker.value("x"), 1)
+
+    def test_what_has_no_effect_says_so(self):
+        for line in ("%config InlineBackend.figure_format = 'svg'", "%load_ext autoreload", "%precision 3"):
+            self.assertEqual(self.said(line + "\nx = 2"), line + " has no effect in a sandbox\n")
+        self.assertEqual(self.worker.value("x"), 2)
 
     def test_time_is_printed_and_the_value_is_kept(self):
         self.assertIn("Wall time: ", self.said("%time y = 2 + 1"))
@@ -49,15 +53,42 @@ class Magics(unittest.TestCase):
         self.assertGreater(self.worker.value("sum(times)"), 2)
         self.assertEqual(self.worker.cell("%%time\n1 / 0").error["name"], "ZeroDivisionError")
 
+    def test_options_of_timeit(self):
+        self.worker.value("calls = []")
+        said = self.said("%timeit -n1 -r1 calls.append(1)")
+        self.assertRegex(said, r"^[0-9.]+ [nu]s \+- 0 ns per loop \(mean \+- std. dev. of 1 run, 1 loop each\)\n$")
+        self.assertEqual(self.worker.value("len(calls)"), 1)
+        self.assertIn("of 3 runs, 2 loops each", self.said("%%timeit -r 3 -n 2\ncalls.append(1)"))
+        self.assertEqual(self.worker.value("len(calls)"), 7)
+        source = "t = %timeit -qo -n 2 -r 2 calls.append(1)\nt.loops, len(t.all_runs), t.best <= t.average <= t.worst"
+        self.assertEqual(self.said(source), "")
+        self.assertEqual(self.worker.value(source), (2, 2, True))
+        self.assertIn("per loop", self.said("%timeit -1"))
+
     def test_packages_that_cannot_be_installed_are_named_with_the_remedy(self):
         for line in ("!pip install -q unittest-of-nowhere", "%pip install unittest-of-nowhere"):
             said = self.said(line)
             self.assertIn("unittest-of-nowhere cannot be installed here: code cannot change the packages", said)
             self.assertIn("Name others as `packages` under [python] in the policy", said)
-        self.assertIn("does not run in a sandbox", self.said("!pip list"))
+        self.assertIn("does not run in a sandbox", self.said("!pip uninstall pip"))
+
+    def test_packages_that_are_there_are_shown(self):
+        directory = "of_nowhere-1.5.dist-info"
+        os.mkdir(directory)
+        with open(os.path.join(directory, "METADATA"), "w") as file:
+            file.write("Metadata-Version: 2.1\nName: of-nowhere\nVersion: 1.5\nSummary: Nothing\n")
+        self.worker.value("import sys\nsys.path.append('.')")
+        self.assertIn("of-nowhere 1.5\n", self.said("!pip list"))
+        self.assertIn("of-nowhere==1.5\n", self.said("%pip freeze"))
+        self.assertIn("Version: 1.5\nSummary: Nothing\n", self.said("!pip show of-nowhere"))
+        self.assertEqual(self.said("!pip show unittest-of-nowhere"), "Package not found: unittest-of-nowhere\n")
+        self.worker.value("sys.path.remove('.')")
 
     def test_programs_run_where_there_are_any(self):
         self.assertEqual(self.worker.value("lines = !echo a; echo b\nlines"), ["a", "b"])
+        self.assertEqual(self.worker.value("(lines.n, lines.s, lines.l)"), ("a\nb", "a b", ["a", "b"]))
+        self.assertEqual(self.worker.value("(lines.grep('A'), lines.fields(0))"), (["a"], ["a", "b"]))
+        self.assertEqual(self.worker.value("lines = !echo a \\\n  b\nlines"), ["a b"])
         self.assertIn("exit code 3", self.said("!exit 3"))
         self.worker.value("for name in 'ab':\n    !touch $PWD/magic\n")
         self.assertTrue(os.path.exists("magic"))
@@ -85,6 +116,17 @@ class Magics(unittest.TestCase):
         self.worker.value("%%bash\n[[ 1 == 1 ]] && a=(1 2)\necho {n} $BASH_VERSION ${a[1]} > of-bash")
         with open("of-bash") as file:
             self.assertRegex(file.read(), r"^\{n\} [0-9].* 2\n$")
+
+    def test_cells_of_other_programs_and_their_options(self):
+        self.worker.value("%%script python3 -u\nopen('by-python', 'w').write(str(6 * 7))")
+        self.worker.value("%%bash -s 5\necho $1 > by-bash")
+        for name, content in (("by-python", "42"), ("by-bash", "5\n")):
+            with open(name) as file:
+                self.assertEqual(file.read(), content)
+        self.worker.value("%%bash --out o --err=e\necho 1; echo 2 >&2")
+        self.assertEqual(self.worker.value("o, e"), ("1\n", "2\n"))
+        self.assertIn("does not work in a sandbox", self.said("%%bash --bg\necho 1"))
+        self.assertIn("runs no such program", self.said("%%script no-such-program\n1"))
 
     def test_what_a_program_complains_of_is_printed_with_the_rest(self):
         self.assertEqual(self.worker.value("lines = !echo a; echo b >&2\nlines"), ["a", "b"])
@@ -123,6 +165,18 @@ class Magics(unittest.TestCase):
         self.worker.value("%%writefile made.py\nmade = 7\n")
         self.worker.value("%run made.py")
         self.assertEqual(self.worker.value("made"), 7)
+        self.worker.value("name = 'x'")
+        self.worker.value('%%writefile "my {name}.py"\nimport sys\nargs = sys.argv[1:]\nsys.exit(int(args[0]))\n')
+        self.assertEqual(self.said("%run 'my x.py' 0\nafter = 1"), "")
+        self.assertEqual(self.worker.value("args, after"), (["0"], 1))
+        self.assertEqual(self.said("%run 'my x.py' 3"), "my x.py ended with SystemExit: 3\n")
+        self.worker.value("%%writefile more.py\nmore = made + 1\n")
+        self.assertEqual(self.worker.value("%run -i more.py\nmore"), 8)
+        self.assertIn("does not work in a sandbox", self.said("%run -p more.py"))
+        self.assertIn("%run", self.said("%run"))
+        self.assertEqual(self.worker.value("%env SF_A 5\n%env SF_A"), "5")
+        self.assertEqual(self.said("%set_env SF_B = 6"), "env: SF_B=6\n")
+        self.assertIn("no variable", self.said("%env SF_C"))
 
     def test_an_unknown_command_says_so(self):
         said = self.said("%nosuch thing")

@@ -6,6 +6,9 @@ import os
 import re
 import sys
 
+from .shell import expand, manage, say, script, shell
+from .timing import print_times, timeit, times
+
 NAME = "__sandfork_magic__"
 # `value = !ls`, `!ls`, `%time f()`, `?name` and `name?`. Each is on one line.
 LINE = re.compile(r"(\s*)(?:([\w.]+(?:\s*,\s*[\w.]+)*)\s*=\s*)?(!!?|%)\s*(\S.*)")
@@ -13,14 +16,16 @@ HELP = re.compile(r"(\s*)(?:\?{1,2}\s*([\w.]+)|([\w.]+)\s*\?{1,2})\s*;?\s*")
 CELL = re.compile(r"%%(\w+)[ \t]*([^\n]*)\n?(.*)", re.DOTALL)
 # Each replaced line is a compilation more.
 MOST_LINES = 200
-INSTALL = re.compile(r"(?:(?:python3?|\S*/python3?)\s+-m\s+)?(?:uv\s+)?(pip3?|conda|mamba|apt|apt-get)\b(.*)")
-# What the sandbox does anyway, or what has no meaning in it.
-SILENT = ("matplotlib", "config", "autoreload", "load_ext", "reload_ext", "precision", "pylab", "colors", "xmode")
+# What the sandbox does anyway.
+SILENT = ("matplotlib",)
+WITHOUT_EFFECT = ("config", "autoreload", "load_ext", "reload_ext", "precision", "colors", "xmode")
+PYLAB = """import numpy, matplotlib
+from matplotlib import mlab, pylab, pyplot
+np, plt = numpy, pyplot
+from pylab import *
+from numpy import *
+"""
 FORMS = {"html": "text/html", "markdown": "text/markdown", "latex": "text/latex", "svg": "image/svg+xml"}
-SHELLS = ("bash", "sh", "script")
-BASH = ("/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash")
-# `$name` and `$name.attribute` outside single quotes. `$$name` is the shell's own `$name`.
-DOLLAR = re.compile(r"(\$\$?)([^\W\d]\w*)((?:\.[^\W\d]\w*)*)(?=(?:[^']*'[^']*')*[^']*$)")
 # Their code is no text with variables in it.
 UNEXPANDED = ("time", "timeit")
 
@@ -47,13 +52,14 @@ class Magics:
                 return "\n".join(lines)
             except SyntaxError as error:
                 place = (error.lineno or 0) - 1
-                line = python_of(lines[place]) if 0 <= place < len(lines) else None
+                text, end = joined(lines, place)
+                line = python_of(text)
                 if line is None and done:
                     # The mistake is not the line that made this no Python.
                     raise error from None
                 if line is None:
                     return None
-                lines[place] = line
+                lines[place:end] = [line] + [""] * (end - place - 1)
         return None
 
     def cell(self, name, rest, body):
@@ -80,7 +86,7 @@ class Magics:
             return describe(name, self.namespace)
         if kind in ("!", "!!"):
             return shell(expand(rest, self.namespace), kind == "!!")
-        if kind == "%" and name not in UNEXPANDED:
+        if name not in UNEXPANDED:
             rest = expand(rest, self.namespace)
         handler = getattr(self, "%s_%s" % ("line" if kind == "%" else "cell", name), None)
         if handler is not None:
@@ -89,10 +95,10 @@ class Magics:
             return None
         if kind == "%%" and name in FORMS:
             return self.displays.show({FORMS[name]: body})
-        if kind == "%%" and name in SHELLS:
-            return shell(body, False, "sh" if name == "sh" else "bash")
+        if kind == "%" and name in WITHOUT_EFFECT:
+            return say("%%%s %s has no effect in a sandbox" % (name, rest))
         if name in ("pip", "conda", "mamba", "uv"):
-            return install("%s %s" % (name, rest))
+            return manage("%s %s" % (name, rest))
         say("%s%s is a command of IPython that a sandbox does not have: write it in Python" % (kind, name))
 
     def line_time(self, code):
@@ -103,14 +109,10 @@ class Magics:
             print_times(began)
 
     def line_timeit(self, code):
-        self.cell_timeit("", code)
+        return timeit(code, None, self.namespace)
 
-    def cell_timeit(self, setup, code):
-        from timeit import Timer
-
-        setup, code = (re.sub(r"^(?:-\w+\s*\d*(?:\s+|$))*", "", text) for text in (setup, code))
-        number, taken = Timer(code, setup or "pass", globals=self.namespace).autorange()
-        print("%s per loop (%d loops)" % (seconds(taken / number), number))
+    def cell_timeit(self, rest, body):
+        return timeit(rest, body, self.namespace)
 
     def value(self, code):
         """The value of a line of code, which may be a statement."""
@@ -129,6 +131,9 @@ class Magics:
         return os.getcwd()
 
     def line_ls(self, rest):
+        if rest.strip() and not os.path.isdir(rest.strip()):
+            shell("ls " + rest, False)
+            return
         for name in sorted(os.listdir(rest.strip() or ".")):
             print(name)
 
@@ -137,10 +142,17 @@ class Magics:
             print(file.read(), end="")
 
     def line_env(self, rest):
-        name, equal, value = rest.strip().partition("=")
+        name, equal, value = rest.strip().partition("=" if "=" in rest else " ")
+        name = name.strip()
         if equal:
-            os.environ[name.strip()] = value.strip()
-        return os.environ.get(name) if name and not equal else dict(os.environ) if not name else None
+            os.environ[name] = value.strip()
+            print("env: %s=%s" % (name, value.strip()))
+        elif not name:
+            return dict(os.environ)
+        elif name in os.environ:
+            return os.environ[name]
+        else:
+            say("The environment has no variable %s" % name)
 
     line_set_env = line_env
 
@@ -150,17 +162,39 @@ class Magics:
     line_whos = line_who
 
     def line_run(self, rest):
-        from runpy import run_path
         from shlex import split
 
-        path, *argv = split(rest)
-        before, sys.argv = sys.argv, [path, *argv]
+        words = split(rest)
+        shares = words[:1] == ["-i"]
+        path, *argv = words[1:] if shares else words or ["-"]
+        if path.startswith("-"):
+            say("%%run %s does not work in a sandbox: it has -i, and takes the name of a file" % path)
+            return
+        with open(path, "rb") as file:
+            code = compile(file.read(), path, "exec", dont_inherit=True)
+        before = sys.argv, sys.modules["__main__"]
+        module = type(sys)("__main__")
+        vars(module).update(get_ipython=self.get_ipython, __file__=path)
+        sys.argv = [path, *argv]
+        if not shares:
+            sys.modules["__main__"] = module
         try:
-            names = run_path(path, {"get_ipython": lambda: InteractiveShell(self, self.namespace)}, "__main__")
+            exec(code, self.namespace if shares else vars(module))
+        except SystemExit as end:
+            # It ends the script, not the cell.
+            if end.code:
+                say("%s ended with SystemExit: %s" % (path, end.code))
         finally:
-            sys.argv = before
-        del names["get_ipython"]
-        self.namespace.update((name, names[name]) for name in names if not name.startswith("__"))
+            sys.argv, sys.modules["__main__"] = before
+            names = [name for name in vars(module) if not name.startswith("__") and name != "get_ipython"]
+            self.namespace.update((name, vars(module)[name]) for name in names)
+
+    def get_ipython(self):
+        return InteractiveShell(self, self.namespace)
+
+    def line_pylab(self, rest):
+        exec(PYLAB, self.namespace)
+        print("Populating the interactive namespace from numpy and matplotlib")
 
     def cell_capture(self, rest, body):
         names = [word for word in rest.split() if not word.startswith("-")]
@@ -172,10 +206,21 @@ class Magics:
                 self.finish()
 
     def cell_writefile(self, rest, body):
-        *options, path = rest.split()
-        with open(path, "a" if "-a" in options else "w") as file:
+        from shlex import split
+
+        *options, path = split(rest)
+        with open(path, "a" if {"-a", "--append"} & set(options) else "w") as file:
             file.write(body)
         print("Writing %s" % path)
+
+    def cell_script(self, rest, body):
+        script("script", rest, body, self.namespace)
+
+    def cell_bash(self, rest, body):
+        script("bash", rest, body, self.namespace)
+
+    def cell_sh(self, rest, body):
+        script("sh", rest, body, self.namespace)
 
 
 class Capture:
@@ -252,6 +297,14 @@ class InteractiveShell:
         )
 
 
+def joined(lines, place):
+    """The line there with those that a backslash at its end continues it with, and the place after them."""
+    text, end = lines[place] if 0 <= place < len(lines) else "", place + 1
+    while text.endswith("\\") and end < len(lines) and LINE.fullmatch(text):
+        text, end = text[:-1] + lines[end], end + 1
+    return text, end
+
+
 def python_of(line):
     """A line as Python, or `None` if it is none of a notebook's."""
     found = HELP.fullmatch(line)
@@ -275,88 +328,6 @@ def call(*arguments):
     return "%s(%s)" % (NAME, ", ".join(map(repr, arguments)))
 
 
-def say(sentence):
-    # On standard output, as what such a line prints: an agent shows its model no other stream.
-    print(sentence)
-
-
-def install(command):
-    """Tells which packages are there, and what to do about the others."""
-    found = INSTALL.fullmatch(command.strip())
-    words = found[2].split() if found else []
-    if words[:1] != ["install"]:
-        say("`%s` does not run in a sandbox: code cannot change its packages" % command.strip())
-        return
-    from importlib.metadata import PackageNotFoundError, version
-
-    missing = []
-    for word in words[1:]:
-        name = re.match(r"[A-Za-z0-9._-]*", word)[0]
-        if word.startswith("-") or not name:
-            continue
-        try:
-            print("Requirement already satisfied: %s (%s)" % (name, version(name)))
-        except PackageNotFoundError:
-            missing.append(name)
-    if missing:
-        say(
-            "%s cannot be installed here: code cannot change the packages of its sandbox, which has those of %s. "
-            "Name others as `packages` under [python] in the policy" % (", ".join(missing), sys.prefix)
-        )
-
-
-def expand(command, namespace):
-    """A command with the values of `$name` and `{expression}`. What is no expression is left to the shell, and so
-    is a name that the session does not have."""
-    from string import Formatter
-
-    formatter, parts = Formatter(), []
-    try:
-        for text, expression, rest, conversion in formatter.parse(command):
-            parts.append(DOLLAR.sub(lambda found: dollar(found, namespace), text))
-            if expression is not None:
-                value = eval("%s:%s" % (expression, rest) if rest else expression, namespace)
-                parts.append(format(formatter.convert_field(value, conversion)))
-    except Exception:
-        # Braces of the shell.
-        return DOLLAR.sub(lambda found: dollar(found, namespace), command)
-    return "".join(parts)
-
-
-def dollar(found, namespace):
-    sign, name, attributes = found.groups()
-    if sign == "$$":
-        return "$%s%s" % (name, attributes)
-    if name not in namespace:
-        return found[0]
-    value = namespace[name]
-    for attribute in attributes.split(".")[1:]:
-        if not hasattr(value, attribute):
-            return "%s%s" % (namespace[name], attributes)
-        value = getattr(value, attribute)
-    return str(value)
-
-
-def shell(command, listed, program="bash"):
-    """Runs a command of the shell, where the policy shows one. Returns its lines with `listed`."""
-    found = INSTALL.fullmatch(command.strip())
-    if found is not None:
-        return install(found[1] + found[2])
-    from subprocess import PIPE, STDOUT, run
-
-    program = next((path for path in BASH if program == "bash" and os.path.exists(path)), "/bin/sh")
-    sys.stdout.flush()
-    try:
-        # Both streams are one, as in Jupyter.
-        ended = run([program, "-c", command], stdout=PIPE if listed else None, stderr=STDOUT if listed else 1)
-    except OSError as error:
-        say("`!%s` does not run: this sandbox runs no programs (%s): write it in Python" % (command, error.strerror))
-        return [] if listed else None
-    if ended.returncode:
-        say("`!%s` ended with exit code %d" % (command.split("\n")[0], ended.returncode))
-    return ended.stdout.decode("utf-8", "replace").splitlines() if listed else None
-
-
 def describe(name, namespace):
     """Prints what `name?` prints: the signature and the documentation."""
     import inspect
@@ -374,24 +345,3 @@ def describe(name, namespace):
     except (TypeError, ValueError):
         print("Type: %s" % type(value).__name__)
     print(inspect.getdoc(value) or "<no docstring>")
-
-
-def times():
-    from time import perf_counter
-
-    used = os.times()
-    return used.user + used.children_user, used.system + used.children_system, perf_counter()
-
-
-def print_times(began):
-    user, system, wall = (now - then for now, then in zip(times(), began))
-    total = user + system
-    print("CPU times: user %s, sys: %s, total: %s" % tuple(map(seconds, (user, system, total))))
-    print("Wall time: %s" % seconds(wall))
-
-
-def seconds(count):
-    for unit, size in (("s", 1), ("ms", 1e-3), ("us", 1e-6)):
-        if count >= size:
-            return "%.3g %s" % (count / size, unit)
-    return "%.3g ns" % (count * 1e9)
