@@ -29,6 +29,14 @@ pub enum Failure {
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] crate::Error),
+    /// No sandbox could be provided, because of a policy that has the reason at this place.
+    #[error("{place}{error}")]
+    Located {
+        /// Stands before the sentence.
+        place: String,
+        /// Why not.
+        error: crate::Error,
+    },
     /// A signal ended what the command did.
     #[error("{0}")]
     Interrupted(crate::Error),
@@ -51,7 +59,7 @@ pub enum Failure {
     #[error("the command that was started failed")]
     Said(u8),
     /// `-t` without a terminal.
-    #[error("`-t` connects the program to the terminal at stdin, which is none: leave out `-t`")]
+    #[error("`-t` needs a terminal on stdin, and stdin is not one: leave out `-t`")]
     NoTerminal,
     /// The command's own output could not be written.
     #[error("the output cannot be written: {0}")]
@@ -86,7 +94,7 @@ impl Failure {
             | Self::NoTerminal => exit_code::USAGE,
             Self::Learn(error) => error.exit_code(),
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
-            Self::Sandbox(error) => error.exit_code(),
+            Self::Sandbox(error) | Self::Located { error, .. } => error.exit_code(),
             Self::Interrupted(_) => exit_code::INTERRUPTED,
             Self::Map(error) => error.exit_code(),
             Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,

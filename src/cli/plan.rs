@@ -51,7 +51,7 @@ fn needs(policy: &Policy) -> Needs {
     needs
 }
 
-/// All that can be seen at once of what this host refuses: system calls, the level, limits, paths and the interpreter.
+/// All that can be seen at once of what this host refuses: system calls, the level, limits and paths.
 pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
     let environment = CallerEnvironment::current();
     let mut refused: Vec<Error> = check_syscalls(policy)
@@ -65,12 +65,17 @@ pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
         }
         Err(error) => refused.push(error.into()),
     }
+    refused
+}
+
+/// Why the interpreter of a policy, or its packages, cannot be used here.
+pub(super) fn interpreter_refused_here(policy: &Policy) -> Option<Error> {
+    let environment = CallerEnvironment::current();
     let interpreter = ChosenInterpreter::of(policy, &environment);
     let interpreter = interpreter.and_then(|chosen| {
         Ok(probe_interpreter(&chosen.executable, &environment).map_err(HostError::from)?)
     });
-    refused.extend(interpreter.err());
-    refused
+    interpreter.err()
 }
 
 /// Preloads what the policy names, as a run would: only an import shows whether a package can be

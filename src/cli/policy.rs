@@ -2,15 +2,15 @@
 
 use std::fmt::Write;
 
-use crate::Error;
 use crate::outcome::exit_code;
 use crate::plan::{PreloadPlan, check_syscalls};
 use crate::policy::{self, Difference, Override, Policy, PolicyError};
 use crate::policy_source::FileSystem;
+use crate::{Error, ErrorKind};
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;
-use super::plan::{plan_here, refused_here, try_preloads};
+use super::plan::{interpreter_refused_here, plan_here, refused_here, try_preloads};
 use super::terminal::harmless_line;
 use super::{print, print_json};
 
@@ -115,7 +115,14 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
             let errors = check_syscalls(policy).into_iter().map(Error::from);
             failures(errors.collect())
         }
-        Host::This => failures(refused_here(policy)),
+        Host::This => {
+            let mut all = failures(refused_here(policy));
+            all.extend(interpreter_refused_here(policy).map(|error| {
+                let place = place_of_interpreter(policy, name, error.kind());
+                Failure::Located { place, error }
+            }));
+            all
+        }
     };
     let policy = Policy::check(None, name, &[], &FileSystem).map_err(|wrong| {
         let mut all = failures(wrong.errors);
@@ -129,8 +136,11 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
     let preloads = match host {
         Host::Any => Vec::new(),
         Host::This => {
-            let tried = plan_here(&policy).and_then(|_| try_preloads(&policy));
-            tried.map_err(|error| failures(vec![error]))?
+            plan_here(&policy).map_err(|error| failures(vec![error]))?;
+            try_preloads(&policy).map_err(|error| {
+                let place = format!("{name}: ");
+                vec![Failure::Located { place, error }]
+            })?
         }
     };
     let name = harmless_line(name);
@@ -140,4 +150,23 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
         let _ = writeln!(text, "{name}: {}", harmless_line(&note));
     }
     Ok(text)
+}
+
+/// Where the file has what the interpreter is chosen by. An interpreter that no file names is that of a built-in policy, and
+/// only the file tells which of several has it.
+fn place_of_interpreter(policy: &Policy, name: &str, kind: ErrorKind) -> String {
+    let python = policy.python();
+    let interpreter = ("python.interpreter", &python.interpreter.origin);
+    let packages = python.packages.first().map(|it| &it.origin);
+    let packages = packages.map(|origin| ("python.packages", origin));
+    let (key, origin) = match (&python.environment, kind) {
+        (Some(environment), _) => ("python.environment", &environment.origin),
+        (None, ErrorKind::Interpreter) => interpreter,
+        (None, _) => packages.unwrap_or(interpreter),
+    };
+    if origin.file.starts_with("built-in ") {
+        format!("{name}: ")
+    } else {
+        format!("{}{key}: ", origin.lead())
+    }
 }

@@ -76,19 +76,17 @@ impl Answer {
             (Some(signal), _) => format!("killed by signal {signal}"),
             (None, code) => format!("exit status {}", code.unwrap_or(-1)),
         };
-        match self
-            .stderr
-            .lines()
-            .rev()
-            .find(|line| !line.trim().is_empty())
-        {
+        let mut lines = self.stderr.lines().rev();
+        let first_line = FACTS_SCRIPT.lines().next().unwrap_or(FACTS_SCRIPT);
+        match lines.find(|line| !line.trim().is_empty()) {
+            // It took the script for the name of a file, and repeats it.
+            Some(words) if words.contains(first_line) => format!("{end}: it is no Python"),
             Some(words) => format!("{end}: {}", shortened(words.trim())),
             None => end,
         }
     }
 }
 
-/// A program that is no Python may repeat the whole script that it was given.
 fn shortened(words: &str) -> String {
     match words.char_indices().nth(MOST_WORDS) {
         Some((end, _)) => format!("{}...", &words[..end]),

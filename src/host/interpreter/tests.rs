@@ -201,8 +201,14 @@ fn what_does_not_work_is_said_with_its_last_words() {
         "echo \"no such file: $*\" | tr '\\n' ' ' >&2; exit 2",
     );
     let said = ask(&repeating);
-    assert!(said.contains("(exit status 2: no such file: "), "{said}");
-    assert!(said.contains("...): check that"), "{said}");
+    assert!(
+        said.contains("(exit status 2: it is no Python): check that"),
+        "{said}"
+    );
+
+    let talking = script(dir.path(), "talking", "printf '%0999d' 0 >&2; exit 2");
+    let said = ask(&talking);
+    assert!(said.contains("000...): check that"), "{said}");
     assert!(said.len() < 600, "{said}");
 
     let silent = script(dir.path(), "silent", "exit 0");
