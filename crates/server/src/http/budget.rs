@@ -8,10 +8,10 @@ use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use http_body_util::BodyExt;
 use serde::Serialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+use super::keeping::keeping;
 use crate::failure::Failure;
 
 /// The unit in which memory is counted.
@@ -183,14 +183,6 @@ pub fn length_of(value: &impl Serialize) -> Result<u64, Failure> {
 pub fn unwritten(error: &serde_json::Error) -> Failure {
     tracing::error!("an answer cannot be written: {error}");
     Failure::Mistake
-}
-
-/// A body that keeps this until it is sent.
-pub fn keeping<T: Send + 'static>(body: Body, kept: T) -> Body {
-    Body::new(body.map_err(move |error| {
-        let _kept = &kept;
-        error
-    }))
 }
 
 #[cfg(test)]

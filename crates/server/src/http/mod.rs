@@ -4,6 +4,7 @@ mod body;
 mod bounds;
 mod budget;
 mod draining;
+mod keeping;
 mod live;
 mod log;
 mod place;
@@ -33,8 +34,9 @@ use tower::ServiceExt;
 
 pub use self::body::{Bodies, JsonBody, RawBody};
 pub use self::bounds::HttpBounds;
-pub use self::budget::{Budget, Held, keeping, length_of, unwritten};
+pub use self::budget::{Budget, Held, length_of, unwritten};
 pub use self::draining::{Draining, until_cut_off};
+pub use self::keeping::keeping;
 pub use self::live::{Live, LiveText, WithBytes};
 pub use self::log::{TenantName, begin_log, log};
 pub use self::place::Places;
