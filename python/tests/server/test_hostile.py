@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import pathlib
 import re
 import select
 import signal
 import socket
+import struct
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -160,6 +162,46 @@ def test_output_that_waits_for_a_client_takes_memory_of_answers(start: Any, tmp_
         connection.close()
     while server.ask("POST", "/v1/runs", body).status != 422:
         time.sleep(0.05)
+
+
+def _sandbox(server: Server) -> dict[str, str]:
+    """The headers with which E2B's clients reach a fresh sandbox."""
+    made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
+    return {"e2b_sandbox_id": made["sandboxID"], "x_access_token": made["envdAccessToken"]}
+
+
+def test_a_list_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB"))
+    code = "for n in range({}): open(f'{{n:0250}}', 'w').close()"
+    session = "/v1/sessions/" + server.ask("POST", "/v1/sessions").json["id"]
+    own = _sandbox(server)
+    for count, status, problem in ((10, 200, None), (4000, 413, "invalid_argument")):
+        text = code.format(count)
+        assert server.ask("POST", f"{session}/cells", {"code": text}).json["status"] == "ok"
+        assert server.ask("GET", f"{session}/directories/.").status == status
+        assert server.ask("POST", "/execute", {"code": text}, **own).status == 200
+        listed = server.ask("POST", "/filesystem.Filesystem/ListDir", {"path": "/work"}, **own).json
+        assert listed.get("code") == problem
+        assert problem or len(listed["entries"]) == count
+
+
+def test_a_list_of_commands_has_the_beginnings_of_long_ones(start: Any) -> None:
+    server: Server = start()
+    own = _sandbox(server)
+    # Each byte takes six in JSON.
+    arguments = ["-c", "sleep 100", *["\1" * 100_000] * 12]
+    text = json.dumps({"process": {"cmd": "/bin/sh", "args": arguments}}).encode()
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    headers = {name.replace("_", "-"): value for name, value in own.items()}
+    headers["Content-Type"] = "application/connect+json"
+    body = struct.pack(">BI", 0, len(text)) + text
+    connection.request("POST", "/process.Process/Start", body, headers)
+    assert b"start" in connection.getresponse().read1()
+    listed = server.ask("POST", "/process.Process/List", {}, **own)
+    [process] = listed.json["processes"]
+    assert process["config"]["args"][:2] == arguments[:2]
+    assert len(listed.body) < 200_000
+    connection.close()
 
 
 def test_a_picture_for_a_model_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:

@@ -11,13 +11,14 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sandfork::session::{Process, ProcessEvent, Program, ProgramEnd};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::sync::oneshot;
 
-use super::registry::{Sandbox, Texts};
+use super::config::Config;
+use super::registry::Sandbox;
 use super::rpc::{END, frame};
 use crate::failure::Failure;
 use crate::files::failed;
@@ -35,17 +36,6 @@ const UNTIL_NEXT_TRY: Duration = Duration::from_millis(10);
 const PIECE: usize = 16 << 10;
 /// The stack of a thread that passes bytes on.
 const STACK: usize = 256 << 10;
-
-/// What a client starts, in the words of the protocol.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(default)]
-pub struct Config {
-    pub cmd: String,
-    pub args: Vec<String>,
-    pub envs: Texts,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cwd: Option<String>,
-}
 
 /// The size of a terminal.
 #[derive(Clone, Copy, Debug, Deserialize)]

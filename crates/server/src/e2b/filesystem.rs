@@ -1,10 +1,12 @@
 //! The service `filesystem.Filesystem`: entries of the work directory of a sandbox's first context.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use axum::extract::State;
 use axum::http::HeaderMap;
+use axum::response::Response;
 use axum::{Extension, Json};
 use sandfork::session::{FileEntry, Parents, Removal, Session};
 use serde::Deserialize;
@@ -126,8 +128,8 @@ pub async fn list_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
     posted: Result<JsonBody<OfPath>, Failure>,
-) -> Answer {
-    let asked = posted?.value;
+) -> Result<Response, RpcFailure> {
+    let JsonBody { value: asked, held } = posted?;
     let place = Place::new(&asked.path)?;
     let listed = with(&sandbox, &headers, move |session| {
         let mut listed = Vec::new();
@@ -146,9 +148,9 @@ pub async fn list_dir(
                 }
             }
         }
-        Ok(json!({ "entries": listed }))
+        held.answer(&BTreeMap::from([("entries", listed)]))
     });
-    Ok(Json(listed.await?))
+    Ok(listed.await?)
 }
 
 /// Moves an entry: the guest's own Python does it, with the rights of the guest.

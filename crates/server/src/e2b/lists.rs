@@ -3,17 +3,18 @@
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::HeaderValue;
-use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
+use axum::response::Response;
 use serde::Deserialize;
 
 use super::E2bFailure;
 use super::control::{OfTenant, described};
 use super::registry::{Sandbox, Texts};
 use crate::failure::Failure;
+use crate::running::blocking;
 use crate::server::App;
 
 /// The most sandboxes of a page.
@@ -61,11 +62,16 @@ pub async fn list(
     let page = asked.limit.unwrap_or(LONGEST_PAGE).clamp(1, LONGEST_PAGE);
     let has_more = found.len() > page;
     found.truncate(page);
-    let described: Vec<_> = found.iter().map(|sandbox| described(sandbox)).collect();
-    let mut response = Json(described).into_response();
-    if let Some(last) = found.last().filter(|_| has_more) {
+    let last = found.last().filter(|_| has_more).map(|last| last.number);
+    let budget = tenant.budget.clone();
+    let answer = blocking(move || {
+        let described: Vec<_> = found.iter().map(|sandbox| described(sandbox)).collect();
+        budget.answer(&described)
+    });
+    let mut response = answer.await?;
+    if let Some(last) = last {
         let headers = response.headers_mut();
-        headers.insert("x-next-token", HeaderValue::from(last.number));
+        headers.insert("x-next-token", HeaderValue::from(last));
     }
     Ok(response)
 }

@@ -6,6 +6,7 @@
 
 mod access;
 mod commands;
+mod config;
 mod context;
 mod control;
 mod filesystem;

@@ -1,5 +1,6 @@
 //! The service `process.Process`: programs in the session of a sandbox's first context.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,16 +11,18 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sandfork::session::Program;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::Receiver;
 
 use super::at_home;
-use super::commands::{Command, Config, Output, Signal, Size};
+use super::commands::{Command, Output, Signal, Size};
+use super::config::Config;
 use super::registry::Sandbox;
 use super::rpc::{RpcFailure, StreamFailure, check_header, message, stream};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
+use crate::running::blocking;
 
 type OfSandbox = Extension<Arc<Sandbox>>;
 type Answer = Result<Json<Value>, RpcFailure>;
@@ -65,6 +68,15 @@ struct TextInput {
     pty: Option<String>,
 }
 
+/// What a list says of a program.
+#[derive(Serialize)]
+struct Described<'a> {
+    config: &'a Config,
+    pid: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tag: Option<&'a str>,
+}
+
 /// Starts a program, and sends what comes of it.
 pub async fn start(
     Extension(sandbox): OfSandbox,
@@ -97,7 +109,7 @@ pub async fn start(
         program = program.terminal(size.rows, size.cols);
         output = Output::Terminal;
     }
-    let what = (config, asked.tag, output);
+    let what = (config.shortened(), asked.tag, output);
     let events = Command::started(sandbox, program, what).await?;
     Ok(answer(events))
 }
@@ -134,16 +146,19 @@ impl Selector {
 }
 
 /// The programs that run.
-pub async fn list(Extension(sandbox): OfSandbox) -> Json<Value> {
-    let described = |command: &Arc<Command>| {
-        let mut described = json!({ "config": command.config, "pid": command.process.pid() });
-        if let Some(tag) = &command.tag {
-            described["tag"] = tag.as_str().into();
-        }
-        described
-    };
-    let all = sandbox.commands.all();
-    Json(json!({ "processes": all.iter().map(described).collect::<Vec<_>>() }))
+pub async fn list(Extension(sandbox): OfSandbox) -> Result<Response, RpcFailure> {
+    let listed = blocking(move || {
+        let all = sandbox.commands.all();
+        let described = all.iter().map(|command| Described {
+            config: &command.config,
+            pid: command.process.pid(),
+            tag: command.tag.as_deref(),
+        });
+        let described: Vec<_> = described.collect();
+        let budget = &sandbox.tenant.budget;
+        budget.answer(&BTreeMap::from([("processes", described)]))
+    });
+    Ok(listed.await?)
 }
 
 /// Writes to the standard input of a program, or types on its terminal.

@@ -69,6 +69,17 @@ impl Budget {
         Ok((text, held))
     }
 
+    /// An answer in JSON, whose memory is held until it is sent. A list may take a while to write: its caller is on a thread
+    /// that may block.
+    ///
+    /// # Errors
+    /// If so much memory is not left.
+    pub fn answer(&self, value: &impl Serialize) -> Result<Response, Failure> {
+        let (text, held) = self.json(value)?;
+        let headers = [(CONTENT_TYPE, "application/json")];
+        Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
+    }
+
     /// Takes a part.
     ///
     /// # Errors
@@ -145,9 +156,7 @@ impl Held {
     pub fn answer(self, value: &impl Serialize) -> Result<Response, Failure> {
         let budget = self.budget();
         drop(self);
-        let (text, held) = budget.json(value)?;
-        let headers = [(CONTENT_TYPE, "application/json")];
-        Ok((StatusCode::OK, headers, held.with(Bytes::from(text))).into_response())
+        budget.answer(value)
     }
 
     /// A body that holds it until it is sent.

@@ -1,8 +1,8 @@
 //! The files of a session. Paths are those in its work directory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -10,7 +10,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use sandfork::session::{Parents, Removal};
 use serde::Deserialize;
-use serde_json::{Value, json};
 
 use super::sessions::Named;
 use crate::failure::{Failure, InPath};
@@ -71,18 +70,22 @@ pub async fn remove(
 pub async fn list(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
-) -> Result<Json<Value>, Failure> {
+) -> Result<Response, Failure> {
     entries(&open, path).await
 }
 
 /// The entries of the work directory.
-pub async fn list_root(Named(open): Named) -> Result<Json<Value>, Failure> {
+pub async fn list_root(Named(open): Named) -> Result<Response, Failure> {
     entries(&open, ".".to_owned()).await
 }
 
-async fn entries(open: &Open, path: String) -> Result<Json<Value>, Failure> {
-    let entries = open.with(move |session| session.list(&path).map_err(failed));
-    Ok(Json(json!({ "entries": entries.await? })))
+async fn entries(open: &Open, path: String) -> Result<Response, Failure> {
+    let budget = open.budget();
+    open.with(move |session| {
+        let entries = session.list(&path).map_err(failed)?;
+        budget.answer(&BTreeMap::from([("entries", entries)]))
+    })
+    .await
 }
 
 /// Makes a directory, with those above it.
