@@ -34,6 +34,8 @@ const LAG: Duration = Duration::from_secs(2);
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(10);
 /// Bytes that wait for a program to read them. The rest waits with its client, and goes with it.
 const PIECE: usize = 16 << 10;
+/// The clients that listen to a program at once.
+const MOST_LISTENERS: usize = 64;
 /// The stack of a thread that passes bytes on.
 const STACK: usize = 256 << 10;
 
@@ -156,7 +158,7 @@ impl Command {
         // There is room.
         _ = sender.try_send(frame(0, &start));
         let mut listeners = locked(&self.listeners);
-        listeners.as_mut().ok_or_else(over)?.push(sender);
+        add(listeners.as_mut().ok_or_else(over)?, sender)?;
         Ok(receiver)
     }
 
@@ -219,6 +221,18 @@ impl Command {
                 .for_each(|all| all.retain(|listener| !is_lost(listener)));
         }
     }
+}
+
+/// Adds a client to those who listen. Those that have gone make room: a program that prints nothing does not find out.
+fn add(listeners: &mut Vec<Sender<Bytes>>, sender: Sender<Bytes>) -> Result<(), Failure> {
+    listeners.retain(|listener| !listener.is_closed());
+    if listeners.len() >= MOST_LISTENERS {
+        return Err(Failure::Busy(format!(
+            "{MOST_LISTENERS} clients listen to this process, as many as may: try again later"
+        )));
+    }
+    listeners.push(sender);
+    Ok(())
 }
 
 /// Sends an event to these, and waits until one of them takes it. Returns those that have gone, and those that took nothing
@@ -313,6 +327,24 @@ fn ended(end: &ProgramEnd) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn those_who_have_gone_make_room_for_others_who_listen() {
+        let mut all = Vec::new();
+        let mut listen = || {
+            let (sender, receiver) = channel(WAITING);
+            add(&mut all, sender).map(|()| (all.len(), receiver))
+        };
+        for _ in 0..10 * MOST_LISTENERS {
+            let (count, _gone) = listen().expect("there is room");
+            assert_eq!(count, 1);
+        }
+        let there: Vec<_> = (0..MOST_LISTENERS).map(|_| listen()).collect();
+        assert!(there.iter().all(Result::is_ok));
+        assert!(matches!(listen(), Err(Failure::Busy(_))));
+        drop(there);
+        assert!(listen().is_ok());
+    }
 
     #[test]
     fn a_listener_that_never_reads_is_dropped_and_the_others_go_on() {
