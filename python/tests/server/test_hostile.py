@@ -185,6 +185,16 @@ def test_a_list_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> N
         assert problem or len(listed["entries"]) == count
 
 
+def test_a_form_has_a_bounded_number_of_parts(start: Any) -> None:
+    server: Server = start()
+    own = _sandbox(server)
+    part = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n\r\n'
+    kind = {"Content_Type": "multipart/form-data; boundary=b"}
+    for count, status in ((10, 200), (5000, 400)):
+        answer = server.ask("POST", "/files", part * count + b"--b--\r\n", **kind, **own)
+        assert answer.status == status, answer.body
+
+
 def test_a_list_of_commands_has_the_beginnings_of_long_ones(start: Any) -> None:
     server: Server = start()
     own = _sandbox(server)

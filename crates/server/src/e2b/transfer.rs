@@ -29,6 +29,9 @@ pub struct Asked {
     username: String,
 }
 
+/// The parts of a form. Each takes a while, however short it is.
+const MOST_PARTS: usize = 4096;
+
 /// The bytes of a file.
 pub async fn download(
     State(app): State<Arc<App>>,
@@ -94,12 +97,16 @@ async fn parts(
     );
     let form: Result<Multipart, _> = Multipart::from_request(request, &()).await;
     let mut form = form.map_err(|rejection| malformed(rejection.body_text()))?;
-    let mut files = Vec::new();
+    let (mut files, mut count) = (Vec::new(), 0);
     while let Some(part) = form
         .next_field()
         .await
         .map_err(|error| malformed(error.body_text()))?
     {
+        count += 1;
+        if count > MOST_PARTS {
+            return Err(malformed(format!("it has more than {MOST_PARTS} parts")));
+        }
         if part.name() != Some("file") {
             continue;
         }
