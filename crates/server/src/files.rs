@@ -17,19 +17,19 @@ use crate::locked;
 /// The files of a request.
 pub type Encoded = BTreeMap<String, Option<String>>;
 
-/// Decodes the files of a request. A file without contents is none.
+/// Decodes the files of a request, each in place of its text. A file without contents is none.
 ///
 /// # Errors
 /// If one is not base64, or its path leads out of the work directory.
-pub fn decoded(files: &Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
+pub fn decoded(files: Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
     let files = files
-        .iter()
-        .filter_map(|(path, contents)| Some((path, contents.as_ref()?)));
-    let decode = |(path, contents): (&String, &String)| {
+        .into_iter()
+        .filter_map(|(path, contents)| Some((path, contents?)));
+    let decode = |(path, contents): (String, String)| {
         let bytes = STANDARD.decode(contents.trim_ascii());
         let bytes =
             bytes.map_err(|_| Failure::Request(format!("files: `{path}` is not base64")))?;
-        Ok((guest_path(path)?, bytes))
+        Ok((guest_path(&path)?, bytes))
     };
     files.map(decode).collect()
 }

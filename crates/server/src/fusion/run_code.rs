@@ -74,7 +74,7 @@ pub async fn run_code(
             memory: super::megabytes(asked.memory_limit_mb),
             executes: Executes::default(),
         },
-        files: decoded(&asked.files)?,
+        files: decoded(asked.files)?,
     };
     let (file, way) = asked.language.program();
     let source = code.into_bytes();
@@ -97,7 +97,8 @@ pub async fn run_code(
             request.variant.executes = Executes::Written;
             let made = Fetched::new(&[COMPILED.to_owned()], app.longest_answer)?;
             let compiler = made.from(program(argv, &[]));
-            let outcome = request.run(compiler, asked.compile_timeout).await?;
+            // The program has the files too.
+            let outcome = request.clone().run(compiler, asked.compile_timeout).await?;
             check_started(&outcome, argv[0])?;
             let result = ProgramResult::of(&outcome);
             let program = made.take(COMPILED).filter(|_| result.is_success());
@@ -123,7 +124,8 @@ pub async fn run_code(
     Ok(held.answer(&result)?)
 }
 
-/// Runs of one request.
+/// A run of a request.
+#[derive(Clone)]
 struct Job<'a> {
     app: &'a Arc<App>,
     tenant: &'a Arc<Tenant>,
@@ -137,9 +139,9 @@ impl Job<'_> {
         Ok(())
     }
 
-    async fn run(&self, mut request: Request, seconds: f64) -> Result<Outcome, Failure> {
-        for (path, contents) in &self.files {
-            request = request.file(path.clone(), contents.clone());
+    async fn run(self, mut request: Request, seconds: f64) -> Result<Outcome, Failure> {
+        for (path, contents) in self.files {
+            request = request.file(path, contents);
         }
         let wall = self.tenant.sandboxes.time(LimitName::Wall, seconds)?;
         let request = request.wall(wall);

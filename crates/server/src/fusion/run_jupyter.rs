@@ -94,7 +94,7 @@ pub async fn run_jupyter(
     let notebook = Notebook {
         variant,
         session: None,
-        files: decoded(&asked.files)?,
+        files: decoded(asked.files)?,
         fetch: asked
             .fetch_files
             .iter()

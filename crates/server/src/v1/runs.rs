@@ -108,7 +108,7 @@ impl Run {
             request = request.filename(name);
         }
         request = request.args(self.args);
-        for (path, contents) in decoded(&self.files)? {
+        for (path, contents) in decoded(self.files)? {
             request = request.file(path, contents);
         }
         if let Some(stdin) = self.stdin {
