@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
-use axum::http::{HeaderMap, Method};
+use axum::http::HeaderMap;
 use opentelemetry::global;
 use opentelemetry::propagation::TextMapPropagator;
 use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
@@ -108,14 +108,14 @@ impl HttpClient for Client {
 }
 
 /// Begins the span of an answer, in the trace of the client where it names one (`traceparent`).
-pub fn answering(method: &Method, route: &str, headers: &HeaderMap) -> Context {
+pub fn answering(method: &'static str, route: &str, headers: &HeaderMap) -> Context {
     let of_client = TraceContextPropagator::new().extract(&HeaderExtractor(headers));
     let tracer = global::tracer(NAME);
     let span = tracer
         .span_builder(format!("{method} {route}"))
         .with_kind(SpanKind::Server)
         .with_attributes([
-            KeyValue::new("http.request.method", method.to_string()),
+            KeyValue::new("http.request.method", method),
             KeyValue::new("http.route", route.to_owned()),
         ])
         .start_with_context(&tracer, &of_client);

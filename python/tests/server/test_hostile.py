@@ -214,6 +214,16 @@ def test_a_list_of_commands_has_the_beginnings_of_long_ones(start: Any) -> None:
     connection.close()
 
 
+def test_a_method_that_a_client_makes_up_is_not_in_the_log(start: Any) -> None:
+    server: Server = start()
+    assert server.ask("A" * 60_000, "/v1/runs").status == 405
+    server.process.terminate()
+    assert server.process.wait(60) == 0
+    text = server.log.read_text()
+    assert '"method":"other"' in text
+    assert "AAAA" not in text
+
+
 def test_a_picture_for_a_model_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:
     server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB"))
     code = "class Picture:\n    def _repr_png_(self):\n        return bytes({})\nPicture()"
