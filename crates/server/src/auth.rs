@@ -81,6 +81,10 @@ impl Authenticator {
     pub fn reload(&self) -> Result<(), TokenFileError> {
         if let Some(path) = &self.config.token_file {
             let tokens = read(path)?;
+            // The first request of a new tenant does not read its policy. One that cannot be read fails each request.
+            for name in tokens.tenants() {
+                _ = self.tenant(Arc::clone(name));
+            }
             *self.tokens.write().unwrap_or_else(PoisonError::into_inner) = Some(tokens);
         }
         Ok(())
@@ -148,10 +152,10 @@ impl Authenticator {
     }
 
     fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, TenantError> {
-        let mut tenants = locked(&self.tenants);
-        if let Some(tenant) = tenants.get(&name) {
+        if let Some(tenant) = locked(&self.tenants).get(&name) {
             return Ok(Arc::clone(tenant));
         }
+        // It reads a policy, for which requests of other tenants do not wait.
         let profile = self.config.profile(&name);
         let http = &self.config.http;
         let places = self.config.share(http.connections as u64);
@@ -160,9 +164,9 @@ impl Authenticator {
         let bodies = self.config.share(http.bodies.as_u64());
         let budget = self.bodies.share(bodies.max(http.body.as_u64()));
         let tenant = Tenant::new(Arc::clone(&name), profile, places, budget)?;
-        let tenant = Arc::new(tenant);
-        tenants.insert(name, Arc::clone(&tenant));
-        Ok(tenant)
+        let mut tenants = locked(&self.tenants);
+        let first = tenants.entry(name).or_insert_with(|| Arc::new(tenant));
+        Ok(Arc::clone(first))
     }
 }
 

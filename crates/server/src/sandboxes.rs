@@ -119,7 +119,7 @@ impl Sandboxes {
         if let Some(sandbox) = slot.made.get() {
             return Ok(Arc::clone(sandbox));
         }
-        let _making = locked(&slot.making);
+        let making = locked(&slot.making);
         if let Some(sandbox) = slot.made.get() {
             return Ok(Arc::clone(sandbox));
         }
@@ -130,7 +130,10 @@ impl Sandboxes {
         match sandbox {
             Ok(sandbox) => {
                 let sandbox = Arc::clone(slot.made.get_or_init(|| Arc::new(sandbox)));
-                self.drop_oldest();
+                let oldest = self.take_oldest();
+                drop(making);
+                // It waits until its interpreter has ended, which other runs of the tenant need not.
+                drop(oldest);
                 Ok(sandbox)
             }
             Err(error) => {
@@ -149,17 +152,18 @@ impl Sandboxes {
         slot
     }
 
-    /// Drops a variant if there are too many. What still runs there goes on: its runs hold the sandbox.
-    fn drop_oldest(&self) {
+    /// Takes a variant away if there are too many. What still runs there goes on: its runs hold the sandbox.
+    fn take_oldest(&self) -> Option<Arc<Slot>> {
         let mut made = locked(&self.made);
         let is_made = |(variant, slot): &(Variant, Arc<Slot>)| {
             *variant != Variant::default() && slot.made.get().is_some()
         };
-        if made.iter().filter(|one| is_made(one)).count() > MOST_VARIANTS
-            && let Some(oldest) = made.iter().position(is_made)
-        {
-            made.remove(oldest);
+        if made.iter().filter(|one| is_made(one)).count() <= MOST_VARIANTS {
+            return None;
         }
+        let oldest = made.iter().position(is_made)?;
+        let (_, slot) = made.remove(oldest);
+        Some(slot)
     }
 }
 

@@ -22,6 +22,7 @@ use sd_notify::NotifyState;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 
 use crate::args::{Arguments, Command, ServeArguments};
 use crate::auth::Authenticator;
@@ -279,10 +280,13 @@ fn tell_systemd(state: NotifyState) {
 
 async fn read_tokens_again(mut hangup: Signal, app: Arc<App>) {
     while hangup.recv().await.is_some() {
-        match app.authenticator.reload() {
+        let app = Arc::clone(&app);
+        let reload = move || match app.authenticator.reload() {
             Ok(()) => tracing::info!("the tokens were read again"),
             Err(error) => tracing::error!("the tokens stay as they were: {error}"),
-        }
+        };
+        // It reads files.
+        _ = spawn_blocking(reload).await;
     }
 }
 
