@@ -83,9 +83,14 @@ impl Connection {
         Used(Arc::clone(self))
     }
 
-    /// Waits until it has to make room.
+    /// Waits until it has to make room. A request that has come since its turn keeps it open.
     pub async fn is_to_close(&self) {
-        self.close.notified().await;
+        loop {
+            self.close.notified().await;
+            if locked(&self.state).requests == 0 {
+                return;
+            }
+        }
     }
 }
 
@@ -134,6 +139,13 @@ mod tests {
         drop(both.1);
         all.close_longest();
         assert!(closes(&first));
+        // A request comes just after its turn.
+        all.close_longest();
+        let used = third.used();
+        assert!(!closes(&third));
+        drop(used);
+        all.close_longest();
+        assert!(closes(&third));
         drop((first, second, third));
         assert!(locked(&all.0).waiting.is_empty());
     }
