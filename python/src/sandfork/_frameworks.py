@@ -60,7 +60,8 @@ head -c "$(($2 + 1))" -- "$path" > "$3" && exit 0
 rm -f "$3"
 exit {EIO}
 """.format_map(_EXIT)
-# Prints the path if it is in the work directory, and writes its input to the file otherwise.
+# Prints the path if it is in the work directory, and writes its input to the file otherwise. A regular file
+# is replaced once its whole content is there. The signal of a limit on the size of files is passed on.
 _WRITE = """\
 [ -d "$1" ] && exit {EISDIR}
 parent=$(dirname -- "$1" && echo .) || exit {EIO}
@@ -70,7 +71,17 @@ if [ -e "$1" ]; then [ -w "$1" ]; else [ -w "$parent" ]; fi || exit {EACCES}
 path=$(readlink -m -- "$1" && echo .) || exit {EIO}
 path=${{path%??}}
 case $path in "$(pwd -P)"/*) printf %s "$path"; exit 0;; esac
-exec cat > "$path"
+if [ -e "$path" ] && [ ! -f "$path" ] || [ ! -w "${{path%/*}}/" ]; then exec cat > "$path"; fi
+new=${{path%/*}}/$2
+cat > "$new"
+code=$?
+if [ "$code" = 0 ]; then
+    if [ -e "$path" ]; then chmod --reference="$path" -- "$new"; fi
+    mv -f -- "$new" "$path" && exit 0
+fi
+rm -f -- "$new"
+[ "$code" -le 128 ] || kill -"$((code - 128))" $$
+exit {EIO}
 """.format_map(_EXIT)
 # Seconds for one of these programs. Reading from and writing to a special file may block.
 _PATIENCE = 60.0
@@ -94,7 +105,7 @@ def needed(module: str, extra: str, what: str, *packages: str) -> Iterator[None]
 def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:
     """Reads a file of a `Sandbox` or an `AsyncSandbox`. Raises `FileError` if it is missing, is no regular
     file, or has more than `most` bytes."""
-    copy = f".sandfork-{os.urandom(8).hex()}"
+    copy = _own_name()
     result = yield from _run(sbx, _READ, path, str(most), copy)
     inside = _checked(result, path)
     if inside:
@@ -107,10 +118,14 @@ def read_anywhere(sbx: AnySandbox, path: str, most: int) -> Work[bytes]:
 
 def write_anywhere(sbx: AnySandbox, path: str, data: bytes) -> Work[None]:
     """Writes a file of a sandbox, and creates its directory. Raises `FileError` if that is not possible."""
-    result = yield from _run(sbx, _WRITE, path, stdin=data)
+    result = yield from _run(sbx, _WRITE, path, _own_name(), stdin=data)
     inside = _checked(result, path)
     if inside:
         yield from sbx.files._written(inside, data)
+
+
+def _own_name() -> str:
+    return f".sandfork-{os.urandom(8).hex()}"
 
 
 def _run(sbx: AnySandbox, script: str, *arguments: str, stdin: bytes | None = None) -> Work[CommandResult]:

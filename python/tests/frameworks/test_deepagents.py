@@ -102,6 +102,17 @@ def test_a_file_that_is_too_large_names_the_limit() -> None:
         assert "File too large: limits.file_size" in (response.error or "")
 
 
+@pytest.mark.parametrize("bound", [{"limits": {"file_size": "4KiB"}}, {"filesystem": {"tmp_size": "64KiB"}}])
+def test_a_file_that_cannot_be_replaced_keeps_its_content(bound: dict) -> None:
+    with SandforkBackend({"extends": "standard", **bound}) as small:
+        assert small.upload_files([("/tmp/keep", b"precious")])[0].error is None
+        small.execute("chmod 640 /tmp/keep")
+        assert small.upload_files([("/tmp/keep", bytes(100_000))])[0].error
+        assert small.download_files(["/tmp/keep"])[0].content == b"precious"
+        assert small.upload_files([("/tmp/keep", b"new")])[0].error is None
+        assert small.execute("cat /tmp/keep; ls -A /tmp; stat -c %a /tmp/keep").output == "newkeep\n640\n"
+
+
 async def test_an_async_command_has_a_response(backend: SandforkBackend) -> None:
     response = await backend.aexecute("echo out; exit 3")
     assert (response.output, response.exit_code) == ("out\n", 3)
