@@ -14,6 +14,7 @@ use crate::world::{World, run};
 pub fn tests() -> Vec<Test> {
     tests![
         only_what_the_policy_names_is_passed,
+        the_time_zone_of_the_policy_is_that_of_python,
         tasks_with_a_policy_of_their_own_have_their_batch_s_environment,
         a_name_is_looked_up_where_the_caller_would,
     ]
@@ -37,6 +38,17 @@ fn only_what_the_policy_names_is_passed(world: &World) {
         outcome.stdout(),
         "{'SANDFORK_TEST_TOKEN': 'of the caller'}\n"
     );
+}
+
+fn the_time_zone_of_the_policy_is_that_of_python(world: &World) {
+    let policy = standard()
+        .set("env.set.TZ=UTC-2")
+        .python_unless_named(world.python())
+        .policy();
+    let sandbox = Sandbox::builder().policy(policy).build();
+    let sandbox = sandbox.unwrap_or_else(|error| panic!("no sandbox: {error}"));
+    let outcome = run(&sandbox, "import time; print(time.timezone)");
+    assert_eq!(outcome.stdout(), "-7200\n");
 }
 
 fn tasks_with_a_policy_of_their_own_have_their_batch_s_environment(world: &World) {

@@ -11,6 +11,7 @@ import builtins
 import errno
 import os
 import sys
+import time
 from os import _exit
 
 from . import wire
@@ -78,6 +79,7 @@ def begin(setup, stdin, changed):
     """Gives this worker what it does not share with others."""
     if changed:
         os.environ.update(wire.loads(changed))
+        time.tzset()
     if stdin == "input":
         open_stdin()
     reseed()

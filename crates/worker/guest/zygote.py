@@ -42,6 +42,8 @@ def main(native, entered):
         os.environ.clear()
         os.environ.update(entered["env"])
         os.environ.update(setup["preload_env"])
+        # The C library has read `TZ` before.
+        time.tzset()
         process.open_streams()
         preloaded = prepare(native, setup, entered["limits_objects"], entered["work"])
         # The libraries have read these variables. Guests see the policy's values.
