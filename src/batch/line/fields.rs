@@ -35,8 +35,9 @@ impl Fields {
         }
     }
 
+    /// Whether there is a value; `null` counts as absent.
     pub fn has(&self, key: &str) -> bool {
-        self.0.contains_key(key)
+        self.0.get(key).is_some_and(|value| *value != Json::Null)
     }
 
     /// Removes and returns a value; `null` counts as absent.

@@ -23,6 +23,16 @@ fn with(members: &str) -> String {
 }
 
 #[test]
+fn null_is_no_program_and_none_beside_another() {
+    for kind in ["code", "file", "program"] {
+        let refused = refusal(&format!(r#"{{"{kind}": null, "expect": ""}}"#));
+        assert!(refused.contains("nothing to run"), "{refused}");
+    }
+    let task = parse(r#"{"code": "1", "file": null, "program": null}"#);
+    assert!(matches!(task.program, TaskProgram::Code { .. }));
+}
+
+#[test]
 fn a_task_has_all_that_its_line_says() {
     let line = json!({
         "id": "a",
