@@ -198,6 +198,11 @@ def test_json_and_text_forms() -> None:
         ({"status": "signal", "exit_code": 137}, "Signal", "the guest was ended by signal 9 (SIGKILL)"),
         ({"status": "signal", "exit_code": 168}, "Signal", "the guest was ended by signal 40"),
         ({"status": "interrupted"}, "Interrupted", "the cell was interrupted"),
+        (
+            {"status": "interrupted", "session": "ended"},
+            "Interrupted",
+            "the cell was interrupted, and its session ended: session.age was over, or it did not stop",
+        ),
         ({"status": "exit", "exit_code": 3}, "SystemExit", "3"),
         ({"status": "of-tomorrow"}, "OfTomorrow", "the cell ended with of-tomorrow"),
     ],

@@ -33,9 +33,9 @@ def class_name(status: str) -> str:
     return "".join(word.capitalize() for word in status.split("-"))
 
 
-def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str]) -> str:
+def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str], session: str) -> str:
     """The sentence for an outcome under these limits of the cell. A limit given as text is in a policy's
-    notation."""
+    notation. `session`: whether it is `live` or `ended` after the cell."""
     status = outcome["status"]
     hit = outcome.get("limit")
     if hit is not None:
@@ -46,6 +46,8 @@ def sentence(outcome: Mapping[str, Any], limits: Mapping[str, float | str]) -> s
     if status == "signal":
         return f"the guest was ended by {_signal(int(outcome.get('exit_code', 128)) - 128)}"
     if status == "interrupted":
+        if session == "ended":
+            return "the cell was interrupted, and its session ended: session.age was over, or it did not stop"
         return "the cell was interrupted"
     return f"the cell ended with {status}"
 

@@ -137,7 +137,7 @@ class Execution:
             return ExecutionError(str(reported.get("name", "")), str(reported.get("message", "")), trace)
         own = {"limits.wall": self._wall, "limits.cpu": self._header.get("cpu_limit")}
         limits = {**self._info.limits, **{key: amount for key, amount in own.items() if amount is not None}}
-        said = _endings.sentence(self._outcome, limits)
+        said = _endings.sentence(self._outcome, limits, self.session)
         return ExecutionError(_endings.class_name(self.status), said, trace)
 
     @property

@@ -103,6 +103,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.born.checked_add(self.session_terms().age?)
     }
 
+    /// Whether the session has reached its age limit.
+    pub(super) fn is_too_old(&self, now: Instant) -> bool {
+        self.end_of_life().is_some_and(|end| now >= end)
+    }
+
     /// Handles each clock that is due.
     pub fn on_time(&mut self, now: Instant) {
         if self.reap_until.is_some() {
@@ -113,9 +118,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
         if self.cell.as_ref().is_some_and(|cell| cell.is_overdue(now)) {
             // The end of a session is no limit of its cell: a longer `limits.wall` would not help.
-            let stop = match self.end_of_life() {
-                Some(end) if now >= end => Stop::Cancelled,
-                _ => Stop::limit(LimitName::Wall, Mechanism::Deadline),
+            let stop = if self.is_too_old(now) {
+                Stop::Cancelled
+            } else {
+                Stop::limit(LimitName::Wall, Mechanism::Deadline)
             };
             self.interrupt(stop, now);
         }
@@ -140,7 +146,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         if self.cell.is_none() {
             if self.end_of_waiting().is_some_and(|end| now >= end) {
                 self.end_between_cells(WAITED);
-            } else if self.end_of_life().is_some_and(|end| now >= end) {
+            } else if self.is_too_old(now) {
                 self.end_between_cells(OLD);
             } else if self.end_of_use().is_some_and(|end| now >= end) {
                 self.begin_pause(now);

@@ -105,8 +105,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             by_tool: said.finish == Finish::Tool,
             quiet: said.finish == Finish::Quietly,
             session: match fate {
-                Fate::Lives => SessionState::Live,
-                Fate::Ended => SessionState::Ended,
+                // A session that is too old ends right after its cell.
+                Fate::Lives if !self.is_too_old(now) => SessionState::Live,
+                Fate::Lives | Fate::Ended => SessionState::Ended,
             },
             execution_count: self.cells,
             cpu_limit: (cell.limits.cpu() != self.terms.limits.cpu())

@@ -39,6 +39,23 @@ fn a_result_that_is_read_after_a_limit_ended_its_worker_is_of_an_ended_session()
 }
 
 #[test]
+fn a_cell_that_the_age_of_its_session_interrupts_says_that_the_session_ends() {
+    in_scene(SESSION, |scene| {
+        scene.now += Duration::from_secs(595);
+        scene.cell(1);
+        scene.passes(Duration::from_secs(5));
+        assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 0));
+        scene.says(
+            r#"{"kind":"result","id":1,"status":"exception","error":{"name":"KeyboardInterrupt","message":""}}"#,
+        );
+        let ended = [("interrupted", SessionState::Ended)];
+        assert_eq!(scene.caller.outcomes(), ended);
+        scene.passes(ms(0));
+        assert!(reason(scene.ends()).contains("session.age"));
+    });
+}
+
+#[test]
 fn an_end_between_two_cells_has_its_reason() {
     in_scene(SESSION, |scene| {
         let now = scene.now;
