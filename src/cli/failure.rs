@@ -61,6 +61,9 @@ pub enum Failure {
     /// `-t` without a terminal.
     #[error("`-t` needs a terminal on stdin, and stdin is not one: leave out `-t`")]
     NoTerminal,
+    /// What a person types cannot be read.
+    #[error("the input cannot be read: {0}")]
+    Input(io::Error),
     /// The command's own output could not be written.
     #[error("the output cannot be written: {0}")]
     Output(#[from] io::Error),
@@ -91,7 +94,8 @@ impl Failure {
             | Self::Script(_)
             | Self::Policy(_)
             | Self::Log(_)
-            | Self::NoTerminal => exit_code::USAGE,
+            | Self::NoTerminal
+            | Self::Input(_) => exit_code::USAGE,
             Self::Learn(error) => error.exit_code(),
             Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) | Self::Located { error, .. } => error.exit_code(),

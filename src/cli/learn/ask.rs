@@ -5,6 +5,7 @@ use std::io::{self, BufRead, Write};
 use std::path::Path;
 
 use crate::cli::denials::what;
+use crate::cli::failure::Failure;
 use crate::cli::terminal::harmless_line;
 use crate::outcome::Denial;
 
@@ -29,7 +30,7 @@ pub fn ask(
     set: &str,
     from: &mut dyn BufRead,
     to: &mut dyn Write,
-) -> io::Result<Answer> {
+) -> Result<Answer, Failure> {
     let directory = directory_of(set);
     loop {
         writeln!(to, "{}", what(denial))?;
@@ -49,8 +50,12 @@ pub fn ask(
         )?;
         to.flush()?;
         let mut line = String::new();
-        if from.read_line(&mut line)? == 0 {
-            return Ok(Answer::Quit);
+        match from.read_line(&mut line) {
+            Ok(0) => return Ok(Answer::Quit),
+            Ok(_) => {}
+            // A line that is not UTF-8 is no answer.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => continue,
+            Err(error) => return Err(Failure::Input(error)),
         }
         match (line.trim(), &directory) {
             ("y" | "yes", _) => return Ok(Answer::Yes(set.to_owned())),

@@ -17,6 +17,7 @@ use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
 
 use super::ask::{Text, check_complete, names};
+use super::super::failure::say;
 use super::commands;
 use crate::session::Session;
 
@@ -72,6 +73,10 @@ impl LineEditor {
                 Ok(line) => text.push_str(&line),
                 Err(ReadlineError::Interrupted) => text.clear(),
                 Err(ReadlineError::Eof) => return Ok(Typed::End),
+                Err(ReadlineError::Io(error)) if error.kind() == io::ErrorKind::InvalidData => {
+                    say("what was typed is not UTF-8, and was discarded");
+                    text.clear();
+                }
                 Err(error) => return Err(failed(error)),
             }
             if text.trim().is_empty() {

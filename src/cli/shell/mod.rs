@@ -105,7 +105,7 @@ impl Shell {
         let editor = LineEditor::new(Rc::clone(&self.session), history);
         let mut editor = editor.map_err(Failure::Setup)?;
         loop {
-            let Typed::Statement(statement) = editor.read()? else {
+            let Typed::Statement(statement) = editor.read().map_err(Failure::Input)? else {
                 print("\n")?;
                 return Ok(exit_code::OK);
             };
