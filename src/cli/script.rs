@@ -72,6 +72,12 @@ pub enum ScriptError {
     /// The script is larger than a frame may be.
     #[error("{0} is over the {limit} MiB that a script may have; keep data out of it", limit = MAX_BYTES >> 20)]
     TooLarge(String),
+    /// The script is a zip file, such as `python3 -m zipapp` makes.
+    #[error("{0} is a zip file, which is not run as it is: unpack it, and pass the directory")]
+    Zip(String),
+    /// The script is UTF-16, which Python does not read.
+    #[error("{0} is UTF-16, which Python does not read; save it as UTF-8")]
+    Utf16(String),
     /// The script is not UTF-8, and names no other encoding.
     #[error(
         "{name} is not UTF-8: byte 0x{byte:02x} in line {line}; save it as UTF-8, or name its \
@@ -119,6 +125,12 @@ impl Script {
             "<string>" => SourceKind::Text,
             _ => SourceKind::File,
         };
+        if is_zip(&bytes) {
+            return Err(ScriptError::Zip(label.to_owned()));
+        }
+        if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
+            return Err(ScriptError::Utf16(label.to_owned()));
+        }
         if !has_coding_line(&bytes) {
             utf8(label, &bytes)?;
         }
@@ -143,6 +155,13 @@ impl Script {
     pub fn request_with_file(self) -> Request {
         Request::source(self.source, self.kind).own_file(&self.name)
     }
+}
+
+/// Whether it is a zip file, which may have a line with its interpreter before it.
+fn is_zip(bytes: &[u8]) -> bool {
+    let line = bytes.split_inclusive(|byte| *byte == b'\n').next();
+    let first = line.filter(|line| line.starts_with(b"#!"));
+    bytes[first.map_or(0, <[u8]>::len)..].starts_with(b"PK\x03\x04")
 }
 
 fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, ScriptError> {
@@ -231,6 +250,18 @@ mod tests {
              first line, such as `# coding: latin-1`"
         );
         assert!(refusal(b"\xff").contains("byte 0xff in line 1"));
+        assert_eq!(
+            refusal(b"\xff\xfep\0"),
+            "`FILE` is UTF-16, which Python does not read; save it as UTF-8"
+        );
+        for zip in [
+            &b"PK\x03\x04\x14\xff"[..],
+            b"#!/usr/bin/env python3\nPK\x03\x04",
+        ] {
+            assert!(
+                refusal(zip).ends_with("is not run as it is: unpack it, and pass the directory")
+            );
+        }
         assert!(refusal(&vec![b'#'; MAX_BYTES + 1]).contains("over the 16 MiB"));
     }
 
