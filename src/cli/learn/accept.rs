@@ -2,11 +2,13 @@
 
 use std::fmt;
 use std::fs;
-use std::path::Path;
+use std::io;
+use std::path::{Component, Path};
 use std::str::FromStr;
 
 use thiserror::Error;
 
+use crate::outcome::LimitName;
 use crate::policy::{ImportPattern, Override};
 
 /// The kinds, and the keys that each stands for. A key that ends with a dot stands for its section.
@@ -40,10 +42,19 @@ pub struct Accept {
     only: Option<String>,
 }
 
-/// Why a text is no kind.
+/// Why a text accepts nothing.
 #[derive(Debug, Error)]
-#[error("`{0}` is none of {names}; after `:` it may have a value, as in `read:/srv`", names = Names)]
-pub struct UnknownKind(String);
+pub enum AcceptError {
+    /// It is of no kind.
+    #[error("`{0}` is none of {names}; after `:` it may have a value, as in `read:/srv`", names = Names)]
+    Kind(String),
+    /// No setting of its kind has that value.
+    #[error("`{0}` would accept nothing: no setting of this kind has such a value")]
+    Value(String),
+    /// A path whose place cannot be found.
+    #[error("`{0}`: where that is cannot be found: {1}")]
+    Path(String, io::Error),
+}
 
 struct Names;
 
@@ -54,16 +65,24 @@ impl fmt::Display for Names {
 }
 
 impl FromStr for Accept {
-    type Err = UnknownKind;
+    type Err = AcceptError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownKind> {
+    fn from_str(text: &str) -> Result<Self, AcceptError> {
         let (name, only) = match text.split_once(':') {
             Some((name, only)) if !only.is_empty() => (name, Some(only.to_owned())),
-            Some(_) => return Err(UnknownKind(text.to_owned())),
+            Some(_) => return Err(AcceptError::Kind(text.to_owned())),
             None => (text, None),
         };
         let known = KINDS.iter().find(|(kind, _)| *kind == name);
-        let (_, keys) = known.ok_or_else(|| UnknownKind(text.to_owned()))?;
+        let (_, keys) = known.ok_or_else(|| AcceptError::Kind(text.to_owned()))?;
+        let only = match only {
+            Some(only) if matches!(name, "read" | "write") => {
+                let path = absolute(Path::new(&only));
+                Some(path.map_err(|cause| AcceptError::Path(text.to_owned(), cause))?)
+            }
+            Some(only) if !may_fit(keys, &only) => return Err(AcceptError::Value(text.to_owned())),
+            only => only,
+        };
         Ok(Self { keys, only })
     }
 }
@@ -75,6 +94,32 @@ impl Accept {
             |meant: &&str| meant.ends_with('.') && key.starts_with(*meant) || *meant == key;
         self.keys.iter().any(is_meant) && self.only.as_ref().is_none_or(|only| fits(key, set, only))
     }
+}
+
+/// The path as settings have it. Only the kernel knows where `link/..` leads.
+fn absolute(path: &Path) -> io::Result<String> {
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    let absolute = if climbs {
+        fs::canonicalize(path)?
+    } else {
+        std::path::absolute(path)?
+    };
+    Ok(absolute.display().to_string())
+}
+
+/// Whether a setting of these keys can have that value, or that name.
+fn may_fit(keys: &[&str], only: &str) -> bool {
+    let is_valid = |set: String| set.parse().is_ok_and(|set: Override| set.is_valid());
+    let is_last = |key: &str| key.rsplit_once('.').is_some_and(|(_, name)| name == only);
+    keys.iter().any(|key| match *key {
+        "imports.allow" | "network.mode" | "syscalls.allow" | "network.allow" => {
+            is_valid(format!("{key}={only}"))
+        }
+        "limits." => LimitName::ALL
+            .into_iter()
+            .any(|name| name.key().starts_with("limits.") && is_last(name.key())),
+        key => is_last(key),
+    })
 }
 
 /// Whether a value is what was named: a path beneath it, a module in it, a host, a limit of that name, the value itself.
@@ -158,6 +203,32 @@ mod tests {
             ("limit", "filesystem.work_exec=true"),
         ] {
             assert!(!covers(accept, set), "{accept} {set}");
+        }
+    }
+
+    #[test]
+    fn a_relative_path_is_that_of_the_current_directory() {
+        let current = std::env::current_dir().unwrap();
+        let set = format!("filesystem.read={}", current.join("src/lib.rs").display());
+        for accept in ["read:src", "read:./src", "read:src/../src", "read:."] {
+            assert!(covers(accept, &set), "{accept}");
+        }
+    }
+
+    #[test]
+    fn a_value_that_no_setting_has_is_refused() {
+        for text in ["limit:nope", "net:x", "syscall:nope", "program:x", "proc:x"] {
+            let refused = text.parse::<Accept>().unwrap_err().to_string();
+            assert!(refused.contains("would accept nothing"), "{refused}");
+        }
+        for text in [
+            "limit:wall",
+            "limit:tmp_size",
+            "net:allow",
+            "host:*.b.de",
+            "import:a.b",
+        ] {
+            assert!(text.parse::<Accept>().is_ok(), "{text}");
         }
     }
 

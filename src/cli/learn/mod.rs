@@ -10,6 +10,7 @@ use std::fs;
 use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+use nix::unistd::{AccessFlags, eaccess};
 use thiserror::Error;
 
 use crate::outcome::{Denial, Ending, Outcome, exit_code};
@@ -93,6 +94,9 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
         .filter(|path| path.symlink_metadata().is_ok())
     {
         return Err(LearnError::Exists(path.clone()).into());
+    }
+    if let Some(path) = &arguments.output {
+        check_directory(path)?;
     }
     let target = Target::load(&arguments.target)?;
     let mut given: Vec<Override> = Vec::new();
@@ -351,6 +355,22 @@ fn shown_to_be_read(set: &Override) -> Option<PathBuf> {
     path.starts_with('/').then(|| PathBuf::from(path))
 }
 
+/// Whether a file could be made there.
+fn check_directory(path: &Path) -> Result<(), LearnError> {
+    let directory = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    let may_write = eaccess(directory, AccessFlags::W_OK | AccessFlags::X_OK);
+    let cause = match may_write {
+        Err(errno) => errno.into(),
+        Ok(()) if directory.is_dir() => return Ok(()),
+        Ok(()) => io::ErrorKind::NotADirectory.into(),
+    };
+    let path = path.to_owned();
+    Err(LearnError::Unwritable { path, cause })
+}
+
 fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {
     let Some(path) = output else {
         return print(policy);
@@ -359,10 +379,12 @@ fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {
         file.write_all(policy.as_bytes())?;
         file.sync_all()
     });
-    written.map_err(|cause| LearnError::Unwritable {
-        path: path.to_owned(),
-        cause,
-    })?;
+    if let Err(cause) = written {
+        // All runs were made for it.
+        print(policy)?;
+        let path = path.to_owned();
+        return Err(LearnError::Unwritable { path, cause }.into());
+    }
     say(&format!("{} lets the script pass", path.display()));
     Ok(exit_code::OK)
 }
