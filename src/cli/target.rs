@@ -108,14 +108,12 @@ impl Target {
     }
 
     fn without_file(request: Request, arguments: &TargetChoice) -> Result<Self, ScriptError> {
-        let beside = current_dir()?;
-        let named = arguments.project.as_deref();
-        let project = named.map(|named| project(&beside, named)).transpose()?;
+        let project = arguments.project.as_deref().map(project).transpose()?;
         Ok(Self {
             request,
             script: None,
             project,
-            beside,
+            beside: current_if_there(),
         })
     }
 
@@ -138,13 +136,13 @@ impl Target {
         let file = own_file(&path);
         let beside = match &file {
             Some(file) => file.parent().unwrap_or(Path::new("/")).to_owned(),
-            None => current_dir()?,
+            None => current_if_there(),
         };
         let project = match arguments.project.as_deref() {
             None if is_program => Some(beside.clone()),
             None => None,
             Some("") => Some(beside.clone()),
-            Some(named) => Some(project(&current_dir()?, named)?),
+            Some(named) => Some(project(named)?),
         };
         let name = file.as_deref().and_then(Path::to_str);
         let name = name.map_or_else(|| script.name.clone(), str::to_owned);
@@ -158,8 +156,11 @@ impl Target {
 }
 
 /// The directory that `--project` names.
-fn project(current: &Path, named: &str) -> Result<PathBuf, ScriptError> {
-    let directory = current.join(named);
+fn project(named: &str) -> Result<PathBuf, ScriptError> {
+    let directory = match Path::new(named) {
+        absolute if absolute.is_absolute() => absolute.to_owned(),
+        relative => current_dir()?.join(relative),
+    };
     if !directory.is_dir() {
         return Err(ScriptError::NoProject(named.into()));
     }
@@ -184,6 +185,11 @@ fn own_file(path: &Path) -> Option<PathBuf> {
 
 fn current_dir() -> Result<PathBuf, ScriptError> {
     std::env::current_dir().map_err(ScriptError::NoCurrentDirectory)
+}
+
+/// Where to look for what a guest misses, for a hint: nowhere if the directory was removed.
+fn current_if_there() -> PathBuf {
+    current_dir().unwrap_or_default()
 }
 
 fn texts<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Result<Vec<String>, ScriptError> {
