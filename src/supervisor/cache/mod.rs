@@ -46,6 +46,9 @@ struct Kind {
 /// How long a process may take to write a file, seconds. One that is not whole by then is removed.
 const LONGEST_STORE: i64 = 3600;
 
+/// Bytes that show whether there is room for a file.
+const TRIAL: usize = 64 << 10;
+
 /// A file in the user's cache directory. It may not exist.
 #[derive(Clone, Debug)]
 struct CacheFile {
@@ -60,10 +63,26 @@ pub fn kept_in() -> Result<PathBuf, Unused> {
     match open_directory(&directory) {
         // One that this user may not even look for is there or not.
         Err(Unused::Io { cause, .. }) if is_unseen(&cause) => {}
-        other => _ = other?,
+        Err(why) => return Err(why),
+        Ok(opened) => {
+            let tried = try_to_write(&opened);
+            tried.map_err(|cause| Unused::io(&directory, cause))?;
+        }
     }
     may_be_made(&directory)?;
     Ok(directory)
+}
+
+/// Writes a file, and removes it: a disk that is full may have room for its name.
+fn try_to_write(directory: &File) -> io::Result<()> {
+    let name = format!(".doctor.{:016x}", u64::from_ne_bytes(random()?));
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    let file = openat(directory, &*name, flags | OFlag::O_CLOEXEC, mode)?;
+    let mut file = File::from(file);
+    let written = write_signals::as_errors(|| file.write_all(&[0; TRIAL]));
+    unlinkat(directory, &*name, UnlinkatFlags::NoRemoveDir)?;
+    written
 }
 
 fn is_unseen(cause: &io::Error) -> bool {
