@@ -59,9 +59,19 @@ pub fn harmless(text: &str) -> String {
     String::from_utf8(out).unwrap_or_default()
 }
 
-/// Like [`harmless`], but also without line breaks.
+/// Like [`harmless`], but also without line breaks and without what shows the rest of a line in another order.
 pub fn harmless_line(text: &str) -> String {
-    harmless(text).replace('\n', "\\n")
+    let mut line = String::with_capacity(text.len());
+    for character in harmless(text).chars() {
+        match character {
+            '\n' => line.push_str("\\n"),
+            '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {
+                line.extend(character.escape_unicode());
+            }
+            _ => line.push(character),
+        }
+    }
+    line
 }
 
 /// The same JSON without control characters. JSON already escapes those up to U+001F, and a

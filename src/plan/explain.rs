@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
+use super::harmless;
 use super::network::describe;
 use super::preload::{PreloadPlan, loaded};
 use super::words::{amount, bytes, list, seconds};
@@ -27,7 +28,8 @@ pub fn explain(plan: &Plan) -> String {
 }
 
 fn write_plan(plan: &Plan, f: &mut String) -> fmt::Result {
-    writeln!(f, "policy {} ({})", plan.policy.name, &plan.policy.sha256)?;
+    let name = harmless(&plan.policy.name);
+    writeln!(f, "policy {name} ({})", &plan.policy.sha256)?;
     writeln!(f, "level {}", plan.level)?;
     writeln!(f, "\nlayers")?;
     for layer in &plan.layers {
@@ -40,7 +42,7 @@ fn write_plan(plan: &Plan, f: &mut String) -> fmt::Result {
 }
 
 fn row(f: &mut String, name: &str, what: &str) -> fmt::Result {
-    writeln!(f, "  {name:<16}{what}")
+    writeln!(f, "  {:<16}{}", harmless(name), harmless(what))
 }
 
 fn write_guest(plan: &Plan, f: &mut String) -> fmt::Result {
