@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use sandfork_egress::refusal::Refusal;
 
-use super::shell_word::quoted;
+use crate::host::quoted;
 use crate::outcome::{Denial, Layer, Outcome, Reporter};
 use crate::plan::{DENIED_CALLS, RUNS_PROGRAMS, harmless};
 

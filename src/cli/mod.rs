@@ -18,7 +18,6 @@ mod run;
 mod script;
 mod server;
 mod shell;
-mod shell_word;
 mod streams;
 mod target;
 mod terminal;

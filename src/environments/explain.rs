@@ -30,6 +30,10 @@ pub fn cause(said: &str, passed_over: &str) -> String {
     let last = last
         .or(step.as_ref())
         .map_or("a wheel cannot be built", String::as_str);
+    // A fault within pip: the traceback that follows ends with what it is.
+    let end = said.lines().rev().find(|line| !line.trim().is_empty());
+    let fault = plain(end.unwrap_or_default());
+    let last = if last == "Exception:" { &fault } else { last };
     if last.contains("DO NOT MATCH THE HASHES") {
         return format!(
             "{} has not the hash that the index or the lock says, so it was changed on its way, or the lock is of other files",
@@ -122,6 +126,15 @@ fn place_of(connection: &Connection) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fault_within_pip_is_told_by_the_end_of_its_traceback() {
+        let said = "ERROR: Exception:\nTraceback (most recent call last):\nInvalidMarker: Expected a marker\n";
+        assert_eq!(
+            cause(said, ""),
+            "pip says: InvalidMarker: Expected a marker"
+        );
+    }
 
     #[test]
     fn a_build_that_failed_is_told_with_its_last_lines() {

@@ -22,6 +22,7 @@ pub use self::error::StoreError;
 pub use self::pip_config::{PYPI, PipConfig};
 use super::CallerEnvironment;
 use super::ownership::{check_private, may_be_made};
+use super::shell_word::quoted;
 use super::whole_text::whole_text;
 use crate::policy::{EnvironmentName, Requirement, SourcesDigest};
 
@@ -292,18 +293,19 @@ impl EnvironmentStore {
         let binary = fs::canonicalize(interpreter);
         let binary = binary.map_err(|cause| StoreError::io(interpreter, cause))?;
         let name = EnvironmentName::of_packages(packages, &binary, sources);
-        let quoted: Vec<String> = packages.iter().map(|it| format!("'{it}'")).collect();
-        let interpreter = interpreter.display();
+        let words: Vec<String> = packages.iter().map(|it| quoted(&it.to_string())).collect();
+        let interpreter = interpreter.display().to_string();
         let missing = || StoreError::NotInstalled {
             list: packages
                 .iter()
                 .map(ToString::to_string)
                 .collect::<Vec<_>>()
                 .join(", "),
-            interpreter: interpreter.to_string().into(),
+            interpreter: interpreter.clone().into(),
             command: format!(
-                "sandfork env create --packages --python {interpreter} {}",
-                quoted.join(" ")
+                "sandfork env create --packages --python {} {}",
+                quoted(&interpreter),
+                words.join(" ")
             ),
         };
         match self.find(&name) {
