@@ -20,7 +20,7 @@ use sandfork_jail::control::CpuBudgetScope;
 /// How long the thread waits after it failed to make a worker. The next request reports the error.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The kinds of parked workers. Each kind has its own shelf.
+/// The kinds of parked workers, in their order. Each kind has its own shelf.
 const KINDS: [CpuBudgetScope; 2] = [CpuBudgetScope::Life, CpuBudgetScope::Cell];
 
 /// A worker that is ready, and the zygote that must outlive it.
@@ -109,7 +109,7 @@ impl Pool {
     /// the thread later.
     fn take(&self, cpu: CpuBudgetScope) -> Option<Parked> {
         let mut state = self.lock();
-        let wanted = &mut state.shelves[place(cpu)];
+        let wanted = &mut state.shelves[cpu as usize];
         wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
         // The oldest one, so that no worker waits much longer than the others.
@@ -156,10 +156,6 @@ fn serves(cpu: CpuBudgetScope) -> WorkerMode {
         CpuBudgetScope::Life => WorkerMode::OneRun,
         CpuBudgetScope::Cell => WorkerMode::Session,
     }
-}
-
-fn place(cpu: CpuBudgetScope) -> usize {
-    KINDS.iter().position(|kind| *kind == cpu).unwrap_or(0)
 }
 
 /// The thread that fills a pool. Dropping it ends the thread and the parked workers.
@@ -238,7 +234,7 @@ fn fill(inner: &Inner) {
                 match made {
                     Ok(parked) if state.phase != Phase::Closing => {
                         state.birth = started.elapsed();
-                        state.shelves[place(cpu)].parked.push_back(parked);
+                        state.shelves[cpu as usize].parked.push_back(parked);
                         state
                     }
                     Ok(parked) => {
