@@ -45,14 +45,14 @@ pub fn step_hint(errno: Errno) -> &'static str {
 }
 
 /// The hint for an error of the standard library.
-pub fn relief_of(error: &io::Error, otherwise: &'static str) -> &'static str {
+pub fn io_exhaustion_hint(error: &io::Error, otherwise: &'static str) -> &'static str {
     let errno = error.raw_os_error().map(Errno::from_raw);
     errno.map_or(otherwise, |errno| exhaustion_hint(errno, otherwise))
 }
 
 /// Whether an operation failed because something has run out.
 pub fn has_run_out(error: &io::Error) -> bool {
-    !relief_of(error, "").is_empty()
+    !io_exhaustion_hint(error, "").is_empty()
 }
 
 #[cfg(test)]
@@ -61,7 +61,7 @@ mod tests {
 
     #[test]
     fn what_is_forbidden_is_told_apart_from_what_has_run_out() {
-        let open = |errno: Errno| relief_of(&errno.into(), "check `sandfork doctor`");
+        let open = |errno: Errno| io_exhaustion_hint(&errno.into(), "check `sandfork doctor`");
         assert!(open(Errno::EMFILE).contains("ulimit -n"));
         assert!(open(Errno::EFBIG).contains("ulimit -f"));
         assert!(open(Errno::EAGAIN).contains("pids.max"));

@@ -42,7 +42,9 @@ pub use environments::{
     StoreError, pip_config,
 };
 pub use errno::Errno;
-pub(crate) use exhaustion_hint::{exhaustion_hint, has_run_out, relief_of, step_hint, with_hint};
+pub(crate) use exhaustion_hint::{
+    exhaustion_hint, has_run_out, io_exhaustion_hint, step_hint, with_hint,
+};
 pub use headroom::{Headroom, descriptors_left, memory_left};
 pub use interpreter::{
     Interpreter, InterpreterError, Link, Reach, probe as probe_interpreter,

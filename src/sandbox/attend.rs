@@ -134,7 +134,7 @@ impl Sandbox {
             let context = RunContext {
                 ask_host: request.ask_host,
                 session,
-                ..self.inner.place(&parked.zygote)
+                ..self.inner.run_context(&parked.zygote)
             };
             let served = WorkerLoop::of_session(&parked.verified, &context, terms, beginning)?;
             let mut served = served.with_programs(request.programs.clone());
@@ -150,7 +150,7 @@ impl Sandbox {
             let left = loop {
                 let left = served.attend(caller, turn.first.take(), refill.take());
                 if !parked.zygote.is_alive() {
-                    self.inner.warm.discard(&parked.zygote);
+                    self.inner.zygotes.discard(&parked.zygote);
                 }
                 match left? {
                     SessionExit::Rollback { id, snapshot } => {
@@ -228,7 +228,7 @@ impl Sandbox {
         terms: SessionTerms,
     ) -> Result<Ready<'_>, Error> {
         let (parked, refill) = self.worker_of(image, stdin)?;
-        let context = self.inner.place(&parked.zygote);
+        let context = self.inner.run_context(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
         WorkerLoop::of_session(&parked.verified, &context, terms, state)?.restore()?;
         Ok((parked, Beginning::Restored(Arc::clone(image)), refill))
@@ -237,7 +237,7 @@ impl Sandbox {
     /// Requires that a worker could take on this state.
     pub(super) fn try_out(&self, image: &Arc<Image>, terms: SessionTerms) -> Result<(), Error> {
         let (parked, _refill) = self.worker_of(image, None)?;
-        let context = self.inner.place(&parked.zygote);
+        let context = self.inner.run_context(&parked.zygote);
         let trial = Beginning::Trial(Arc::clone(image));
         WorkerLoop::of_session(&parked.verified, &context, terms, trial)?.try_out()
     }

@@ -154,7 +154,7 @@ impl SandboxBuilder {
             SessionFiles::HostDirectory(_) => Some(Arc::new(SessionRoot::create(&plan.jail)?)),
         };
         let zygote = zygote.finish(&mut plan, &start)?;
-        let warm = ZygoteManager::new(zygote, &plan, self.serving, start);
+        let zygotes = ZygoteManager::new(zygote, &plan, self.serving, start);
         let grants = Grants::new(&policy, &plan);
         let policy = PolicyIdentity {
             name: policy.name().to_owned(),
@@ -179,7 +179,7 @@ impl SandboxBuilder {
             egress,
             cgroups: cgroups.map(Arc::new),
             sessions,
-            warm,
+            zygotes,
             snapshots: Shelf::default(),
             runs: AtomicUsize::new(0),
             counts: Counts::default(),

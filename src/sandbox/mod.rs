@@ -72,7 +72,7 @@ struct Inner {
     cgroups: Option<Arc<CgroupRoot>>,
     sessions: Option<Arc<SessionRoot>>,
     // Dropped after these, because it waits for the zygote's end, which takes longer.
-    warm: ZygoteManager,
+    zygotes: ZygoteManager,
     plan: Plan,
     policy: PolicyIdentity,
     grants: Grants,
@@ -201,19 +201,19 @@ impl Sandbox {
             Some(Parked { verified, zygote }) => (zygote, Some(verified)),
             None => (self.inner.zygote()?, None),
         };
-        let place = self.inner.place(&zygote);
+        let context = self.inner.run_context(&zygote);
         let outcome = if let Some(verified) = ready {
-            run_in(&verified, &place, request, sink, called, refill)
+            run_in(&verified, &context, request, sink, called, refill)
         } else {
             // Too few workers were ready, so that refilling must not wait for the end of this run.
             drop(refill);
-            run(&place, request, sink)
+            run(&context, request, sink)
         };
         if outcome
             .as_ref()
             .is_err_and(SupervisorError::discredits_zygote)
         {
-            self.inner.warm.discard(&zygote);
+            self.inner.zygotes.discard(&zygote);
         }
         outcome
     }
@@ -236,7 +236,7 @@ impl Sandbox {
         let saved = Arc::new(image.as_saved(&zygote)?);
         let tried = self.try_out(&saved, self.terms(ToolTime::default()));
         if !zygote.is_alive() {
-            self.inner.warm.discard(&zygote);
+            self.inner.zygotes.discard(&zygote);
         }
         tried?;
         let (made_by, limits) = (self.made_by()?, &self.inner.plan.supervision.limits);
@@ -288,21 +288,21 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         // First: the pool's thread may wait for the zygote that is being made.
-        self.inner.warm.abort();
+        self.inner.zygotes.abort();
         self.filler.close(&self.inner);
-        self.inner.warm.close();
+        self.inner.zygotes.close();
     }
 }
 
 impl Inner {
     fn zygote(&self) -> Result<Arc<Zygote>, SupervisorError> {
         match self.plan.interpreter.start {
-            Start::Forked => self.warm.get(&self.plan),
-            Start::Cold => self.warm.fresh(&self.plan),
+            Start::Forked => self.zygotes.get(&self.plan),
+            Start::Cold => self.zygotes.fresh(&self.plan),
         }
     }
 
-    fn place<'a>(&'a self, zygote: &'a Arc<Zygote>) -> RunContext<'a> {
+    fn run_context<'a>(&'a self, zygote: &'a Arc<Zygote>) -> RunContext<'a> {
         RunContext {
             zygote,
             jail: &self.plan.jail,

@@ -284,11 +284,11 @@ impl Inner {
     ) -> Result<Parked, SupervisorError> {
         let zygote = Arc::clone(zygote);
         let stdin = stdin.map_or_else(nothing_to_read, Ok)?;
-        match VerifiedWorker::new(&self.place(&zygote), stdin, cpu) {
+        match VerifiedWorker::new(&self.run_context(&zygote), stdin, cpu) {
             Ok(verified) => Ok(Parked { verified, zygote }),
             Err(error) => {
                 if error.discredits_zygote() {
-                    self.warm.discard(&zygote);
+                    self.zygotes.discard(&zygote);
                 }
                 Err(error)
             }

@@ -21,7 +21,7 @@ use crate::batch::{
 };
 use crate::capacity::Capacity;
 use crate::error::{Cause, Error, ErrorKind};
-use crate::host::{processors, relief_of};
+use crate::host::{io_exhaustion_hint, processors};
 use crate::outcome::value::HeldBuffers;
 use crate::policy::Policy;
 use crate::protocol::VERSION;
@@ -96,7 +96,7 @@ pub fn serve(
 
 /// No thread or descriptor could be had for a batch.
 #[derive(Debug, thiserror::Error)]
-#[error("the supervisor cannot begin a batch: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
+#[error("the supervisor cannot begin a batch: {0}; {remedy}", remedy = io_exhaustion_hint(.0, "try again"))]
 struct CannotBegin(io::Error);
 
 impl Cause for CannotBegin {

@@ -114,7 +114,7 @@ impl OutgoingValue {
         let value = value.of_few_levels().map_err(|_| SessionError::Deep)?;
         let blob = attachments.blob();
         let blob = blob.map_err(|error| SessionError::Buffers(error.to_string()))?;
-        let payload = match blob.as_ref().map(Blob::way) {
+        let payload = match blob.as_ref().map(Blob::transport) {
             None => Payload::default(),
             Some(Transport::Payload) => Payload::bytes(attachments.concatenated()),
             Some(Transport::Passed) => {

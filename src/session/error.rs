@@ -3,7 +3,7 @@
 use std::io;
 
 use crate::error::{Cause, ErrorKind};
-use crate::host::relief_of;
+use crate::host::io_exhaustion_hint;
 use crate::outcome::value::MOST_LEVELS;
 
 /// The error of a request to a session.
@@ -14,10 +14,10 @@ pub enum SessionError {
     #[error("the session's thread has ended, and its worker with it: open another session")]
     Lost,
     /// The session's thread could not be started.
-    #[error("no thread could be started for the session: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
+    #[error("no thread could be started for the session: {0}; {remedy}", remedy = io_exhaustion_hint(.0, "try again"))]
     Thread(io::Error),
     /// The session's thread could not be connected to this one.
-    #[error("the session could not be tied to its thread: {0}; {remedy}", remedy = relief_of(.0, "try again"))]
+    #[error("the session could not be tied to its thread: {0}; {remedy}", remedy = io_exhaustion_hint(.0, "try again"))]
     Tie(io::Error),
     /// The session has ended while it was copied.
     #[error("the session ended with `{0}` while it was copied: restart it, or open another")]

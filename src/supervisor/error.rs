@@ -8,7 +8,7 @@ use nix::errno::Errno;
 use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
 use crate::error::{Cause, ErrorKind};
-use crate::host::{HostError, has_run_out, relief_of, step_hint, with_hint};
+use crate::host::{HostError, has_run_out, io_exhaustion_hint, step_hint, with_hint};
 use crate::plan::{Layer, harmless};
 use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
@@ -35,7 +35,7 @@ pub enum SupervisorError {
     #[error(
         "could not start the interpreter {path}: {cause}; {remedy}",
         path = path.display(),
-        remedy = relief_of(cause, "name another with `python.interpreter`")
+        remedy = io_exhaustion_hint(cause, "name another with `python.interpreter`")
     )]
     Interpreter {
         /// The interpreter's path.
@@ -194,7 +194,7 @@ pub enum SupervisorError {
     #[error(
         "could not {what} the cgroup {path}: {cause}; {remedy}",
         path = path.display(),
-        remedy = relief_of(cause, "set `assurance.require = \"standard\"` and check `sandfork doctor`")
+        remedy = io_exhaustion_hint(cause, "set `assurance.require = \"standard\"` and check `sandfork doctor`")
     )]
     Cgroup {
         /// The operation that failed.

@@ -15,7 +15,7 @@ use nix::unistd::Pid;
 use sandfork_jail::sys;
 
 use super::{FACTS_SCRIPT, Interpreter, InterpreterError, Rejection};
-use crate::host::{CallerEnvironment, relief_of};
+use crate::host::{CallerEnvironment, io_exhaustion_hint};
 
 const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
 
@@ -132,7 +132,7 @@ fn run(
 
 fn not_run(path: &Path, error: &io::Error) -> InterpreterError {
     let (path, cause) = (path.to_owned(), error.to_string());
-    match relief_of(error, "") {
+    match io_exhaustion_hint(error, "") {
         "" => InterpreterError::NotExecutable {
             remedy: remedy_for(&path, error),
             path,

@@ -27,7 +27,7 @@ pub const LARGEST: u64 = 4 << 30;
 #[serde(try_from = "Fields", into = "Fields")]
 pub struct Blob {
     lengths: Vec<u64>,
-    way: Transport,
+    transport: Transport,
     total: u64,
 }
 
@@ -53,7 +53,7 @@ impl Blob {
     /// # Errors
     ///
     /// If there is no buffer, or their total is above [`LARGEST`].
-    pub fn new(lengths: Vec<u64>, way: Transport) -> Result<Self, BlobError> {
+    pub fn new(lengths: Vec<u64>, transport: Transport) -> Result<Self, BlobError> {
         let refused = BlobError {
             buffers: lengths.len(),
         };
@@ -65,20 +65,20 @@ impl Blob {
             .ok_or(refused)?;
         Ok(Self {
             lengths,
-            way,
+            transport,
             total,
         })
     }
 
     /// How the bytes travel.
-    pub const fn way(&self) -> Transport {
-        self.way
+    pub const fn transport(&self) -> Transport {
+        self.transport
     }
 
     /// The same buffers with another transport.
     #[must_use]
-    pub const fn travelling(mut self, way: Transport) -> Self {
-        self.way = way;
+    pub const fn travelling(mut self, transport: Transport) -> Self {
+        self.transport = transport;
         self
     }
 
@@ -122,19 +122,19 @@ impl TryFrom<Fields> for Blob {
     type Error = BlobError;
 
     fn try_from(fields: Fields) -> Result<Self, Self::Error> {
-        let way = if fields.passed {
+        let transport = if fields.passed {
             Transport::Passed
         } else {
             Transport::Payload
         };
-        Self::new(fields.lengths, way)
+        Self::new(fields.lengths, transport)
     }
 }
 
 impl From<Blob> for Fields {
     fn from(blob: Blob) -> Self {
         Self {
-            passed: blob.way == Transport::Passed,
+            passed: blob.transport == Transport::Passed,
             lengths: blob.lengths,
         }
     }

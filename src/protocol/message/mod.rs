@@ -68,7 +68,7 @@ impl NamedError {
 /// Checks that a frame's payload is the one that its header announces.
 pub(super) fn check_payload(frame: &Frame, blob: Option<&Blob>) -> Result<(), MessageError> {
     let wanted = blob
-        .filter(|blob| blob.way() == Transport::Payload)
+        .filter(|blob| blob.transport() == Transport::Payload)
         .map_or(0, Blob::total);
     let length = frame.payload.len();
     if length as u64 == wanted {

@@ -150,7 +150,7 @@ impl FrameCaller {
                 ClientRequest::Open(open) => open.stdin,
                 ask => ask
                     .blob()
-                    .is_some_and(|blob| blob.way() == Transport::Passed),
+                    .is_some_and(|blob| blob.transport() == Transport::Passed),
             };
             let passed = comes_with_file.then(|| self.link.take_passed()).transpose();
             let passed = passed.map_err(|error: LinkError| error.to_string())?;

@@ -36,7 +36,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     ) -> Result<(), String> {
         let reply = Reply::parse(&frame).map_err(|error| error.to_string())?;
         let fits_a_run =
-            |blob: &Blob| blob.way() == Transport::Payload && blob.total() <= LARGEST_OF_RUN;
+            |blob: &Blob| blob.transport() == Transport::Payload && blob.total() <= LARGEST_OF_RUN;
         let is_of_a_session = matches!(
             reply,
             Reply::Call(_) | Reply::Display(_) | Reply::Standing(_) | Reply::FailedStep(_)
@@ -122,7 +122,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// The data that comes with a frame: its payload, or a file that is not looked at yet.
     fn payload_of(&mut self, blob: Option<&Blob>, bytes: Vec<u8>) -> Result<Payload, String> {
         let passed = match blob {
-            Some(blob) if blob.way() == Transport::Passed => {
+            Some(blob) if blob.transport() == Transport::Passed => {
                 // Each costs its receiver a descriptor and a mapping, of which there are far fewer than bytes.
                 if blob.total() <= LARGEST_PAYLOAD {
                     return Err(format!("it passed a file for {} bytes", blob.total()));

@@ -43,8 +43,7 @@ impl Image {
         files.map(again).collect()
     }
 
-    /// The steps for a worker that waits for them, and stands there. It returns from them as if the request with this number had been
-    /// answered.
+    /// Plans how a stopped worker takes on this image. The worker then resumes as if request `number` had been answered.
     pub fn plan(
         &self,
         target: &Source,

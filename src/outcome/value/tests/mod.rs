@@ -257,7 +257,7 @@ fn attached_bytes_come_back() {
     ];
     assert_eq!(attached.ndarray(dtype, [3], &elements[..]), None);
     let blob = attached.blob().expect("they fit").expect("there are some");
-    assert_eq!(blob.way(), Transport::Passed);
+    assert_eq!(blob.transport(), Transport::Passed);
     let bytes = attached.concatenated();
     let buffers = blob.buffers(&bytes).expect("all bytes");
     let mut check = BufferCheck::new(Some(&blob));
