@@ -4,7 +4,9 @@ use nix::poll::PollFlags;
 
 use super::program::{SessionPrograms, drain};
 use crate::protocol::caller::{ClientEvent, FileEvent, ProgramEnded, WatchRequest};
-use crate::supervisor::{Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, wait};
+use crate::supervisor::{
+    BACKLOG, Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, wait,
+};
 
 /// The most bytes of paths in one message: written as JSON, they are several times as long.
 const MOST_BYTES: usize = 128 << 10;

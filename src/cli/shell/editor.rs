@@ -16,8 +16,8 @@ use rustyline::history::FileHistory;
 use rustyline::validate::Validator;
 use rustyline::{Context, Editor, Helper};
 
-use super::ask::{Text, check_complete, names};
 use super::super::failure::say;
+use super::ask::{Text, check_complete, names};
 use super::commands;
 use crate::session::Session;
 

@@ -15,6 +15,9 @@ use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::wait::wait;
 
+/// The most output in one frame, bytes: well below the bound of a frame's payload.
+pub const PIECE: usize = 1 << 20;
+
 /// The data that travels with a message: bytes, or a file.
 #[derive(Debug, Default)]
 pub struct Payload {
