@@ -177,8 +177,13 @@ impl<'a> WorkerLoop<'a> {
             return Ok(exit);
         }
         let left = self.until_gone(caller, later)?;
-        let left = left.inspect(|_| self.state.on_leaving());
-        let left = left.unwrap_or_else(|| self.state.on_end(clock::now(), caller));
+        let left = match left {
+            Some(left) => {
+                self.state.on_leaving(caller);
+                left
+            }
+            None => self.state.on_end(clock::now(), caller),
+        };
         self.state.tell_of_time_between_cells(caller);
         let closed = match &left {
             SessionExit::Ended(why) => Some(Closed::Ended(why.clone())),

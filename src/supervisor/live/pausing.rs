@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
 
+use super::Refusal;
 use super::caller::{Caller, CallerEvent, Payload, awaited};
 use super::cell::{CellUnderWay, StateRequest};
 use super::life::WorkerLife;
@@ -43,6 +44,17 @@ pub enum Pause {
     },
     /// Its state was on the disk as its caller had asked, and it was used again since. The request has no answer yet.
     Overtaken(u64),
+}
+
+impl Pause {
+    /// The caller's request that has no answer yet, once the worker is copied.
+    const fn asked(&self) -> Option<u64> {
+        match self {
+            Self::Done { asked, .. } => *asked,
+            Self::Overtaken(id) => Some(*id),
+            Self::Possible | Self::Tried => None,
+        }
+    }
 }
 
 /// What a session that is paused keeps of its worker.
@@ -94,7 +106,7 @@ impl Paused {
                 CallerEvent::Request(request, payload) => return Ok(Use::Caller(request, payload)),
                 CallerEvent::Gone => return Ok(Use::Gone),
                 CallerEvent::Malformed(how) => {
-                    caller.refuse(None, super::Refusal::Protocol(how));
+                    caller.refuse(None, Refusal::Protocol(how));
                     return Ok(Use::Gone);
                 }
             }
@@ -124,13 +136,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Notes that the session is used.
     pub(super) fn note_use(&mut self, now: Instant) {
         self.used = now;
-        self.pause = match self.pause {
-            Pause::Done {
-                asked: Some(id), ..
-            }
-            | Pause::Overtaken(id) => Pause::Overtaken(id),
-            _ => Pause::Possible,
-        };
+        let asked = self.pause.asked();
+        self.pause = asked.map_or(Pause::Possible, Pause::Overtaken);
+    }
+
+    /// Answers the caller's request for a pause that does not come, if there is one.
+    pub(super) fn refuse_pause(&mut self, refusal: Refusal, caller: &mut dyn Caller) {
+        if let Some(id) = self.pause.asked() {
+            self.pause = Pause::Possible;
+            caller.refuse(Some(id), refusal);
+        }
     }
 
     /// The cell of the session's caller, which a pause is not.
@@ -192,14 +207,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
         let (image, asked) = match mem::replace(&mut self.pause, Pause::Tried) {
             Pause::Done { image, asked } => (image, asked),
-            Pause::Overtaken(id) => {
-                self.pause = Pause::Possible;
-                caller.refuse(Some(id), SnapshotRefusal::Changed.into());
-                return None;
-            }
             // It was used meanwhile, and may be paused after that.
             other => {
                 self.pause = other;
+                self.refuse_pause(SnapshotRefusal::Changed.into(), caller);
                 return None;
             }
         };

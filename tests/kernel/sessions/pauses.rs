@@ -2,6 +2,8 @@
 
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::sync::mpsc::channel;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use sandfork::session::{Contents, Depth, Parents, Program, Session, SessionState};
@@ -30,7 +32,8 @@ pub fn tests() -> Vec<Test> {
         a_session_is_paused_at_once_if_its_caller_asks,
         a_watch_outlives_a_pause_that_is_refused,
         a_file_that_the_caller_has_closed_holds_back_no_pause,
-        a_guest_that_forges_its_place_loses_its_own_session
+        a_guest_that_forges_its_place_loses_its_own_session,
+        a_pause_is_answered_if_its_guest_ends_in_it
     ];
     needing(Need::Snapshots, tests)
 }
@@ -405,4 +408,24 @@ fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
     await_pause_of_another(&sandbox);
     hostile.restart().expect("it begins anew");
     assert_eq!(value(&mut hostile, "1"), "1");
+}
+
+fn a_pause_is_answered_if_its_guest_ends_in_it(world: &World) {
+    let sandbox = Arc::new(world.build(standard()));
+    // It says that it went on and ends, so that the supervisor may read both at once.
+    let ends = FORGES.replace("PLACE", "0").replace(
+        "return ''",
+        "said = json.dumps({'kind': 'result', 'id': int(number), 'status': 'ok'}).encode(); \
+         os.write(1023, len(said).to_bytes(4, 'little') + bytes(4) + said); os.kill(os.getpid(), 9)",
+    );
+    let (answered, answers) = channel();
+    for _ in 0..20 {
+        let mut hostile = session(&sandbox);
+        ok(&mut hostile, &ends);
+        let answered = answered.clone();
+        // A thread of its own: the one that waits for ever would be the test's.
+        thread::spawn(move || answered.send(hostile.pause().is_ok()));
+        let answer = answers.recv_timeout(Duration::from_secs(60));
+        answer.expect("the pause is answered");
+    }
 }

@@ -13,7 +13,7 @@ use super::cell::{CellUnderWay, Streaming};
 use super::clocks::{LAST_MOMENTS, WallClock};
 use super::pausing::{PAUSE, Pause};
 use super::worker_io::WorkerIo;
-use super::{Purpose, SessionExit, SessionTerms};
+use super::{Purpose, Refusal, SessionExit, SessionTerms};
 use crate::outcome::{Enforced, LimitName, Limits, Mechanism, PolicyIdentity};
 use crate::plan::Grants;
 use crate::protocol::message::{AfterCell, WorkerMode};
@@ -23,6 +23,7 @@ use crate::supervisor::drain::{Drained, Stream};
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::run::{AskHost, Fate, ONLY_REQUEST, Pace};
+use crate::supervisor::snapshot::SnapshotRefusal;
 use sandfork_jail::control::{Exit, ExitStatus};
 use sandfork_jail::program::ProcessMemory;
 
@@ -245,7 +246,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
                 }
                 CallerEvent::Gone => return Some(SessionExit::Gone),
                 CallerEvent::Malformed(how) => {
-                    caller.refuse(None, super::Refusal::Protocol(how));
+                    caller.refuse(None, Refusal::Protocol(how));
                     return Some(SessionExit::Gone);
                 }
                 CallerEvent::Request(request, payload) => {
@@ -289,15 +290,24 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         caller.note_between_cells(mem::take(&mut self.between_cells));
     }
 
-    /// The worker is ended without its caller.
-    pub fn on_leaving(&mut self) {
+    /// The loop ends, and the worker does not, or not by itself.
+    pub fn on_leaving(&mut self, caller: &mut dyn Caller) {
         if self.cell.is_none() {
             self.count_between_cells();
         }
+        self.refuse_pause(SnapshotRefusal::Changed.into(), caller);
     }
 
     /// Nothing is left of the worker: reports the end of its last cell, then that of the session.
     pub fn on_end(&mut self, now: Instant, caller: &mut dyn Caller) -> SessionExit {
+        let why = self.report_end(now, caller);
+        // The worker may have ended just after it was copied.
+        self.refuse_pause(Refusal::Ended(why.clone()), caller);
+        SessionExit::Ended(why)
+    }
+
+    /// Answers the last cell, and returns why the session has ended, as part of a sentence.
+    fn report_end(&mut self, now: Instant, caller: &mut dyn Caller) -> String {
         let lost = self.is_lost().then_some(SupervisorError::RunLost);
         // No one waits for a pause that was not asked for.
         self.cell.take_if(|cell| cell.id == PAUSE);
@@ -309,17 +319,16 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             if let Some(cell) = self.cell.take() {
                 caller.refuse(Some(cell.id), failure.into());
             }
-            return SessionExit::Ended(why);
+            return why;
         }
-        let why = if let Some(cell) = self.cell.take() {
+        if let Some(cell) = self.cell.take() {
             let why = self.finish(cell, None, Fate::Ended, now, caller);
             format!("its last cell ended with `{why}`")
         } else {
             let why = self.reason();
             self.count_between_cells();
             why
-        };
-        SessionExit::Ended(why)
+        }
     }
 
     /// Why a worker without a cell ends, as part of a sentence.

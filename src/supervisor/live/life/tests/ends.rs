@@ -3,6 +3,9 @@
 use super::OK;
 use super::scene::{SESSION, code, in_scene, ms, reason};
 use super::*;
+use crate::protocol::caller::{ClientEvent, FileOperation, FileRequest};
+use crate::protocol::message::{Tools, Variables};
+use crate::supervisor::live::pausing::Pause;
 
 /// The end of a process that was killed.
 fn killed() -> Exit {
@@ -105,4 +108,84 @@ fn a_request_to_an_ending_worker_is_refused_with_the_reason() {
         assert!(why.contains("session.idle"), "{why}");
         assert_eq!(scene.life.cells, 0);
     });
+}
+
+/// How often the request with this number was answered.
+fn answers(scene: &Scene, id: u64) -> usize {
+    let caller = &scene.caller;
+    let output = |event: &&ClientEvent| !matches!(event, ClientEvent::Output { .. });
+    let answered = caller.events.iter().filter(output).map(ClientEvent::id);
+    let refused = caller.refusals.iter().map(|(id, _)| *id);
+    answered.chain(refused).filter(|of| *of == Some(id)).count()
+}
+
+/// One of each request that is answered by its number, but for those by which the loop ends.
+fn requests() -> [ClientRequest; 5] {
+    let (id, blob) = (1, None);
+    let (pairs, tools) = (Vec::new(), Vec::new());
+    [
+        ClientRequest::Set(Variables { id, pairs, blob }),
+        ClientRequest::Tools(Tools { id, tools }),
+        ClientRequest::Snapshot { id },
+        ClientRequest::Pause { id },
+        ClientRequest::File(FileRequest {
+            id,
+            path: ".".into(),
+            op: FileOperation::List,
+        }),
+    ]
+}
+
+#[test]
+fn each_request_is_answered_once_if_its_worker_ends_in_the_same_turn() {
+    let stands = r#"{"kind":"standing","id":1,"place":4096,"break":0,"shareable":[]}"#;
+    let says: [&[&str]; 4] = [&[], &[OK], &[stands], &[stands, OK]];
+    let exits = [None, Some(code(3)), Some(killed())];
+    for said in says {
+        for exit in exits {
+            for request in requests() {
+                in_scene(SESSION, |scene| {
+                    let case = format!("{request:?} {said:?} {exit:?}");
+                    assert!(scene.asks(request).is_none());
+                    for line in said {
+                        scene.says(line);
+                    }
+                    let now = scene.now;
+                    if let Some(exit) = exit {
+                        scene.life.on_exit(exit, now);
+                    }
+                    _ = scene.ends();
+                    assert_eq!(answers(scene, 1), 1, "{case}");
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn a_pause_whose_worker_ends_once_it_is_copied_is_refused() {
+    in_scene(SESSION, |scene| {
+        scene.life.pause = Pause::Overtaken(7);
+        let now = scene.now;
+        scene.life.on_exit(killed(), now);
+        let why = reason(scene.ends());
+        let (id, refusal) = &scene.caller.refusals[0];
+        assert_eq!((*id, answers(scene, 7)), (Some(7), 1));
+        assert!(refusal.contains(&why), "{refusal}");
+        assert!(!scene.life.is_paused());
+    });
+    // What the caller has sent meanwhile asks for another worker.
+    for request in [
+        ClientRequest::Restart { id: 8 },
+        ClientRequest::Rollback { id: 8, snapshot: 1 },
+        ClientRequest::Close,
+    ] {
+        in_scene(SESSION, |scene| {
+            scene.life.pause = Pause::Overtaken(7);
+            assert!(scene.asks(request).is_some());
+            scene.life.on_leaving(&mut scene.caller);
+            assert_eq!((answers(scene, 7), answers(scene, 8)), (1, 0));
+            assert!(!scene.life.is_paused());
+        });
+    }
 }

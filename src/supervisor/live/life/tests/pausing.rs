@@ -127,12 +127,12 @@ fn what_a_guest_says_while_it_is_paused_reaches_no_caller() {
         scene.passes(Duration::from_secs(31));
         scene.says(r#"{"kind":"call","id":18446744073709551615,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
         scene.says(r#"{"kind":"display","id":18446744073709551615,"data":{},"main":false}"#);
-        assert_eq!(scene.caller.events(), 0);
+        assert_eq!(scene.caller.events.len(), 0);
         assert_eq!(scene.life.io.kills, 0);
         let now = scene.now;
         scene.life.on_exit(code(3), now);
         assert!(reason(scene.ends()).contains("exited with 3 between two cells"));
-        assert_eq!(scene.caller.events(), 0);
+        assert_eq!(scene.caller.events.len(), 0);
         assert_eq!(scene.caller.refusals, []);
     });
 }

@@ -207,7 +207,7 @@ impl WorkerIo for FakeWorker {
 #[derive(Default)]
 pub struct FakeCaller {
     requests: Vec<ClientRequest>,
-    events: Vec<ClientEvent>,
+    pub events: Vec<ClientEvent>,
     pub refusals: Vec<(Option<u64>, String)>,
     pub between_cells: Duration,
 }
@@ -236,11 +236,6 @@ impl Caller for FakeCaller {
 }
 
 impl FakeCaller {
-    /// How many events it has got.
-    pub fn events(&self) -> usize {
-        self.events.len()
-    }
-
     /// The status and the session's state of each outcome so far.
     pub fn outcomes(&self) -> Vec<(&'static str, SessionState)> {
         self.all_outcomes()
