@@ -10,6 +10,7 @@ use sandfork::ErrorKind;
 use sandfork::session::Session;
 use serde::Deserialize;
 use serde_json::Value;
+use tokio::time::timeout;
 
 use super::E2bFailure;
 use super::access::Named;
@@ -25,8 +26,8 @@ use crate::running::{blocking, when_admitted};
 use crate::server::App;
 use crate::tenant::Tenant;
 
-/// How long a sandbox goes on that finds no room for its state, until it is tried again.
-const UNTIL_NEXT_PAUSE: Duration = Duration::from_secs(10);
+/// How long a pause of one session may take. Its guest takes part in it, and its state may be large.
+const WITHIN: Duration = Duration::from_secs(300);
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -104,7 +105,7 @@ async fn pause_or_end(app: Arc<App>, sandbox: Arc<Sandbox>) {
         // Others have the disk. Its state is not lost for that.
         Err(failure) if failure.is_overload() => {
             tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox is paused later: {failure}");
-            sandbox.extend(UNTIL_NEXT_PAUSE);
+            sandbox.pause_later();
         }
         Err(failure) => {
             tracing::warn!(tenant = %sandbox.tenant.name, "a sandbox ends, as it cannot be paused: {failure}");
@@ -129,6 +130,7 @@ async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
     match paused(&contexts).await {
         Ok(sessions) => {
             sandbox.set(State::Paused(contexts.into_iter().zip(sessions).collect()));
+            sandbox.has_found_room();
             // They have ended, and count for the tenant.
             sandbox.watchers.clear();
             Ok(())
@@ -151,9 +153,17 @@ async fn paused(contexts: &[Context]) -> Result<Vec<Session>, Failure> {
             session.pause().map_err(not_copied)?;
             Ok(turn)
         });
-        turns.push(paused.await?);
+        // The thread keeps the session until it is done.
+        turns.push(timeout(WITHIN, paused).await.map_err(|_| too_slow())??);
     }
     Ok(turns.iter_mut().filter_map(|turn| turn.take()).collect())
+}
+
+fn too_slow() -> Failure {
+    let seconds = WITHIN.as_secs();
+    Failure::Request(format!(
+        "a context of the sandbox could not be copied within {seconds} s"
+    ))
 }
 
 /// Why the state of a context was not copied. The sandbox of one that has ended lives: clients would read 404 as its end, and

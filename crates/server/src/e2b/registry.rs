@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::mem;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -68,6 +68,8 @@ pub struct Sandbox {
     end: Mutex<Instant>,
     /// What becomes of it when its time is over.
     pub at_end: AtEnd,
+    /// How often it found no room for its state, since it was paused last.
+    refused: AtomicU32,
     state: Mutex<State>,
     /// Held while it is paused or resumed.
     pub changes: Turns<()>,
@@ -131,6 +133,7 @@ impl Registry {
             begun: now,
             end: Mutex::new(now + settings.lifetime),
             at_end: settings.at_end,
+            refused: AtomicU32::new(0),
             state: Mutex::new(State::Running(contexts)),
             changes: Turns::default(),
             commands: Commands::default(),
@@ -279,6 +282,17 @@ impl Sandbox {
         *end = (*end).max(Instant::now() + lifetime);
     }
 
+    /// Has it go on until it is tried again to pause it, each time for longer: what it has itself may be what takes the room.
+    pub fn pause_later(&self) {
+        let refused = self.refused.fetch_add(1, Ordering::Relaxed);
+        self.extend(until_next_pause(refused));
+    }
+
+    /// Notes that its state has found room.
+    pub fn has_found_room(&self) {
+        self.refused.store(0, Ordering::Relaxed);
+    }
+
     fn with_contexts<T>(
         &self,
         act: impl FnOnce(&mut Vec<Context>) -> Result<T, Failure>,
@@ -329,10 +343,27 @@ impl Sandbox {
     }
 }
 
+/// How long a sandbox goes on that has found no room for its state after so many other times.
+fn until_next_pause(refused: u32) -> Duration {
+    const FIRST: Duration = Duration::from_secs(10);
+    FIRST * 2_u32.pow(refused.min(6))
+}
+
 fn no_sandbox() -> Failure {
     Failure::NotFound("there is no such sandbox".to_owned())
 }
 
 fn no_context() -> Failure {
     Failure::NotFound("there is no such context".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pause_without_room_is_tried_less_and_less_often() {
+        let seconds = [0, 1, 2, 6, 7, u32::MAX].map(|refused| until_next_pause(refused).as_secs());
+        assert_eq!(seconds, [10, 20, 40, 640, 640, 640]);
+    }
 }
