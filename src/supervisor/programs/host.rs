@@ -14,6 +14,7 @@ use super::program::framed;
 use super::queue::{Closed, Command, Queue, Start};
 use super::refusal::{ProgramRefusal, StarterLoss};
 use super::report::{REPORTS, Report};
+use super::stage::{self, PATIENCE, Stage};
 use super::summons::Summons;
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
@@ -22,10 +23,6 @@ use crate::supervisor::spawn::Worker;
 use crate::supervisor::watch::{self, WatchRefusal};
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
-
-/// How long the sandbox may take to start a program, or to end one that is killed. It takes milliseconds, but on a
-/// host with hundreds of busy processes a turn of the processor alone takes seconds.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The most messages that the starter has not read. It reads at once, unless guest code stops it.
 const MOST_UNREAD: usize = 256;
@@ -51,8 +48,8 @@ pub struct Host<'a> {
     pub(super) queue: Arc<Queue>,
     terms: Terms<'a>,
     pub(super) link: Option<Link<OwnedFd>>,
-    /// Programs for whose start the worker is not ready.
-    pub(super) waiting: VecDeque<Box<Start>>,
+    /// Programs for whose start the worker is not ready, and until when each waits.
+    pub(super) waiting: VecDeque<(Instant, Box<Start>)>,
     pub(super) live: BTreeMap<u64, Live>,
     /// Why there are no more programs.
     pub(super) closed: Closed,
@@ -66,28 +63,11 @@ pub(super) struct Live {
     pub(super) process: Process,
     directory: Option<String>,
     stage: Stage,
+    /// When the starter is lost, if it has not answered.
+    lost: Instant,
     timeout: Option<Duration>,
     /// Why the supervisor has killed it.
     cause: Option<ProgramEnd>,
-}
-
-#[derive(Clone, Copy)]
-enum Stage {
-    /// The starter has its request, and must answer until then.
-    Asked(Instant),
-    /// It runs, until then if there is a limit.
-    Running(Option<Instant>),
-    /// It was killed, and must end until then.
-    Killed(Instant),
-}
-
-impl Stage {
-    fn until(self) -> Option<Instant> {
-        match self {
-            Self::Asked(until) | Self::Killed(until) => Some(until),
-            Self::Running(until) => until,
-        }
-    }
 }
 
 impl<'a> Host<'a> {
@@ -135,10 +115,9 @@ impl<'a> Host<'a> {
 
     /// When something is due.
     pub fn next_event(&self) -> Option<Instant> {
-        self.live
-            .values()
-            .filter_map(|live| live.stage.until())
-            .min()
+        let waiting = self.waiting.iter().map(|(until, _)| *until);
+        let live = self.live.values().filter_map(|live| live.stage.until());
+        waiting.chain(live).min()
     }
 
     /// Carries out what callers want. Without `summons` no program can be started. `is_copied` says that the worker is
@@ -165,7 +144,8 @@ impl<'a> Host<'a> {
                     } else if let Some(refusal) = self.refusal(&start, is_copied) {
                         start.process.is_refused(refusal);
                     } else {
-                        self.waiting.push_back(start);
+                        let until = now + stage::patience(start.wanted.timeout);
+                        self.waiting.push_back((until, start));
                         has_more = true;
                     }
                 }
@@ -206,12 +186,12 @@ impl<'a> Host<'a> {
             return;
         }
         if self.link.is_none() && self.summon(summons, worker).is_err() {
-            for start in std::mem::take(&mut self.waiting) {
+            for (_, start) in std::mem::take(&mut self.waiting) {
                 refuse_without_starter(&start.process, StarterLoss::Unreached);
             }
             return;
         }
-        for start in std::mem::take(&mut self.waiting) {
+        for (until, start) in std::mem::take(&mut self.waiting) {
             let Start {
                 process,
                 wanted,
@@ -222,7 +202,8 @@ impl<'a> Host<'a> {
             let live = Live {
                 process,
                 directory: wanted.cwd,
-                stage: Stage::Asked(now + PATIENCE),
+                stage: Stage::Asked(until),
+                lost: now + PATIENCE,
                 timeout: wanted.timeout,
                 cause: None,
             };
@@ -299,7 +280,8 @@ impl<'a> Host<'a> {
                 return Ok(());
             }
             Ok(Received::End) => {
-                self.lose(StarterLoss::Ended);
+                let unstarted = summons.failure().map(StarterLoss::Unstarted);
+                self.lose(unstarted.unwrap_or(StarterLoss::Ended));
                 return Ok(());
             }
             Err(LinkError::Unreadable(_)) => {
@@ -324,7 +306,9 @@ impl<'a> Host<'a> {
             (Report::Started { pid, .. }, Stage::Asked(_)) => {
                 let until = live.timeout.and_then(|timeout| now.checked_add(timeout));
                 live.stage = Stage::Running(until);
-                live.process.has_started(pid);
+                if !live.process.has_started(pid) {
+                    self.signal(id, libc::SIGKILL, Some(ProgramEnd::Timeout), now);
+                }
             }
             (Report::Failed { errno, .. }, Stage::Asked(_)) => {
                 let refusal = ProgramRefusal::NotStarted {
@@ -354,6 +338,13 @@ impl<'a> Host<'a> {
 
     /// Handles what is due. Returns how the worker broke the protocol, if it has.
     pub fn on_time(&mut self, now: Instant) -> Result<(), String> {
+        self.waiting.retain(|(until, start)| {
+            let is_due = now >= *until;
+            if is_due {
+                refuse_without_starter(&start.process, StarterLoss::Silent);
+            }
+            !is_due
+        });
         let due = |live: &Live| live.stage.until().is_some_and(|until| now >= until);
         let due: Vec<_> = self
             .live
@@ -363,7 +354,7 @@ impl<'a> Host<'a> {
             .collect();
         for (number, stage) in due {
             match stage {
-                Stage::Asked(_) => self.lose(StarterLoss::Silent),
+                Stage::Asked(_) => self.on_silence(number, now),
                 Stage::Running(_) => {
                     self.signal(number, libc::SIGKILL, Some(ProgramEnd::Timeout), now);
                 }
@@ -371,6 +362,17 @@ impl<'a> Host<'a> {
             }
         }
         Ok(())
+    }
+
+    /// A program's request has no answer yet. One that starts after all is killed then.
+    fn on_silence(&mut self, number: u64, now: Instant) {
+        match self.live.get_mut(&number) {
+            Some(live) if now < live.lost => {
+                refuse_without_starter(&live.process, StarterLoss::Silent);
+                live.stage = Stage::Asked(live.lost);
+            }
+            _ => self.lose(StarterLoss::Silent),
+        }
     }
 
     /// The starter is of no more use. Another one is summoned for the next program.

@@ -12,6 +12,7 @@ mod queue;
 mod refusal;
 mod report;
 mod resting;
+mod stage;
 mod summons;
 #[cfg(test)]
 mod tests;

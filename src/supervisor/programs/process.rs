@@ -351,9 +351,15 @@ impl Process {
         self.0.number
     }
 
-    pub(super) fn has_started(&self, pid: i32) {
-        *self.state() = State::Running { pid };
-        self.0.changed.notify_all();
+    /// Notes that it runs. Returns whether it may: its caller may have been refused meanwhile.
+    pub(super) fn has_started(&self, pid: i32) -> bool {
+        let mut state = self.state();
+        let is_asked = matches!(*state, State::Asked);
+        if is_asked {
+            *state = State::Running { pid };
+            self.0.changed.notify_all();
+        }
+        is_asked
     }
 
     pub(super) fn is_refused(&self, refusal: ProgramRefusal) {

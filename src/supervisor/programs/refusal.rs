@@ -95,17 +95,21 @@ pub enum StarterLoss {
     Deaf,
     /// It reports nothing.
     Silent,
+    /// It could not be started itself.
+    Unstarted(Errno),
 }
 
 impl StarterLoss {
     /// What is the matter with it, as part of a sentence.
-    pub const fn words(self) -> &'static str {
-        match self {
+    pub fn words(self) -> String {
+        let words = match self {
             Self::Unreached => "could not be reached",
             Self::Ended => "has ended",
             Self::Deaf => "does not read its requests",
             Self::Silent => "does not answer",
-        }
+            Self::Unstarted(errno) => return format!("could not be started: {}", why_not(errno)),
+        };
+        words.to_owned()
     }
 }
 
@@ -174,9 +178,17 @@ mod tests {
             loss,
         };
         assert_eq!(refusal(StarterLoss::Unreached).kind(), ErrorKind::System);
-        for loss in [StarterLoss::Ended, StarterLoss::Deaf, StarterLoss::Silent] {
+        let unstarted = StarterLoss::Unstarted(Errno::EAGAIN);
+        for loss in [
+            StarterLoss::Ended,
+            StarterLoss::Deaf,
+            StarterLoss::Silent,
+            unstarted,
+        ] {
             assert_eq!(refusal(loss).kind(), ErrorKind::Busy);
         }
+        let why = refusal(unstarted).to_string();
+        assert!(why.contains("as many processes as `limits.pids`"), "{why}");
         let sentence = "`make` was not reported to have started: the session's process that starts programs has ended; \
                         start it again";
         assert_eq!(refusal(StarterLoss::Ended).to_string(), sentence);

@@ -45,7 +45,7 @@ impl Host<'_> {
     /// if one runs.
     pub fn dismiss(&mut self) -> Result<bool, String> {
         let running = self.live.values().map(|live| &live.process);
-        let waiting = self.waiting.iter().map(|start| &start.process);
+        let waiting = self.waiting.iter().map(|(_, start)| &start.process);
         match running.chain(waiting).next() {
             Some(process) => Err(process.argv()[0].clone()),
             None => Ok(self.link.take().is_some()),

@@ -47,9 +47,24 @@ impl Summons {
         self.is_ready
     }
 
+    /// Why the worker could not start the last starter, if it has said so. Guest code may say the same.
+    pub fn failure(&self) -> Option<Errno> {
+        let mut errno = [0];
+        match recv(self.socket.as_raw_fd(), &mut errno, MsgFlags::MSG_DONTWAIT) {
+            Ok(1) => Some(Errno::from_raw(errno[0].into())),
+            _ => None,
+        }
+    }
+
     /// Passes the worker a starter's link. Fails where the worker has left so many others unread that the socket takes
     /// no more: waiting would be for guest code.
     pub fn pass(&self, link: &OwnedFd) -> Result<(), Errno> {
+        // What was said too late is of an earlier one.
+        _ = recv(
+            self.socket.as_raw_fd(),
+            &mut [0; 64],
+            MsgFlags::MSG_DONTWAIT,
+        );
         sys::descriptors::send_some(self.socket.as_fd(), &[0], &[link.as_fd()]).map(drop)
     }
 }

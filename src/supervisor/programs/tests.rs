@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::sync::mpsc::channel;
 use std::thread;
+use std::time::Duration;
 
 use super::*;
 use crate::error::ErrorKind;
@@ -26,7 +27,7 @@ fn a_session_without_summons_answers_all_the_same() {
             drop(answer);
         });
         let started = loop {
-            let soon = clock::now() + std::time::Duration::from_millis(10);
+            let soon = clock::now() + Duration::from_millis(10);
             if wait_readable(host.bell(), soon).expect("the bell is there") {
                 assert!(!host.on_bell(None, host_process().as_fd(), clock::now(), false));
             }
@@ -44,6 +45,34 @@ fn a_session_without_summons_answers_all_the_same() {
     let past = clock::now();
     let rings = wait_readable(host.bell(), past).expect("the bell is there");
     assert!(!rings && !host.is_busy());
+}
+
+#[test]
+fn a_program_does_not_wait_for_a_worker_that_is_never_ready() {
+    let programs = Programs::new(1000).expect("a queue is made");
+    let terms = Terms {
+        work: "/work".to_owned(),
+        files: None,
+        has_programs: true,
+        has_terminals: false,
+    };
+    let mut host = Host::new(programs.queue(), terms);
+    let (mut summons, _theirs) = Summons::new().expect("a socket is made");
+    let (started, now) = thread::scope(|scope| {
+        let started = scope.spawn(|| programs.start(Program::new(["true"])).map(drop));
+        let soon = clock::now() + Duration::from_secs(60);
+        assert_eq!(wait_readable(host.bell(), soon), Ok(true));
+        let now = clock::now();
+        assert!(host.on_bell(Some(&mut summons), host_process().as_fd(), now, false));
+        let until = host.next_event().expect("it waits");
+        assert!(until <= now + Duration::from_secs(30));
+        host.on_time(until).expect("it breaks no protocol");
+        (started.join().expect("it does not panic"), until)
+    });
+    let error = started.expect_err("there is no starter");
+    assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
+    assert!(error.to_string().contains("does not answer"), "{error}");
+    assert!(!host.is_busy() && host.next_event().is_none(), "{now:?}");
 }
 
 /// A descriptor in place of the worker's process, to which nothing is sent.

@@ -27,6 +27,8 @@ pub fn tests() -> Vec<Test> {
         a_starter_that_guest_code_ends_is_replaced,
         what_guest_code_forges_harms_its_session_only,
         links_that_guest_code_leaves_unread_stop_nothing,
+        a_session_at_its_limit_of_processes_says_so_at_once,
+        a_guest_that_blocks_signals_holds_a_start_for_its_time,
     ];
     let terminal = tests![a_program_has_a_terminal_of_its_own];
     tests.extend(terminal);
@@ -345,6 +347,50 @@ fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
     let refused = refused.expect("no start waits for the guest");
     assert!(refused.is_some_and(|start| start > 0), "{refused:?}");
     assert_eq!(value(&mut session, "1"), "1");
+}
+
+fn a_session_at_its_limit_of_processes_says_so_at_once(world: &World) {
+    let mut session = open(world, standard().set("limits.pids=8"));
+    let filled = "import os, time\n\
+                  children = []\n\
+                  try:\n    \
+                      while True:\n        \
+                          child = os.fork()\n        \
+                          if child == 0: time.sleep(1000)\n        \
+                          children.append(child)\n\
+                  except BlockingIOError: pass";
+    run(&mut session, filled);
+    let programs = session.programs();
+    let began = Instant::now();
+    // More often than the socket has room for what the worker leaves unread.
+    for _ in 0..300 {
+        let refused = programs.start(Program::new(["true"]));
+        let refused = refused.expect_err("there is no process for it");
+        let why = "as many processes as `limits.pids` lets it have";
+        assert!(refused.to_string().contains(why), "{refused}");
+        assert_eq!(refused.kind(), ErrorKind::Busy);
+    }
+    assert!(began.elapsed() < Duration::from_secs(25));
+    let ended = "for child in children: os.kill(child, 9); os.waitpid(child, 0)";
+    run(&mut session, ended);
+    assert_eq!(line(&programs, "echo again"), "again\n");
+}
+
+fn a_guest_that_blocks_signals_holds_a_start_for_its_time(world: &World) {
+    let mut session = open(world, standard().set("limits.pids=8"));
+    let masked = "import signal; mask = signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))";
+    run(&mut session, masked);
+    let programs = session.programs();
+    let began = Instant::now();
+    let program = Program::new(["true"]).timeout(Duration::from_secs(1));
+    let refused = programs.start(program).expect_err("no signal arrives");
+    assert!(refused.to_string().contains("does not answer"), "{refused}");
+    assert!(began.elapsed() < Duration::from_secs(25));
+    run(
+        &mut session,
+        "signal.pthread_sigmask(signal.SIG_SETMASK, mask)",
+    );
+    assert_eq!(line(&programs, "echo again"), "again\n");
 }
 
 fn a_program_has_a_terminal_of_its_own(world: &World) {

@@ -32,7 +32,8 @@ struct Prepared {
     arguments: Pointers,
     environment: Pointers,
     input: RawFd,
-    stacks: [Vec<u8>; 2],
+    /// Of [`STACK`] bytes each, which are never freed. Processes of the start write to them.
+    stacks: [*mut u8; 2],
     is_starting: AtomicBool,
 }
 
@@ -55,8 +56,8 @@ impl Pointers {
 static PREPARED: AtomicPtr<Prepared> = AtomicPtr::new(ptr::null_mut());
 
 /// From now on, [`SIGNAL`] starts the program that `arguments` names, by its path, with `input` as descriptor
-/// [`INPUT`] and no other descriptor. A copy of the input is kept open below `below`, at the highest number that this
-/// process may use.
+/// [`INPUT`] and no other descriptor. A copy of the input, a socket, is kept open below `below`, at the highest number that
+/// this process may use. If the program cannot be started, the socket's other end gets the errno as one byte.
 pub fn prepare(
     arguments: Vec<CString>,
     environment: Vec<CString>,
@@ -70,7 +71,7 @@ pub fn prepare(
         arguments: Pointers::new(arguments),
         environment: Pointers::new(environment),
         input: input.into_raw_fd(),
-        stacks: [vec![0; STACK], vec![0; STACK]],
+        stacks: [(); 2].map(|()| Box::leak(vec![0; STACK].into_boxed_slice()).as_mut_ptr()),
         is_starting: AtomicBool::new(false),
     });
     // It is never freed: a handler may use it at any time.
@@ -101,6 +102,8 @@ extern "C" fn handle(_: libc::c_int) {
         while unsafe { libc::waitpid(pid, ptr::null_mut(), libc::__WCLONE) } < 0
             && Errno::last() == Errno::EINTR
         {}
+    } else {
+        report_failure(now.input);
     }
     Errno::set_raw(errno);
     now.is_starting.store(false, Ordering::Release);
@@ -114,11 +117,11 @@ fn start_in_copy(
     stack: usize,
     signal: libc::c_int,
 ) -> libc::pid_t {
-    let stack = &prepared.stacks[stack];
+    let stack = prepared.stacks[stack];
     // SAFETY: the pointer is aligned down within the stack, which no other process uses before this one is done
     // with it: CLONE_VFORK suspends the caller, whose memory and errno the new process shares until then.
     unsafe {
-        let top = stack.as_ptr().add(stack.len() & !15).cast_mut();
+        let top = stack.add(STACK);
         let top = top.sub(top as usize & 15);
         libc::clone(
             function,
@@ -133,7 +136,9 @@ fn start_in_copy(
 extern "C" fn between(prepared: *mut libc::c_void) -> libc::c_int {
     // SAFETY: what `handle` has passed.
     let prepared = unsafe { &*prepared.cast::<Prepared>() };
-    start_in_copy(execute, prepared, 1, libc::SIGCHLD);
+    if start_in_copy(execute, prepared, 1, libc::SIGCHLD) < 0 {
+        report_failure(prepared.input);
+    }
     0
 }
 
@@ -151,6 +156,7 @@ extern "C" fn execute(prepared: *mut libc::c_void) -> libc::c_int {
             || libc::dup2(prepared.input, INPUT) < 0
             || libc::syscall(libc::SYS_close_range, INPUT + 1, libc::c_uint::MAX, 0) < 0
         {
+            report_failure(prepared.input);
             return FAILED;
         }
         let arguments = prepared.arguments.pointers.as_ptr();
@@ -160,5 +166,20 @@ extern "C" fn execute(prepared: *mut libc::c_void) -> libc::c_int {
             prepared.environment.pointers.as_ptr(),
         );
     }
+    report_failure(INPUT);
     FAILED
+}
+
+/// Tells the socket's other end why the program is not started, and takes what came for the program, whose sender then
+/// sees that it is gone.
+fn report_failure(socket: RawFd) {
+    // No errno of the kernel's is greater.
+    let errno = [u8::try_from(Errno::last_raw()).unwrap_or_default()];
+    let mut taken = [0_u8];
+    // SAFETY: async-signal-safe calls, with arrays of the length that they get.
+    unsafe {
+        libc::write(socket, errno.as_ptr().cast(), errno.len());
+        // Descriptors for which there is no room are closed.
+        while libc::recv(socket, taken.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT) > 0 {}
+    }
 }

@@ -1,10 +1,9 @@
 //! `programs`: prepares a session's worker to start the process that starts the caller's programs.
 
 use std::ffi::{CString, OsString};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 
-use nix::sys::socket::{Shutdown, shutdown};
 use nix::unistd::write;
 
 use super::snapshot::passed;
@@ -39,10 +38,8 @@ pub fn prepare_programs(interpreter: &str) -> Result<String, String> {
         DATA,
     );
     prepared.map_err(|errno| errno.desc().to_owned())?;
-    // The supervisor sends the signal only after this. Nothing else can be written to the socket.
-    let ready = write(&socket, &[0]);
-    let ready = ready.and_then(|_| shutdown(socket.as_raw_fd(), Shutdown::Write));
-    ready
-        .map(|()| String::new())
+    // The supervisor sends the signal only after this.
+    write(&socket, &[0])
+        .map(|_| String::new())
         .map_err(|errno| errno.desc().to_owned())
 }
