@@ -6,13 +6,12 @@ use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use crate::error::{Cause, Error, ErrorKind};
 use crate::supervisor::error::While;
-use crate::supervisor::{Cancel, SupervisorError};
+use crate::supervisor::{Cancel, SupervisorError, wait};
 
 /// Admits a bounded number of runs at once, with a bounded queue.
 ///
@@ -313,14 +312,17 @@ impl Ticket {
 
     /// Waits until the fate is set, or the run is cancelled.
     fn wait(&self, cancel: Option<&Cancel>) -> Result<(), SupervisorError> {
-        let mut fds = vec![PollFd::new(self.signal.as_fd(), PollFlags::POLLIN)];
-        fds.extend(cancel.map(|cancel| PollFd::new(cancel.as_fd(), PollFlags::POLLIN)));
-        loop {
-            match poll(&mut fds, PollTimeout::NONE) {
-                Err(Errno::EINTR) => {}
-                waited => return waited.map(drop).when("wait for a turn"),
-            }
-        }
+        let sources = [
+            Some((self.signal.as_fd(), PollFlags::POLLIN)),
+            cancel.map(|cancel| (cancel.as_fd(), PollFlags::POLLIN)),
+        ];
+        // A signal ends the wait before anything is ready.
+        while wait(sources, None)
+            .when("wait for a turn")?
+            .iter()
+            .all(PollFlags::is_empty)
+        {}
+        Ok(())
     }
 }
 

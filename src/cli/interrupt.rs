@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use crate::outcome::exit_code::INTERRUPTED;
 use crate::supervisor::clock::{self, Beat};
-use crate::supervisor::hold_guests;
+use crate::supervisor::{hold_guests, wait};
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::poll::PollFlags;
 use nix::sys::signal::{SigSet, Signal, kill, raise};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::termios::{SetArg, Termios, tcgetattr, tcsetattr};
@@ -105,14 +105,8 @@ impl Interrupts {
 /// Waits for a signal for the time of one beat. What arrived while the process was stopped is found before the beat
 /// that was due meanwhile.
 fn next(signals: &SignalFd) -> Result<Option<Signal>, Errno> {
-    let timeout = PollTimeout::try_from(PULSE).unwrap_or(PollTimeout::MAX);
-    match poll(
-        &mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)],
-        timeout,
-    ) {
-        Ok(_) | Err(Errno::EINTR) => {}
-        Err(errno) => return Err(errno),
-    }
+    let arrives = Some((signals.as_fd(), PollFlags::POLLIN));
+    wait([arrives], Some(clock::now() + PULSE))?;
     let received = signals.read_signal()?;
     Ok(received.and_then(|it| Signal::try_from(it.ssi_signo.cast_signed()).ok()))
 }

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{Shutdown, SockType, shutdown};
 use nix::unistd::Pid;
@@ -120,13 +119,8 @@ impl Started {
 
     fn ends_within(&self, timeout: Duration) -> bool {
         let pid = Pid::from_raw(self.0.id().cast_signed());
-        let millis = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
-        sys::pidfd::open(pid).is_ok_and(|process| {
-            poll(
-                &mut [PollFd::new(process.as_fd(), PollFlags::POLLIN)],
-                millis,
-            ) == Ok(1)
-        })
+        let until = clock::now() + timeout;
+        sys::pidfd::open(pid).is_ok_and(|process| wait_readable(process.as_fd(), until) == Ok(true))
     }
 }
 

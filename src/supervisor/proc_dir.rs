@@ -172,7 +172,9 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::supervisor::clock;
     use crate::supervisor::descriptors::CHUNK;
+    use crate::supervisor::wait::wait_readable;
 
     #[test]
     fn it_is_the_process_s_own() {
@@ -201,11 +203,8 @@ mod tests {
         child.kill().expect("it is ours");
         // The handle is readable once the process has ended, which is a zombie until it is waited
         // for (pidfd_open(2)).
-        let mut fds = [nix::poll::PollFd::new(
-            handle.as_fd(),
-            nix::poll::PollFlags::POLLIN,
-        )];
-        nix::poll::poll(&mut fds, nix::poll::PollTimeout::NONE).expect("it ends");
+        let until = clock::now() + std::time::Duration::from_secs(60);
+        assert_eq!(wait_readable(handle.as_fd(), until), Ok(true));
         assert!(of_child.is_ending());
         child.wait().expect("it has ended");
         assert!(of_child.is_ending());
