@@ -183,13 +183,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// A step has failed. Guest code runs in a session's worker and may say so at any time.
     pub(super) fn on_failed_step(&mut self, failed: &FailedStep) -> Result<(), String> {
-        let state = self.cell.as_ref().map(|cell| &cell.state);
-        let Some(StateRequest::Restoring(steps)) = state else {
+        let steps: &[Step] = match self.cell.as_ref().map(|cell| &cell.state) {
+            Some(StateRequest::Restoring(steps)) => steps,
+            _ => &[],
+        };
+        let Some(step) = steps.get(failed.step) else {
             return Err("a step failed that it did not have".to_owned());
         };
-        let step = steps
-            .get(failed.step)
-            .map_or_else(String::new, Step::to_string);
         let errno = Errno::from_raw(failed.errno);
         let why = format!(
             "{step} failed: {} (step {} of {})",

@@ -4,8 +4,10 @@ use super::OK;
 use super::scene::{SESSION, code, in_scene, ms, reason};
 use super::*;
 use crate::protocol::caller::{ClientEvent, FileOperation, FileRequest};
-use crate::protocol::message::{Tools, Variables};
+use crate::protocol::message::{FailedStep, Tools, Variables};
+use crate::supervisor::live::cell::StateRequest;
 use crate::supervisor::live::pausing::Pause;
+use sandfork_jail::restore::Step;
 
 /// The end of a process that was killed.
 fn killed() -> Exit {
@@ -188,4 +190,19 @@ fn a_pause_whose_worker_ends_once_it_is_copied_is_refused() {
             assert!(!scene.life.is_paused());
         });
     }
+}
+
+#[test]
+fn a_step_that_a_worker_does_not_have_cannot_fail() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        if let Some(cell) = &mut scene.life.cell {
+            cell.state = StateRequest::Restoring(vec![Step::program_break(4096)]);
+        }
+        for step in [1, usize::MAX] {
+            let failed = FailedStep { step, errno: 12 };
+            let refused = scene.life.on_failed_step(&failed);
+            refused.expect_err("it has one step");
+        }
+    });
 }
