@@ -42,7 +42,7 @@ impl Drop for Deferred<'_> {
 
 impl fmt::Debug for Deferred<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
-        let mut later = formatter.debug_struct("Later");
+        let mut later = formatter.debug_struct("Deferred");
         later.field("due", &self.due()).finish_non_exhaustive()
     }
 }
