@@ -181,7 +181,7 @@ impl Starting {
     /// Waits until it has started and reported its facts.
     pub fn launched(self) -> Result<Launched, SupervisorError> {
         let Self(mut launched) = self;
-        match launched.hear_within(FACTS_TIMEOUT, "the interpreter's start")? {
+        match launched.recv_within(FACTS_TIMEOUT, "the interpreter's start")? {
             FromZygote::Facts { text } => launched.facts = text,
             _ => return Err(launched.ended()),
         }
@@ -201,7 +201,7 @@ impl Launched {
     }
 
     /// Receives the next message, which must arrive within `timeout`.
-    pub(super) fn hear_within(
+    pub(super) fn recv_within(
         &mut self,
         timeout: Duration,
         what: &str,

@@ -222,7 +222,7 @@ fn until_ready(launched: &mut Launched) -> Result<Ready, SupervisorError> {
     let mut importing = None;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let heard = launched.hear_within(left, "preloading");
+        let heard = launched.recv_within(left, "preloading");
         match heard.map_err(|error| of_import(error, importing.as_deref()))? {
             FromZygote::Preloading { module } => importing = module,
             FromZygote::Ready {
