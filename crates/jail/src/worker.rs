@@ -54,31 +54,31 @@ pub fn enter(
     child: ForkedChild,
     jail: &ZygoteJail,
     zygote: &Zygote,
-    belongings: WorkerFds,
+    fds: WorkerFds,
     network: Option<BorrowedFd>,
-    birth: ForkParams,
+    fork_params: ForkParams,
 ) -> Result<(), Failure> {
-    let [stdin, stdout, stderr] = &belongings.stdio;
+    let [stdin, stdout, stderr] = &fds.stdio;
     let mut kept = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
     kept.push(zygote.proc.as_fd());
     kept.extend(network);
-    kept.extend(belongings.cgroup.iter().map(AsFd::as_fd));
+    kept.extend(fds.cgroup.iter().map(AsFd::as_fd));
     let mut stopwatch = Stopwatch::start();
-    let held = child.hold(&kept, (belongings.data.as_fd(), DATA));
+    let held = child.hold(&kept, (fds.data.as_fd(), DATA));
     let result = match held.in_step(Step::CloseDescriptors) {
         Ok(held) => {
             let closed = place(held, network)
-                .and_then(|tools| close_in(jail, &tools, birth, &mut stopwatch));
+                .and_then(|tools| close_in(jail, &tools, fork_params, &mut stopwatch));
             let reported = report(closed.map(|()| stopwatch.timing()), &[]);
             reported.in_step(Step::Report).and(closed)
         }
         Err(failure) => {
             // No descriptor has moved yet. If this fails, there is no one to report to.
-            _ = report_on(belongings.data.as_fd(), Err(failure), &[]);
+            _ = report_on(fds.data.as_fd(), Err(failure), &[]);
             Err(failure)
         }
     };
-    std::mem::forget(belongings);
+    std::mem::forget(fds);
     result
 }
 
@@ -108,7 +108,7 @@ struct Tools {
 fn close_in(
     jail: &ZygoteJail,
     tools: &Tools,
-    birth: ForkParams,
+    fork_params: ForkParams,
     stopwatch: &mut Stopwatch,
 ) -> Result<(), Failure> {
     let plan = &jail.worker;
@@ -116,7 +116,7 @@ fn close_in(
     // First, so that every later page and process is charged to the worker.
     cgroup::join(&tools.cgroup).in_step(Step::JoinCgroup)?;
     stopwatch.end_of(Part::Cgroup);
-    if let Some(uid) = birth.uid {
+    if let Some(uid) = fork_params.uid {
         // Before the mounts, which belong to the uid that makes them.
         identity::become_worker(uid).in_step(Step::WorkerUid)?;
     }
@@ -133,9 +133,9 @@ fn close_in(
     // Before guest code could replace the directories that the paths name.
     let mut handles = open_directories(jail, sockets).in_step(Step::OpenHandles)?;
     stopwatch.end_of(Part::Mounts);
-    set_limits(plan, birth)?;
+    set_limits(plan, fork_params)?;
     stopwatch.end_of(Part::Limits);
-    mask_signals(birth.mask).in_step(Step::SignalMask)?;
+    mask_signals(fork_params.mask).in_step(Step::SignalMask)?;
     // Leaves the zygote's session and its terminal, if it had one.
     setsid().in_step(Step::Session)?;
     chdir(&plan.cwd).in_step(Step::WorkDirectory)?;
@@ -194,14 +194,14 @@ fn mask_signals(mut ordinary: SigSet) -> Result<(), Errno> {
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&ordinary), None)
 }
 
-fn set_limits(plan: &WorkerJail, birth: ForkParams) -> Result<(), Failure> {
-    limits::set_all(plan.rlimits_in_force(birth.cpu)).in_step(Step::Rlimits)?;
+fn set_limits(plan: &WorkerJail, fork_params: ForkParams) -> Result<(), Failure> {
+    limits::set_all(plan.rlimits_in_force(fork_params.cpu)).in_step(Step::Rlimits)?;
     if let ProcessMemory::Mapped(allowance) = plan.memory {
-        limits::set_data(birth.zygote_bytes, allowance).in_step(Step::Rlimits)?;
+        limits::set_data(fork_params.zygote_bytes, allowance).in_step(Step::Rlimits)?;
     }
     match plan.pin_to_cores {
         // Before the filter, which takes the call away.
-        Some(cores) => limits::pin(cores, birth.first_core).in_step(Step::PinProcessors),
+        Some(cores) => limits::pin(cores, fork_params.first_core).in_step(Step::PinProcessors),
         None => Ok(()),
     }
 }
