@@ -57,13 +57,13 @@ pub struct Reaper {
 }
 
 /// Why the reaper must end the remaining processes.
-pub enum Over {
+pub enum EndReason {
     /// The reaper's child has ended.
     Ended(Exit),
     /// The holder of a tie's other end is gone, or asked for the end.
-    Cut {
+    HolderGone {
         /// The index of the tie.
-        tie: usize,
+        index: usize,
     },
 }
 
@@ -92,12 +92,12 @@ impl Reaper {
     }
 
     /// Reaps until the child has ended, or one of `ties` is readable or hung up.
-    pub fn watch(&self, ties: &[BorrowedFd]) -> Result<Over, Errno> {
+    pub fn watch(&self, ties: &[BorrowedFd]) -> Result<EndReason, Errno> {
         loop {
             while self.children.read_signal()?.is_some() {}
             while let Some((pid, reaped)) = sys::process::reap_any()? {
                 if pid == self.main {
-                    return Ok(Over::Ended(reaped));
+                    return Ok(EndReason::Ended(reaped));
                 }
             }
             let mut fds = vec![PollFd::new(self.children.as_fd(), PollFlags::POLLIN)];
@@ -106,9 +106,9 @@ impl Reaper {
                 Err(Errno::EINTR) => continue,
                 other => other?,
             };
-            let cut = fds[1..].iter().position(|fd| fd.any().unwrap_or(true));
-            if let Some(tie) = cut {
-                return Ok(Over::Cut { tie });
+            let gone = fds[1..].iter().position(|fd| fd.any().unwrap_or(true));
+            if let Some(index) = gone {
+                return Ok(EndReason::HolderGone { index });
             }
         }
     }

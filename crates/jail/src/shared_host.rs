@@ -10,7 +10,7 @@ use nix::unistd::{Pid, setsid};
 use super::control::Lifetime;
 use super::failure::{Failure, InStep, Step};
 use super::program::ZygoteJail;
-use super::reaper::{Over, Reach, Reaper};
+use super::reaper::{EndReason, Reach, Reaper};
 use super::zygote::{Zygote, die_with_parent, finish, open_proc, watch_failed};
 use super::{capabilities, identity};
 use crate::sys;
@@ -64,10 +64,10 @@ fn watch(
     let over = reaper.watch(&supervisor.each_ref().map(AsFd::as_fd))?;
     reaper.end_all(proc.as_fd())?;
     Ok(match over {
-        Over::Ended(zygote) => match zygote.status {
+        EndReason::Ended(zygote) => match zygote.status {
             ExitStatus::Code(code) => code,
             ExitStatus::Signal(signal) => 128 + signal,
         },
-        Over::Cut { .. } => 0,
+        EndReason::HolderGone { .. } => 0,
     })
 }

@@ -11,7 +11,7 @@ use crate::native::serve::tell_not_born;
 use sandfork_jail::control::{Beneath, FromMonitor, send_message};
 use sandfork_jail::failure::{Failure, InStep, Step};
 use sandfork_jail::program::ZygoteJail;
-use sandfork_jail::reaper::{Over, Reach, Reaper};
+use sandfork_jail::reaper::{EndReason, Reach, Reaper};
 use sandfork_jail::sys;
 use sandfork_jail::sys::process::{Dumpable, Fork, ForkedChild, Held, SingleThreaded};
 
@@ -81,13 +81,13 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
     let over = reaper
         .watch(&[monitor.as_fd(), zygote.as_fd()])
         .in_step(Step::ForkReaper)?;
-    if let Over::Ended(exit) = over {
+    if let EndReason::Ended(exit) = over {
         // At once: the supervisor need not wait for the remaining processes.
         _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
     // A worker that was lost with its zygote has no end of its own to report.
-    if let (Over::Cut { tie: 0 }, Some(exit)) = (over, killed) {
+    if let (EndReason::HolderGone { index: 0 }, Some(exit)) = (over, killed) {
         _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }
     Ok(())
