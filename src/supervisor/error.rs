@@ -338,12 +338,13 @@ fn is_of_the_request(error: &FileError) -> bool {
 /// The layer that a step tests, if it tests one.
 fn witnessed(step: Step) -> Option<Layer> {
     match step {
-        Step::RootWitness => Some(Layer::Mounts),
-        Step::LandlockWitness => Some(Layer::Landlock),
-        Step::PrivilegeWitness => Some(Layer::Capabilities),
-        Step::SocketWitness | Step::TraceWitness | Step::MountWitness | Step::CapsetWitness => {
-            Some(Layer::Seccomp)
-        }
+        Step::RootSelfCheck => Some(Layer::Mounts),
+        Step::LandlockSelfCheck => Some(Layer::Landlock),
+        Step::PrivilegeSelfCheck => Some(Layer::Capabilities),
+        Step::SocketSelfCheck
+        | Step::TraceSelfCheck
+        | Step::MountSelfCheck
+        | Step::CapsetSelfCheck => Some(Layer::Seccomp),
         _ => None,
     }
 }

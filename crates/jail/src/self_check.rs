@@ -17,7 +17,7 @@ use crate::sys::{process, refused};
 pub fn root() -> Result<(), Failure> {
     let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_CLOEXEC;
     let made = open("/witness", flags, Mode::empty());
-    is_refused(made.map(drop), Errno::EROFS).in_step(Step::RootWitness)
+    is_refused(made.map(drop), Errno::EROFS).in_step(Step::RootSelfCheck)
 }
 
 /// Checks Landlock: file permissions allow opening what only a rule could grant, and none does. On a root of the
@@ -27,24 +27,24 @@ pub fn root() -> Result<(), Failure> {
 pub fn landlock(namespaces: Option<ZygoteNamespaces>) -> Result<(), Failure> {
     let path = namespaces.map_or("/", |_| WITNESS);
     let opened = open(path, OFlag::O_RDONLY | OFlag::O_CLOEXEC, Mode::empty());
-    is_refused(opened.map(drop), Errno::EACCES).in_step(Step::LandlockWitness)
+    is_refused(opened.map(drop), Errno::EACCES).in_step(Step::LandlockSelfCheck)
 }
 
 /// Checks the capabilities, while the filter would still allow their use.
 pub fn capabilities() -> Result<(), Failure> {
     const CAP_CHOWN: libc::c_ulong = 0;
     let used = process::drop_from_bounding_set(CAP_CHOWN);
-    is_refused(used, Errno::EPERM).in_step(Step::PrivilegeWitness)
+    is_refused(used, Errno::EPERM).in_step(Step::PrivilegeSelfCheck)
 }
 
 /// Checks the filters: two calls that the zygote's filter refuses, then two that only the worker's filter refuses.
 ///
 /// The supervisor does not listen yet, so the filters answer these calls without it (`plan::seccomp::preset`).
 pub fn filters() -> Result<(), Failure> {
-    is_refused(refused::internet_pair(), Errno::EPERM).in_step(Step::SocketWitness)?;
-    is_refused(refused::compare(), Errno::EPERM).in_step(Step::TraceWitness)?;
-    is_refused(refused::open_mount(), Errno::EPERM).in_step(Step::MountWitness)?;
-    is_refused(refused::set_capabilities(), Errno::EPERM).in_step(Step::CapsetWitness)
+    is_refused(refused::internet_pair(), Errno::EPERM).in_step(Step::SocketSelfCheck)?;
+    is_refused(refused::compare(), Errno::EPERM).in_step(Step::TraceSelfCheck)?;
+    is_refused(refused::open_mount(), Errno::EPERM).in_step(Step::MountSelfCheck)?;
+    is_refused(refused::set_capabilities(), Errno::EPERM).in_step(Step::CapsetSelfCheck)
 }
 
 fn is_refused(done: Result<(), Errno>, wanted: Errno) -> Result<(), Errno> {
