@@ -26,7 +26,7 @@ steps! {
         PivotRoot => "change to the sandbox's root (pivot_root)",
         MountProc => "mount /proc",
         Hostname => "set the host name",
-        Precedence => "give up what the caller is preferred for (sched_setscheduler, setpriority)",
+        DropPriority => "give up what the caller is preferred for (sched_setscheduler, setpriority)",
         NoNewPrivs => "set no_new_privs",
         HideArguments => "hide the interpreter's arguments",
         ZygoteFilter => "load the broad seccomp filter",

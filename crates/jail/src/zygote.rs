@@ -175,7 +175,7 @@ pub(super) fn finish(
     // above the soft limit of some shells.
     limits::raise_open_files().in_step(Step::Rlimits)?;
     // Before the filter, and before the first worker, which inherits the priority.
-    scheduling::drop_priority().in_step(Step::Precedence)?;
+    scheduling::drop_priority().in_step(Step::DropPriority)?;
     // Before the filter: without it, only a privileged process may load one.
     nix::sys::prctl::set_no_new_privs().in_step(Step::NoNewPrivs)?;
     // Guests see them as those of their init.
