@@ -22,10 +22,10 @@ use crate::supervisor::clock;
 use crate::supervisor::wait::{wait, wait_awake};
 
 /// How long to poll before sleeping.
-const MOMENT: Duration = Duration::from_micros(200);
+const SPIN_FOR: Duration = Duration::from_micros(200);
 /// The last wait counts as short if it took less than this. A wait that slept took longer to notice
 /// the event.
-const SOON: Duration = Duration::from_micros(400);
+const SHORT_WAIT: Duration = Duration::from_micros(400);
 
 /// The state of repeated waits for one kind of event.
 #[derive(Debug, Default)]
@@ -43,7 +43,7 @@ impl AdaptivePoll {
         until: Option<Instant>,
     ) -> Result<[PollFlags; N], Errno> {
         let found = if self.soon && Busy::leave_room() {
-            wait_awake(sources, since + MOMENT, until)
+            wait_awake(sources, since + SPIN_FOR, until)
         } else {
             wait(sources, until)
         };
@@ -52,7 +52,7 @@ impl AdaptivePoll {
     }
 
     fn learn(&mut self, passed: Duration) {
-        self.soon = passed < SOON;
+        self.soon = passed < SHORT_WAIT;
     }
 }
 
@@ -99,9 +99,9 @@ mod tests {
     fn only_what_came_soon_is_waited_for_awake() {
         let mut wakeful = AdaptivePoll::default();
         assert!(!wakeful.soon);
-        wakeful.learn(SOON / 2);
+        wakeful.learn(SHORT_WAIT / 2);
         assert!(wakeful.soon);
-        wakeful.learn(SOON);
+        wakeful.learn(SHORT_WAIT);
         assert!(!wakeful.soon);
     }
 
@@ -126,7 +126,7 @@ mod tests {
         };
         for soon in [false, true] {
             // Much longer than the polling time.
-            let nothing = waited(&mut AdaptivePoll { soon }, 100 * MOMENT);
+            let nothing = waited(&mut AdaptivePoll { soon }, 100 * SPIN_FOR);
             assert_eq!(nothing, (PollFlags::empty(), true));
         }
         nix::unistd::write(&writer, b"x").unwrap();
