@@ -72,7 +72,7 @@ impl Sandbox {
                     continue;
                 }
                 Use::Caller(request, payload) => Some((request, payload)),
-                Use::Beside => None,
+                Use::ProgramOrWatch => None,
             };
             let id = first.as_ref().and_then(|(request, _)| request.id());
             match self.restored(&paused.image, None, terms) {

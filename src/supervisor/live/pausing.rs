@@ -88,7 +88,7 @@ pub enum Use {
     /// The caller has disconnected.
     Gone,
     /// Something is wanted of its programs or directories.
-    Beside,
+    ProgramOrWatch,
     /// A clock has ended it. Holds the reason, as part of a sentence.
     Over(&'static str),
 }
@@ -119,7 +119,7 @@ impl Paused {
             let [_, rings] = wait([awaited(caller), bell], until)?;
             caller.flush();
             if is_readable(rings) {
-                return Ok(Use::Beside);
+                return Ok(Use::ProgramOrWatch);
             }
         }
     }
