@@ -19,7 +19,7 @@ use sandfork_jail::control::{Exit, ExitStatus};
 
 /// The worker's result of a cell, in parts.
 #[derive(Default)]
-struct Said {
+struct ResultParts {
     result: Option<CellResult>,
     value: Option<Value>,
     blob: Option<Blob>,
@@ -27,7 +27,7 @@ struct Said {
     finish: Finish,
 }
 
-impl Said {
+impl ResultParts {
     fn new((mut result, payload): (CellResult, Payload)) -> Self {
         let value = match &mut result.ended {
             Ended::Ok(value) => value.take(),
@@ -90,20 +90,20 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         caller: &mut dyn Caller,
     ) -> &'static str {
         let (output_bytes, stderr) = self.hand_out_the_rest(&mut cell, now, caller);
-        let said = result.or_else(|| cell.result.take());
-        let mut said = said.map(Said::new).unwrap_or_default();
-        let seen = self.seen(&mut cell, said.result.take(), fate, now);
+        let parts = result.or_else(|| cell.result.take());
+        let mut parts = parts.map(ResultParts::new).unwrap_or_default();
+        let seen = self.seen(&mut cell, parts.result.take(), fate, now);
         let outcome = report(&self.terms, Kind::Cell, seen, output_bytes, &stderr);
         let status = outcome.status().as_str();
         if !outcome.is_ok() {
-            said = said.without_value();
+            parts = parts.without_value();
         }
         let ended = CellOutcome {
             id: cell.id,
             outcome: WireOutcome(outcome),
-            value: said.value,
-            by_tool: said.finish == Finish::Tool,
-            quiet: said.finish == Finish::Quietly,
+            value: parts.value,
+            by_tool: parts.finish == Finish::Tool,
+            quiet: parts.finish == Finish::Quietly,
             session: match fate {
                 // A session that is too old ends right after its cell.
                 Fate::Lives if !self.is_too_old(now) => SessionState::Live,
@@ -112,9 +112,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             execution_count: self.cells,
             cpu_limit: (cell.limits.cpu() != self.terms.limits.cpu())
                 .then_some(cell.limits.cpu().as_secs_f64()),
-            blob: said.blob,
+            blob: parts.blob,
         };
-        caller.answer(ClientEvent::Outcome(Box::new(ended)), said.payload);
+        caller.answer(ClientEvent::Outcome(Box::new(ended)), parts.payload);
         status
     }
 
