@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::worker_io::JailedWorker;
 use crate::protocol::message::CopyPoint;
-use crate::supervisor::programs::{Host, Summons};
+use crate::supervisor::programs::{ProgramServer, Summons};
 use crate::supervisor::snapshot::{Base, Image, Medium, SnapshotRefusal, Source, require_alone};
 use sandfork_jail::sys::write_signals;
 
@@ -74,7 +74,11 @@ impl JailedWorker<'_> {
 
     /// Ends the process that starts programs, unless it has any. It has nothing to do first.
     fn dismiss_starter(&mut self) -> Result<(), SnapshotRefusal> {
-        let dismissed = self.programs.as_mut().map(Host::dismiss).transpose();
+        let dismissed = self
+            .programs
+            .as_mut()
+            .map(ProgramServer::dismiss)
+            .transpose();
         if dismissed.map_err(SnapshotRefusal::Program)? == Some(true) {
             let is_there = || self.watch.tree().len() > 1;
             for _ in (0..STARTER_LOOKS).take_while(|_| is_there()) {

@@ -21,7 +21,7 @@ use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::{FileError, LentFiles};
 use crate::supervisor::forwarded_calls::ForwardedCalls;
 use crate::supervisor::link::{Link, LinkError};
-use crate::supervisor::programs::{Host, Queue, Summons, Terms};
+use crate::supervisor::programs::{ProgramServer, Queue, Summons, Terms};
 use crate::supervisor::received_fd::{self, PassedError};
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
@@ -132,7 +132,7 @@ pub struct JailedWorker<'a> {
     pub(super) beneath: Weak<Image>,
     pub(super) forwarded: ForwardedCalls<'a>,
     pub(super) network: Option<WorkerNetwork>,
-    pub(super) programs: Option<Host<'a>>,
+    pub(super) programs: Option<ProgramServer<'a>>,
     pub(super) summons: Option<Summons>,
     pub(super) link: Link<&'a OwnedFd>,
     pub(super) output: Output<'a>,
@@ -193,7 +193,7 @@ impl<'a> JailedWorker<'a> {
             has_programs: self.context.grants.shows_programs(),
             has_terminals: jail.ptys.is_some(),
         };
-        self.programs = Some(Host::new(queue, terms));
+        self.programs = Some(ProgramServer::new(queue, terms));
     }
 
     /// Carries out what callers want of programs. Returns whether one is to be started.
@@ -324,11 +324,11 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn is_used(&self) -> bool {
-        self.programs.as_ref().is_some_and(Host::is_used)
+        self.programs.as_ref().is_some_and(ProgramServer::is_used)
     }
 
     fn rest(&mut self) -> bool {
-        self.programs.as_mut().is_none_or(Host::rest)
+        self.programs.as_mut().is_none_or(ProgramServer::rest)
     }
 
     fn spent(&mut self) -> Option<Spent> {
@@ -349,7 +349,7 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn runs_programs(&self) -> bool {
-        self.programs.as_ref().is_some_and(Host::is_busy)
+        self.programs.as_ref().is_some_and(ProgramServer::is_busy)
     }
 
     fn keep(&mut self, image: Arc<Image>) -> u64 {

@@ -21,7 +21,7 @@ use crate::supervisor::drain::Stream;
 use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::link::{LinkError, Received};
-use crate::supervisor::programs::Host;
+use crate::supervisor::programs::ProgramServer;
 use crate::supervisor::run::{Deferred, RunContext};
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::stop::Stoppable;
@@ -206,7 +206,7 @@ impl<'a> WorkerLoop<'a> {
         let data = state.data_open && !data_events.is_empty() && !is_ending;
         // What programs get of a worker that ends is the reason of that, once it is known.
         let programs = io.programs.as_ref().filter(|_| state.reap_until.is_none());
-        let of_programs = programs.and_then(Host::next_event);
+        let of_programs = programs.and_then(ProgramServer::next_event);
         let until = [
             state.next_event(),
             due,

@@ -3,10 +3,10 @@
 use std::mem;
 use std::sync::Weak;
 
-use super::host::{CLOSED, Host};
 use super::queue::Closed;
+use super::server::{CLOSED, ProgramServer};
 
-impl Host<'_> {
+impl ProgramServer<'_> {
     /// Whether programs run, or are about to, or directories are watched.
     pub fn is_used(&self) -> bool {
         self.is_busy() || self.queue.is_used()
@@ -54,7 +54,7 @@ impl Host<'_> {
 }
 
 /// Every end of a loop ends its programs' handles, unless the session is paused.
-impl Drop for Host<'_> {
+impl Drop for ProgramServer<'_> {
     fn drop(&mut self) {
         if self.rests {
             self.go_on();

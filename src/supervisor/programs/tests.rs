@@ -19,7 +19,7 @@ fn a_session_without_summons_answers_all_the_same() {
         has_programs: true,
         has_terminals: false,
     };
-    let mut host = Host::new(programs.queue(), terms);
+    let mut server = ProgramServer::new(programs.queue(), terms);
     let (answer, answers) = channel();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -28,8 +28,8 @@ fn a_session_without_summons_answers_all_the_same() {
         });
         let started = loop {
             let soon = clock::now() + Duration::from_millis(10);
-            if wait_readable(host.bell(), soon).expect("the bell is there") {
-                assert!(!host.on_bell(None, host_process().as_fd(), clock::now(), false));
+            if wait_readable(server.bell(), soon).expect("the bell is there") {
+                assert!(!server.on_bell(None, other_process().as_fd(), clock::now(), false));
             }
             if let Ok(started) = answers.try_recv() {
                 break started;
@@ -43,8 +43,8 @@ fn a_session_without_summons_answers_all_the_same() {
         );
     });
     let past = clock::now();
-    let rings = wait_readable(host.bell(), past).expect("the bell is there");
-    assert!(!rings && !host.is_busy());
+    let rings = wait_readable(server.bell(), past).expect("the bell is there");
+    assert!(!rings && !server.is_busy());
 }
 
 #[test]
@@ -56,26 +56,29 @@ fn a_program_does_not_wait_for_a_worker_that_is_never_ready() {
         has_programs: true,
         has_terminals: false,
     };
-    let mut host = Host::new(programs.queue(), terms);
+    let mut server = ProgramServer::new(programs.queue(), terms);
     let (mut summons, _theirs) = Summons::new().expect("a socket is made");
     let (started, now) = thread::scope(|scope| {
         let started = scope.spawn(|| programs.start(Program::new(["true"])).map(drop));
         let soon = clock::now() + Duration::from_secs(60);
-        assert_eq!(wait_readable(host.bell(), soon), Ok(true));
+        assert_eq!(wait_readable(server.bell(), soon), Ok(true));
         let now = clock::now();
-        assert!(host.on_bell(Some(&mut summons), host_process().as_fd(), now, false));
-        let until = host.next_event().expect("it waits");
+        assert!(server.on_bell(Some(&mut summons), other_process().as_fd(), now, false));
+        let until = server.next_event().expect("it waits");
         assert!(until <= now + Duration::from_secs(30));
-        host.on_time(until).expect("it breaks no protocol");
+        server.on_time(until).expect("it breaks no protocol");
         (started.join().expect("it does not panic"), until)
     });
     let error = started.expect_err("there is no starter");
     assert_eq!(error.kind(), ErrorKind::Busy, "{error}");
     assert!(error.to_string().contains("does not answer"), "{error}");
-    assert!(!host.is_busy() && host.next_event().is_none(), "{now:?}");
+    assert!(
+        !server.is_busy() && server.next_event().is_none(),
+        "{now:?}"
+    );
 }
 
 /// A descriptor in place of the worker's process, to which nothing is sent.
-fn host_process() -> std::fs::File {
+fn other_process() -> std::fs::File {
     std::fs::File::open("/dev/null").expect("it is opened")
 }

@@ -44,7 +44,7 @@ pub struct Terms<'a> {
 }
 
 /// The programs of one worker.
-pub struct Host<'a> {
+pub struct ProgramServer<'a> {
     pub(super) queue: Arc<Queue>,
     terms: Terms<'a>,
     pub(super) link: Option<Link<OwnedFd>>,
@@ -70,7 +70,7 @@ pub(super) struct Live {
     cause: Option<ProgramEnd>,
 }
 
-impl<'a> Host<'a> {
+impl<'a> ProgramServer<'a> {
     /// Serves the programs that are asked for in this queue.
     pub fn new(queue: Arc<Queue>, terms: Terms<'a>) -> Self {
         queue.open();
