@@ -10,8 +10,8 @@ use crate::protocol::caller::{
     ClientEvent, ClientRequest, ProgramEnded, RunningProgram, StartProgram,
 };
 use crate::supervisor::{
-    BACKLOG, Caller, CallerEvent, FrameCaller, Numbers, Payload, Process, ProcessEvent, Program,
-    ProgramEnd, ProgramRefusal, Programs, Refusal, Stream, wait,
+    BACKLOG, Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent, Program, ProgramEnd,
+    ProgramRefusal, Programs, Refusal, Stream, UniqueIds, wait,
 };
 
 /// The most bytes of a program's arguments in a list, so that the list of all programs fits into an answer.
@@ -20,7 +20,7 @@ const MOST_LISTED: usize = 32 << 10;
 /// The programs of the open sessions, by the numbers of these.
 #[derive(Debug, Default)]
 pub struct SessionPrograms {
-    numbers: Numbers,
+    numbers: UniqueIds,
     open: Mutex<BTreeMap<u64, Programs>>,
 }
 

@@ -60,7 +60,7 @@ pub(crate) use programs::{CLOSED, Closed, Queue};
 pub use programs::{
     Process, ProcessEvent, Program, ProgramEnd, ProgramRefusal, ProgramReport, Programs,
 };
-pub use random::Numbers;
+pub use random::UniqueIds;
 pub use received_fd::sealed;
 pub(crate) use regular_file::open_regular;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};

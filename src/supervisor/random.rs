@@ -15,15 +15,15 @@ pub fn random<const LENGTH: usize>() -> io::Result<[u8; LENGTH]> {
 /// A counter that gives no number twice. It starts at a random number, so that a number from a process that has ended
 /// means nothing to the next process. JSON readers that have only floating-point numbers read each exactly.
 #[derive(Debug)]
-pub struct Numbers(AtomicU64);
+pub struct UniqueIds(AtomicU64);
 
-impl Default for Numbers {
+impl Default for UniqueIds {
     fn default() -> Self {
         Self(AtomicU64::new(RandomState::new().hash_one(()) >> 12))
     }
 }
 
-impl Numbers {
+impl UniqueIds {
     /// The next number.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)

@@ -8,7 +8,7 @@ use super::{Base, Image, Medium, SnapshotRefusal};
 use crate::host::{descriptors_left, memory_left};
 use crate::outcome::{LimitName, Limits};
 use crate::plan::bytes;
-use crate::supervisor::random::Numbers;
+use crate::supervisor::random::UniqueIds;
 
 /// The bytes of the images that are being made in this process, of all its sandboxes.
 static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
@@ -17,7 +17,7 @@ static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
 const DESCRIPTORS_OF_AN_IMAGE: u64 = 2;
 
 /// Numbers are given once, so that a caller cannot mean a snapshot of another sandbox.
-static NUMBERS: LazyLock<Numbers> = LazyLock::new(Numbers::default);
+static NUMBERS: LazyLock<UniqueIds> = LazyLock::new(UniqueIds::default);
 
 /// Images by number.
 #[derive(Debug, Default)]
