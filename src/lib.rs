@@ -10,8 +10,8 @@
 //!
 //! A [`Sandbox`] keeps one warm CPython and forks it for each run. Build it once and share it between
 //! threads. An [`Error`] means that no sandbox could be provided. Everything that the guest does, an
-//! endless loop and a segmentation fault included, is an [`Outcome`]. `README.md` shows the command and
-//! a comparison; `examples/` has a custom policy, a server and a session.
+//! endless loop and a segmentation fault included, is an [`Outcome`]. `README.md` shows the command;
+//! `examples/` has a custom policy, a server and a session.
 //!
 //! | to | use |
 //! |---|---|

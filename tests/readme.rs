@@ -6,8 +6,8 @@
 //! Each block is one session of a shell in the root of the repository, in which `cargo run` starts
 //! what cargo has built for the tests. Numbers that differ from run to run and from host to host are
 //! not compared, see [`redacted`]; a line `...` stands for any lines. A block that shows level `full`
-//! needs it. `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md, docs/cookbook.md
-//! and python/README.md.
+//! needs it. `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md, docs/cookbook.md,
+//! docs/snapshots.md and python/README.md.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
 mod common;

@@ -76,7 +76,7 @@ pub enum Command {
     Map(MapArguments),
     /// Show what would be enforced on this host, and how
     Plan(PlanArguments),
-    /// Check for each layer whether this host can provide it, and what mends it
+    /// Check for each layer whether this host can provide it, and print the fix
     Doctor(DoctorArguments),
     /// List, show and check policies
     Policy(PolicyArguments),

@@ -26,7 +26,7 @@ pub fn server(command: Option<&str>, arguments: &[OsString]) -> Result<u8, Failu
     if error.kind() == io::ErrorKind::NotFound {
         return Err(Failure::Usage(format!(
             "the server is a program of its own, `{PROGRAM}`, and is neither beside this command nor in PATH: \
-             `cargo install {PROGRAM}` installs it"
+             `cargo install --path crates/server` in a checkout of Sandfork installs it"
         )));
     }
     Err(Failure::Setup(error))

@@ -44,7 +44,7 @@ impl TargetChoice {
         module.chain(rest).collect()
     }
 
-    /// A policy, a key of one, or an option that `is_of_command` knows with its value, if it stands behind the script,
+    /// A policy, a key of one, or an option that `is_of_command` knows with its value, if it comes after the script,
     /// where it is the script's own argument. Most likely it was not meant so.
     pub fn misplaced(&self, is_of_command: impl Fn(&str, &str) -> bool) -> Option<String> {
         if self.code.is_some() {
@@ -68,8 +68,8 @@ impl TargetChoice {
             };
             if let (true, Some(value)) = (is_meant, value) {
                 return Some(format!(
-                    "`{option} {value}` stands behind the script, which gets it as an argument: options of sandfork \
-                     stand before the script"
+                    "`{option} {value}` comes after the script, which gets it as an argument: options of sandfork \
+                     come before the script"
                 ));
             }
         }

@@ -36,7 +36,7 @@ pub fn tip(error: &Error, command: &Command) -> Option<String> {
     // An option behind `-c CODE` or a program may be meant for either.
     let for_guest = ["run", "exec", "learn"].iter().any(|it| first == *it);
     let has_no_tip = error.get(ContextKind::Suggested).is_none();
-    (for_guest && has_no_tip).then(|| "what is meant for the guest stands behind `--`".to_owned())
+    (for_guest && has_no_tip).then(|| "what is meant for the guest comes after `--`".to_owned())
 }
 
 /// The key of a policy that an option of another program names, such as `--timeout` or `--allow-read`.

@@ -149,7 +149,7 @@ pub enum EnvironmentError {
 fn full(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT) => {
-            "; free space there, `sandfork env prune` removes what no name leads to, or set XDG_DATA_HOME"
+            "; free space there, `sandfork env prune` removes unnamed environments, or set XDG_DATA_HOME"
         }
         Some(libc::EROFS) => "; set XDG_DATA_HOME to a directory that can be written",
         _ => "",

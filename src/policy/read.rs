@@ -54,7 +54,7 @@ fn syntax(errors: &[toml::de::Error], source: &Source) -> Vec<PolicyError> {
         let origin = source.origin(start);
         let message = error.message();
         let is_first = lines.insert(origin.line);
-        let problem = format!("this is not valid TOML ({message}): mend the syntax here");
+        let problem = format!("this is not valid TOML ({message}): fix the syntax here");
         is_first.then(|| PolicyError::of_file(origin, problem))
     });
     first_of_its_line.collect()

@@ -253,7 +253,7 @@ fn bad_input_is_refused_before_anything_runs() -> Result<(), Failed> {
 fn an_option_behind_the_script_is_noticed() -> Result<(), Failed> {
     let scene = scene()?;
     fs::write(scene.path().join("passes.py"), "pass\n")?;
-    let note = "stands behind the script, which gets it as an argument";
+    let note = "comes after the script, which gets it as an argument";
     for (arguments, option) in [
         (
             &["learn", "--accept", "read", "passes.py", "-o", "x"][..],

@@ -291,7 +291,7 @@ fn arguments_need_no_dashes() -> Result<(), Failed> {
     }
     let strict = ["run", script, "--policy", "strict"];
     let output = sandfork(&strict).output()?;
-    let note = "`--policy strict` stands behind the script, which gets it as an argument";
+    let note = "`--policy strict` comes after the script, which gets it as an argument";
     assert!(said(&output).contains(note), "{}", said(&output));
     for own in [
         ["--policy", "mine"],

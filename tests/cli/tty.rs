@@ -208,7 +208,7 @@ fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
     assert_eq!(output.status.code(), Some(2));
     let said = String::from_utf8(output.stderr)?;
     assert!(
-        said.contains("`-t` connects the program to the terminal at stdin, which is none"),
+        said.contains("`-t` needs a terminal on stdin, and stdin is not one"),
         "{said}"
     );
     let mut person = Person::with(&["exec", "-t", "-p", "strict", "--", "true"])?;

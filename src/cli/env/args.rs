@@ -46,7 +46,7 @@ pub enum EnvCommand {
         #[arg(required = true, value_name = "NAME")]
         names: Vec<EnvironmentName>,
     },
-    /// Remove what no name leads to, and what ended commands left
+    /// Remove unnamed environments, and what ended commands left
     Prune {
         /// Remove the environments of the packages of policies too
         #[arg(long)]

@@ -68,7 +68,7 @@ pub enum ResultsError {
         what: String,
     },
     /// The file could not be read, or its unfinished results removed.
-    #[error("`{name}` cannot be gone on with: {cause}; nothing in it was changed")]
+    #[error("`{name}` cannot be resumed: {cause}; nothing in it was changed")]
     Unusable {
         /// The file's name.
         name: String,

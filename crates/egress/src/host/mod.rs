@@ -147,7 +147,7 @@ pub enum HostPattern {
 pub enum PatternError {
     /// `*`, or the same in other words.
     #[error(
-        "a pattern that matches every host allows nothing less than everything: name the hosts, or the domains as \
+        "this pattern would allow every host: name the hosts, or the domains as \
          in \"*.example.org\""
     )]
     Everything,

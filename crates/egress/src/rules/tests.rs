@@ -35,7 +35,7 @@ fn each_mistake_has_its_sentence() {
         Err(error) => error.to_string(),
     };
     let table = [
-        (r#"{"host":"*"}"#, "allows nothing less than everything"),
+        (r#"{"host":"*"}"#, "would allow every host"),
         (r#"{"host":"*.com"}"#, "top-level domain"),
         (
             r#"{"host":"10.0.0.1"}"#,
