@@ -82,11 +82,21 @@ class Displays(unittest.TestCase):
         shown = self.shown("display(1, 'a')\nprint('b')\ndisplay({'text/html': '<i>'}, raw=True)\n2")
         data = [{"text/plain": "1"}, {"text/plain": "'a'"}, {"text/html": "<i>"}]
         self.assertEqual(shown, [(each, False) for each in data])
-        shown = self.shown("from sandfork_host import display as show\nshow(3, include=['text/plain'], display_id=True)")
+        shown = self.shown("from sandfork_host import display as show\nh = show(3, include=['text/plain'], display_id=True)")
         self.assertEqual(shown, [({"text/plain": "3"}, False)])
+        self.assertEqual(self.shown("h.update(4)\nh.display(5)"), [({"text/plain": text}, False) for text in "45"])
+        self.assertEqual(self.worker.value("display(1), display(1, display_id='a').display_id"), (None, "a"))
         self.assertEqual(self.shown("show(3, exclude=['text/plain'])"), [])
         module = "import sys, types\nm = types.ModuleType('m')\nexec('def f(): display(4)', vars(m))\nm.f()"
         self.assertEqual(self.shown(module), [({"text/plain": "4"}, False)])
+
+    def test_a_cell_displays_a_bounded_amount(self):
+        large = "class L:\n    def _repr_png_(self): return bytes(16 << 20)\n"
+        outcome = self.worker.cell(large + "for _ in range(5):\n    display(L())")
+        self.assertEqual((outcome.status, len(outcome.displays)), ("exception", 3))
+        self.assertEqual(outcome.error["message"], "a cell may display 64 MiB: write the rest to files")
+        # Each cell anew.
+        self.assertEqual(len(self.shown("display(L())")), 1)
 
     def test_objects_that_display_themselves(self):
         source = "class Own:\n    def _ipython_display_(self): display('by itself')\nOwn()"
@@ -128,7 +138,9 @@ class Displays(unittest.TestCase):
         )
         ((data, _),) = self.shown(source)
         self.assertLess(len(data["text/plain"]), 20_000)
-        self.assertEqual(data["text/html"], "<text/html of 17825792 bytes, more than the 16777216 that are shown>")
+        self.assertEqual(list(data), ["text/plain", "image/png"])
+        reason = "\n<text/html of 17825792 bytes, more than the 16777216 that are shown>"
+        self.assertEqual(data["text/plain"][-len(reason) - 1 :], "x" + reason)
         self.assertEqual(data["image/png"], b"z" * (1 << 20))
 
     def test_threads_and_children(self):
@@ -140,6 +152,20 @@ class Displays(unittest.TestCase):
             "assert os.WEXITSTATUS(os.waitpid(pid, 0)[1]) == 3"
         )
         self.assertEqual(self.shown(source), [])
+
+    def test_ipython_clears_no_output(self):
+        with tempfile.TemporaryDirectory() as directory, Worker() as worker:
+            Path(directory, "IPython", "core").mkdir(parents=True)
+            for name, text in (
+                ("__init__.py", ""),
+                ("core/__init__.py", ""),
+                ("core/display_functions.py", "def clear_output(wait=False): print('\\33[2K')\n"),
+                ("display.py", "from IPython.core.display_functions import *\n"),
+            ):
+                Path(directory, "IPython", name).write_text(text)
+            path = f"import sys\nsys.path.append({directory!r})\n"
+            worker.value(path + "from IPython.display import clear_output\nclear_output(wait=True)")
+            self.assertEqual(worker.output(), ("", ""))
 
     def test_ipythons_display_is_ours(self):
         """Works with the module paths of new and of old versions of the package."""
@@ -176,6 +202,15 @@ class Figures(unittest.TestCase):
         self.assertEqual((shown, outcome.status), ([one], "exception"))
         self.assertEqual(self.pictures("plt.figure()\nNone")[0], [])
         self.assertEqual(self.pictures("plt.plot([1])", last="statement")[0], [one])
+
+    @needs("matplotlib")
+    def test_a_figure_of_an_interrupted_cell_is_not_shown_by_the_next_one(self):
+        source = "import matplotlib.pyplot as plt\nplt.plot([1])\nprint('x', flush=True)\nimport time\ntime.sleep(60)"
+        self.worker.begin(source)
+        self.worker.wait_for_output("x")
+        self.worker.interrupt()
+        self.assertEqual(self.worker.outcome().error["name"], "KeyboardInterrupt")
+        self.assertEqual(self.pictures("1")[0], [])
 
     @needs("matplotlib")
     def test_show(self):

@@ -10,7 +10,7 @@ from ..cell import cut
 from ..process import reseed_copy
 from ..program import link_project
 from ..runner import REHEARSED, Runner, describe
-from .display import PLAIN, Displays
+from .display import PLAIN, DisplayLimit, Displays
 from .interrupts import Interrupts
 from .link import Link
 from .plots import Plots
@@ -54,8 +54,9 @@ class Session(Runner):
         self.magics = None
         # Whether the running cell ends with a semicolon.
         self.is_quiet = False
-        # Whether the value that was encoded last has the same `repr()` at the caller.
+        # Whether the value that was encoded last has the same `repr()` at the caller, and the name of its class.
         self.is_exact = True
+        self.class_name = ""
         # A builtin, so that modules that the guest imports can use it too.
         builtins.display = self.tools.module.display = self.displays.display
         self.stdin = NoInput()
@@ -145,7 +146,7 @@ class Session(Runner):
             result["final"] = True
         if error is not None:
             self.guarded(self.describe, request, result, error)
-        shows = getpid() == self.worker and not issubclass(type(error), KeyboardInterrupt)
+        is_interrupted = issubclass(type(error), KeyboardInterrupt)
         # The exception's frames refer to this frame. The cycle would keep the cell's objects until a
         # collection, and memory may run out before that.
         ran_out = issubclass(type(error), MemoryError)
@@ -154,8 +155,11 @@ class Session(Runner):
             # The C library keeps what lies below an object that is still in use. The next cell would have
             # as much less.
             self.native.trim("")
-        if shows:
-            self.guarded(self.plots.show_figures)
+        if getpid() == self.worker:
+            _, failed = self.guarded(self.plots.close_figures if is_interrupted else self.plots.show_figures)
+            if type(failed) is DisplayLimit and result["status"] == "ok":
+                self.guarded(self.describe, request, result, failed)
+            failed = None
         return buffers
 
     def attempt(self, request, source, result):
@@ -192,6 +196,7 @@ class Session(Runner):
     def encode(self, value):
         encoder = values.Encoder()
         tree = encoder.encode(value)
+        self.class_name = values.class_name(value)
         # What is large is not shown here: its text takes as much memory again.
         self.is_exact = encoder.is_exact or sum(map(len, encoder.buffers)) > values.SHARED
         return tree, encoder.buffers
@@ -221,6 +226,6 @@ class Session(Runner):
         except NotPassed as error:
             text = "<not passed: %s>" % cut(error.strerror, values.MAX_NAME)
             result.pop("blob", None)
-            result["value"] = {"type": "opaque", "name": "", "repr": text}
+            result["value"] = {"type": "opaque", "name": self.class_name, "repr": text}
             self.interrupts.rest()
             self.link.send(result)

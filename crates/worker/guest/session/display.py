@@ -1,13 +1,17 @@
 """The displays of a cell: an object's notebook forms by media type."""
 
 import sys
+from os import urandom
 
-from .. import values
+from .. import values, wire
 from ..cell import clean
 from .shared import NotPassed, pack
 
-# Maximum bytes of one form. The supervisor bounds the total of a cell's displays.
+# Maximum bytes of one form, and of a cell's displays. The supervisor ends a cell that evades the second.
 MOST_BYTES = 16 << 20
+MOST_DISPLAYED = 64 << 20
+# The overhead of a display. The supervisor counts half of it.
+OF_A_DISPLAY = 2 << 10
 MOST_FORMS = 32
 # Types that text shows sufficiently: as the value of a cell they need no display.
 PLAIN = frozenset(
@@ -29,6 +33,13 @@ METHODS = {
 BINARY = ("image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf")
 
 
+class DisplayLimit(RuntimeError):
+    """A cell displays more than one may."""
+
+
+DisplayLimit.__module__ = "sandfork_host"
+
+
 class Displays:
     def __init__(self, link, interrupts, tools):
         self.link = link
@@ -36,9 +47,11 @@ class Displays:
         self.tools = tools
         # Functions of other modules that take an object and return its forms as a dict, or `None`.
         self.formatters = []
+        # The running cell, and the bytes that it has displayed.
+        self.displayed = 0, 0
 
-    def display(self, *objects, include=None, exclude=None, raw=False, **_):
-        """Shows objects to the caller of this sandbox, as in a notebook."""
+    def display(self, *objects, include=None, exclude=None, raw=False, display_id=None, **_):
+        """Shows objects to the caller of this sandbox, as in a notebook. Returns a handle for a `display_id`."""
         self.tools.require_link()
         for value in objects:
             if raw and type(value) is dict:
@@ -54,6 +67,7 @@ class Displays:
             if exclude is not None:
                 forms = {mime: forms[mime] for mime in forms if mime not in exclude}
             self.show(forms)
+        return None if display_id is None else Handle(self.display, display_id)
 
     def show_value(self, value):
         """Shows the value of a cell's last expression."""
@@ -86,12 +100,12 @@ class Displays:
     def show(self, forms, main=False):
         encoder = values.Encoder()
         data = {}
-        for mime, made in list(forms.items())[:MOST_FORMS]:
-            if type(mime) is str and len(mime) <= values.MAX_NAME:
-                data[clean(mime)] = encoder.encode(bounded(mime, plain_form(mime, made)))
+        for mime, made in bounded(forms).items():
+            data[mime] = encoder.encode(made)
         if not data:
             return
         header = {"kind": "display", "id": self.interrupts.cell, "data": data, "main": main}
+        self.count(header, encoder.buffers)
         # Earlier output is sent before the display.
         flush_output()
         self.interrupts.shut()
@@ -99,6 +113,17 @@ class Displays:
             self.send(header, encoder.buffers)
         finally:
             self.interrupts.open()
+
+    def count(self, header, buffers):
+        """Counts what a display takes. Raises an error if it is too much for a cell."""
+        cell, displayed = self.displayed
+        if cell != self.interrupts.cell:
+            displayed = 0
+        _, length = values.layout(map(len, buffers))
+        displayed += OF_A_DISPLAY + len(wire.dumps(header).encode("utf-8", "replace")) + length
+        if displayed > MOST_DISPLAYED:
+            raise DisplayLimit("a cell may display %d MiB: write the rest to files" % (MOST_DISPLAYED >> 20))
+        self.displayed = self.interrupts.cell, displayed
 
     def send(self, header, buffers):
         try:
@@ -108,6 +133,22 @@ class Displays:
             header.pop("blob", None)
             header["data"] = {"text/plain": shown}
             self.link.send(header)
+
+
+class Handle:
+    """What `display` returns for a `display_id`. A display that was sent cannot change: an update is a new one."""
+
+    def __init__(self, show, display_id):
+        self.show = show
+        self.display_id = urandom(16).hex() if display_id is True else display_id
+
+    def display(self, obj, **options):
+        self.show(obj, **options)
+
+    update = display
+
+    def __repr__(self):
+        return "<DisplayHandle display_id=%s>" % self.display_id
 
 
 def show_itself(value):
@@ -167,13 +208,24 @@ def plain_form(mime, made):
         return values.safe_repr(made)
 
 
-def bounded(mime, made):
-    limit = values.MAX_REPR if mime == "text/plain" else MOST_BYTES
-    if len(made) <= limit:
-        return made
-    if mime == "text/plain":
-        return values.cut(made, limit)
-    return "<%s of %d bytes, more than the %d that are shown>" % (mime, len(made), limit)
+def bounded(forms):
+    """The forms that are sent, as text or bytes. The text says which others are too large."""
+    kept, reasons = {}, []
+    for mime, made in list(forms.items())[:MOST_FORMS]:
+        if type(mime) is not str or len(mime) > values.MAX_NAME:
+            continue
+        mime, made = clean(mime), plain_form(mime, made)
+        if mime == "text/plain":
+            kept[mime] = made if len(made) <= values.MAX_REPR else values.cut(made, values.MAX_REPR)
+        elif len(made) <= MOST_BYTES:
+            kept[mime] = made
+        else:
+            reasons.append("<%s of %d bytes, more than the %d that are shown>" % (mime, len(made), MOST_BYTES))
+    if reasons:
+        text = kept.get("text/plain", "")
+        text = text if isinstance(text, str) else text.decode("utf-8", "replace")
+        kept["text/plain"] = "\n".join(filter(None, (text, *reasons)))
+    return kept
 
 
 def flush_output():

@@ -49,6 +49,9 @@ class Plots:
     def take_ipython(self, module):
         if hasattr(module, "display"):
             module.display = self.displays.display
+        if hasattr(module, "clear_output"):
+            # What was shown is with the caller.
+            module.clear_output = lambda wait=False: None
 
     def take_get_ipython(self, module):
         found = module.get_ipython
@@ -75,6 +78,12 @@ class Plots:
                     self.displays.show(figure_forms(figure))
             finally:
                 pyplot.close(figure)
+
+    def close_figures(self):
+        """Closes the figures of a cell that was interrupted, so that the next cell does not display them."""
+        pyplot = sys.modules.get("matplotlib.pyplot")
+        if hasattr(pyplot, "close"):
+            pyplot.close("all")
 
     def close(self, value):
         """Closes a figure that was displayed as a cell's value, so that it is not displayed again."""

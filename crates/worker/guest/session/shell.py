@@ -101,7 +101,8 @@ def run(command, arguments, data=None, stdout=None, stderr=None):
     try:
         ended = run(arguments, input=data, stdout=stdout, stderr=stderr)
     except OSError as error:
-        say("`!%s` does not run: this sandbox runs no such program (%s): write it in Python" % (command, error.strerror))
+        why = "this sandbox runs no such program (%s): write it in Python" % error.strerror
+        say("`!%s` does not run: %s" % (command, why))
         return None
     if ended.returncode:
         say("`!%s` ended with exit code %d" % (command.split("\n")[0], ended.returncode))
