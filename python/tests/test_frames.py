@@ -321,16 +321,26 @@ def test_a_column_of_pandas_that_cannot_cross_says_which(value: Any, said: str) 
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda numpy: numpy.zeros(1, "i4,f8"), "an array of dtype [('f0', '<i4'), ('f1', '<f8')]"),
-        (lambda numpy: numpy.zeros(1, "longdouble")[0], "a scalar of dtype float128"),
-        (lambda numpy: numpy.ma.array([1, 2], mask=[0, 1]), "an array of the class MaskedArray"),
-        (lambda numpy: numpy.array([object()]), "an array of objects that"),
+        (lambda numpy: numpy.zeros(1, "i4,f8"), "an array of dtype [('f0', '<i4'), ('f1', '<f8')] do"),
+        (lambda numpy: numpy.zeros(1, "longdouble")[0], "a scalar of dtype float128 do"),
+        (
+            lambda numpy: numpy.ma.array([1, 2], mask=[0, 1]),
+            "class MaskedArray does not cross: send its .filled(), or its .data and its .mask",
+        ),
+        (
+            lambda numpy: type("Own", (pandas.Series,), {})([1]),
+            "a table of the class Own does not cross: send what pandas.Series() makes of it",
+        ),
+        (lambda numpy: type("Own", (pandas.DataFrame,), {})(), "a table of the class Own does not cross"),
+        (lambda numpy: pandas.DataFrame({"o": [{"a": i} for i in range(600_000)]}), "too large to cross"),
+        (lambda numpy: numpy.array([object()]), "an array of objects that do"),
     ],
 )
 def test_an_array_that_cannot_cross_says_why(make: Any, said: str) -> None:
     found = crossed(make(pytest.importorskip("numpy")))
     assert isinstance(found, sandfork.Opaque)
-    assert f"<not passed as a value: {said} do" in found.repr
+    assert "\n<not passed as a value: " in found.repr
+    assert said in found.repr
 
 
 def test_moments_of_a_zone_without_a_name_come_back() -> None:
@@ -377,6 +387,7 @@ def _senders() -> dict[str, Any]:
         "arrow": arrow_table(),
         "series": frame["n"],
         "index": frame.index,
+        "twice": pandas.DataFrame([[1, 2, 3, 4]], columns=["a", "a", "a_2", "a"]),
         "dates": pandas.date_range("2024", periods=2),
         "levels": frame.set_index(["n", "b"]).T,
         "interval": pandas.Interval(0, 1),
@@ -588,6 +599,14 @@ def test_a_table_does_not_believe_in_rows_that_did_not_come() -> None:
         for tree in (frame, labels):
             with pytest.raises(ValueError, match="without columns has"):
                 read(tree, [])
+
+
+@pytest.mark.usefixtures("alone")
+def test_a_table_keeps_columns_of_one_name() -> None:
+    found = read(*_SENT["twice"])
+    assert found.columns == ("a", "a_3", "a_2", "a_4")
+    assert list(found) == [{"a": 1, "a_3": 2, "a_2": 3, "a_4": 4}]
+    assert found["a_3"] == [2]
 
 
 @pytest.mark.usefixtures("alone")

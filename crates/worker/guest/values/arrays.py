@@ -83,6 +83,9 @@ def _require_dtype(dtype: Any, whose: str) -> None:
 
 def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     remedy = "send what numpy.asarray() makes of it, or its parts"
+    masked = getattr(sys.modules.get("numpy.ma"), "MaskedArray", None)
+    if isinstance(masked, type) and issubclass(type(value), masked):
+        remedy = "send its .filled(), or its .data and its .mask"
     raise NotSupported(f"an array of the class {type(value).__name__} does not cross: {remedy}")
 
 

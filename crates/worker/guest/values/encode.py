@@ -80,7 +80,7 @@ class Encoder:
         name, encoder = class_name(value), encoder_of(type(value))
         if is_of_library(encoder) and why == "too large to cross":
             # These show the start and the end of what they hold. Python's own would show all of it.
-            return self.opaque(value)
+            return self.opaque(Opaque(name, f"{safe_repr(value)}\n<not passed as a value: {why}>"))
         return {"type": "opaque", "name": name, "repr": f"<{name}, {why}>"}
 
     def tree(self, value: Any, depth: int, key: bool) -> Tree:

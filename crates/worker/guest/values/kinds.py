@@ -207,7 +207,7 @@ def is_of_library(encoder: Encode | None) -> bool:
 
 
 def is_exact(kind: type) -> bool:
-    """Whether a value of a type that is transferred is of the same type on the other side, and has the same `repr()`."""
+    """Whether the decoded value of a type that is transferred is of that type and has the same `repr()`."""
     if kind in BUILTIN:
         return kind is not memoryview
     return ".".join(class_path(kind)) in standard.ENCODERS

@@ -24,13 +24,14 @@ UNITS = {"D": 86400, "h": 3600, "m": 60, "s": 1, "ms": 1e-3, "us": 1e-6, "ns": 1
 
 class Table:
     """A frame of a package that is not installed here. Iterating gives the rows as dicts, `len` their
-    number, `table[name]` a column as a list, and `columns` the names. `missing` says which package would
-    make it the frame that it was. Row labels, if there are any besides numbers, are the first columns."""
+    number, `table[name]` a column as a list, and `columns` the names. A second column `a` is `a_2`.
+    `missing` says which package would make it the frame that it was. Row labels, if there are any besides
+    numbers, are the first columns."""
 
     __slots__ = ("_columns", "_rows", "columns", "missing")
 
     def __init__(self, columns: list[str], data: list[Any], rows: int, missing: str) -> None:
-        self.columns = tuple(columns)
+        self.columns = tuple(_distinct(columns))
         self.missing = missing
         self._columns = data
         self._rows = rows
@@ -192,6 +193,22 @@ def read_table(decoder: Decoder, tree: Tree, depth: int, package: str | None) ->
     if package is not None:
         missing = f"{package} is not installed in {HERE}, so this is a sandfork.Table"
     return Table(names, data, rows, missing)
+
+
+def _distinct(names: list[str]) -> list[str]:
+    """The names of columns, with a number where a name was there before."""
+    given = set(names)
+    found: dict[str, None] = {}
+    numbers: dict[str, int] = {}
+    for name in names:
+        title = name
+        while title in found:
+            numbers[name] = numbers.get(name, 1) + 1
+            title = f"{name}_{numbers[name]}"
+            if title in given:
+                title = name
+        found[title] = None
+    return list(found)
 
 
 def _name(label: Any) -> str:

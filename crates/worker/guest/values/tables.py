@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 
 from . import arrays
-from .bounds import I64, Opaque, library, weight
+from .bounds import I64, NotSupported, Opaque, library, weight
 from .columns import PART
 from .pandas_columns import (
     MASKED,
@@ -172,6 +172,12 @@ for _module in ("pandas.api.typing", "pandas._libs.missing"):
 UNHASHABLE: set[Encode] = {_frame, _series, _labels, _array}
 
 
+def _subclass(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    base = "DataFrame" if value.ndim == 2 else "Series"
+    remedy = f"send what pandas.{base}() makes of it"
+    raise NotSupported(f"a table of the class {type(value).__name__} does not cross: {remedy}")
+
+
 def encoder_of(kind: type) -> Encode | None:
     """The encoder of indexes and arrays, which have a class for each kind, and of `NaT`, whose class is
     not available by name."""
@@ -179,7 +185,10 @@ def encoder_of(kind: type) -> Encode | None:
     nat = getattr(pandas, "NaT", None)
     if nat is not None and type(nat) is kind:
         return _stamp
-    for place, name, encoder in ((pandas, "Index", _labels), (_extensions(pandas), "ExtensionArray", _array)):
+    for place, name, encoder in (
+        *((pandas, "Index", _labels), (_extensions(pandas), "ExtensionArray", _array)),
+        *((pandas, "DataFrame", _subclass), (pandas, "Series", _subclass)),
+    ):
         known = getattr(place, name, None)
         if isinstance(known, type) and issubclass(kind, known):
             return encoder
