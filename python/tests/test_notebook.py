@@ -116,3 +116,18 @@ def test_a_result_prints_a_bounded_text() -> None:
     long = repr(Result({"text/plain": "\1" * 1_000_000}))
     assert long.count("\\x01") < 1 << 16
     assert "characters left out" in long
+
+
+def test_sources_are_shown_of_objects_whose_text_only_names_them() -> None:
+    named = {"text/plain": "<IPython.core.display.Markdown object>", "text/markdown": "# <Findings>"}
+    for forms, text in (
+        (named, "# <Findings>"),
+        ({"text/plain": "<C object at 0x7f12>", "text/latex": "$x$", "application/json": "[1]"}, "$x$"),
+        ({"application/json": '{"a": 1}'}, '{"a": 1}'),
+        ({"text/plain": "x**2", "text/latex": "$x^2$"}, "x**2"),
+        ({"text/plain": "<C object>"}, "<C object>"),
+    ):
+        shown = Result(forms)
+        assert ended(shown=(shown,)).to_text() == text
+        assert f">{html.escape(text)}</pre>" in shown._repr_html_()
+    assert ended(shown=(Result(named, is_main_result=True),)).to_text() == "[value] # <Findings>"

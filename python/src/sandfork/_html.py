@@ -14,6 +14,7 @@ from html import escape
 from typing import TYPE_CHECKING
 
 from . import _charts
+from ._text import readable
 
 if TYPE_CHECKING:
     from ._execution import Execution
@@ -95,8 +96,8 @@ def result(shown: Result, room: int = LARGEST_HTML) -> str:
     if shown.svg is not None:
         data = base64.b64encode(shown.svg.encode("utf-8", "replace")).decode("ascii")
         return f'<img src="data:image/svg+xml;base64,{data}">'
-    text = shown.text if shown.text is not None else repr(shown)
-    return f"<pre {_PRE}>{escape(text)}</pre>"
+    text = readable(shown)
+    return f"<pre {_PRE}>{escape(repr(shown) if text is None else text)}</pre>"
 
 
 def execution(ended: Execution) -> str:

@@ -94,10 +94,12 @@ class Result:
     data = _Form(
         "application/vnd.sandfork.data+json",
         _json,
-        "The data of a table or similar object, as plain lists and dicts.",
+        "What the code displays as this media type: data of a table or the like. Nothing else fills it.",
     )
     chart = _Form(
-        "application/vnd.sandfork.chart+json", _json, "The data of a plot, as plain lists and dicts."
+        "application/vnd.sandfork.chart+json",
+        _json,
+        "What the code displays as this media type: data of a plot. Nothing else fills it.",
     )
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,10 @@ from ._exceptions import RequestError
 
 if TYPE_CHECKING:
     from ._execution import Execution
+    from ._result import Result
 
+# The `repr()` of an object of a class without one of its own.
+_NAMED = re.compile(r"<[^<>\n]* object(?: at 0x[0-9a-f]+)?>")
 # The least number of characters in which an error and a note of what is left out still say something.
 _SHORTEST = 200
 # Bytes of a value of which a `repr()` is made, whose characters may take sixteen times as many.
@@ -72,8 +76,8 @@ def _printed(execution: Execution) -> str:
 def _end(execution: Execution) -> str:
     """The value or the error, and what the cell showed besides."""
     shown = [result for result in execution.results if not result.is_main_result]
-    lines = [result.text or f"[shown: {', '.join(result.formats())}]" for result in shown]
-    text, error = execution.text, execution.error
+    lines = [readable(result) or f"[shown: {', '.join(result.formats())}]" for result in shown]
+    text, error = next(map(readable, filter(_is_main, execution.results)), None), execution.error
     if error is not None:
         lines.append(error.traceback.rstrip("\n") or f"{error.name}: {error.value}")
         # The traceback of an exception ends with it, though not always in the words of its message.
@@ -85,6 +89,19 @@ def _end(execution: Execution) -> str:
     if execution.session == "ended" and execution.status not in ("ok", "exit", "exception"):
         lines.append("[the session has ended: variables, imports and files are lost]")
     return "\n".join(lines)
+
+
+def _is_main(shown: Result) -> bool:
+    return shown.is_main_result
+
+
+def readable(shown: Result) -> str | None:
+    """A result's text. Where that only names an object, as of IPython's `Markdown`, its form's source."""
+    text = shown.text
+    if text is None or _NAMED.fullmatch(text):
+        sources = (shown._plain(name) for name in ("markdown", "latex", "json"))
+        return next((source for source in sources if isinstance(source, str) and source), text)
+    return text
 
 
 def compact(execution: Execution) -> dict[str, Any]:
