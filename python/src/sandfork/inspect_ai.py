@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, overload
 
 from ._async import AsyncSandbox
-from ._exceptions import FileError, RequestError, SandforkError
+from ._exceptions import FileError, PolicyError, RequestError, SandforkError, ValueTooLarge
 from ._frameworks import (
     LONGEST,
     MOST_PROGRAMS,
@@ -95,6 +96,8 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
     async def sample_init(
         cls, task_name: str, config: util.SandboxEnvironmentConfigType | None, metadata: dict[str, str]
     ) -> dict[str, util.SandboxEnvironment]:
+        if isinstance(config, str):
+            _check_is_file(config)
         if config is None or isinstance(config, str):
             config = SandforkConfig(policy=config)
         if not isinstance(config, SandforkConfig):
@@ -155,7 +158,9 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
             if any("\0" in word for word in cmd):
                 # The words by which inspect_ai knows that the model can mend it.
                 raise ValueError("embedded null byte") from error
-            if error.errno is None:
+            # A model writes what cannot be sent, and can mend that when it is told.
+            is_of_model = isinstance(error, ValueTooLarge) or _has_surrogate(cmd, input)
+            if error.errno is None and not is_of_model:
                 raise
             return util.ExecResult(False, NOT_FOUND, "", str(error))
         return _exec_result(result, most)
@@ -215,6 +220,19 @@ def _unavailable() -> Iterator[None]:
         raise
     except SandforkError as error:
         raise util.SandboxUnavailableError(str(error)) from error
+
+
+def _check_is_file(config: str) -> None:
+    """Refuses the path that inspect_ai makes of a policy's name: it takes any text for a file of the task."""
+    if os.path.isabs(config) and not os.path.exists(config):
+        name = os.path.basename(config)
+        said = f"{config} is not there: for the policy of that name give SandforkConfig(policy={name!r})"
+        raise PolicyError(said)
+
+
+def _has_surrogate(cmd: list[str], input: str | bytes | None) -> bool:
+    texts = [*cmd, input if isinstance(input, str) else ""]
+    return any("\ud800" <= character <= "\udfff" for text in texts for character in text)
 
 
 def _is_not_executable(result: CommandResult, file: str) -> bool:

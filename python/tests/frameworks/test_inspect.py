@@ -243,3 +243,15 @@ async def test_special_files_and_odd_paths_are_refused(sandbox_env: SandforkSand
 async def test_signals_are_exit_codes(sandbox_env: SandforkSandboxEnvironment) -> None:
     result = await sandbox_env.exec(["sh", "-c", "kill -KILL $$"])
     assert result.returncode == 128 + signal.SIGKILL
+
+
+async def test_a_model_is_told_what_cannot_be_sent(sandbox_env: SandforkSandboxEnvironment) -> None:
+    for command, text in ((["echo", "\ud800"], None), (["cat"], "\ud800"), (["echo", "x" * (2 << 20)], None)):
+        result = await sandbox_env.exec(command, input=text)
+        assert (result.success, result.returncode) == (False, 127)
+        assert "surrogate" in result.stderr or "2097152" in result.stderr
+
+
+async def test_a_text_that_is_no_file_names_the_configuration() -> None:
+    with pytest.raises(PolicyError, match=r"SandforkConfig\(policy='standard'\)"):
+        await SandforkSandboxEnvironment.sample_init("task", "/nowhere/standard", {})
