@@ -71,7 +71,15 @@ def test_a_batch_is_opened_with_its_terms(serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     "arguments",
-    [{"jobs": 0}, {"jobs": 4097}, {"jobs": True}, {"timeout": 0}, {"timeout": "1"}, {"policy": 3}],
+    [
+        {"jobs": 0},
+        {"jobs": 4097},
+        {"jobs": True},
+        {"timeout": 0},
+        {"timeout": 1e300},
+        {"timeout": "1"},
+        {"policy": 3},
+    ],
 )
 def test_arguments_are_checked_at_once(arguments: Any) -> None:
     with pytest.raises(sandfork.RequestError, match=next(iter(arguments))):

@@ -15,6 +15,8 @@ from ._tools import check_seconds
 
 # The maximum number of live workers of a zygote.
 MOST_JOBS = 4096
+# Seconds. A policy allows no longer `limits.wall`.
+_LONGEST_TASK = 30 * 24 * 3600
 
 
 class BaseMapped:
@@ -133,6 +135,8 @@ def batch_of(
     overrides = [*sets, "stdio.stdin=pass"]
     wall = check_seconds(timeout, "timeout")
     if wall is not None:
+        if wall > _LONGEST_TASK:
+            raise RequestError(f"timeout is {timeout}: a task has {_LONGEST_TASK} seconds at most")
         overrides.append(f"limits.wall={max(1, round(wall * 1000))}ms")
     order = "given" if ordered else "finished"
     opening: dict[str, Any] = {
