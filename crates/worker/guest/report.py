@@ -4,12 +4,17 @@ import builtins
 import errno
 import os
 import sys
+from _thread import get_ident
 
 from .cell import MAX_TEXT, SOURCES, class_name, cut, show_lines
 from .claims import MAX_CAUSES, attribute
 
 # The frames of a traceback that are shown, as many as Python itself prints.
 MAX_FRAMES = 1000
+
+# Up to CPython 3.12 only the interpreter's own display says "Did you mean". `traceback` says it later.
+SUGGESTS = (3, 10) <= sys.version_info < (3, 13)
+MAX_SUGGESTION = 200
 
 INTERRUPTED = "<interrupted while reading the message>"
 
@@ -133,6 +138,8 @@ def format_traceback(error):
         show_lines(*[name for name in SOURCES if name not in linecache.cache])
         trace = traceback.TracebackException(type(error), error, last_frames(error.__traceback__))
         keep_guest_frames(traceback, trace, set())
+        if SUGGESTS:
+            trace._str += suggestion(error, trace._str)
         return "".join(trace.format())
     except MemoryError:
         # Where Python's library has no bytecode, as in images of Python for Docker, to import a module compiles it. That
@@ -140,6 +147,57 @@ def format_traceback(error):
         return plain_traceback(error)
     except BaseException:
         return last_line(error, safe_str(error))
+
+
+class OwnDisplay:
+    """Stands for `sys.stderr` while this thread displays an exception. What other threads write passes."""
+
+    def __init__(self, other):
+        self.thread, self.other, self.text = get_ident(), other, ""
+
+    def write(self, text):
+        if get_ident() == self.thread:
+            self.text += text
+        else:
+            self.other.write(text)
+
+    def flush(self):
+        pass
+
+
+def suggestion(error, message):
+    """What the interpreter's own display appends to the message of an exception; empty if it appends nothing."""
+    kind = type(error)
+    # The interpreter suggests nothing for a class of the guest.
+    if kind not in (NameError, AttributeError, ImportError) or type(message) is not str or not message:
+        return ""
+    # `traceback` of CPython 3.12 has appended some of them itself.
+    if message != str(error):
+        return ""
+    # One of its own has no `__cause__`, no notes and no `__str__` of the guest.
+    alone = kind(message)
+    for name in ("name", "obj", "name_from"):
+        if hasattr(error, name):
+            setattr(alone, name, getattr(error, name))
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    alone.__traceback__ = trace
+    own = vars(sys)
+    before = {name: own[name] for name in ("stderr", "tracebacklimit") if name in own}
+    display = OwnDisplay(before.get("stderr"))
+    try:
+        sys.tracebacklimit, sys.stderr = 0, display
+        sys.__excepthook__(kind, alone, trace)
+    except Exception:
+        return ""
+    finally:
+        for name in ("stderr", "tracebacklimit"):
+            own.pop(name, None)
+        own.update(before)
+    before, _, after = display.text.rstrip("\n").partition(message)
+    is_suggestion = before == kind.__name__ + ": " and after.startswith(". Did you ") and "\n" not in after
+    return after if is_suggestion and len(after) <= MAX_SUGGESTION else ""
 
 
 def plain_traceback(error):
