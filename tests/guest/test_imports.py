@@ -32,6 +32,7 @@ class Imports(unittest.TestCase):
                 *("import math", "import json", "import json.decoder", "from json.decoder import *"),
                 *("import os.path", "import os", "from os import path", "import collections.abc"),
                 *("import sandfork_host", "from sandfork_host import add"),
+                "from __future__ import annotations",
             ):
                 self.assertEqual(worker.cell(source).status, "ok", source)
             listed = "Authorized imports are: ['collections.abc', 'json.*', 'math', 'os.path']"

@@ -12,8 +12,8 @@ import sys
 MAX_NAME = 256
 # The guard of the policy's list, if it has one.
 GUARDS = []
-# The module with the session's tools, which the caller provides.
-OURS = "sandfork_host"
+# The module with the session's tools, which the caller provides, and that of statements for the compiler.
+ALWAYS = ("sandfork_host", "__future__")
 
 
 def guard_imports(listed):
@@ -101,7 +101,7 @@ class Guard:
 def is_allowed(name, allowed):
     """Whether a list allows `name`. `a.b` allows itself and its parent `a`, which Python imports too;
     `a.*` allows `a` and everything in it."""
-    if name == OURS:
+    if name in ALWAYS:
         return True
     parts = name.split(".")
     stars = [".".join(parts[:i]) + ".*" for i in range(1, len(parts) + 1)]
