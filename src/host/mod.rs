@@ -112,6 +112,8 @@ pub struct Host {
     pub system: Vec<SystemPath>,
     /// What the probe found at each path that the policy names.
     pub paths: BTreeMap<PathBuf, PathFact>,
+    /// The text of the script that is about to run, if not every user can read its file.
+    pub closed_script: Option<String>,
     /// Values of the variables that the policy takes from the caller.
     pub caller_env: BTreeMap<String, String>,
     /// What later starts run or believe; nothing if the policy makes nothing of the host writable.

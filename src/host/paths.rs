@@ -1,10 +1,14 @@
 //! What exists at a path that a policy names.
 
 use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use super::route::{Links, Route};
 use super::{Errno, Reach};
+
+/// The longest script of which the jail has a copy, in bytes.
+const LONGEST_COPY: u64 = 256 << 10;
 
 /// One path of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -37,13 +41,24 @@ pub enum PathKind {
 }
 
 impl PathFact {
+    /// The text of a script that not every user can read, if it is short enough for the jail to have a copy.
+    pub(super) fn closed_text(path: &Path) -> Option<String> {
+        let found = fs::metadata(path).ok()?;
+        let is_closed = found.permissions().mode() & 0o004 == 0;
+        let is_meant = found.is_file() && is_closed && found.len() <= LONGEST_COPY;
+        is_meant.then(|| fs::read_to_string(path).ok())?
+    }
+
     /// Examines a path.
     pub fn probe(path: &Path) -> Self {
         let route = Links::default().route(path);
         match fs::metadata(&route.end) {
             Ok(found) => Self::Found {
                 kind: PathKind::of(found.file_type()),
-                reach: Reach::to_read(&route.end),
+                reach: match found.permissions().mode() & 0o077 {
+                    0 if found.uid() == 0 => Reach::Root,
+                    _ => Reach::to_read(&route.end),
+                },
                 route,
             },
             Err(error) => Self::Unreachable {

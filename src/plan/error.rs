@@ -70,6 +70,20 @@ pub enum PlanError {
         /// The kind that is needed.
         needed: &'static str,
     },
+    /// The guests of root cannot read a directory of code.
+    #[error(
+        "{}{key}: {path} is root's alone, and root's guests are another user: let others read it and what is in it, as by \
+         `chmod -R go+rX {path}`",
+        .origin.lead(), path = path.display()
+    )]
+    ClosedDirectory {
+        /// Where the path was written.
+        origin: Origin,
+        /// The dotted key.
+        key: &'static str,
+        /// The path.
+        path: PathBuf,
+    },
     /// A path would be hidden by the sandbox's own files, or would hide them.
     #[error(
         "{place}: {path} cannot be shown, because the sandbox has its own {own}: name another path, \

@@ -180,6 +180,7 @@ pub fn needs(policy: &Policy) -> Needs {
             .chain(policy.python().script.clone())
             .chain(files.iter().cloned())
             .collect(),
+        script: policy.python().script.clone(),
         variables: policy.env().pass.iter().cloned().chain(variables).collect(),
         kept: (!policy.filesystem().write.is_empty()).then(|| KeptNeeds {
             policies: policy.files().to_vec(),
@@ -239,7 +240,8 @@ pub fn refused<'a>(
     let level = level
         .and_then(|level| level::check_network(policy, level))
         .err();
-    let values = limits::refused(policy, machine).chain(wanted::refused_paths(policy, paths));
+    let values =
+        limits::refused(policy, machine).chain(wanted::refused_paths(policy, machine.user, paths));
     level.into_iter().chain(values)
 }
 

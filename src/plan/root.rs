@@ -2,10 +2,11 @@
 
 use std::path::Path;
 
+use super::error::Place;
 use super::jail::has_ptys;
 use super::network;
-use super::places::{ETC, PTS, SHM, TMP, WORK};
-use super::view::View;
+use super::places::{ETC, PTS, SESSIONS, SHM, TMP, WORK};
+use super::view::{Tree, View};
 use crate::host::{GUEST_ID, Host};
 use crate::policy::{Level, Policy, ProcVisibility};
 use sandfork_jail::program::{RootEntry, WITNESS};
@@ -135,10 +136,22 @@ pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -
             .iter()
             .map(|link| symlink(&link.path, &link.points_at)),
     );
-    entries.extend(view.trees.iter().map(|tree| RootEntry::Bind {
-        source: tree.real_path().clone(),
-        target: tree.path.clone(),
-        access: tree.access(),
+    let is_copied = |tree: &Tree| {
+        // A worker's own directories hide the root's files.
+        let in_session = SESSIONS.iter().any(|own| tree.path.starts_with(own));
+        tree.place == Place::Script && !in_session && host.machine.user.drop_to.is_some()
+    };
+    entries.extend(view.trees.iter().map(|tree| match &host.closed_script {
+        // Its owner lets others not read it, and the guest is one.
+        Some(text) if is_copied(tree) => RootEntry::File {
+            target: tree.path.clone(),
+            contents: text.clone(),
+        },
+        _ => RootEntry::Bind {
+            source: tree.real_path().clone(),
+            target: tree.path.clone(),
+            access: tree.access(),
+        },
     }));
     entries.extend(DEVICES.map(device));
     entries

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use super::error::{Place, PlanError};
 use super::places::{ETC, Use, clash, named_by};
 use super::view::Tree;
-use crate::host::{Host, Link, PathFact, PathKind, Reach, Route, SystemPath, SystemPathKind};
+use crate::host::{
+    Host, HostUser, Link, PathFact, PathKind, Reach, Route, SystemPath, SystemPathKind,
+};
 use crate::policy::{AddedPackages, Level, Located, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
 
@@ -135,7 +137,7 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
     // Without mounts, the guest reaches only what any user can reach.
     let is_hidden = level == Level::Landlock
         && host.machine.user.drop_to.is_some()
-        && *reach == Reach::NotEveryone;
+        && *reach != Reach::Everyone;
     let is_shown = !is_writable && !is_hidden && clash(path).is_none();
     is_shown.then(|| Tree {
         path: path.clone(),
@@ -156,7 +158,7 @@ fn named_tree(
         Use::Read | Use::Project => run_or_read(system),
         Use::Write => PathAccess::ReadWrite,
     };
-    let route = Some(resolve(&host.paths, purpose, named)?.clone());
+    let route = Some(resolve(&host.paths, host.machine.user, purpose, named)?.clone());
     Ok(Tree {
         path: named.value.clone(),
         allow,
@@ -168,14 +170,16 @@ fn named_tree(
 /// The reason to refuse each path of a policy that cannot be shown.
 pub(super) fn refused_paths<'a>(
     policy: &'a Policy,
+    user: HostUser,
     paths: &'a BTreeMap<PathBuf, PathFact>,
 ) -> impl Iterator<Item = PlanError> + 'a {
-    named_by(policy).filter_map(|(purpose, named)| resolve(paths, purpose, named).err())
+    named_by(policy).filter_map(move |(purpose, named)| resolve(paths, user, purpose, named).err())
 }
 
 /// How the host found a policy's path, or the reason to refuse it.
 fn resolve<'a>(
     paths: &'a BTreeMap<PathBuf, PathFact>,
+    user: HostUser,
     purpose: Use,
     named: &Located<PathBuf>,
 ) -> Result<&'a Route, PlanError> {
@@ -207,6 +211,15 @@ fn resolve<'a>(
             ..
         }) if matches!(purpose, Use::ImportFrom | Use::Project) => {
             Err(unfit("a file", "a directory of modules"))
+        }
+        Some(PathFact::Found {
+            reach: Reach::Root, ..
+        }) if matches!(purpose, Use::ImportFrom | Use::Project) && user.drop_to.is_some() => {
+            Err(PlanError::ClosedDirectory {
+                origin: named.origin.clone(),
+                key: purpose.key(),
+                path: named.value.clone(),
+            })
         }
         Some(PathFact::Found { route, .. }) => Ok(route),
     }

@@ -60,6 +60,8 @@ pub enum Reach {
     Everyone,
     /// Not every user: a directory above it, or the file, is closed to others, as `/root` is.
     NotEveryone,
+    /// Root alone: the file is root's, and closed to its group and to others.
+    Root,
 }
 
 /// Why an interpreter cannot be used.

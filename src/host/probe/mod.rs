@@ -20,6 +20,8 @@ use super::{
 pub struct Needs {
     /// Paths that the policy names.
     pub paths: BTreeSet<PathBuf>,
+    /// The script that is about to run, if a file has it.
+    pub script: Option<PathBuf>,
     /// Variables that the policy takes from the caller.
     pub variables: BTreeSet<String>,
     /// Where the certificates that the host trusts may be, if the policy needs them.
@@ -107,6 +109,7 @@ pub struct HostWithoutInterpreter {
     machine: Machine,
     system: Vec<SystemPath>,
     paths: BTreeMap<PathBuf, PathFact>,
+    closed_script: Option<String>,
     caller_env: BTreeMap<String, String>,
     keeper: Option<Keeper>,
     environments: Option<PathBuf>,
@@ -132,6 +135,7 @@ impl HostWithoutInterpreter {
             paths: paths
                 .map(|path| (path.clone(), PathFact::probe(path)))
                 .collect(),
+            closed_script: needs.script.as_deref().and_then(PathFact::closed_text),
             caller_env: caller_env(&needs.variables, environment)?,
             keeper,
             environments: EnvironmentStore::of(environment)
@@ -160,6 +164,7 @@ impl HostWithoutInterpreter {
             interpreter,
             system: self.system,
             paths: self.paths,
+            closed_script: self.closed_script,
             caller_env: self.caller_env,
             kept: kept.unwrap_or_default(),
             environments: self.environments,

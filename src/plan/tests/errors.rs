@@ -1,5 +1,7 @@
 //! Every refusal names the thing, the place and the remedy, in one sentence.
 
+use std::path::Path;
+
 use super::hosts::{
     ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
 };
@@ -7,7 +9,7 @@ use super::{plan, policy, refusal};
 use crate::host::KeptKind;
 use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Errno, HardLimits, Host, HostLimits, Machine,
-    PathFact, PathKind, RefusalCause,
+    PathFact, PathKind, Reach, RefusalCause,
 };
 use crate::plan::PlanError;
 
@@ -135,6 +137,14 @@ fn a_path_that_cannot_be_shown() {
     insta::assert_snapshot!(
         refusal("python.path = [\"lib.zip\"]", &plain().with_path("/srv/lib.zip", PathKind::File, "/srv/lib.zip")),
         @"/srv/tenant.toml:1: python.path: /srv/lib.zip is a file, and a directory of modules is needed here"
+    );
+    let mut closed = plain().with_directory("/srv/lib");
+    if let Some(PathFact::Found { reach, .. }) = closed.paths.get_mut(Path::new("/srv/lib")) {
+        *reach = Reach::Root;
+    }
+    insta::assert_snapshot!(
+        refusal("python.path = [\"lib\"]", &closed),
+        @"/srv/tenant.toml:1: python.path: /srv/lib is root's alone, and root's guests are another user: let others read it and what is in it, as by `chmod -R go+rX /srv/lib`"
     );
 }
 

@@ -238,6 +238,7 @@ pub fn host(machine: Machine) -> Host {
         interpreter: system_python(),
         system: system(),
         paths: BTreeMap::new(),
+        closed_script: None,
         caller_env: BTreeMap::new(),
         kept: Vec::new(),
         environments: None,
