@@ -97,8 +97,8 @@ class Files(BaseFiles):
     def write(self, path: Path, data: Data, *, append: bool = False) -> None:
         """Writes bytes, text (as UTF-8) or the content of an open file. The directory must exist.
 
-        Data that has no room leaves the file as it was. Of an open text file, or one that is not a regular
-        file of the host, what fits has replaced the file's content by then.
+        Data that has no room leaves the file as it was, and a new one empty. Of an open text file, or one
+        that is not a regular file of the host, what fits has replaced the file's content by then.
         """
         return self._driver.complete(self._written(path, data, append=append))
 
