@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sandfork::session::{Contents, Parents, Session};
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, OFlag, fcntl, posix_fallocate};
+use sandfork::session::{Contents, Parents, Removal, Session};
 use sandfork::{GuestPath, Request};
 
 use crate::failure::Failure;
@@ -34,7 +36,8 @@ pub fn decoded(files: Encoded) -> Result<Vec<(GuestPath, Vec<u8>)>, Failure> {
     files.map(decode).collect()
 }
 
-/// Writes a file of a session, with the directories above it.
+/// Writes a file of a session, with the directories above it. One without room for that stays as it was, and a new one is
+/// removed.
 ///
 /// # Errors
 /// If the path leads out of the work directory, or there is no room.
@@ -44,9 +47,40 @@ pub fn put(session: &mut Session, path: &str, contents: &[u8]) -> Result<(), Fai
     if let Some((directory, _)) = path.rsplit_once('/').filter(|(above, _)| !above.is_empty()) {
         session.make_dir(directory, Parents::Made)?;
     }
-    let mut file = session.open_write(path, Contents::Replaced)?;
+    let was_there = session.stat(path).is_ok();
+    // With its contents: it is emptied only when there is room for others.
+    let file = session.open_write(path, Contents::Kept)?;
+    replace(file, contents).map_err(|error| {
+        if !was_there {
+            // The guest may have removed it.
+            _ = session.remove(path, Removal::Single);
+        }
+        let remedy = match error.kind() {
+            io::ErrorKind::StorageFull => ": `filesystem.work_size` of the policy is all there is",
+            _ => "",
+        };
+        Failure::Request(format!("`{path}`: {error}{remedy}"))
+    })
+}
+
+/// Writes these contents in place of a file's, in the file itself: the guest may have it open.
+fn replace(mut file: File, contents: &[u8]) -> io::Result<()> {
+    // It was opened to append.
+    fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+    let (before, size) = (file.metadata()?.len(), contents.len() as u64);
+    if before > 0 && size > 0 {
+        let whole = i64::try_from(size).map_err(io::Error::other)?;
+        if let Err(errno) = posix_fallocate(&file, 0, whole)
+            // With another error, this file system reserves nothing.
+            && matches!(errno, Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG)
+        {
+            file.set_len(before)?;
+            return Err(errno.into());
+        }
+    }
     file.write_all(contents)
-        .map_err(|error| Failure::Request(format!("`{path}`: {error}")))
+        .inspect_err(|_| _ = (before == 0).then(|| file.set_len(0)))?;
+    file.set_len(size)
 }
 
 /// Reads a file of a session, and holds its memory.

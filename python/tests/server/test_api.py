@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import time
+from typing import Any
 
 import pytest
 
@@ -336,3 +337,20 @@ def test_a_file_name_with_a_nul_is_refused(server: Server) -> None:
     assert answer.status == 422
     assert "filename" in answer.json["error"]["message"]
     assert server.ask("POST", cells, {"code": "1"}).json["value"] == 1
+
+
+def test_a_file_that_has_no_room_stays_as_it_was(start: Any) -> None:
+    server = start("--set", "filesystem.work_size=1MiB")
+    session = server.ask("POST", "/v1/sessions", {}).json["id"]
+    files = f"/v1/sessions/{session}/files"
+    assert server.ask("PUT", f"{files}/kept", b"precious").status == 204
+    for name in ("kept", "new"):
+        answer = server.ask("PUT", f"{files}/{name}", b"x" * (2 << 20))
+        assert answer.status == 422
+        assert "filesystem.work_size" in answer.json["error"]["message"]
+    assert server.ask("GET", f"{files}/kept").body == b"precious"
+    entries = server.ask("GET", f"/v1/sessions/{session}/directories").json["entries"]
+    assert [entry["name"] for entry in entries] == ["kept"]
+    for contents in (b"x" * 100_000, b"y", b""):
+        assert server.ask("PUT", f"{files}/kept", contents).status == 204
+        assert server.ask("GET", f"{files}/kept").body == contents
