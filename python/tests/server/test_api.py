@@ -6,6 +6,7 @@ import base64
 import contextlib
 import http.client
 import json
+import pathlib
 import time
 from typing import Any
 
@@ -354,3 +355,25 @@ def test_a_file_that_has_no_room_stays_as_it_was(start: Any) -> None:
     for contents in (b"x" * 100_000, b"y", b""):
         assert server.ask("PUT", f"{files}/kept", contents).status == 204
         assert server.ask("GET", f"{files}/kept").body == contents
+
+
+def test_a_task_that_has_run_keeps_its_status_without_room_for_its_output(
+    start: Any, tmp_path: pathlib.Path
+) -> None:
+    config = tmp_path / "server.toml"
+    config.write_text('[http]\nbody = "64KiB"\nbodies = "2MiB"\n')
+    server = start("--config", str(config), "--set", "limits.output=4MiB")
+    tasks = [
+        {"id": "long", "code": "print('x' * 3_000_000)", "expect": {"stdout": "y"}},
+        # Together they have no room.
+        *({"id": number, "code": "print('x' * 1_500_000)"} for number in range(3)),
+    ]
+    answer = server.ask("POST", "/v1/batches", {"tasks": tasks})
+    results = {result["id"]: result for result in map(json.loads, answer.body.splitlines())}
+    long = results.pop("long")
+    assert (long["status"], long["stdout"], long["error"]) == ("ok", "", None)
+    assert long["verdict"] == "wrong"
+    assert "http.bodies" in long["left_out"]
+    for result in results.values():
+        assert (result["status"], len(result["stdout"])) == ("ok", 1_500_001)
+        assert "left_out" not in result

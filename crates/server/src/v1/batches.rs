@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Extension;
 use axum::body::Body;
@@ -11,8 +11,8 @@ use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
-use futures_util::stream::iter;
-use sandfork::batch::Task;
+use futures_util::stream::{iter, unfold};
+use sandfork::batch::{Done, Task};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Mutex, MutexGuard};
@@ -27,6 +27,8 @@ use crate::tenant::Tenant;
 
 /// More are several batches.
 const MOST_TASKS: usize = 100_000;
+/// How long a task waits before it asks again for what others have.
+const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
 /// Reading a task takes so many times its memory: for its text, a string of it without its escapes, and its values.
 const TIMES_TO_READ: u64 = 3;
 
@@ -74,16 +76,15 @@ pub async fn batch(
         let tasks = Arc::clone(&tasks);
         async move { tasks.line(number, keys, memory).await }
     });
-    let mut until_next = None;
-    let lines = lines
-        .buffer_unordered(jobs)
-        .map(move |(mut line, of_line)| {
-            let _until_sent = &held;
-            // The next one is asked for when this one is sent.
-            until_next.replace(of_line);
-            line.push(b'\n');
-            Ok::<_, Infallible>(line)
-        });
+    let lines = Box::pin(lines.buffer_unordered(jobs));
+    let begin = (lines, None, held);
+    let lines = unfold(begin, |(mut lines, sent, until_all_sent)| async move {
+        // The next one is asked for when this one is sent, and may need its memory.
+        drop::<Option<Held>>(sent);
+        let (mut line, of_line) = lines.next().await?;
+        line.push(b'\n');
+        Some((Ok::<_, Infallible>(line), (lines, of_line, until_all_sent)))
+    });
     let kind = [(CONTENT_TYPE, "application/x-ndjson")];
     Ok((kind, Body::from_stream(lines)).into_response())
 }
@@ -103,6 +104,19 @@ fn check_ids(batch: &Batch) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+/// The result of a task without what the guest wrote, and why.
+fn without_output(done: &Done, why: &Failure) -> Result<Value, Failure> {
+    let mut result = serde_json::to_value(done).map_err(|error| unwritten(&error))?;
+    result["stdout"] = "".into();
+    result["stderr"] = "".into();
+    result["value"] = Value::Null;
+    if let Some(error) = result["error"].as_object_mut() {
+        error.insert("traceback".to_owned(), "".into());
+    }
+    result["left_out"] = format!("stdout, stderr, value and traceback: {why}").into();
+    Ok(result)
 }
 
 /// The tasks of a batch. Its body holds memory for one of them, and for reading one: they are read one after the other.
@@ -171,12 +185,30 @@ impl Tasks {
             let request = task.request().clone();
             match run(&self.app, &self.tenant, Variant::default(), request, ()).await {
                 // Others are before it. Its client waits for all in any case.
-                Err(failure) if failure.is_overload() => sleep(Duration::from_millis(100)).await,
+                Err(failure) if failure.is_overload() => sleep(UNTIL_NEXT_TRY).await,
                 outcome => break task.done(outcome?),
             }
         };
         drop(place);
-        self.tenant.budget.json(&done)
+        self.written(&done).await
+    }
+
+    /// The line of a result. A task that has run keeps its status where there is no memory for its output: its client would
+    /// run it again.
+    async fn written(&self, done: &Done) -> Result<(Vec<u8>, Held), Failure> {
+        let begun = Instant::now();
+        loop {
+            match self.tenant.budget.json(done) {
+                Err(Failure::Busy(_)) if begun.elapsed() < self.app.bodies.pause => {
+                    sleep(UNTIL_NEXT_TRY).await;
+                }
+                Err(failure @ (Failure::Busy(_) | Failure::NeverFits { .. })) => {
+                    let without = without_output(done, &failure)?;
+                    break self.tenant.budget.json(&without);
+                }
+                written => break written,
+            }
+        }
     }
 
     /// The memory of a task: its own, or that which the body holds, when it is its turn.
