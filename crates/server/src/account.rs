@@ -105,10 +105,14 @@ impl Bucket {
     }
 
     fn level(&mut self, now: Instant) -> f64 {
-        let passed = now.saturating_duration_since(self.at).as_secs_f64();
-        self.level = (self.level + passed * self.in_a_second).min(self.most);
+        self.level = self.level_at(now);
         self.at = now;
         self.level
+    }
+
+    fn level_at(&self, at: Instant) -> f64 {
+        let passed = at.saturating_duration_since(self.at).as_secs_f64();
+        (self.level + passed * self.in_a_second).min(self.most)
     }
 }
 
@@ -146,6 +150,25 @@ impl Account {
         self.runs += 1;
         self.memory += memory;
         Ok(())
+    }
+
+    /// Checks that a run can begin within this time. Runs end, and a rate lets the next one begin soon.
+    ///
+    /// # Errors
+    /// If the processor time comes back later, or sessions have the memory.
+    pub fn may_begin_within(
+        &self,
+        time: Duration,
+        memory: u64,
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        if self.runs == 0 {
+            self.check_memory(memory)?;
+        }
+        match (&self.cpu, self.quota.cpu) {
+            (Some(cpu), Some(quota)) if cpu.level_at(now + time) <= 0.0 => Err(Refusal::Cpu(quota)),
+            _ => Ok(()),
+        }
     }
 
     /// Counts work on a session as a run: it is opened, copied or restarted. The rate is that of runs and cells.
@@ -282,7 +305,11 @@ mod tests {
         assert_eq!(account.begin_run(5, now), Err(Refusal::Memory(10)));
         assert_eq!(account.begin_run(4, now), Ok(()));
         assert_eq!(account.open_session(u64::MAX), Err(Refusal::Memory(10)));
+        // A run will end.
+        assert_eq!(account.may_begin_within(Duration::ZERO, 10, now), Ok(()));
         account.end_run(4);
+        let refused = account.may_begin_within(Duration::ZERO, 10, now);
+        assert_eq!(refused, Err(Refusal::Memory(10)));
         account.close_session(6);
         assert_eq!(account.begin_run(10, now), Ok(()));
     }
@@ -318,6 +345,8 @@ mod tests {
             Err(Refusal::Cpu(Duration::from_secs(36)))
         );
         assert!(account.begin_setup(now).is_err());
+        assert!(account.may_begin_within(hour / 10, 0, now).is_err());
+        assert_eq!(account.may_begin_within(hour / 8, 0, now), Ok(()));
         // 4 s are owed: they take 400 s at 36 s an hour.
         assert!(account.begin_run(0, now + hour / 10).is_err());
         assert_eq!(account.begin_run(0, now + hour / 8), Ok(()));

@@ -139,6 +139,16 @@ impl Tenant {
         })
     }
 
+    /// Checks that a run can begin within this time, as far as the quota says it now.
+    ///
+    /// # Errors
+    /// If its processor time comes back later, or its open sessions have the memory.
+    pub fn may_begin_within(&self, time: Duration) -> Result<(), Refusal> {
+        let memory = self.sandboxes.memory(Variant::default());
+        self.account()
+            .may_begin_within(time, memory, Instant::now())
+    }
+
     /// Counts work on a session, which is opened, copied or restarted.
     ///
     /// # Errors

@@ -421,3 +421,51 @@ def test_plain_tokens_that_others_can_read_are_refused(tmp_path: pathlib.Path) -
     path.write_text(line)
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.stdout == "ok: 1 tenant can run code\n", checked.stderr
+
+
+def test_a_batch_hears_that_the_processor_time_is_used_up(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--jobs", "1", "--config", _config(tmp_path, "[default]\ncpu_an_hour = '200ms'\n"))
+    burn = "import time\nwhile time.process_time() < 0.4: pass"
+    answer = server.ask("POST", "/v1/batches", {"tasks": [{"code": burn}, {"code": "1"}, {"code": "2"}]})
+    results = [json.loads(line) for line in answer.body.splitlines()]
+    assert [result["status"] for result in results] == ["ok", "infrastructure", "infrastructure"]
+    assert "processor time" in results[1]["error"]["message"]
+    refused = server.ask("POST", "/v1/batches", {"tasks": [{"code": "1"}]})
+    assert refused.status == 429
+    assert "processor time" in refused.json["error"]["message"]
+
+
+def test_a_batch_hears_that_sessions_have_the_memory(start: Any, tmp_path: pathlib.Path) -> None:
+    config = "[default]\nmemory = '300MiB'\nset = ['limits.memory=200MiB']\n"
+    server: Server = start("--config", _config(tmp_path, config))
+    session = server.ask("POST", "/v1/sessions").json["id"]
+    refused = server.ask("POST", "/v1/batches", {"tasks": [{"code": "1"}]})
+    assert (refused.status, refused.json["error"]["kind"]) == (429, "quota")
+    assert server.ask("DELETE", f"/v1/sessions/{session}").status == 204
+    # Its own tasks wait for each other.
+    answer = server.ask("POST", "/v1/batches", {"tasks": [{"code": "1"}] * 4})
+    assert {json.loads(line)["status"] for line in answer.body.splitlines()} == {"ok"}
+
+
+def test_cells_of_a_notebook_begin_at_the_rate(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\nrate = 4\n"))
+    begun = time.monotonic()
+    answer = server.ask("POST", "/run_jupyter", {"cells": ["1"] * 14}).json
+    assert (answer["status"], len(answer["cells"])) == ("Success", 14)
+    # Eight begin at once.
+    assert time.monotonic() - begun > 1
+
+
+def test_notebooks_take_the_places_of_sessions(start: Any, tokens: pathlib.Path) -> None:
+    server: Server = start("--token-file", str(tokens), "--jobs", "2", descriptors=1100)
+    while (opened := server.ask("POST", "/v1/sessions", **_as(ALPHA))).status == 201:
+        session = f"/v1/sessions/{opened.json['id']}"
+    notebook = {"cells": ["1", "2"]}
+    refused = server.ask("POST", "/run_jupyter", notebook, **_as(ALPHA))
+    assert refused.status == 429
+    assert b"descriptors" in refused.body
+    assert server.ask("POST", "/run_jupyter", notebook, **_as(BETA)).status == 200
+    assert server.ask("DELETE", session, **_as(ALPHA)).status == 204
+    for _ in range(3):
+        assert server.ask("POST", "/run_jupyter", notebook, **_as(ALPHA)).status == 200
+    assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201

@@ -29,6 +29,8 @@ use crate::tenant::Tenant;
 const MOST_TASKS: usize = 100_000;
 /// How long a task waits before it asks again for what others have.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
+/// The longest wait for processor time of the tenant's quota.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Reading a task takes so many times its memory: for its text, a string of it without its escapes, and its values.
 const TIMES_TO_READ: u64 = 3;
 
@@ -54,6 +56,7 @@ pub async fn batch(
         return Err(Failure::Request(problem));
     }
     check_ids(&value)?;
+    tenant.may_begin_within(Duration::ZERO)?;
     let of_common = memory_as_values(&value.common)?;
     let memory = |keys| Ok(of_common + memory_as_values(keys)?);
     let memory: Vec<u64> = value
@@ -185,7 +188,10 @@ impl Tasks {
             let request = task.request().clone();
             match run(&self.app, &self.tenant, Variant::default(), request, ()).await {
                 // Others are before it. Its client waits for all in any case.
-                Err(failure) if failure.is_overload() => sleep(UNTIL_NEXT_TRY).await,
+                Err(failure) if failure.is_overload() => {
+                    self.tenant.may_begin_within(LONGEST_WAIT)?;
+                    sleep(UNTIL_NEXT_TRY).await;
+                }
                 outcome => break task.done(outcome?),
             }
         };
