@@ -34,6 +34,12 @@ fn for_sessions(descriptors: usize, tenants: usize, jobs: usize) -> usize {
     (descriptors.saturating_sub(others) / OF_WORKER).max(1)
 }
 
+/// What a client hears when no descriptor is left: others end.
+pub fn none_left() -> Failure {
+    let said = "the server has as many sessions open as it has descriptors for: try again later";
+    Failure::Busy(said.to_owned())
+}
+
 /// The places of sessions.
 #[derive(Clone, Debug)]
 pub struct SessionPlaces {
@@ -89,10 +95,7 @@ impl SessionPlaces {
             )));
         }
         if taken.values().sum::<usize>() >= self.most {
-            return Err(Failure::Busy(
-                "the server has as many sessions open as it has descriptors for: try again later"
-                    .to_owned(),
-            ));
+            return Err(none_left());
         }
         taken.insert(Arc::clone(tenant), own + 1);
         Ok(SessionPlace {

@@ -8,6 +8,7 @@ use sandfork::session::{Cell, CellReport, Session};
 use sandfork::{Admission, Cancel, ErrorKind, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
+use crate::descriptors::{SessionPlace, none_left};
 use crate::failure::Failure;
 use crate::meter::Meter;
 use crate::open::Open;
@@ -136,8 +137,7 @@ pub async fn when_admitted<T: Send + 'static>(
     client: Arc<str>,
     act: impl FnOnce(&Cancel) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    // There is no descriptor left: others end.
-    let cancel = Cancel::new().map_err(|error| Failure::Busy(error.to_string()))?;
+    let cancel = Cancel::new().map_err(|_| none_left())?;
     let _cancelled_with_this = CancelOnDrop(cancel.clone());
     let admission = admission.clone();
     blocking(move || admission.admit(&client, Some(&cancel), || act(&cancel))?).await
@@ -174,6 +174,14 @@ impl Turn {
         let report = session.run_streaming(cell.cancel(&self.cancel), sink)?;
         self.ended(report.outcome());
         Ok(report)
+    }
+
+    /// The place of a session that lives longer than this turn.
+    ///
+    /// # Errors
+    /// If none is left.
+    pub fn place(&self) -> Result<SessionPlace, Failure> {
+        self.app.sessions.place(&self.tenant)
     }
 
     /// Counts what a session uses between its cells, until the result is dropped.

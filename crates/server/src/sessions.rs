@@ -7,7 +7,7 @@ use std::time::Duration;
 use sandfork::Admission;
 use sandfork::session::Session;
 
-use crate::descriptors::SessionPlaces;
+use crate::descriptors::{SessionPlace, SessionPlaces};
 use crate::failure::Failure;
 use crate::locked;
 use crate::meter::Meters;
@@ -67,6 +67,14 @@ impl Sessions {
         Ok(self.kept(open.await?))
     }
 
+    /// The place of a session of this tenant.
+    ///
+    /// # Errors
+    /// If none is left.
+    pub fn place(&self, tenant: &Tenant) -> Result<SessionPlace, Failure> {
+        self.places.take(&tenant.name)
+    }
+
     fn kept(&self, open: Arc<Open>) -> Arc<Open> {
         self.all().insert(open.id.clone(), Arc::clone(&open));
         open
@@ -85,7 +93,7 @@ impl Sessions {
     ) -> Result<Arc<Open>, Failure> {
         let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
         let (running, client) = (tenant.begin_setup()?, Arc::clone(&tenant.name));
-        let counts = Counts::new(counts, self.places.take(&client)?, &self.metrics);
+        let counts = Counts::new(counts, self.place(&tenant)?, &self.metrics);
         // It counts as long as it is being made, also for a client that has left.
         let session = when_admitted(&self.admission, client, move |_| {
             let _running = running;

@@ -21,6 +21,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
+use crate::descriptors::SessionPlace;
 use crate::display::{Forms, displays, error};
 use crate::failure::Failure;
 use crate::files::{Encoded, decoded, guest_path, put, read};
@@ -151,8 +152,8 @@ fn total(seconds: f64) -> Result<Duration, Failure> {
 /// The cells of a request, with the session that they share.
 struct Notebook {
     variant: Variant,
-    /// `None` before the first turn, and after the last.
-    session: Option<Metered>,
+    /// With its place. `None` before the first turn, and after the last.
+    session: Option<(Metered, SessionPlace)>,
     files: Vec<(GuestPath, Vec<u8>)>,
     fetch: Vec<(String, GuestPath)>,
     each: Option<Duration>,
@@ -179,18 +180,18 @@ impl Drop for Notebook {
 impl Notebook {
     /// Runs the next cell in this turn. Returns the result after the last one.
     fn step(&mut self, tenant: &Tenant, turn: &mut Turn) -> Result<Option<JupyterResult>, Failure> {
-        let mut metered = match self.session.take() {
-            Some(metered) => metered,
+        let mut open = match self.session.take() {
+            Some(open) => open,
             None => self.open(tenant, turn)?,
         };
-        let (session, _) = &mut metered;
+        let ((session, _), _) = &mut open;
         let begun = Instant::now();
         let goes_on = self.run_next(session, begun, turn)?;
         let lasted = begun.elapsed();
         self.left = self.left.saturating_sub(lasted);
         self.result.driver.execution_time += lasted.as_secs_f64();
         if goes_on && !self.sources.as_slice().is_empty() {
-            self.session = Some(metered);
+            self.session = Some(open);
             return Ok(None);
         }
         self.fetch(session)?;
@@ -200,14 +201,16 @@ impl Notebook {
         Ok(Some(mem::take(&mut self.result)))
     }
 
-    fn open(&self, tenant: &Tenant, turn: &Turn) -> Result<Metered, Failure> {
+    fn open(&self, tenant: &Tenant, turn: &Turn) -> Result<(Metered, SessionPlace), Failure> {
+        // Between its turns it has its descriptors too.
+        let place = turn.place()?;
         let session = tenant.sandbox(self.variant)?.session()?;
         let meter = turn.meter(&session);
         let mut metered = (session, meter);
         for (path, contents) in &self.files {
             put(&mut metered.0, &path.to_string(), contents)?;
         }
-        Ok(metered)
+        Ok((metered, place))
     }
 
     /// Runs a cell, if one and some time is left. Says whether another may follow.
