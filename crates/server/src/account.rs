@@ -141,14 +141,23 @@ impl Account {
     /// If none may begin. Nothing is counted then.
     pub fn begin_run(&mut self, memory: u64, now: Instant) -> Result<(), Refusal> {
         self.check_run(memory, now)?;
+        self.begin_another(now)?;
+        self.runs += 1;
+        self.memory += memory;
+        Ok(())
+    }
+
+    /// Counts a cell that begins in a run, which has its memory.
+    ///
+    /// # Errors
+    /// If the rate lets none begin.
+    pub fn begin_another(&mut self, now: Instant) -> Result<(), Refusal> {
         if let (Some(rate), Some(quota)) = (&mut self.rate, self.quota.rate) {
             if rate.level(now) < 1.0 {
                 return Err(Refusal::Rate(quota));
             }
             rate.level -= 1.0;
         }
-        self.runs += 1;
-        self.memory += memory;
         Ok(())
     }
 

@@ -139,6 +139,14 @@ impl Tenant {
         })
     }
 
+    /// Counts another cell of a run as one that begins now.
+    ///
+    /// # Errors
+    /// If the rate lets none begin.
+    pub fn begin_another(&self) -> Result<(), Refusal> {
+        self.account().begin_another(Instant::now())
+    }
+
     /// Checks that a run can begin within this time, as far as the quota says it now.
     ///
     /// # Errors

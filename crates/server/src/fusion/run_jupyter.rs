@@ -59,7 +59,7 @@ impl Default for RunJupyter {
     }
 }
 
-/// How long a notebook waits before it asks for another turn, where too many others wait for one.
+/// How long a notebook waits before it asks for another turn, where too many others wait for one, or its tenant's rate allows none.
 const UNTIL_NEXT_TRY: Duration = Duration::from_millis(100);
 
 #[derive(Debug, Serialize)]
@@ -128,6 +128,7 @@ pub async fn run_jupyter(
                 if let Some(result) = done? {
                     break result;
                 }
+                next_may_begin(&tenant).await;
             }
             Err(failure) if has_begun && failure.is_overload() => sleep(UNTIL_NEXT_TRY).await,
             Err(failure) => return Err(failure.into()),
@@ -135,6 +136,13 @@ pub async fn run_jupyter(
     };
     drop(notebook);
     Ok(held.answer(&result)?)
+}
+
+/// Waits until the tenant's rate lets the next cell begin.
+async fn next_may_begin(tenant: &Tenant) {
+    while tenant.begin_another().is_err() {
+        sleep(UNTIL_NEXT_TRY).await;
+    }
 }
 
 /// The time of all cells.
