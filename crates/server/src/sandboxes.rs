@@ -86,18 +86,18 @@ impl Sandboxes {
         mode != Some("none")
     }
 
-    /// The time that a request asks for, or the policy's if that is less.
+    /// The time that a request asks for in this field, or the policy's if that is less.
     ///
     /// # Errors
     /// If it is no time.
-    pub fn time(&self, limit: LimitName, seconds: f64) -> Result<Duration, Failure> {
+    pub fn time(&self, limit: LimitName, field: &str, seconds: f64) -> Result<Duration, Failure> {
         let most = Duration::from_millis(self.limit(limit));
         match Duration::try_from_secs_f64(seconds) {
             Ok(time) if !time.is_zero() => Ok(time.min(most)),
             // More than a Duration holds, which the policy bounds.
             Err(_) if seconds > 1.0 => Ok(most),
             _ => Err(Failure::Request(format!(
-                "{seconds} s are no time for a run"
+                "{field}: {seconds} s are no time for a run"
             ))),
         }
     }

@@ -98,7 +98,10 @@ pub async fn run_code(
             let made = Fetched::new(&[COMPILED.to_owned()], app.longest_answer)?;
             let compiler = made.from(program(argv, &[]));
             // The program has the files too.
-            let outcome = request.clone().run(compiler, asked.compile_timeout).await?;
+            let outcome = request
+                .clone()
+                .run(compiler, ("compile_timeout", asked.compile_timeout))
+                .await?;
             check_started(&outcome, argv[0])?;
             let result = ProgramResult::of(&outcome);
             let program = made.take(COMPILED).filter(|_| result.is_success());
@@ -116,7 +119,9 @@ pub async fn run_code(
         Some(stdin) => run.stdin_bytes(stdin),
         None => run,
     };
-    let outcome = request.run(fetched.from(run), asked.run_timeout).await?;
+    let outcome = request
+        .run(fetched.from(run), ("run_timeout", asked.run_timeout))
+        .await?;
     if let Way::Program(argv) = way {
         check_started(&outcome, argv[0])?;
     }
@@ -139,11 +144,18 @@ impl Job<'_> {
         Ok(())
     }
 
-    async fn run(self, mut request: Request, seconds: f64) -> Result<Outcome, Failure> {
+    async fn run(
+        self,
+        mut request: Request,
+        (field, seconds): (&str, f64),
+    ) -> Result<Outcome, Failure> {
         for (path, contents) in self.files {
             request = request.file(path, contents);
         }
-        let wall = self.tenant.sandboxes.time(LimitName::Wall, seconds)?;
+        let wall = self
+            .tenant
+            .sandboxes
+            .time(LimitName::Wall, field, seconds)?;
         let request = request.wall(wall);
         run(self.app, self.tenant, self.variant, request, ()).await
     }

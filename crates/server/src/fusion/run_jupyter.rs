@@ -103,7 +103,11 @@ pub async fn run_jupyter(
             .collect::<Result<_, _>>()?,
         each: match asked.cell_timeout {
             0.0 => None,
-            time => Some(tenant.sandboxes.time(LimitName::Wall, time)?),
+            time => Some(
+                tenant
+                    .sandboxes
+                    .time(LimitName::Wall, "cell_timeout", time)?,
+            ),
         },
         // The policy bounds each cell, and this all of them.
         left: total(asked.total_timeout)?,

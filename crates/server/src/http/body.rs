@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRef, FromRequest, Request};
-use axum::http::header::{CONTENT_LENGTH, EXPECT};
+use axum::http::header::{CONTENT_ENCODING, CONTENT_LENGTH, EXPECT};
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -135,7 +135,12 @@ where
     type Rejection = Failure;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Failure> {
+        let encoding = request.headers().get(CONTENT_ENCODING).cloned();
         let RawBody { bytes, mut held } = RawBody::from_request(request, state).await?;
+        if encoding.is_some_and(|encoding| encoding != "identity") {
+            let problem = "Content-Encoding: a body comes as it is, and not compressed";
+            return Err(Failure::Request(problem.to_owned()));
+        }
         // Without a body, everything is as if it had said nothing.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
         held.grow(memory_of_values(text))?;

@@ -37,7 +37,7 @@ impl Amount {
         if seconds > most.as_secs_f64() {
             return Err(self.above(limit, &format!("{most:?}")));
         }
-        of.time(limit, seconds)
+        of.time(limit, limit.key(), seconds)
     }
 
     /// A number of bytes.
