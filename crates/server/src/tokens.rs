@@ -194,7 +194,14 @@ pub fn draw(tenant: &str) -> Result<(String, String), StartError> {
 }
 
 fn digest_of(token: &str, line: usize) -> Result<[u8; 32], TokenError> {
+    let is_digest = token
+        .get(..DIGEST.len())
+        .is_some_and(|start| start.eq_ignore_ascii_case(DIGEST));
     let Some(digits) = token.strip_prefix(DIGEST) else {
+        if is_digest {
+            // In capitals: as a token, it would let no client in.
+            return Err(TokenError::Digest { line });
+        }
         return if token.len() < SHORTEST {
             Err(TokenError::Short { line })
         } else {
@@ -272,6 +279,10 @@ mod tests {
         assert_eq!(
             error(&format!("{TOKEN}\na {TOKEN}")),
             TokenError::Twice { line: 2 }
+        );
+        assert_eq!(
+            error(&format!("SHA256:{}", "a".repeat(64))),
+            TokenError::Digest { line: 1 }
         );
         for digits in ["", "12", &"g".repeat(64), &"é".repeat(32)] {
             assert_eq!(

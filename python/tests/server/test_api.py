@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gzip
 import http.client
 import json
 import pathlib
@@ -377,3 +378,26 @@ def test_a_task_that_has_run_keeps_its_status_without_room_for_its_output(
     for result in results.values():
         assert (result["status"], len(result["stdout"])) == ("ok", 1_500_001)
         assert "left_out" not in result
+
+
+def test_a_time_of_a_request_is_named_with_its_field(server: Server) -> None:
+    for seconds in (0, -1):
+        for path, body, field in (
+            ("/v1/runs", {"code": "1", "limits": {"wall": seconds}}, "limits.wall"),
+            ("/v1/runs", {"code": "1", "limits": {"cpu": seconds}}, "limits.cpu"),
+            ("/run_code", {"code": "1", "language": "python", "run_timeout": seconds}, "run_timeout"),
+            ("/v1/sessions", {"idle": seconds}, "idle"),
+        ):
+            answer = server.ask("POST", path, body)
+            assert answer.status == 422, (path, body)
+            assert f"{field}: {seconds} s" in answer.body.decode()
+    answer = server.ask("POST", "/run_jupyter", {"cells": ["1"], "cell_timeout": -1})
+    assert "cell_timeout: -1 s" in answer.json["detail"]
+
+
+def test_a_body_that_is_compressed_is_refused(server: Server) -> None:
+    body = gzip.compress(b'{"code": "1"}')
+    answer = server.ask("POST", "/v1/runs", body, Content_Encoding="gzip")
+    assert answer.status == 422
+    assert "Content-Encoding" in answer.json["error"]["message"]
+    assert server.ask("POST", "/v1/runs", {"code": "1"}, Content_Encoding="identity").status == 200

@@ -364,6 +364,8 @@ def test_a_signed_url_is_for_one_file_and_time(sandbox: Sandbox) -> None:
     url = sandbox.download_url("signed", use_signature_expiration=600)
     assert urllib.request.urlopen(url, timeout=60).read() == b"text"
     assert urllib.request.urlopen(sandbox.download_url("signed"), timeout=60).read() == b"text"
+    head = urllib.request.Request(url, method="HEAD")
+    assert urllib.request.urlopen(head, timeout=60).headers["content-length"] == "4"
     expired = sandbox.download_url("signed", use_signature_expiration=-10)
     other = url.replace("path=signed", "path=other")
     write = sandbox.upload_url("signed")

@@ -149,10 +149,9 @@ fn unavailable(message: &str) -> Response {
 impl Signed {
     /// What each sandbox is compared with. `None` if the signature cannot be of any, or has expired.
     fn for_request(&self, method: &Method) -> Option<SignedRequest<'_>> {
-        let operation = if method == Method::GET {
-            "read"
-        } else {
-            "write"
+        let operation = match *method {
+            Method::GET | Method::HEAD => "read",
+            _ => "write",
         };
         let Self { path, username, .. } = self;
         if path.len() + username.len() > MOST_SIGNED || self.signature.len() != SIGNATURE {
@@ -218,6 +217,7 @@ mod tests {
             request.is_some_and(|request| request.is_of(token))
         };
         assert!(is_of(&Method::GET, "token"));
+        assert!(is_of(&Method::HEAD, "token"));
         assert!(!is_of(&Method::POST, "token"));
         assert!(!is_of(&Method::GET, "tokens"));
     }

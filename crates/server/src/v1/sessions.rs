@@ -62,9 +62,11 @@ pub async fn open(
 ) -> Result<Response, Failure> {
     let idle = match asked.value.idle {
         None => app.session_idle,
-        Some(seconds) => Duration::try_from_secs_f64(seconds)
-            .map_err(|_| Failure::Request(format!("idle: {seconds} s are no time")))?
-            .min(app.session_idle),
+        Some(seconds) => match Duration::try_from_secs_f64(seconds) {
+            Ok(idle) if !idle.is_zero() => idle.min(app.session_idle),
+            // It would be closed at once.
+            _ => return Err(Failure::Request(format!("idle: {seconds} s are no time"))),
+        },
     };
     let open = app.sessions.open(&tenant, idle).await?;
     Ok((StatusCode::CREATED, Json(described(&open))).into_response())
