@@ -50,7 +50,8 @@ struct SavedContext {
     cwd: String,
     executions: u64,
     snapshot: Arc<Snapshot>,
-    _counts: Opened,
+    /// `None` when a fork counts in its place.
+    counts: Option<Opened>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -103,7 +104,7 @@ impl Saved {
                 cwd: context.cwd,
                 executions: context.executions.load(Ordering::Relaxed),
                 snapshot: Arc::new(snapshot),
-                _counts: counts,
+                counts: Some(counts),
             });
         }
         Ok(Self {
@@ -222,9 +223,15 @@ pub async fn fork(
         return Err(Failure::Request(format!("count: it is from 1 to {MOST_FORKS}")).into());
     }
     let Named(sandbox) = named?;
-    let saved = Saved::new(&app, &sandbox, None).await?;
+    let mut saved = Saved::new(&app, &sandbox, None).await?;
     let mut results = Vec::new();
-    for _ in 0..count {
+    for number in 1..=count {
+        if number == count {
+            // The last fork takes the places of the snapshot, which ends with it.
+            for context in &mut saved.contexts {
+                context.counts = None;
+            }
+        }
         let settings = Settings {
             template: saved.template.clone(),
             metadata: sandbox.metadata.clone(),
