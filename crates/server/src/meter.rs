@@ -1,5 +1,6 @@
 //! What sessions use between their cells, of which no outcome tells: their tenants are charged with it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -8,6 +9,9 @@ use sandfork::session::{Interrupter, Session};
 use crate::locked;
 use crate::metrics::Metrics;
 use crate::tenant::Tenant;
+
+/// The calls of which one counts what no quota bounds: counting takes time.
+const FOR_METRICS: u64 = 10;
 
 /// The count of one session. Dropped after the session, it charges for what the end of that counts.
 #[derive(Debug)]
@@ -44,6 +48,8 @@ impl Drop for Meter {
 #[derive(Debug)]
 pub struct Meters {
     all: Mutex<Vec<Weak<Meter>>>,
+    /// How often all were charged.
+    calls: AtomicU64,
     metrics: Arc<Metrics>,
 }
 
@@ -52,6 +58,7 @@ impl Meters {
     pub fn new(metrics: &Arc<Metrics>) -> Self {
         Self {
             all: Mutex::default(),
+            calls: AtomicU64::new(0),
             metrics: Arc::clone(metrics),
         }
     }
@@ -68,15 +75,19 @@ impl Meters {
         meter
     }
 
-    /// Charges for all sessions. Those of tenants whose processor time is bounded count again for the next call; of others
-    /// it would only take time. Waits for none of them.
+    /// Charges for all sessions. Those of tenants whose processor time is bounded count again for the next call; others,
+    /// which only metrics need, each [`FOR_METRICS`] calls. Waits for none of them.
     pub fn charge(&self) {
+        let for_metrics = self
+            .calls
+            .fetch_add(1, Ordering::Relaxed)
+            .is_multiple_of(FOR_METRICS);
         let mut all = locked(&self.all);
         all.retain(|meter| {
             let meter = meter.upgrade();
             if let Some(meter) = &meter {
                 meter.charge();
-                if meter.tenant.bounds_cpu() {
+                if for_metrics || meter.tenant.bounds_cpu() {
                     meter.interrupter.count_cpu();
                 }
             }
