@@ -38,7 +38,7 @@ use crate::sessions::Sessions;
 use crate::start_error::StartError;
 use crate::tenant::{Tenant, TenantError};
 use crate::traces::Traces;
-use crate::{descriptors, e2b, fusion, mcp, page, tokens, v1};
+use crate::{descriptors, e2b, fusion, mcp, page, tokens, traces, v1};
 
 /// The most threads for uses of sessions, whose guests decide how long some take.
 const MOST_IN_SESSIONS: usize = 4096;
@@ -170,7 +170,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     if let Some(hangup) = hangup {
         runtime.spawn(read_tokens_again(hangup, Arc::clone(&app)));
     }
-    let collector = config.otlp.as_deref();
+    let collector = config.otlp.as_deref().filter(|_| !traces::are_disabled());
     let traces = collector.map(|collector| Traces::to(collector, runtime.handle()));
     let traces = traces.transpose()?;
     runtime.spawn(close_what_is_over(Arc::clone(&app)));

@@ -16,7 +16,9 @@ use opentelemetry::trace::{Span, SpanKind, Status, TraceContextExt, Tracer};
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_http::hyper::HyperClient;
 use opentelemetry_http::{Bytes, HeaderExtractor, HttpClient, HttpError, Request, Response};
-use opentelemetry_otlp::{ExporterBuildError, SpanExporter, WithExportConfig, WithHttpConfig};
+use opentelemetry_otlp::{
+    ExporterBuildError, Protocol, SpanExporter, WithExportConfig, WithHttpConfig,
+};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
 use opentelemetry_sdk::trace::SdkTracerProvider;
@@ -42,6 +44,7 @@ impl Traces {
         let exporter = SpanExporter::builder()
             .with_http()
             .with_endpoint(format!("{}/v1/traces", collector.trim_end_matches('/')))
+            .with_protocol(protocol()?)
             .with_timeout(PATIENCE)
             .with_http_client(Client {
                 hyper: HyperClient::with_default_connector(PATIENCE, None),
@@ -60,6 +63,24 @@ impl Traces {
         global::set_tracer_provider(provider.clone());
         Ok(Self(provider))
     }
+}
+
+/// What is sent: the standard's default, or what its variables say.
+fn protocol() -> Result<Protocol, ExporterBuildError> {
+    let said = |name| std::env::var(name).ok().filter(|said| !said.is_empty());
+    let named = said("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL").or(said("OTEL_EXPORTER_OTLP_PROTOCOL"));
+    match named.as_deref() {
+        None | Some("http/protobuf") => Ok(Protocol::HttpBinary),
+        Some("http/json") => Ok(Protocol::HttpJson),
+        Some(other) => Err(ExporterBuildError::InvalidConfiguration(format!(
+            "OTEL_EXPORTER_OTLP_PROTOCOL: traces are sent by http/protobuf or http/json, and not by {other}"
+        ))),
+    }
+}
+
+/// Whether the standard's variable turns everything off.
+pub fn are_disabled() -> bool {
+    std::env::var("OTEL_SDK_DISABLED").is_ok_and(|said| said.eq_ignore_ascii_case("true"))
 }
 
 impl Drop for Traces {

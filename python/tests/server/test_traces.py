@@ -118,3 +118,47 @@ def test_a_collector_that_is_none_is_named() -> None:
     assert done.returncode == 2
     assert "https://collector.example" in done.stderr
     assert "http://127.0.0.1:4318" in done.stderr
+
+
+@pytest.mark.parametrize(("protocol", "kind"), [(None, "x-protobuf"), ("http/json", "json")])
+def test_what_is_sent_is_the_standards_default(
+    start: Any, monkeypatch: pytest.MonkeyPatch, protocol: str | None, kind: str
+) -> None:
+    kinds = []
+
+    class Collector(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            kinds.append(self.headers["Content-Type"])
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+
+    if protocol:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
+        thread = threading.Thread(target=collector.serve_forever)
+        thread.start()
+        for disabled in ("true", "false"):
+            monkeypatch.setenv("OTEL_SDK_DISABLED", disabled)
+            server: Server = start("--otlp", f"http://127.0.0.1:{collector.server_port}")
+            server.run("1")
+            _ended(server)
+            assert bool(kinds) == (disabled == "false")
+        collector.shutdown()
+        thread.join()
+    assert set(kinds) == {f"application/{kind}"}
+
+
+def test_a_protocol_that_is_not_spoken_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
+    command = [_binary.find(), "server", "--listen", "127.0.0.1:0", "--otlp", "http://127.0.0.1:9"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "http/protobuf" in done.stderr
+
+
+@pytest.mark.parametrize("collector", ["http://", "127.0.0.1:4318", "http:///v1"])
+def test_an_address_without_a_host_is_refused(collector: str) -> None:
+    command = [_binary.find(), "server", "--check", "--otlp", collector]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done
