@@ -9,6 +9,7 @@ use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use axum::http::Uri;
 use bytesize::ByteSize;
 use sandfork::Override;
 use serde::Deserialize;
@@ -131,6 +132,12 @@ struct ProfileTable {
     memory: Option<ByteSize>,
 }
 
+/// Whether it is the address of a host over plain HTTP.
+fn is_collector(address: &str) -> bool {
+    let address = address.parse::<Uri>().ok();
+    address.is_some_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some())
+}
+
 impl ConfigFile {
     /// Checks that its bounds let something through.
     fn check(&self) -> Result<(), String> {
@@ -217,7 +224,7 @@ impl Config {
             tenants,
         };
         if let Some(collector) = &config.otlp
-            && !collector.starts_with("http://")
+            && !is_collector(collector)
         {
             return Err(ConfigError::Collector(collector.clone()));
         }

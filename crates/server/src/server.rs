@@ -197,7 +197,13 @@ fn runtime(config: &Config, tenants: &[Arc<Tenant>], jobs: NonZeroUsize) -> io::
     tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         // Each run, each waiting one and each use of a session has a thread.
-        .max_blocking_threads(jobs.get() + config.queue + sessions + 64)
+        .max_blocking_threads(
+            jobs.get()
+                .saturating_add(config.queue)
+                .saturating_add(sessions + 64)
+                // It adds its workers.
+                .min(usize::MAX / 2),
+        )
         .build()
 }
 

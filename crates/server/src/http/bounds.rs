@@ -44,6 +44,9 @@ impl HttpBounds {
         if self.connections == 0 {
             return Err("connections: without any, no client is served".to_owned());
         }
+        if self.body.as_u64() == 0 {
+            return Err("body: without any byte, no request is read".to_owned());
+        }
         if self.bodies < self.body {
             let Self { body, bodies, .. } = self;
             return Err(format!(
