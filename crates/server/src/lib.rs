@@ -16,6 +16,7 @@ mod e2b;
 mod failure;
 mod files;
 mod fusion;
+mod host_memory;
 mod http;
 mod mcp;
 mod meter;

@@ -38,7 +38,7 @@ use crate::sessions::Sessions;
 use crate::start_error::StartError;
 use crate::tenant::{Tenant, TenantError};
 use crate::traces::Traces;
-use crate::{descriptors, e2b, fusion, mcp, page, tokens, traces, v1};
+use crate::{descriptors, e2b, fusion, host_memory, mcp, page, tokens, traces, v1};
 
 /// The most threads for uses of sessions, whose guests decide how long some take.
 const MOST_IN_SESSIONS: usize = 4096;
@@ -154,6 +154,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let jobs = config.jobs.unwrap_or(jobs);
     let metrics = Arc::new(Metrics::new());
     let admission = Admission::new(jobs, config.queue);
+    host_memory::warn(&config, &tenants);
     let places = SessionPlaces::of(&config, half, &tenants, jobs.get());
     let app = Arc::new(App {
         authenticator,
