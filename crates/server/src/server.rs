@@ -340,15 +340,15 @@ pub async fn identify(
     } else {
         app.authenticator.tenant_of(request.headers())
     };
-    let placed = tenant.and_then(|tenant| Ok((tenant.places.take(request.extensions())?, tenant)));
+    let placed = tenant.and_then(|tenant| {
+        TenantName::tell(&request, &tenant.name);
+        Ok((tenant.places.take(request.extensions())?, tenant))
+    });
     match placed {
         Ok((place, tenant)) => {
-            let name = Arc::clone(&tenant.name);
             request.extensions_mut().insert(tenant.budget.clone());
             request.extensions_mut().insert(tenant);
-            let mut response = place.until_sent(next.run(request).await);
-            response.extensions_mut().insert(TenantName(name));
-            Ok(response)
+            Ok(place.until_sent(next.run(request).await))
         }
         Err(failure) => {
             app.bodies.discard(request.into_body()).await;

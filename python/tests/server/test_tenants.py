@@ -150,6 +150,8 @@ def test_a_tenant_has_half_of_the_connections_that_there_can_be(start: Any, toke
         waiting = [begin("GET", "/files/a") for _ in range(300)]
         ready, _, _ = select.select([connection.sock for connection in waiting], [], [], 20)
         assert ready, "all have a place"
+        counts = server.ask("GET", "/metrics").body.decode()
+        assert 'sandfork_refusals_total{tenant="alpha",kind="busy"}' in counts
         assert server.ask("POST", "/v1/runs", {"code": "1"}, **_as(BETA)).status == 200
 
 
@@ -462,10 +464,56 @@ def test_notebooks_take_the_places_of_sessions(start: Any, tokens: pathlib.Path)
         session = f"/v1/sessions/{opened.json['id']}"
     notebook = {"cells": ["1", "2"]}
     refused = server.ask("POST", "/run_jupyter", notebook, **_as(ALPHA))
-    assert refused.status == 429
+    assert refused.status == 504
     assert b"descriptors" in refused.body
     assert server.ask("POST", "/run_jupyter", notebook, **_as(BETA)).status == 200
     assert server.ask("DELETE", session, **_as(ALPHA)).status == 204
     for _ in range(3):
         assert server.ask("POST", "/run_jupyter", notebook, **_as(ALPHA)).status == 200
     assert server.ask("POST", "/v1/sessions", **_as(ALPHA)).status == 201
+
+
+def test_the_last_place_is_enough_for_a_fork(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\nsessions = 2\n"))
+    made = server.ask("POST", "/sandboxes", {"templateID": "base"}).json
+    fork = f"/sandboxes/{made['sandboxID']}/fork"
+    [result] = server.ask("POST", fork).json
+    assert "sandbox" in result
+    # There is none for the snapshot of another one.
+    assert server.ask("POST", fork).status == 429
+
+
+def test_refusals_within_answers_count(start: Any, tmp_path: pathlib.Path) -> None:
+    server: Server = start("--config", _config(tmp_path, "[default]\nsessions = 0\n"))
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "open_session"}}
+    accepted = {"Accept": "application/json, text/event-stream", "Content_Type": "application/json"}
+    assert server.ask("POST", "/mcp", call, **accepted).json["result"]["isError"]
+    server.ask("POST", "/v1/batches", {"tasks": [{"code": "1", "id": 0.5}]})
+    counts = server.ask("GET", "/metrics").body.decode()
+    for kind in ("quota", "request"):
+        assert f'sandfork_refusals_total{{tenant="default",kind="{kind}"}} 1' in counts
+
+
+def test_processor_time_of_a_command_is_counted_while_it_runs(start: Any) -> None:
+    server: Server = start()
+    cells = f"/v1/sessions/{server.ask('POST', '/v1/sessions').json['id']}/cells"
+    assert server.ask("POST", cells, {"code": BURN}).json["status"] == "ok"
+
+    def counted() -> float:
+        [count] = re.findall(rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M)
+        return float(count)
+
+    begun = counted()
+    eventually(lambda: counted() > begun + 1)
+
+
+@pytest.mark.parametrize("text", ["[http]\nbody = '0B'\n", "otlp = 'http://'\n"])
+def test_a_configuration_with_which_nothing_works_is_refused(tmp_path: pathlib.Path, text: str) -> None:
+    command = [_binary.find(), "server", "--check", "--config", _config(tmp_path, text)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2, done
+
+
+def test_the_longest_queue_is_one(start: Any) -> None:
+    server: Server = start("--queue", str(2**64 - 1))
+    assert server.run("1").status == 200

@@ -76,18 +76,18 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
         sandbox(&app, &request).map_err(unavailable)
     };
     let refused = match found {
-        Ok(sandbox) => match sandbox.tenant.places.take(request.extensions()) {
-            Ok(place) => {
-                let name = Arc::clone(&sandbox.tenant.name);
-                let extensions = request.extensions_mut();
-                extensions.insert(sandbox.tenant.budget.clone());
-                extensions.insert(sandbox);
-                let mut response = place.until_sent(next.run(request).await);
-                response.extensions_mut().insert(TenantName(name));
-                return response;
+        Ok(sandbox) => {
+            TenantName::tell(&request, &sandbox.tenant.name);
+            match sandbox.tenant.places.take(request.extensions()) {
+                Ok(place) => {
+                    let extensions = request.extensions_mut();
+                    extensions.insert(sandbox.tenant.budget.clone());
+                    extensions.insert(sandbox);
+                    return place.until_sent(next.run(request).await);
+                }
+                Err(failure) => E2bFailure(failure).into_response(),
             }
-            Err(failure) => E2bFailure(failure).into_response(),
-        },
+        }
         Err(response) => response,
     };
     app.bodies.discard(request.into_body()).await;

@@ -1,7 +1,7 @@
 //! A line in the log, a count and a span for each answer.
 
 use std::io::IsTerminal;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
@@ -20,8 +20,17 @@ use crate::metrics::Metrics;
 use crate::traces;
 
 /// The tenant of a request, which its handler tells the log.
-#[derive(Clone, Debug)]
-pub struct TenantName(pub Arc<str>);
+#[derive(Clone, Debug, Default)]
+pub struct TenantName(Arc<OnceLock<Arc<str>>>);
+
+impl TenantName {
+    /// Tells the log whose request this is, which may still be refused.
+    pub fn tell(request: &Request, tenant: &Arc<str>) {
+        if let Some(name) = request.extensions().get::<Self>() {
+            name.0.get_or_init(|| Arc::clone(tenant));
+        }
+    }
+}
 
 /// Logs, counts and traces what comes after it. The path of the log is that of the route: one of a request may have what its
 /// client wants to keep for itself.
@@ -40,10 +49,11 @@ pub async fn log(
     let span = traces::answering(method, &route, request.headers());
     // For a protocol whose calls run in tasks of their own.
     request.extensions_mut().insert(span.clone());
+    let tenant = TenantName::default();
+    request.extensions_mut().insert(tenant.clone());
     let response = next.run(request).with_context(span.clone()).await;
     let (code, time) = (response.status().as_u16(), begun.elapsed());
-    let tenant = response.extensions().get::<TenantName>();
-    let tenant = tenant.map_or_else(|| "".into(), |tracked| Arc::clone(&tracked.0));
+    let tenant = tenant.0.get().map_or_else(|| "".into(), Arc::clone);
     let kind = response
         .extensions()
         .get::<FailureKind>()

@@ -157,6 +157,7 @@ impl ServerHandler for Tools {
             Some(Ok(result)) => Ok(result.into()),
             // The model reads why, and can call again.
             Some(Err(failure)) => {
+                self.app.metrics.refused(&tenant.name, failure.kind());
                 Ok(CallToolResult::error(vec![ContentBlock::text(failure.to_string())]).into())
             }
             None => Err(ErrorData::invalid_params(

@@ -162,6 +162,7 @@ impl Tasks {
         match self.result(number, &keys, memory).await {
             Ok((line, held)) => (line, Some(held)),
             Err(failure) => {
+                self.app.metrics.refused(&self.tenant.name, failure.kind());
                 let id = keys.get("id").or(self.common.get("id")).cloned();
                 let id = id.unwrap_or_else(|| number.into());
                 let error = json!({ "name": failure.kind(), "message": failure.to_string(), "traceback": "" });
