@@ -500,7 +500,9 @@ def test_processor_time_of_a_command_is_counted_while_it_runs(start: Any) -> Non
     assert server.ask("POST", cells, {"code": BURN}).json["status"] == "ok"
 
     def counted() -> float:
-        [count] = re.findall(rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M)
+        [count] = re.findall(
+            rb"^sandfork_cpu_seconds_total.* (.*)$", server.ask("GET", "/metrics").body, re.M
+        )
         return float(count)
 
     begun = counted()
