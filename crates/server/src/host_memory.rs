@@ -25,7 +25,8 @@ pub fn warn(config: &Config, tenants: &[Arc<Tenant>]) {
         if most > has {
             tracing::warn!(
                 tenant = %tenant.name,
-                "the {} sessions that the tenant may have may come to use {most} bytes of memory, and the host has {has}: lower                  `sessions` or `limits.memory`, or set `memory`",
+                "the {} sessions that the tenant may have may come to use {most} bytes of memory, and the host has {has}: lower \
+                 `sessions` or `limits.memory`, or set `memory`",
                 quota.sessions
             );
         }
