@@ -90,6 +90,11 @@ class Displays(unittest.TestCase):
         module = "import sys, types\nm = types.ModuleType('m')\nexec('def f(): display(4)', vars(m))\nm.f()"
         self.assertEqual(self.shown(module), [({"text/plain": "4"}, False)])
 
+    def test_a_value_that_exceeds_the_largest_file_has_its_name(self):
+        self.worker.value("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))")
+        found = self.worker.value("bytes(1 << 20)")
+        self.assertEqual((found.name, found.repr), ("bytes", "<not passed: larger than `limits.file_size`>"))
+
     def test_a_cell_displays_a_bounded_amount(self):
         large = "class L:\n    def _repr_png_(self): return bytes(16 << 20)\n"
         outcome = self.worker.cell(large + "for _ in range(5):\n    display(L())")
