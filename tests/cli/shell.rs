@@ -266,6 +266,7 @@ fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     for line in ["if 0: y = 1", "else: y = 2"] {
         person.types(&format!("{line}\r"))?;
+        person.see("\r\n")?;
         person.see("... ")?;
     }
     person.types("\r")?;
@@ -282,10 +283,12 @@ fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
     person.types("])\r")?;
     person.see("\r\n[5]\r\n")?;
     person.see(">>> ")?;
-    for line in ["'''", "", "'''"] {
+    for line in ["'''", ""] {
         person.types(&format!("{line}\r"))?;
         person.see("\r\n")?;
+        person.see("... ")?;
     }
+    person.types("'''\r")?;
     person.see("'\\n\\n'\r\n")?;
     assert_eq!(person.leaves()?, Some(0));
     Ok(())
@@ -299,6 +302,7 @@ fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> 
         "return 'incomplete', '\\x1b[2J'",
     ] {
         person.types(&format!("{line}\r"))?;
+        person.see("\r\n")?;
         person.see("... ")?;
     }
     person.types("\r")?;
@@ -313,6 +317,7 @@ fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> 
     person.see(">>> ")?;
     for line in ["def get_ipython():", "while True: pass"] {
         person.types(&format!("{line}\r"))?;
+        person.see("\r\n")?;
         person.see("... ")?;
     }
     person.types("\r")?;

@@ -171,7 +171,7 @@ def _sandbox(server: Server) -> dict[str, str]:
 
 
 def test_a_list_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> None:
-    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="2MiB"))
+    server: Server = start("--config", _bounded(tmp_path, body="1MiB", bodies="1MiB"))
     code = "for n in range({}): open(f'{{n:0250}}', 'w').close()"
     session = "/v1/sessions/" + server.ask("POST", "/v1/sessions").json["id"]
     own = _sandbox(server)

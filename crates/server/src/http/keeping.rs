@@ -78,9 +78,11 @@ impl<T: Send + Sync + 'static> HttpBody for Keeping<T> {
         } else {
             self.next_of_rest()
         };
-        let _kept = Arc::clone(&self.kept);
-        let piece = Bytes::from_owner(Piece { bytes, _kept });
-        Poll::Ready(Some(Ok(Frame::data(piece))))
+        let piece = Piece {
+            bytes,
+            _kept: Arc::clone(&self.kept),
+        };
+        Poll::Ready(Some(Ok(Frame::data(Bytes::from_owner(piece)))))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -139,14 +139,21 @@ mod tests {
         drop(both.1);
         all.close_longest();
         assert!(closes(&first));
-        // A request comes just after its turn.
-        all.close_longest();
-        let used = third.used();
-        assert!(!closes(&third));
-        drop(used);
-        all.close_longest();
-        assert!(closes(&third));
         drop((first, second, third));
         assert!(locked(&all.0).waiting.is_empty());
+    }
+
+    #[test]
+    fn a_request_that_comes_just_after_the_turn_of_its_connection_keeps_it_open() {
+        let all = Arc::new(Unused::default());
+        let connection = all.connection();
+        let closes = || connection.is_to_close().now_or_never().is_some();
+        all.close_longest();
+        let used = connection.used();
+        assert!(!closes());
+        drop(used);
+        assert!(!closes());
+        all.close_longest();
+        assert!(closes());
     }
 }
