@@ -5,7 +5,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process;
 
-use clap::builder::StyledStr;
+use clap::builder::{OsStringValueParser, StyledStr, TypedValueParser};
 use clap::error::{ContextKind, ContextValue};
 use clap::{Args, CommandFactory as _, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
@@ -181,11 +181,17 @@ pub struct RunArguments {
     pub target: TargetChoice,
 }
 
+/// Takes code that is UTF-8. The error of clap for other text names no argument.
+fn code() -> impl TypedValueParser<Value = String> {
+    let not_text = |_| "it is not UTF-8; save it in a file that names its encoding";
+    OsStringValueParser::new().try_map(move |code| code.into_string().map_err(not_text))
+}
+
 /// The Python that is run.
 #[derive(Args, Debug)]
 pub struct TargetChoice {
     /// Run this code
-    #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true)]
+    #[arg(short = 'c', value_name = "CODE", allow_hyphen_values = true, value_parser = code())]
     pub code: Option<String>,
     /// Run this module, installed or of the project; all that follows is for it
     #[arg(

@@ -3,6 +3,7 @@
 //! A guest chooses the name that it misses, so the hint is for the caller alone: a guest does not
 //! learn from it what there is. Only names beneath the script's directory and the current one count.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use crate::host::UNPRIVILEGED_ID;
@@ -90,7 +91,19 @@ impl Surroundings {
     /// Where a file system has no id-mapped mounts, a guest of root is another user than the owner.
     fn unwritable(&self, name: &str) -> Option<String> {
         let mut writable = self.writable.iter();
-        let shown = writable.find(|path| Path::new(name).starts_with(path))?;
+        let (shown, within) = writable.find_map(|path| {
+            let within = Path::new(name).strip_prefix(path).ok()?;
+            Some((path, within))
+        })?;
+        let owner = |path: &Path| Some(path.symlink_metadata().ok()?.uid());
+        let of_file = owner(&shown.join(within)).filter(|_| goes_down(within));
+        if of_file.is_some() && of_file != owner(shown) {
+            return Some(format!(
+                "`{name}` has another owner than {}, in whose place guests of root write there: give it the same \
+                 owner, or let others write to it",
+                shown.display()
+            ));
+        }
         Some(format!(
             "where the file system or the kernel has no id-mapped mounts, as overlayfs, guests of root write \
              to {} as uid {UNPRIVILEGED_ID}: let that user write there, or copy the file with `--out`",
@@ -143,6 +156,30 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_file_with_another_owner_than_its_directory_is_named() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("theirs");
+        std::fs::write(&file, "").unwrap();
+        if std::os::unix::fs::chown(&file, Some(UNPRIVILEGED_ID - 1), None).is_err() {
+            // Only root can.
+            return;
+        }
+        let around = Surroundings {
+            beside: PathBuf::new(),
+            current: PathBuf::new(),
+            is_shown: false,
+            stdin: Stdin::Closed,
+            writable: vec![directory.path().to_owned()],
+            arguments: Vec::new(),
+            given: Vec::new(),
+        };
+        let hint = around.unwritable(&file.display().to_string()).unwrap();
+        assert!(hint.contains("has another owner"), "{hint}");
+        let hint = around.unwritable(&directory.path().join("new").display().to_string());
+        assert!(hint.is_some_and(|hint| hint.contains("id-mapped")));
+    }
 
     #[test]
     fn only_names_beneath_the_scripts_directory_are_looked_up() {
