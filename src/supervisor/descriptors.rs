@@ -6,7 +6,7 @@ use std::sync::{Mutex, TryLockError};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::socket::{AddressFamily, SockFlag, SockType, socketpair};
-use nix::unistd::pipe2;
+use nix::unistd::{Uid, fchown, pipe2};
 use serde::de::DeserializeOwned;
 
 use sandfork_jail::control::recv_message;
@@ -19,6 +19,15 @@ pub fn socket_pair(kind: SockType) -> Result<(OwnedFd, OwnedFd), Errno> {
 /// Makes a pipe, read end first, close-on-exec.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     pipe2(OFlag::O_CLOEXEC)
+}
+
+/// Gives a pipe of the supervisor to the user that a guest has on the host, because a process that opens `/dev/stdout`
+/// opens the pipe anew, with its own rights (proc(5), `/proc/PID/fd`). A supervisor that may not change owners leaves
+/// the guest without.
+pub fn give_pipe(pipe: impl AsFd, uid: Option<u32>) {
+    if let Some(uid) = uid {
+        _ = fchown(pipe, Some(Uid::from_raw(uid)), None);
+    }
 }
 
 /// Makes reads and writes return instead of block.

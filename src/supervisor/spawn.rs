@@ -12,7 +12,7 @@ use nix::sys::socket::{Shutdown, SockType, shutdown};
 
 use super::cgroup::WorkerCgroup;
 use super::clock;
-use super::descriptors::{pipe, recv_report, socket_pair};
+use super::descriptors::{give_pipe, pipe, recv_report, socket_pair};
 use super::error::{SupervisorError, While};
 use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
@@ -241,6 +241,9 @@ impl OwnEnds {
         let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
         let (stdout, their_stdout) = pipe().when("make the output pipe")?;
         let (stderr, their_stderr) = pipe().when("make the output pipe")?;
+        for pipe in [&their_stdout, &their_stderr] {
+            give_pipe(pipe, its.ids.map(|ids| ids.uid));
+        }
         let mut fds = vec![
             stdin,
             their_stdout.as_fd(),

@@ -193,6 +193,7 @@ impl<'a> JailedWorker<'a> {
             has_programs: self.context.grants.shows_programs(),
             has_terminals: jail.ptys.is_some(),
         };
+        queue.serve(self.verified.worker.ids.map(|ids| ids.uid));
         self.programs = Some(ProgramServer::new(queue, terms));
     }
 

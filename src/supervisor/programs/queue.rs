@@ -12,6 +12,7 @@ use super::process::{Process, ProgramEnd};
 use super::program::{Checked, Program};
 use super::refusal::ProgramRefusal;
 use crate::error::Error;
+use crate::supervisor::descriptors::give_pipe;
 use crate::supervisor::watch::{self, DirectoryAnswer, WatchRefusal, Watcher};
 
 /// The most programs of a session that run at once. Each costs the supervisor three pipes.
@@ -41,6 +42,8 @@ struct Inner {
     closed: Option<Closed>,
     live: BTreeMap<u64, Process>,
     last: u64,
+    /// The user on the host that the worker has, if it has another one than the supervisor.
+    uid: Option<u32>,
     watches: Vec<Weak<watch::Shared>>,
 }
 
@@ -109,6 +112,17 @@ pub struct Start {
     pub process: Process,
     pub wanted: Checked,
     pub streams: [OwnedFd; 3],
+}
+
+impl Start {
+    /// Gives its streams to the worker's user. Without input it has `/dev/null`, which is the host's.
+    fn give_streams(&self, uid: Option<u32>) {
+        let [stdin, stdout, stderr] = &self.streams;
+        let input = Some(stdin).filter(|_| self.wanted.has_input);
+        for pipe in input.into_iter().chain([stdout, stderr]) {
+            give_pipe(pipe, uid);
+        }
+    }
 }
 
 impl Inner {
@@ -234,7 +248,13 @@ impl Queue {
         let mut inner = self.lock();
         // Done while the queue is locked, so that a command added meanwhile is not missed.
         _ = self.bell.read();
-        std::mem::take(&mut inner.commands)
+        let commands = std::mem::take(&mut inner.commands);
+        for command in &commands {
+            if let Command::Start(start) = command {
+                start.give_streams(inner.uid);
+            }
+        }
+        commands
     }
 
     /// Forgets a program that has ended, or has not begun.
@@ -285,6 +305,11 @@ impl Queue {
             }
             command.refuse(&closed);
         }
+    }
+
+    /// Serves a worker that has this user on the host, if it has another one than the supervisor.
+    pub fn serve(&self, uid: Option<u32>) {
+        self.lock().uid = uid;
     }
 
     /// Accepts programs from now on.

@@ -20,6 +20,7 @@ pub fn tests() -> Vec<Test> {
         huge_integers,
         closed_streams,
         nothing_to_read,
+        streams_can_be_opened_anew,
     ]
 }
 
@@ -36,6 +37,19 @@ fn a_gibibyte_on_both_streams(world: &World) {
     let (stdout, stderr) = (outcome.stdout_bytes(), outcome.stderr_bytes());
     assert_eq!(stdout.len() + stderr.len(), 1 << 20);
     assert!(stdout.iter().all(|byte| *byte == 65) && stderr.iter().all(|byte| *byte == 66));
+}
+
+/// Programs name their own streams: `tee /dev/stderr`. The pipe is then opened with the guest's rights.
+fn streams_can_be_opened_anew(world: &World) {
+    let code = "import sys
+for name in '/dev/stdout', '/proc/self/fd/2':
+    with open(name, 'w') as stream: stream.write(name)";
+    let outcome = world.run(standard(), code);
+    fine(&outcome);
+    assert_eq!(
+        (outcome.stdout(), outcome.stderr()),
+        ("/dev/stdout".into(), "/proc/self/fd/2".into())
+    );
 }
 
 fn exactly_as_much_as_allowed(world: &World) {

@@ -118,7 +118,7 @@ fn a_program_has_input_and_output_and_a_directory(world: &World) {
     let mut session = open(world, standard());
     let programs = session.programs();
     run(&mut session, "import os\nos.mkdir('below')");
-    let wanted = Program::shell("cat; echo $WORD >&2; pwd; exit 3");
+    let wanted = Program::shell("cat /dev/stdin; echo $WORD > /dev/stderr; pwd; exit 3");
     let process = start(&programs, wanted.cwd("below").env("WORD", "a=b").stdin());
     assert_eq!(
         programs.connect(process.pid()).map(|it| it.pid()),
