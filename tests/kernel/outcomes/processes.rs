@@ -14,8 +14,35 @@ pub fn tests() -> Vec<Test> {
         fork_bomb_that_does_not_give_up,
         thread_bomb,
         a_refusal_can_be_caught,
+        a_child_can_end_with_its_parent,
         watches_are_left_to_others
     ]
+}
+
+/// PostgreSQL and torch.multiprocessing ask for the signal. Level `landlock` refuses it.
+fn a_child_can_end_with_its_parent(world: &World) {
+    let code = "\
+import ctypes, os, signal
+end, started = os.pipe()
+if not os.fork():
+    if not os.fork():
+        os.close(end)
+        result = ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+        os.write(started, b'y' if result == 0 else b'n')
+        signal.pause() if result == 0 else os._exit(0)
+    os.close(started)
+    os._exit(0 if os.read(end, 1) == b'y' else 3)
+os.close(started)
+status = os.waitstatus_to_exitcode(os.wait()[1])
+# Ends when the grandchild does.
+os.read(end, 1)
+print(status)";
+    world.with_shared(standard(), |sandbox| {
+        let outcome = run(sandbox, code);
+        fine(&outcome);
+        let refused = sandbox.plan().level == Level::Landlock;
+        assert_eq!(outcome.stdout(), if refused { "3\n" } else { "0\n" });
+    });
 }
 
 /// Where a guest has the uid of others, the kernel counts its watches for all of them. A policy that lets

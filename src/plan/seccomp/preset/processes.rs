@@ -11,8 +11,8 @@ use sandfork_jail::uapi::{
     FUTEX_REQUEUE, FUTEX_WAIT, FUTEX_WAIT_BITSET, FUTEX_WAKE, FUTEX_WAKE_BITSET, FUTEX_WAKE_OP,
     INIT, PER_LINUX, PERSONALITY_QUERY, PR_CAPBSET_READ, PR_GET_DUMPABLE, PR_GET_NAME,
     PR_GET_NO_NEW_PRIVS, PR_GET_PDEATHSIG, PR_GET_SECCOMP, PR_GET_THP_DISABLE, PR_GET_TID_ADDRESS,
-    PR_GET_TIMERSLACK, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_THP_DISABLE, PR_SET_TIMERSLACK,
-    PR_SVE_GET_VL, SCHED_OTHER, UNCHANGED,
+    PR_GET_TIMERSLACK, PR_SET_NAME, PR_SET_NO_NEW_PRIVS, PR_SET_PDEATHSIG, PR_SET_THP_DISABLE,
+    PR_SET_TIMERSLACK, PR_SVE_GET_VL, SCHED_OTHER, UNCHANGED,
 };
 
 /// The id of the guest in its user namespace, and that which leaves an id as it is.
@@ -25,6 +25,25 @@ const CLONE_NAMESPACES: u32 = CLONE_NEWNS
     | CLONE_NEWUSER
     | CLONE_NEWPID
     | CLONE_NEWNET;
+
+/// What a guest may ask of prctl(2).
+pub(super) const PRCTL: &[u32] = &[
+    PR_SET_NAME,
+    PR_GET_NAME,
+    PR_SET_PDEATHSIG,
+    PR_GET_PDEATHSIG,
+    PR_GET_DUMPABLE,
+    PR_GET_SECCOMP,
+    PR_CAPBSET_READ,
+    PR_SET_TIMERSLACK,
+    PR_GET_TIMERSLACK,
+    PR_SET_NO_NEW_PRIVS,
+    PR_GET_NO_NEW_PRIVS,
+    PR_GET_TID_ADDRESS,
+    PR_SET_THP_DISABLE,
+    PR_GET_THP_DISABLE,
+    PR_SVE_GET_VL,
+];
 
 pub(super) const RULES: &[Rule] = &[
     // A user namespace gives its creator every capability over new mounts and networks, the source of
@@ -162,29 +181,12 @@ pub(super) const RULES: &[Rule] = &[
         Errno::Perm,
     ),
     // The list leaves out, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,
-    // PR_SET_PDEATHSIG (the worker's tie to its parent), PR_SET_MEMORY_MERGE (see madvise).
+    // PR_SET_CHILD_SUBREAPER, PR_SET_MEMORY_MERGE (see madvise). PR_SET_PDEATHSIG may clear the worker's own, as a fork
+    // does: the pid namespace's init, and that of the zygote, still take every process along.
     allow_if(
-        "name threads, ask for the state of the jail, tune timers and huge pages",
+        "name threads, ask for the state of the jail, tune timers and huge pages, end with the parent",
         "prctl",
-        &[one_of(
-            0,
-            &[
-                PR_SET_NAME,
-                PR_GET_NAME,
-                PR_GET_PDEATHSIG,
-                PR_GET_DUMPABLE,
-                PR_GET_SECCOMP,
-                PR_CAPBSET_READ,
-                PR_SET_TIMERSLACK,
-                PR_GET_TIMERSLACK,
-                PR_SET_NO_NEW_PRIVS,
-                PR_GET_NO_NEW_PRIVS,
-                PR_GET_TID_ADDRESS,
-                PR_SET_THP_DISABLE,
-                PR_GET_THP_DISABLE,
-                PR_SVE_GET_VL,
-            ],
-        )],
+        &[one_of(0, PRCTL)],
         Errno::Perm,
     ),
     // READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo the hardening of programs that the guest runs.

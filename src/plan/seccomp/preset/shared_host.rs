@@ -4,10 +4,11 @@
 
 use super::super::rule::{Check, Errno, Rule, allow, allow_if, ask_if, never, none_of, one_of};
 use super::files::RECORD_LOCKS;
+use super::processes::PRCTL;
 use sandfork_jail::uapi::{
     AF_UNIX, F_NOTIFY, F_SETLEASE, F_SETOWN, F_SETOWN_EX, F_SETPIPE_SZ, F_SETSIG,
-    IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, SCHED_OTHER, SELF, SOCK_SEQPACKET, SOCK_STREAM,
-    SOCK_TYPE_MASK,
+    IOPRIO_WHO_PROCESS, O_ACCMODE, O_TRUNC, PR_SET_PDEATHSIG, SCHED_OTHER, SELF, SOCK_SEQPACKET,
+    SOCK_STREAM, SOCK_TYPE_MASK,
 };
 
 /// On every kernel.
@@ -82,6 +83,13 @@ pub(super) const ALWAYS: &[Rule] = &[
         "the caller's own parameters, of which the ordinary class has only one value",
         "sched_setparam",
         &[one_of(0, &[SELF])],
+        Errno::Perm,
+    ),
+    // No pid namespace ends a worker whose parent has ended.
+    allow_if(
+        "name threads, ask for the state of the jail, tune timers and huge pages",
+        "prctl",
+        &[one_of(0, PRCTL), none_of(0, &[PR_SET_PDEATHSIG])],
         Errno::Perm,
     ),
     // The guest has an id of the host, which no table knows. The supervisor has seen that its real, effective

@@ -126,6 +126,10 @@ pub const CASES: &[Case] = &[
     denied("prctl", [4, 1, 0, 0, 0, 0], libc::EPERM),
     denied("prctl", [47, 4, 0, 0, 0, 0], libc::EPERM),
     denied("prctl", [67, 1, 0, 0, 0, 0], libc::EPERM),
+    // PR_SET_PDEATHSIG, which only a pid namespace makes harmless, and PR_SET_CHILD_SUBREAPER.
+    allowed("prctl", [1, 15, 0, 0, 0, 0]).with_namespaces(),
+    denied("prctl", [1, 15, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
+    denied("prctl", [36, 1, 0, 0, 0, 0], libc::EPERM),
     // personality: query; ADDR_NO_RANDOMIZE, READ_IMPLIES_EXEC.
     allowed("personality", [0xffff_ffff, 0, 0, 0, 0, 0]),
     denied("personality", [0x0004_0000, 0, 0, 0, 0, 0], libc::EPERM),
