@@ -135,7 +135,9 @@ fn fits(key: &str, set: &Override, only: &str) -> bool {
             let (package, value) = (pattern(&format!("{only}.*")), pattern(value));
             package.is_ok_and(|package| value.is_ok_and(|value| package.covers(&value)))
         }
-        "network.mode" | "syscalls.allow" => value == only,
+        "network.mode" => value == only,
+        // What is learnt of calls that need each other is a list of them all.
+        "syscalls.allow" => value == only || value.contains(&format!("\"{only}\"")),
         // What is learnt of a host with other ports is a table.
         "network.allow" => {
             let table = format!("{{ host = \"{only}\", ");
@@ -187,6 +189,7 @@ mod tests {
             ("program", "filesystem.work_exec=true"),
             ("proc", "filesystem.proc=true"),
             ("syscall:splice", "syscalls.allow=splice"),
+            ("syscall:semop", "syscalls.allow=[\"semget\", \"semop\"]"),
         ] {
             assert!(covers(accept, set), "{accept} {set}");
         }
@@ -199,6 +202,7 @@ mod tests {
             ("net", "network.allow=a.b"),
             ("net", "syscalls.allow=splice"),
             ("syscall:tee", "syscalls.allow=splice"),
+            ("syscall:sem", "syscalls.allow=[\"semget\", \"semop\"]"),
             ("limit:wall", "limits.memory=1GiB"),
             ("limit", "filesystem.work_exec=true"),
         ] {

@@ -11,7 +11,7 @@ pub use network::of_connection;
 
 use super::Plan;
 use super::places::{SHM, TMP, WORK, clash};
-use super::seccomp::{Surroundings, may_be_allowed};
+use super::seccomp::{Preset, Surroundings, may_be_allowed};
 use crate::outcome::{Layer, LimitName, Limits};
 use crate::policy::{
     ImportPattern, Level, ModeRule, NetworkMode, Override, Policy, SystemFiles, normalize,
@@ -158,10 +158,16 @@ impl Grants {
                 key: Some(DENIED_CALLS),
                 ..refused
             }
-        } else if may_be_allowed(surroundings, name) {
-            refused.allowed_by("syscalls.allow", name)
         } else {
-            refused
+            let family = Preset::family(name);
+            match family.as_slice() {
+                // Some of a family alone help no program.
+                calls if !calls.iter().all(|call| may_be_allowed(surroundings, call)) => refused,
+                [only] => refused.allowed_by("syscalls.allow", *only),
+                calls => {
+                    refused.allowed_by("syscalls.allow", format!("[\"{}\"]", calls.join("\", \"")))
+                }
+            }
         }
     }
 

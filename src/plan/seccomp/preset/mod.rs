@@ -54,6 +54,14 @@ impl Preset {
         is_refusal && reported.any(|other| other == name)
     }
 
+    /// The calls that a program needs together with this one, which is among them.
+    pub fn family(name: &str) -> Vec<&str> {
+        let families = refused::FAMILIES.iter();
+        let mut families = families.map(|names| names.split_whitespace().collect::<Vec<_>>());
+        let own = families.find(|names| names.contains(&name));
+        own.unwrap_or_else(|| vec![name])
+    }
+
     /// Whether the supervisor hears that a policy denies this call, which would get the verdict otherwise. It does not of
     /// a call that the preset asks it about in any surroundings, even if the policy has that allowed without asking: it
     /// would take a denied call for one that it may allow. Nor of a call that the zygote's filter answers with some

@@ -16,9 +16,18 @@ pub(super) const REPORTED: &[&str] = &[
     // Programs in memory.
     "memfd_create execveat",
     // Watchers of files.
-    "inotify_init1",
-    // Shared memory that no process holds.
-    "shmget",
+    "inotify_init inotify_init1",
+    // Objects that no process holds.
+    "shmget semget msgget mq_open",
+];
+
+/// Calls that are of use only together: a program that makes the first makes the others with what that returns.
+pub(super) const FAMILIES: &[&str] = &[
+    "inotify_init inotify_init1 inotify_add_watch inotify_rm_watch",
+    "shmget shmat shmctl shmdt",
+    "semget semop semtimedop semctl",
+    "msgget msgsnd msgrcv msgctl",
+    "mq_open mq_unlink mq_timedsend mq_timedreceive mq_notify mq_getsetattr",
 ];
 
 /// Calls that a worker makes to see that they are refused, before its supervisor listens (`jail::self_check`).
