@@ -51,8 +51,8 @@ pub fn explain(
 ) {
     let hint = hint.filter(|_| sentence.is_none());
     let names = |said: &String, denial: &Denial| {
-        let set = denial.set.as_ref();
-        denial.operation == "limit" || set.is_some_and(|set| said.contains(set))
+        let is_in = |text: &Option<String>| text.as_ref().is_some_and(|it| said.contains(it));
+        is_in(&denial.set) || denial.operation == "limit" && is_in(&denial.key)
     };
     let is_reported = |denial: &Denial| {
         sentence.is_some_and(|said| names(said, denial))

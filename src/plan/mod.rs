@@ -53,6 +53,7 @@ pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use network::EgressPlan;
 pub(crate) use network::trust;
+pub use places::quota_of;
 pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;

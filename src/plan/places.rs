@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::outcome::LimitName;
 use crate::policy::{Located, Policy};
 
 /// Where guest code starts. It is also the guest's home.
@@ -25,6 +26,17 @@ pub(super) const SESSIONS: [&str; 2] = [WORK, TMP];
 
 /// The sandbox's own `/etc`, in which host files may appear beside its own files.
 pub(super) const ETC: &str = "/etc";
+
+/// The quota that counts a file at this path.
+pub fn quota_of(path: &Path) -> Option<LimitName> {
+    let of_tmp = [TMP, SHM, super::root::VAR_TMP];
+    if path.starts_with(WORK) {
+        Some(LimitName::WorkSize)
+    } else {
+        let is_in = of_tmp.iter().any(|directory| path.starts_with(directory));
+        is_in.then_some(LimitName::TmpSize)
+    }
+}
 
 /// The sandbox's own directory that would hide `path`, or be hidden by it.
 pub(super) fn clash(path: &Path) -> Option<&'static str> {

@@ -73,7 +73,7 @@ const USUAL_FILES: [(&str, &str); 4] = [
 ];
 
 /// The directory for temporary files that outlive a boot elsewhere. Here nothing does.
-const VAR_TMP: &str = "/var/tmp";
+pub(super) const VAR_TMP: &str = "/var/tmp";
 
 const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id");
 

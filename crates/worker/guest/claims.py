@@ -14,6 +14,7 @@ MAX_CAUSES = 16
 # Bytes of a path, as the kernel takes it.
 MAX_PATH = 4096
 REFUSALS = (errno.EPERM, errno.EACCES, errno.EAFNOSUPPORT, errno.ENOSYS, errno.EROFS)
+FULL = (errno.ENOSPC, errno.EDQUOT)
 # A path that the guest is not shown is missing for it.
 MISSING = (errno.ENOENT, errno.ENOTDIR)
 # Functions of `subprocess` and `os` whose exceptions name a program.
@@ -78,9 +79,13 @@ def claim_os_error(error, runs, place, trace):
         # The errors of a lookup have numbers of their own.
         claim("connect", host, place, number if number > 0 else None)
         return
-    if number not in REFUSALS + MISSING:
+    if number not in REFUSALS + MISSING + FULL:
         return
     named = [attribute(error, name) for name in ("filename", "filename2")]
+    if number in FULL:
+        # Most calls that write know no path.
+        claim("space", absolute(named[0]), place, number)
+        return
     targets = [target for target in map(program if runs else absolute, named) if target is not None]
     for target in targets:
         claim("run" if runs else "access", target, place, number, changed(target, number, trace))

@@ -9,7 +9,7 @@ use super::cgroup::Counts;
 use crate::outcome::{
     Connection, Denial, Ending, Layer, LimitHit, LimitName, Limits, Mechanism, Reporter,
 };
-use crate::plan::{Explanation, Grants, PathVerdict, Want, of_connection, of_limit};
+use crate::plan::{Explanation, Grants, PathVerdict, Want, of_connection, of_limit, quota_of};
 use crate::protocol::Denied;
 use crate::supervisor::refused_calls::{RefusedCall, RefusedCalls};
 use sandfork_egress::refusal::Refusal;
@@ -34,6 +34,8 @@ pub struct Refused<'a> {
     pub counts: &'a Counts,
     /// Who tells that a process of the run found no memory.
     pub without_memory: Option<Reporter>,
+    /// The quota of files that is used up at the end.
+    pub full: Option<LimitName>,
     /// What it did on the network.
     pub connections: &'a [Connection],
     /// The calls that its filter refused.
@@ -54,6 +56,9 @@ pub struct Denials {
     /// How many refusals are in none of them.
     pub omitted: u64,
 }
+
+/// The quotas of private files.
+const QUOTAS: [LimitName; 2] = [LimitName::TmpSize, LimitName::WorkSize];
 
 impl Refused<'_> {
     fn limit(&self, hit: LimitHit) -> Denial {
@@ -89,12 +94,21 @@ impl Refused<'_> {
                 all.omitted = all.omitted.saturating_add(claim.count);
                 continue;
             }
+            for quota in self.quotas(claim) {
+                all.add(quota);
+            }
             if let Some(denial) = self.claim(claim) {
                 all.add(denial);
             }
         }
         if let Ending::Limit(hit) = self.ending {
             all.add(self.limit(*hit));
+            for quota in self.quotas_below(*hit) {
+                all.add(quota);
+            }
+        }
+        if let Some(full) = self.full() {
+            all.add(full);
         }
         if let Some(memory) = self.memory() {
             all.add(memory);
@@ -132,6 +146,59 @@ impl Refused<'_> {
             count,
             ..denial(operation, Reporter::Supervisor, &explained)
         }
+    }
+
+    /// The quotas that a guest may have reached which says that it found no space, and which the ending does not name: it
+    /// has removed since what it wrote, or wanted more at once than was left. The path says which, if it tells one.
+    fn quotas(&self, claim: &Denied) -> Vec<Denial> {
+        let is_named = matches!(self.ending, Ending::Limit(hit) if hit.by == Mechanism::Tmpfs);
+        if claim.operation != "space" || is_named || self.own.is_some() {
+            return Vec::new();
+        }
+        let is_in = |name| {
+            claim
+                .target
+                .as_ref()
+                .is_none_or(|path| quota_of(Path::new(path)) == Some(name))
+        };
+        let quotas = QUOTAS.into_iter().filter(|name| is_in(*name));
+        let claimed = quotas.map(|name| Denial {
+            errno: claim.errno,
+            file: claim.file.clone(),
+            line: claim.line,
+            count: claim.count.max(1),
+            ..self.quota(name)
+        });
+        claimed.collect()
+    }
+
+    /// The quotas that leave no room for a larger file, if that was the limit.
+    fn quotas_below(&self, hit: LimitHit) -> Vec<Denial> {
+        let is_file = hit.name == LimitName::FileSize && self.own.is_none();
+        let is_below = |name: &LimitName| {
+            is_file && self.limits.amount(*name) <= self.limits.amount(LimitName::FileSize)
+        };
+        let below = QUOTAS.into_iter().filter(is_below);
+        below.map(|name| self.quota(name)).collect()
+    }
+
+    fn quota(&self, name: LimitName) -> Denial {
+        let by = Mechanism::Tmpfs;
+        Denial {
+            reported_by: Reporter::Guest,
+            ..self.limit(LimitHit { name, by })
+        }
+    }
+
+    /// The quota that is used up at the end of a run that failed and reached no other limit.
+    fn full(&self) -> Option<Denial> {
+        let name = self.full?;
+        let has_failed = matches!(
+            self.ending,
+            Ending::Exit(1..) | Ending::Signal(_) | Ending::Exception
+        );
+        let by = Mechanism::Tmpfs;
+        has_failed.then(|| self.limit(LimitHit { name, by }))
     }
 
     /// The memory that a process of the run did not get. None if the ending names the limit, or the guest ended

@@ -107,6 +107,7 @@ pub fn report(
         ending: &ending,
         counts: &seen.counts,
         without_memory,
+        full: seen.files.full,
         connections: &connections,
         calls: &seen.refused_calls,
         claims,

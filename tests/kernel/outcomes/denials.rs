@@ -23,6 +23,8 @@ pub fn tests() -> Vec<Test> {
         what_the_plan_grants_is_no_refusal,
         a_forged_report_is_bounded,
         a_call_is_told_of_though_the_guest_hides_it,
+        calls_that_need_each_other_are_allowed_together,
+        a_quota_is_named_that_is_not_full_at_the_end,
         a_flood_of_refused_calls_is_answered_at_a_bounded_rate,
     ]
 }
@@ -260,6 +262,86 @@ for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
             of("unshare", 2, None),
         ];
         assert_eq!(seen, expected, "{}", shown(&outcome));
+    });
+}
+
+/// A program that may make only the first of them fails at the next.
+fn calls_that_need_each_other_are_allowed_together(world: &World) {
+    let code = "import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+watcher = libc.inotify_init()
+if watcher < 0 or libc.inotify_add_watch(watcher, b'/work', 0x100) < 0:
+    raise OSError(ctypes.get_errno(), 'no watch')
+open('new', 'w').close()
+assert len(os.read(watcher, 100)) > 0";
+    let refused = world.with_shared(standard(), |sandbox| {
+        let outcome = run(sandbox, code);
+        (sandbox.plan().level > Level::Landlock).then(|| only(&outcome).set.clone())
+    });
+    if let Some(set) = refused {
+        fine(&world.run(standard().set(set.expect("a policy may allow it")), code));
+    }
+}
+
+fn a_quota_is_named_that_is_not_full_at_the_end(world: &World) {
+    let removed = "import tempfile
+with tempfile.TemporaryDirectory() as directory:
+    for number in range(3):
+        with open(f'{directory}/{number}', 'wb') as file: file.write(bytes(6 << 20))";
+    let at_once = "import os
+os.posix_fallocate(os.open('/tmp/large', os.O_RDWR | os.O_CREAT), 0, 12 << 20)";
+    let by_path =
+        "import errno, os\nraise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), '/dev/shm/x')";
+    let small = || {
+        standard()
+            .set("filesystem.tmp_size=8MiB")
+            .set("filesystem.work_size=8MiB")
+            .set("limits.file_size=16MiB")
+    };
+    world.with_shared(small(), |sandbox| {
+        if sandbox.plan().level == Level::Landlock {
+            return;
+        }
+        let both = ["filesystem.tmp_size=16MiB", "filesystem.work_size=16MiB"];
+        for (code, expected) in [
+            (removed, &both[..]),
+            (at_once, &both),
+            (by_path, &both[..1]),
+        ] {
+            let outcome = run(sandbox, code);
+            let sets: Vec<_> = outcome
+                .denied()
+                .iter()
+                .filter_map(|it| it.set.as_deref())
+                .collect();
+            assert_eq!(sets, expected, "{}", shown(&outcome));
+        }
+        let larger = run(
+            sandbox,
+            "import os\nos.truncate(os.open('/tmp/x', 66), 20 << 20)",
+        );
+        let sets: Vec<_> = larger
+            .denied()
+            .iter()
+            .filter_map(|it| it.set.as_deref())
+            .collect();
+        assert_eq!(
+            sets,
+            ["limits.file_size=32MiB", both[0], both[1]],
+            "{}",
+            shown(&larger)
+        );
+        let mapped = "import mmap, os
+file = os.open('/dev/shm/x', os.O_RDWR | os.O_CREAT)
+os.truncate(file, 12 << 20)
+mmap.mmap(file, 12 << 20)[:] = bytes(12 << 20)";
+        let ended = run(sandbox, mapped);
+        assert_eq!(
+            only(&ended).set.as_deref(),
+            Some(both[0]),
+            "{}",
+            shown(&ended)
+        );
     });
 }
 

@@ -36,6 +36,7 @@ fn ended(
             ..Counts::default()
         },
         without_memory: None,
+        full: None,
         connections: &[],
         calls: &RefusedCalls::default(),
         claims,
@@ -160,6 +161,7 @@ fn refused_connections_are_denials_with_their_counts() {
         ending: &Ending::Ok,
         counts: &Counts::default(),
         without_memory: None,
+        full: None,
         connections: &connections,
         calls: &RefusedCalls::default(),
         claims: Vec::new(),
@@ -241,6 +243,7 @@ fn a_process_that_found_no_memory_is_named_unless_the_ending_does() {
                 ..Counts::default()
             },
             without_memory: Some(by),
+            full: None,
             connections: &[],
             calls: &RefusedCalls::default(),
             claims: Vec::new(),
@@ -268,6 +271,7 @@ fn called(toml: &str, calls: &[(RefusedCall, u64)], claims: Vec<Denied>) -> Vec<
         ending: &Ending::Exception,
         counts: &Counts::default(),
         without_memory: None,
+        full: None,
         connections: &[],
         calls: &calls.iter().copied().collect(),
         claims,
@@ -298,6 +302,36 @@ fn a_refused_call_has_its_name_its_count_and_the_setting_that_allows_it() {
         assert_eq!(*denial, expected);
     }
     assert_eq!(all.len(), 3);
+}
+
+#[test]
+fn calls_that_programs_need_together_have_one_setting() {
+    let calls = ["inotify_init1", "semget"].map(|name| (RefusedCall::Named(name), 1));
+    let all = called("", &calls, Vec::new());
+    let sets: Vec<_> = all.iter().filter_map(|it| it.set.as_deref()).collect();
+    let expected = [
+        r#"syscalls.allow=["inotify_init", "inotify_init1", "inotify_add_watch", "inotify_rm_watch"]"#,
+        r#"syscalls.allow=["semget", "semop", "semtimedop", "semctl"]"#,
+    ];
+    assert_eq!(sets, expected);
+}
+
+#[test]
+fn a_guest_without_space_learns_of_the_quotas_that_it_may_have_reached() {
+    let keys = |target, ending: &Ending| {
+        let claims = vec![claim("space", target, Errno::ENOSPC)];
+        let all = ended("", claims, ending, None, &|_| None).listed;
+        all.into_iter().filter_map(|it| it.key).collect::<Vec<_>>()
+    };
+    let (tmp, work) = ("filesystem.tmp_size", "filesystem.work_size");
+    assert_eq!(keys(None, &Ending::Exception), [tmp, work]);
+    assert_eq!(keys(Some("/dev/shm/x"), &Ending::Exception), [tmp]);
+    assert_eq!(keys(Some("/work/x"), &Ending::Exception), [work]);
+    assert!(keys(Some("/srv/x"), &Ending::Exception).is_empty());
+    let name = LimitName::TmpInodes;
+    let by = Mechanism::Tmpfs;
+    let full = Ending::Limit(LimitHit { name, by });
+    assert_eq!(keys(None, &full), ["filesystem.tmp_inodes"]);
 }
 
 #[test]
