@@ -13,6 +13,8 @@ MAX_TEXT = 32 * 1024
 ALLOW_TOP_LEVEL_AWAIT, ONLY_AST, FUTURE_FLAGS = 0x2000, 0x400, 0x1FE0000
 # All code may await.
 FLAGS = ALLOW_TOP_LEVEL_AWAIT
+# What cells have imported from `__future__`: it holds for the cells after them, as at Python's own prompt.
+imported = 0
 # The interpreter's `sys.argv[0]` for a program that is no file.
 ARGV0 = {"<string>": "-c", "<stdin>": "-", MODULE: "-m"}
 # The sources of cells, by their file name in tracebacks, and the maximum of bytes or characters to keep.
@@ -49,7 +51,7 @@ def text_of(source):
 
 def parse(source, filename):
     # `ast.parse` would add its own frame to the traceback of a syntax error.
-    return compile(source, filename, "exec", FLAGS | ONLY_AST, dont_inherit=True)
+    return compile(source, filename, "exec", FLAGS | imported | ONLY_AST, dont_inherit=True)
 
 
 def pop_last_expression(tree):
@@ -60,16 +62,15 @@ def pop_last_expression(tree):
 
 def compile_both(tree, last, filename):
     """The code of all but the last expression, and the code of the last expression. Each may be `None`."""
-    flags = FLAGS
-    body = compile(tree, filename, "exec", flags, dont_inherit=True) if tree.body else None
+    global imported
+    body = compile(tree, filename, "exec", FLAGS | imported, dont_inherit=True) if tree.body else None
+    if body is not None:
+        imported |= body.co_flags & FUTURE_FLAGS
     if last is None:
         return body, None
-    if body is not None:
-        # A `__future__` import of the preceding statements also applies to the expression.
-        flags |= body.co_flags & FUTURE_FLAGS
     expression = compile("0", filename, "eval", ONLY_AST, dont_inherit=True)
     expression.body = last
-    return body, compile(expression, filename, "eval", flags, dont_inherit=True)
+    return body, compile(expression, filename, "eval", FLAGS | imported, dont_inherit=True)
 
 
 def set_argv(filename, argv):

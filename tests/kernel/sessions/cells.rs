@@ -22,6 +22,7 @@ pub fn tests() -> Vec<Test> {
         what_a_cell_leaves_running_is_measured,
         the_last_statement_has_a_value_if_asked_for,
         awaits_at_top_level,
+        what_future_imports_change_holds_from_then_on,
         a_session_has_no_input,
         rich_values_are_displayed,
         what_holds_is_what_was_verified,
@@ -38,6 +39,17 @@ fn variables_imports_and_files_stay(world: &World) {
     assert_eq!(value(&mut session, "math.floor(2.5)"), "2");
     assert_eq!(value(&mut session, "open('kept').read()"), "'text'");
     assert_eq!(value(&mut session, "os.getcwd()"), "'/work'");
+}
+
+/// As at Python's own prompt.
+fn what_future_imports_change_holds_from_then_on(world: &World) {
+    let mut session = open(world, standard());
+    run(&mut session, "from __future__ import annotations");
+    run(&mut session, "def f(a: Undefined): pass");
+    assert_eq!(
+        value(&mut session, "f.__annotations__"),
+        "{'a': 'Undefined'}"
+    );
 }
 
 fn output_is_its_own_cells(world: &World) {
