@@ -47,6 +47,9 @@ const BUFFERS: [(&str, &str); 2] = [
     ("sys/net/ipv4/tcp_wmem", "4096 16384 262144"),
 ];
 
+/// The first port that needs no privilege (ip(7)).
+const FIRST_PORT: &str = "sys/net/ipv4/ip_unprivileged_port_start";
+
 /// How many connections may wait until they are accepted.
 const BACKLOG: i32 = 128;
 
@@ -59,6 +62,10 @@ pub fn make(proc: BorrowedFd, plan: &WorkerJail) -> Result<Vec<OwnedFd>, Failure
     // No cgroup is charged for what waits in connections that were not accepted yet.
     for (file, value) in BUFFERS {
         procfs::write(proc, file, value).in_step(Step::BoundBuffers)?;
+    }
+    // Of its own ports the guest may have all, unless another process serves some of them.
+    if plan.sockets.is_empty() {
+        procfs::write(proc, FIRST_PORT, "0").in_step(Step::MakeNetwork)?;
     }
     let kernel = Netlink::open().in_step(Step::RaiseLoopback)?;
     // It gives the interface its usual addresses when that comes up.

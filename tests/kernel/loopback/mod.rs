@@ -17,6 +17,7 @@ use crate::world::{Python, World, run};
 pub fn tests(world: &World) -> Vec<Test> {
     let mut tests = tests![
         without_a_network_nothing_listens,
+        ports_of_services_are_the_guests,
         the_hosts_services_cannot_be_reached,
         a_second_tenant_cannot_connect,
         nothing_of_one_run_reaches_the_next,
@@ -45,6 +46,14 @@ pub fn tests(world: &World) -> Vec<Test> {
 
 fn loopback() -> Recipe {
     standard().set("network.mode=loopback").patient()
+}
+
+/// No other process serves any in this network.
+fn ports_of_services_are_the_guests(world: &World) {
+    let code = "import socket\nsocket.create_server(('127.0.0.1', 80))\nprint('listens')";
+    let outcome = world.run(loopback(), code);
+    fine(&outcome);
+    assert_eq!(outcome.stdout(), "listens\n");
 }
 
 /// asyncio skips addresses that it can make no socket for: it must not report a server then.
