@@ -164,9 +164,7 @@ impl Grants {
                 // Some of a family alone help no program.
                 calls if !calls.iter().all(|call| may_be_allowed(surroundings, call)) => refused,
                 [only] => refused.allowed_by("syscalls.allow", *only),
-                calls => {
-                    refused.allowed_by("syscalls.allow", format!("[\"{}\"]", calls.join("\", \"")))
-                }
+                calls => refused.allowed_by("syscalls.allow", format!("{calls:?}")),
             }
         }
     }
