@@ -74,10 +74,16 @@ pub mod protocol {
 }
 
 pub mod supervisor {
+    use nix::errno::Errno;
+
     use crate::sandbox::Sandbox;
     pub use crate::supervisor::*;
 
-    reveal! { SandboxProcesses of Sandbox: fn egress_process() -> Option<u32>; }
+    reveal! {
+        SandboxProcesses of Sandbox:
+        fn egress_process() -> Option<u32>;
+        fn copied_at_fork() -> Option<Result<usize, Errno>>;
+    }
 }
 
 pub mod snapshot {

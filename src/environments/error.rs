@@ -239,8 +239,8 @@ mod tests {
         };
         assert_eq!(
             EnvironmentError::from(full).to_string(),
-            "/data/a.py: No space left on device (os error 28); free space there, `sandfork env prune` removes what no name \
-             leads to, or set XDG_DATA_HOME"
+            "/data/a.py: No space left on device (os error 28); free space there, `sandfork env prune` removes unnamed \
+             environments, or set XDG_DATA_HOME"
         );
     }
 }

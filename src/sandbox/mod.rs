@@ -224,6 +224,12 @@ impl Sandbox {
         self.inner.egress.as_ref().map(|egress| egress.pid())
     }
 
+    /// How many pages each fork of the present zygote copies at once, or why it copies none. `None` without a zygote.
+    #[cfg(feature = "internals")]
+    pub(crate) fn copied_at_fork(&self) -> Option<Result<usize, nix::errno::Errno>> {
+        self.inner.zygote().ok()?.copied()
+    }
+
     /// The state of this number, unless it was discarded.
     pub(crate) fn snapshot(&self, number: u64) -> Option<Arc<Image>> {
         self.inner.snapshots.get(number)
