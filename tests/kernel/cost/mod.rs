@@ -111,7 +111,7 @@ fn mark(mark: Mark) {
 /// What is traced: a known number of calls, and then runs in a warm sandbox.
 fn runs() {
     let mut line = String::new();
-    let told = std::io::stdin().lock().read_line(&mut line);
+    let told = io::stdin().lock().read_line(&mut line);
     told.expect("the tracer says when it is there");
     mark(Mark::Begin);
     for _ in 0..KNOWN {
