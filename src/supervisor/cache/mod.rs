@@ -80,7 +80,7 @@ fn try_to_write(directory: &File) -> io::Result<()> {
     let mode = Mode::S_IRUSR | Mode::S_IWUSR;
     let file = openat(directory, &*name, flags | OFlag::O_CLOEXEC, mode)?;
     let mut file = File::from(file);
-    let written = write_signals::as_errors(|| file.write_all(&[0; TRIAL]));
+    let written = write_signals::as_errors(|| file.write_all(&vec![0; TRIAL]));
     unlinkat(directory, &*name, UnlinkatFlags::NoRemoveDir)?;
     written
 }
