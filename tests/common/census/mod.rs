@@ -189,7 +189,9 @@ impl Census {
             let text = target.to_string_lossy();
             // Network namespaces that the zygote lends, and their tables of sockets.
             let of_network = text.starts_with("net:[") || text.contains("/net/unix");
-            if of_cgroup || of_network {
+            // A zygote has one if the others of its user have left it memory to pin.
+            let is_ring = text == "anon_inode:[io_uring]";
+            if of_cgroup || of_network || is_ring {
                 self.add(Kind::Spares, format!("{of}: open files"), 1);
             } else {
                 let name = without_numbers(&text);

@@ -57,7 +57,7 @@ impl Tracer {
     }
 
     /// How many descriptors a process has open, but those of cgroups and of network namespaces, which are
-    /// kept for workers to come.
+    /// kept for workers to come, and the ring of a zygote, which needs memory that all zygotes of a user share.
     pub fn descriptors(&self, role: Role) -> usize {
         let pid = self.find(role).expect("it is there");
         let open = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -70,6 +70,7 @@ impl Tracer {
             let text = target.to_string_lossy();
             target.starts_with("/sys/fs/cgroup")
                 || text.starts_with("net:[")
+                || text == "anon_inode:[io_uring]"
                 || text.contains("/net/unix")
         };
         targets.filter(|target| !is_kept(target)).count()
