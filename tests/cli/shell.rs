@@ -202,6 +202,14 @@ impl Person {
         Ok(())
     }
 
+    /// Types a line after which the statement goes on.
+    fn begins(&mut self, line: &str) -> Result<(), Failed> {
+        self.types(&format!("{line}\r"))?;
+        self.see("\r\n")?;
+        self.see("... ")?;
+        Ok(())
+    }
+
     /// Waits for a text. Returns what came up to its end.
     pub fn see(&mut self, text: &str) -> Result<String, Failed> {
         let until = Instant::now() + Duration::from_secs(60);
@@ -265,9 +273,7 @@ fn a_person_types_blocks_and_corrects_a_mistake() -> Result<(), Failed> {
 fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     for line in ["if 0: y = 1", "else: y = 2"] {
-        person.types(&format!("{line}\r"))?;
-        person.see("\r\n")?;
-        person.see("... ")?;
+        person.begins(line)?;
     }
     person.types("\r")?;
     person.see(">>> ")?;
@@ -284,9 +290,7 @@ fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
     person.see("\r\n[5]\r\n")?;
     person.see(">>> ")?;
     for line in ["'''", ""] {
-        person.types(&format!("{line}\r"))?;
-        person.see("\r\n")?;
-        person.see("... ")?;
+        person.begins(line)?;
     }
     person.types("'''\r")?;
     person.see("'\\n\\n'\r\n")?;
@@ -301,9 +305,7 @@ fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> 
         "def check_complete(self, code):",
         "return 'incomplete', '\\x1b[2J'",
     ] {
-        person.types(&format!("{line}\r"))?;
-        person.see("\r\n")?;
-        person.see("... ")?;
+        person.begins(line)?;
     }
     person.types("\r")?;
     person.see(">>> ")?;
@@ -316,9 +318,7 @@ fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> 
     person.types("%restart\r")?;
     person.see(">>> ")?;
     for line in ["def get_ipython():", "while True: pass"] {
-        person.types(&format!("{line}\r"))?;
-        person.see("\r\n")?;
-        person.see("... ")?;
+        person.begins(line)?;
     }
     person.types("\r")?;
     person.see(">>> ")?;

@@ -58,7 +58,7 @@ impl Owners<'_> {
                 };
                 let mapped = map();
                 drop(go);
-                while waitpid(child, None) == Err(Errno::EINTR) {}
+                _ = sys::uninterrupted(|| waitpid(child, None));
                 mapped
             }
         }
@@ -67,10 +67,5 @@ impl Owners<'_> {
 
 /// Waits for the end of file of a pipe that carries no data.
 pub fn await_end(pipe: &OwnedFd) -> Result<(), Errno> {
-    while let Err(errno) = read(pipe, &mut [0]) {
-        if errno != Errno::EINTR {
-            return Err(errno);
-        }
-    }
-    Ok(())
+    sys::uninterrupted(|| read(pipe, &mut [0])).map(drop)
 }

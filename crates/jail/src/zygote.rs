@@ -297,19 +297,10 @@ fn wait(zygote: Pid, init: Pid) -> Result<i32, Failure> {
 
 /// Waits until a child has ended, without reaping it.
 fn await_child() -> Result<(), Errno> {
-    loop {
-        match waitid(Id::All, WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT) {
-            Err(Errno::EINTR) => {}
-            other => return other.map(drop),
-        }
-    }
+    let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT;
+    sys::uninterrupted(|| waitid(Id::All, flags)).map(drop)
 }
 
 fn reap(child: Pid) -> Result<WaitStatus, Errno> {
-    loop {
-        match waitpid(child, None) {
-            Err(Errno::EINTR) => {}
-            other => return other,
-        }
-    }
+    sys::uninterrupted(|| waitpid(child, None))
 }

@@ -158,7 +158,7 @@ class SandforkSandboxEnvironment(util.SandboxEnvironment):
             if any("\0" in word for word in cmd):
                 # The words by which inspect_ai knows that the model can mend it.
                 raise ValueError("embedded null byte") from error
-            # A model writes what cannot be sent, and can mend that when it is told.
+            # The model wrote it, and can correct it when it sees the error.
             is_of_model = isinstance(error, ValueTooLarge) or _has_surrogate(cmd, input)
             if error.errno is None and not is_of_model:
                 raise

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use nix::unistd::{AccessFlags, eaccess};
 use thiserror::Error;
 
+use crate::environments::directory_of;
 use crate::outcome::{Denial, Ending, Outcome, exit_code};
 use crate::policy::{Grant, Override, Policy, learnt};
 use crate::policy_source::FileSystem;
@@ -357,10 +358,7 @@ fn shown_to_be_read(set: &Override) -> Option<PathBuf> {
 
 /// Whether a file could be made there.
 fn check_directory(path: &Path) -> Result<(), LearnError> {
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
+    let directory = directory_of(path);
     let may_write = eaccess(directory, AccessFlags::W_OK | AccessFlags::X_OK);
     let cause = match may_write {
         Err(errno) => errno.into(),

@@ -10,16 +10,20 @@ use crate::error::ErrorKind;
 use crate::supervisor::clock;
 use crate::supervisor::wait::wait_readable;
 
-#[test]
-fn a_session_without_summons_answers_all_the_same() {
-    let programs = Programs::new(1000).expect("a queue is made");
+fn server(programs: &Programs) -> ProgramServer<'_> {
     let terms = Terms {
         work: "/work".to_owned(),
         files: None,
         has_programs: true,
         has_terminals: false,
     };
-    let mut server = ProgramServer::new(programs.queue(), terms);
+    ProgramServer::new(programs.queue(), terms)
+}
+
+#[test]
+fn a_session_without_summons_answers_all_the_same() {
+    let programs = Programs::new(1000).expect("a queue is made");
+    let mut server = server(&programs);
     let (answer, answers) = channel();
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -50,13 +54,7 @@ fn a_session_without_summons_answers_all_the_same() {
 #[test]
 fn a_program_does_not_wait_for_a_worker_that_is_never_ready() {
     let programs = Programs::new(1000).expect("a queue is made");
-    let terms = Terms {
-        work: "/work".to_owned(),
-        files: None,
-        has_programs: true,
-        has_terminals: false,
-    };
-    let mut server = ProgramServer::new(programs.queue(), terms);
+    let mut server = server(&programs);
     let (mut summons, _theirs) = Summons::new().expect("a socket is made");
     let (started, now) = thread::scope(|scope| {
         let started = scope.spawn(|| programs.start(Program::new(["true"])).map(drop));

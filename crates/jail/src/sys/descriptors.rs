@@ -7,7 +7,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use nix::errno::Errno;
 use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 
-use super::check;
+use super::{check, uninterrupted};
 
 /// The maximum number of descriptors that one message carries: a worker's directories with the sockets of its network.
 pub const MAX_PASSED: usize = 64;
@@ -60,12 +60,7 @@ fn send_once(
     let control: &[ControlMessage] = if raw.is_empty() { &[] } else { &rights };
     let (socket, bytes) = (socket.as_raw_fd(), [IoSlice::new(bytes)]);
     let flags = MsgFlags::MSG_NOSIGNAL | flags;
-    loop {
-        match sendmsg::<()>(socket, &bytes, control, flags, None) {
-            Err(Errno::EINTR) => {}
-            other => return other,
-        }
-    }
+    uninterrupted(|| sendmsg::<()>(socket, &bytes, control, flags, None))
 }
 
 /// Receives one message into `buffer`. Returns its length, 0 at the end, and its descriptors.

@@ -68,6 +68,16 @@ pub fn errno_of(error: impl Into<std::io::Error>) -> Errno {
     Errno::try_from(error.into()).unwrap_or(Errno::EIO)
 }
 
+/// Repeats a call that a signal interrupts.
+pub fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(Errno::EINTR) => {}
+            other => return other,
+        }
+    }
+}
+
 /// Turns the result of a failed raw system call into an errno.
 pub(crate) fn check(result: libc::c_long) -> Result<libc::c_long, Errno> {
     Errno::result(result)

@@ -8,9 +8,9 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask};
 use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
-use super::check;
 use super::descriptors::owned;
 use super::process::exit_now;
+use super::{check, uninterrupted};
 
 /// Stacks for namespace inits. Workers do not get copies (`MADV_DONTFORK`), so their number does not
 /// slow down a fork.
@@ -78,7 +78,7 @@ impl InitStacks {
         }
         // The worker first: the init is gone only when nothing else is left of its namespace.
         for child in worker.into_iter().chain([init.pid]) {
-            while waitpid(child, None) == Err(Errno::EINTR) {}
+            _ = uninterrupted(|| waitpid(child, None));
         }
         self.release(init);
     }

@@ -12,6 +12,7 @@ use nix::unistd::{pipe2, read, write};
 use crate::native::python;
 use sandfork_jail::sys::eager_copy::{find_copied, pin};
 use sandfork_jail::sys::process::{Fork, SingleThreaded, exit_now, fork, page_size};
+use sandfork_jail::sys::uninterrupted;
 use sandfork_jail::zygote::Zygote;
 
 /// The most pages that are copied at each fork. A worker writes to 250 to 450.
@@ -61,14 +62,4 @@ pub fn arrange(zygote: &mut Zygote, rehearse: impl FnOnce()) -> Result<usize, Er
     // It lives as long as the zygote. In a worker its number is that of another descriptor.
     std::mem::forget(ring);
     Ok(pages)
-}
-
-/// Repeats a call that a signal interrupts.
-fn uninterrupted<T>(mut call: impl FnMut() -> Result<T, Errno>) -> Result<T, Errno> {
-    loop {
-        match call() {
-            Err(Errno::EINTR) => {}
-            other => return other,
-        }
-    }
 }
