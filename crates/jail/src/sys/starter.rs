@@ -170,16 +170,23 @@ extern "C" fn execute(prepared: *mut libc::c_void) -> libc::c_int {
     FAILED
 }
 
-/// Tells the socket's other end why the program is not started, and takes what came for the program, whose sender then
-/// sees that it is gone.
+/// Tells the socket's other end why the program is not started, and takes what has come for the program, whose sender
+/// then sees that it is gone. What comes after the errno is of a later start: its sender has seen this one's end.
 fn report_failure(socket: RawFd) {
     // No errno of the kernel's is greater.
     let errno = [u8::try_from(Errno::last_raw()).unwrap_or_default()];
     let mut taken = [0_u8];
-    // SAFETY: async-signal-safe calls, with arrays of the length that they get.
+    let mut waiting: libc::c_int = 0;
+    // SAFETY: async-signal-safe calls, with arrays of the length that they get, and a pointer to the integer that
+    // FIONREAD writes.
     unsafe {
+        if libc::ioctl(socket, libc::FIONREAD, &raw mut waiting) < 0 {
+            waiting = 1;
+        }
         libc::write(socket, errno.as_ptr().cast(), errno.len());
-        // Descriptors for which there is no room are closed.
-        while libc::recv(socket, taken.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT) > 0 {}
+        for _ in 0..waiting {
+            // Descriptors for which there is no room are closed.
+            libc::recv(socket, taken.as_mut_ptr().cast(), 1, libc::MSG_DONTWAIT);
+        }
     }
 }
