@@ -1,8 +1,13 @@
-//! Threads that wait for a change of a state that a lock protects.
+//! Locks, and threads that wait for a change of a state that a lock protects.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// Takes a lock, also one with which a thread has panicked: that thread has said so itself.
+pub fn lock<S>(state: &Mutex<S>) -> MutexGuard<'_, S> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// A condition variable whose notifications cost no system call if no thread waits for them.
 ///

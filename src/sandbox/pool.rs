@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use super::{Inner, nothing_to_read};
 use crate::protocol::message::WorkerMode;
 use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock};
 use crate::waiters::Waiters;
+use crate::waiters::lock;
 use sandfork_jail::control::CpuBudgetScope;
 
 /// How long the thread waits after it failed to make a worker. The next request reports the error.
@@ -101,14 +102,10 @@ impl Pool {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes a ready worker, if there is one. Counts the request in any case; the caller notifies
     /// the thread later.
     fn take(&self, cpu: CpuBudgetScope) -> Option<Parked> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         let wanted = &mut state.shelves[cpu as usize];
         wanted.demand.note(Instant::now());
         let mut dead = Vec::new();
@@ -174,7 +171,7 @@ impl Filler {
         if inner.pool.most == 0 {
             return (None, None);
         }
-        if inner.pool.lock().phase == Phase::Idle {
+        if lock(&inner.pool.state).phase == Phase::Idle {
             self.start(inner);
         }
         let changed = &inner.pool.changed;
@@ -183,8 +180,8 @@ impl Filler {
     }
 
     fn start(&self, inner: &Arc<Inner>) {
-        let mut thread = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut state = inner.pool.lock();
+        let mut thread = lock(&self.0);
+        let mut state = lock(&inner.pool.state);
         if state.phase != Phase::Idle {
             return;
         }
@@ -199,7 +196,7 @@ impl Filler {
 
     /// Ends the thread and the parked workers.
     pub fn close(&self, inner: &Inner) {
-        let mut state = inner.pool.lock();
+        let mut state = lock(&inner.pool.state);
         state.phase = Phase::Closing;
         let parked: Vec<Parked> = state
             .shelves
@@ -209,7 +206,7 @@ impl Filler {
         drop(state);
         inner.pool.changed.notify_one();
         drop(parked);
-        let thread = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = lock(&self.0).take();
         if let Some(thread) = thread {
             // A thread that panicked has reported that itself.
             _ = thread.join();
@@ -220,7 +217,7 @@ impl Filler {
 /// Parks workers until the sandbox is dropped.
 fn fill(inner: &Inner) {
     let pool = &inner.pool;
-    let mut state = pool.lock();
+    let mut state = lock(&pool.state);
     while state.phase != Phase::Closing {
         state = match Pool::next_task(&mut state, pool.most) {
             Ok(Task::Park(cpu)) => {
@@ -230,7 +227,7 @@ fn fill(inner: &Inner) {
                     parked.verified.rehearse(serves(cpu))?;
                     Ok(parked)
                 });
-                let mut state = pool.lock();
+                let mut state = lock(&pool.state);
                 match made {
                     Ok(parked) if state.phase != Phase::Closing => {
                         state.birth = started.elapsed();
@@ -249,7 +246,7 @@ fn fill(inner: &Inner) {
             Ok(Task::End(surplus)) => {
                 drop(state);
                 drop(surplus);
-                pool.lock()
+                lock(&pool.state)
             }
             Err(until) => wait(pool, state, until),
         };

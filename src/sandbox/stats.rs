@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::mem;
 use std::os::fd::BorrowedFd;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::error::{Cause as _, Error, ErrorKind};
 use crate::outcome::{Outcome, Status};
 use crate::protocol::caller::{ClientEvent, ClientRequest, WireOutcome};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
+use crate::waiters::lock;
 
 /// The counts of one sandbox.
 #[derive(Debug, Default)]
@@ -38,7 +39,7 @@ pub struct Counted<'c>(&'c Counts, Activity);
 impl Counts {
     /// Counts one more that goes on.
     pub fn begin(&self, activity: Activity) -> Counted<'_> {
-        self.lock().now[activity as usize] += 1;
+        lock(&self.0).now[activity as usize] += 1;
         Counted(self, activity)
     }
 
@@ -48,7 +49,7 @@ impl Counts {
     }
 
     fn end_as(&self, status: Status) {
-        *self.lock().ended.entry(status.as_str()).or_default() += 1;
+        *lock(&self.0).ended.entry(status.as_str()).or_default() += 1;
     }
 
     /// Counts a run once it has ended.
@@ -58,12 +59,12 @@ impl Counts {
 
     /// Counts a request that got no sandbox, or was refused for another reason.
     pub fn refuse(&self, kind: ErrorKind) {
-        *self.lock().refused.entry(kind.as_str()).or_default() += 1;
+        *lock(&self.0).refused.entry(kind.as_str()).or_default() += 1;
     }
 
     /// The numbers by their names.
     pub fn by_name(&self) -> BTreeMap<String, u64> {
-        let numbers = self.lock();
+        let numbers = lock(&self.0);
         let now = ["running", "waiting", "sessions", "paused"].map(str::to_owned);
         let ended = numbers.ended.iter();
         let refused = numbers.refused.iter();
@@ -72,10 +73,6 @@ impl Counts {
             .chain(ended.map(|(status, count)| (format!("ended.{status}"), *count)))
             .chain(refused.map(|(kind, count)| (format!("refused.{kind}"), *count)))
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Numbers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -103,7 +100,7 @@ impl Drop for CountedRun<'_> {
 
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
-        self.0.lock().now[self.1 as usize] -= 1;
+        lock(&self.0.0).now[self.1 as usize] -= 1;
     }
 }
 

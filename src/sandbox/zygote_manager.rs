@@ -2,7 +2,7 @@
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -12,6 +12,7 @@ use crate::supervisor::{
     Abort, Entering, FontCache, Launched, StartCache, SupervisorError, Zygote,
 };
 use crate::waiters::Waiters;
+use crate::waiters::lock;
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath, Unready};
 
 /// The zygote in use. A replaced zygote lives until its last run has ended.
@@ -77,7 +78,7 @@ impl ZygoteManager {
     pub fn get(&self, plan: &Plan) -> Result<Arc<Zygote>, SupervisorError> {
         let shared = &self.shared;
         let turnover = &shared.serving.turnover;
-        let mut state = shared.lock();
+        let mut state = lock(&shared.state);
         loop {
             let current = state.current.as_mut();
             let served = current.and_then(|current| {
@@ -98,7 +99,7 @@ impl ZygoteManager {
                     .wait_while(state, most, |it| it.is_launching)
             } else {
                 Launching::begin(shared, state).renew(plan)?;
-                shared.lock()
+                lock(&shared.state)
             };
         }
     }
@@ -106,7 +107,7 @@ impl ZygoteManager {
     /// Makes a zygote in place of the current one, which serves meanwhile. If that fails, a later run tries again.
     fn make_successor(&self, launching: Launching, plan: &Plan) {
         let plan = plan.clone();
-        let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut maker = lock(&self.maker);
         let former = maker.take();
         let make = move || {
             // It may still wait for the end of the zygote that it has replaced.
@@ -137,7 +138,7 @@ impl ZygoteManager {
 
     /// Has the zygote end, which must have no worker. Dropping this waits for that.
     pub fn close(&self) {
-        if let Some(generation) = &self.shared.lock().current {
+        if let Some(generation) = &lock(&self.shared.state).current {
             generation.zygote.close();
         }
     }
@@ -146,24 +147,19 @@ impl ZygoteManager {
     pub fn discard(&self, ended: &Arc<Zygote>) {
         let is_it = |current: &mut Generation| Arc::ptr_eq(&current.zygote, ended);
         // The caller has it too, so that this does not wait for its end.
-        self.shared.lock().current.take_if(is_it);
+        lock(&self.shared.state).current.take_if(is_it);
     }
 }
 
 impl Drop for ZygoteManager {
     fn drop(&mut self) {
         self.abort();
-        let maker = self.maker.get_mut().unwrap_or_else(PoisonError::into_inner);
         // A thread that panicked has reported that itself.
-        _ = maker.take().map(JoinHandle::join);
+        _ = lock(&self.maker).take().map(JoinHandle::join);
     }
 }
 
 impl Shared {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn launch(
         &self,
         plan: &Plan,
@@ -191,7 +187,7 @@ impl Launching {
         let Self(shared) = &self;
         let zygote = shared.launch(plan, shared.serving, Some(shared.abort.clone()))?;
         let next = Generation::new(zygote, Instant::now());
-        let former = shared.lock().current.replace(next);
+        let former = lock(&shared.state).current.replace(next);
         // Those who wait go on.
         drop(self);
         // Waits for its end, if its last run has ended.
@@ -204,7 +200,7 @@ impl Drop for Launching {
     fn drop(&mut self) {
         let Self(shared) = self;
         shared.abort.release();
-        shared.lock().is_launching = false;
+        lock(&shared.state).is_launching = false;
         shared.launched.notify_all();
     }
 }

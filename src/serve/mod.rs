@@ -26,6 +26,7 @@ use nix::sys::socket::{self, Shutdown, getsockopt, shutdown};
 use self::connection::Connection;
 use self::sandboxes::Sandboxes;
 use crate::supervisor::Cancel;
+use crate::waiters::lock;
 use sandfork_jail::sys::descriptors::{inherited, receive};
 
 /// The control socket, which this process inherited by number.
@@ -103,7 +104,7 @@ struct Open(Mutex<Vec<(Weak<OwnedFd>, JoinHandle<()>)>>);
 
 impl Open {
     fn add(&self, socket: &Arc<OwnedFd>, thread: JoinHandle<()>) {
-        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut open = lock(&self.0);
         open.retain(|(_, thread)| !thread.is_finished());
         open.push((Arc::downgrade(socket), thread));
     }

@@ -5,12 +5,13 @@ use std::cell::Cell;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use crate::error::Error;
 use crate::policy::{Override, Policy, PolicySource};
 use crate::policy_source::FileSystem;
 use crate::protocol::caller::{PolicyChoice, SandboxChoice};
+use crate::waiters::lock;
 
 /// The most policies in the cache: a caller that invents a policy for each session gains nothing.
 const MOST: usize = 32;
@@ -25,23 +26,19 @@ impl Policies {
     /// Returns the policy that a caller names.
     pub fn get(&self, wanted: &SandboxChoice) -> Result<Arc<Policy>, Error> {
         let said = (wanted.policy.clone(), wanted.set.clone());
-        if let Some(known) = self.lock().get(&said) {
+        if let Some(known) = lock(&self.0).get(&said) {
             return Ok(Arc::clone(known));
         }
         let (policy, grounds) = load(wanted)?;
         let policy = Arc::new(policy);
         if grounds == Grounds::Words {
-            let mut known = self.lock();
+            let mut known = lock(&self.0);
             if known.len() >= MOST {
                 known.clear();
             }
             known.insert(said, Arc::clone(&policy));
         }
         Ok(policy)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Said, Arc<Policy>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -210,7 +207,7 @@ mod tests {
         );
         assert_ne!(built_in.unwrap().sha256(), other.unwrap().sha256());
         let before = get(&policies, text(&wall(3), dir.path()), &[]).unwrap();
-        assert_eq!(policies.lock().len(), 3);
+        assert_eq!(lock(&policies.0).len(), 3);
         let again = get(&policies, text(&wall(3), dir.path()), &[]).unwrap();
         assert_eq!(before, again);
 
@@ -224,7 +221,7 @@ mod tests {
         fs::write(&own, wall(5)).unwrap();
         let after = get(&policies, text(extends, dir.path()), &[]);
         assert_ne!(before.unwrap().sha256(), after.unwrap().sha256());
-        assert_eq!(policies.lock().len(), 3);
+        assert_eq!(lock(&policies.0).len(), 3);
     }
 
     #[test]
@@ -252,7 +249,7 @@ mod tests {
         for seconds in 1..=2 * MOST {
             let set = format!("limits.wall={seconds}s");
             get(&policies, named("standard", Path::new("/")), &[&set]).unwrap();
-            assert!(policies.lock().len() <= MOST);
+            assert!(lock(&policies.0).len() <= MOST);
         }
     }
 }

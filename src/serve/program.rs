@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::os::fd::AsFd;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use nix::poll::PollFlags;
 
@@ -13,6 +13,7 @@ use crate::supervisor::{
     BACKLOG, Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent, Program, ProgramEnd,
     ProgramRefusal, Programs, Refusal, Stream, UniqueIds, wait,
 };
+use crate::waiters::lock;
 
 /// The most bytes of a program's arguments in a list, so that the list of all programs fits into an answer.
 const MOST_LISTED: usize = 32 << 10;
@@ -34,15 +35,13 @@ impl SessionPrograms {
     /// Lists a session.
     pub fn list(&self, programs: Programs) -> Listed<'_> {
         let number = self.numbers.next();
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(number, programs);
+        lock(&self.open).insert(number, programs);
         Listed { list: self, number }
     }
 
     /// Those of one session.
     pub fn of(&self, session: u64) -> Result<Programs, Refusal> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        let found = open.get(&session).cloned();
+        let found = lock(&self.open).get(&session).cloned();
         found.ok_or_else(|| ProgramRefusal::Ended("it was closed".to_owned()).into())
     }
 
@@ -73,9 +72,7 @@ impl Listed<'_> {
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        let open = self.list.open.lock();
-        open.unwrap_or_else(PoisonError::into_inner)
-            .remove(&self.number);
+        lock(&self.list.open).remove(&self.number);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 use super::policies::Policies;
@@ -16,6 +16,7 @@ use crate::policy::Policy;
 use crate::protocol::caller::SandboxChoice;
 use crate::sandbox::{Sandbox, SandboxKey};
 use crate::supervisor::{Cancel, Refusal};
+use crate::waiters::lock;
 use sandfork_jail::control::Lifetime;
 
 /// The most unused sandboxes that are kept warm.
@@ -69,7 +70,7 @@ impl Sandboxes {
         let environment = self.environment_of(wanted);
         provide(&policy, &environment, &self.cancel).map_err(Error::from)?;
         let shared = self.shared(SandboxKey::of(&policy, Lifetime::ManyRuns, &environment)?);
-        let _turn = shared.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = lock(&shared.turn);
         if let Some(sandbox) = shared.made.get() {
             return Ok((Arc::clone(sandbox), policy));
         }
@@ -99,7 +100,7 @@ impl Sandboxes {
 
     /// The sandboxes that there are. Those that are being made have no snapshots yet.
     fn made(&self) -> Vec<Arc<Sandbox>> {
-        let slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let slots = lock(&self.slots);
         let made = slots.values().filter_map(|slot| slot.shared.made.get());
         made.cloned().collect()
     }
@@ -114,7 +115,7 @@ impl Sandboxes {
     }
 
     fn shared(&self, key: SandboxKey) -> Arc<SharedSandbox> {
-        let mut slots = self.slots.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slots = lock(&self.slots);
         let slot = slots.entry(key).or_insert_with(|| Slot {
             shared: Arc::default(),
             used: Instant::now(),

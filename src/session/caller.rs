@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -13,6 +13,7 @@ use super::SessionError;
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
+use crate::waiters::lock;
 
 /// An event, or why a request was not carried out, with the request's number if it had one.
 type Event = Result<(ClientEvent, Payload), (Option<u64>, Error)>;
@@ -109,14 +110,12 @@ impl RequestSender {
 
     /// Whether the session is paused.
     pub fn is_paused(&self) -> bool {
-        let queue = self.0.queue.lock();
-        queue.unwrap_or_else(PoisonError::into_inner).is_paused
+        lock(&self.0.queue).is_paused
     }
 
     /// The processor time that was used between cells, as far as it was counted.
     pub fn between_cells(&self) -> Duration {
-        let queue = self.0.queue.lock();
-        queue.unwrap_or_else(PoisonError::into_inner).between_cells
+        lock(&self.0.queue).between_cells
     }
 
     /// Has it counted.
@@ -125,8 +124,7 @@ impl RequestSender {
     }
 
     fn change(&self, change: impl FnOnce(&mut Queue)) {
-        let queue = self.0.queue.lock();
-        change(&mut queue.unwrap_or_else(PoisonError::into_inner));
+        change(&mut lock(&self.0.queue));
         // Fails only after 2^64 writes.
         _ = self.0.bell.write(1);
     }
@@ -146,8 +144,7 @@ impl Caller for ThreadCaller {
     }
 
     fn recv(&mut self) -> CallerEvent {
-        let queue = self.requests.queue.lock();
-        let mut queue = queue.unwrap_or_else(PoisonError::into_inner);
+        let mut queue = lock(&self.requests.queue);
         if queue.is_disconnected {
             return CallerEvent::Gone;
         }
@@ -161,9 +158,7 @@ impl Caller for ThreadCaller {
 
     fn answer(&mut self, event: ClientEvent, payload: Payload) {
         if let ClientEvent::State { session } = event {
-            let queue = self.requests.queue.lock();
-            let is_paused = session == Presence::Paused;
-            queue.unwrap_or_else(PoisonError::into_inner).is_paused = is_paused;
+            lock(&self.requests.queue).is_paused = session == Presence::Paused;
             return;
         }
         // Fails if the session was dropped. It then disconnected, which is received next.
@@ -171,13 +166,11 @@ impl Caller for ThreadCaller {
     }
 
     fn takes_count(&mut self) -> bool {
-        let queue = self.requests.queue.lock();
-        mem::take(&mut queue.unwrap_or_else(PoisonError::into_inner).counts_cpu)
+        mem::take(&mut lock(&self.requests.queue).counts_cpu)
     }
 
     fn note_between_cells(&mut self, used: Duration) {
-        let queue = self.requests.queue.lock();
-        queue.unwrap_or_else(PoisonError::into_inner).between_cells += used;
+        lock(&self.requests.queue).between_cells += used;
     }
 
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {

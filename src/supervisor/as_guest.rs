@@ -4,13 +4,14 @@
 //! an owner without a number (`EOVERFLOW`, user_namespaces(7)). Running as that user also keeps
 //! root from reaching what the guest could not reach.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread;
 
 use nix::errno::Errno;
 use nix::sys::prctl::{get_dumpable, set_dumpable};
 use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 
+use crate::waiters::lock;
 use sandfork_jail::program::HostIds;
 
 /// Runs `act` with the file system rights of `guest` and no others. `None` stands for the guest of
@@ -54,7 +55,7 @@ static ACTING: Mutex<Acting> = Mutex::new(Acting {
 
 impl KeptDumpable {
     fn begin() -> Result<Self, Errno> {
-        let mut acting = ACTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut acting = lock(&ACTING);
         if acting.count == 0 {
             acting.was_dumpable = get_dumpable()?;
         }
@@ -65,7 +66,7 @@ impl KeptDumpable {
 
 impl Drop for KeptDumpable {
     fn drop(&mut self) {
-        let mut acting = ACTING.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut acting = lock(&ACTING);
         acting.count -= 1;
         if acting.count == 0 {
             // The value comes from the kernel, so that setting it does not fail.

@@ -4,8 +4,10 @@
 //! gets far ahead of the last beat, and the first beat after SIGCONT leaves out the time without one. A pulse that is
 //! only late, on a busy machine, leaves out nothing.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use crate::waiters::lock;
 
 #[derive(Debug)]
 struct Clock {
@@ -44,7 +46,7 @@ pub fn time_of(seconds: f64) -> Option<Duration> {
 
 /// The time of guests. Only comparable with other times of guests.
 pub fn now() -> Instant {
-    let clock = lock();
+    let clock = lock(&CLOCK);
     let now = clock.stands_since.unwrap_or_else(|| clock.now());
     // The clock has not stood for longer than the process lives.
     now.checked_sub(clock.stood).unwrap_or(now)
@@ -61,7 +63,7 @@ pub enum Beat {
 
 /// The process runs: a part of its pulse, which is to come several times within a second from now on.
 pub fn beat(why: Beat) {
-    let mut clock = lock();
+    let mut clock = lock(&CLOCK);
     let shown = clock.now();
     let now = Instant::now();
     if why == Beat::Continued && clock.stands_since.is_none() {
@@ -79,7 +81,7 @@ pub(super) struct StoppedClock {
 impl StoppedClock {
     /// Stops the clock now.
     pub fn begin() -> Self {
-        let mut clock = lock();
+        let mut clock = lock(&CLOCK);
         clock.stands_since = Some(clock.now());
         Self { is_void: false }
     }
@@ -92,7 +94,7 @@ impl StoppedClock {
 
 impl Drop for StoppedClock {
     fn drop(&mut self) {
-        let mut clock = lock();
+        let mut clock = lock(&CLOCK);
         let since = clock.stands_since.take();
         if let Some(since) = since.filter(|_| !self.is_void) {
             clock.stood += since.elapsed();
@@ -100,8 +102,4 @@ impl Drop for StoppedClock {
         // There was no pulse meanwhile.
         clock.beat = clock.beat.map(|_| Instant::now());
     }
-}
-
-fn lock() -> MutexGuard<'static, Clock> {
-    CLOCK.lock().unwrap_or_else(PoisonError::into_inner)
 }

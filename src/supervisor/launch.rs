@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -19,6 +19,7 @@ use super::embedded::WORKER;
 use super::error::{SupervisorError, While};
 use super::verify::OtherNamespaces;
 use super::wait::wait_readable;
+use crate::waiters::lock;
 use sandfork_jail::control::{FromZygote, MAX_MESSAGE, recv_message};
 use sandfork_jail::sys;
 
@@ -61,15 +62,11 @@ struct Aborting {
 }
 
 impl Abort {
-    fn lock(&self) -> MutexGuard<'_, Aborting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// From here on `abort` ends this interpreter. Fails if it was called before.
     pub fn watch(&self, launched: &Launched) -> Result<(), SupervisorError> {
         let control = launched.control.try_clone();
         let control = control.when("copy the zygote's descriptor")?;
-        let mut aborting = self.lock();
+        let mut aborting = lock(&self.0);
         if aborting.is_over {
             return Err(SupervisorError::ZygoteGone);
         }
@@ -79,12 +76,12 @@ impl Abort {
 
     /// The interpreter serves, or has ended.
     pub fn release(&self) {
-        self.lock().control = None;
+        lock(&self.0).control = None;
     }
 
     /// Ends the interpreter, and each that would follow.
     pub fn abort(&self) {
-        let mut aborting = self.lock();
+        let mut aborting = lock(&self.0);
         aborting.is_over = true;
         if let Some(control) = &aborting.control {
             // If there is no such connection any more, it has ended.

@@ -2,7 +2,7 @@
 
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
 use super::egress::WorkerNetwork;
@@ -38,10 +38,10 @@ pub(crate) struct VerifiedWorker {
     _uid: Option<WorkerUid>,
     /// The sockets of the worker's network namespace, if it has a loopback interface.
     sockets: Option<Sockets>,
-    /// Its way to the hosts of the policy, until a loop serves the worker.
-    network: Mutex<Option<WorkerNetwork>>,
-    /// The way to start programs in it, once a session has one, until a loop serves the worker.
-    summons: Mutex<Option<Summons>>,
+    /// Its way to the hosts of the policy, which ends when that is dropped. A loop takes it, and may leave it to the next.
+    pub network: Mutex<Option<WorkerNetwork>>,
+    /// The way to start programs in it, once a session has one, which goes from loop to loop too.
+    pub summons: Mutex<Option<Summons>>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
 }
@@ -133,16 +133,6 @@ impl VerifiedWorker {
         let proc = context.zygote.proc();
         let watch = Watch::new(&self.worker, proc, cgroup, session, context.limits);
         watch.with_sockets(self.sockets.as_ref())
-    }
-
-    /// Its way to the hosts of the policy, which ends when that is dropped. A loop takes it, and may leave it to the next.
-    pub fn network(&self) -> MutexGuard<'_, Option<WorkerNetwork>> {
-        self.network.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The way to start programs in it, which goes from loop to loop too.
-    pub fn summons(&self) -> MutexGuard<'_, Option<Summons>> {
-        self.summons.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Starts to answer the calls that its filter forwards.

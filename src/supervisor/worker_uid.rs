@@ -5,9 +5,10 @@
 //! exhaust them for each other.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::waiters::lock;
 use sandfork_jail::program::UidRange;
 
 /// The uids in use by workers of this process.
@@ -23,7 +24,7 @@ impl WorkerUid {
     ///
     /// Returns `None` if all are taken.
     pub fn take(range: UidRange) -> Option<Self> {
-        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&TAKEN);
         let begin = place(std::process::id(), nanoseconds(), range.count);
         let uids = (0..range.count).map(|step| range.first + (begin + step) % range.count);
         let free = uids.into_iter().find(|uid| taken.insert(*uid))?;
@@ -38,7 +39,7 @@ impl WorkerUid {
 
 impl Drop for WorkerUid {
     fn drop(&mut self) {
-        let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = lock(&TAKEN);
         taken.remove(&self.0);
     }
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
@@ -18,6 +18,7 @@ use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started};
 use super::received_fd::sealed;
 use super::verify::OtherNamespaces;
+use crate::waiters::lock;
 use sandfork_jail::control::{
     FromZygote, Lent, PythonSetup, ToZygote, Unready, ZygotePlan, send_message,
 };
@@ -91,8 +92,7 @@ impl Zygote {
 
     /// Whether the process still runs.
     pub fn is_alive(&self) -> bool {
-        let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
-        process.is_alive()
+        lock(&self.process).is_alive()
     }
 }
 

@@ -10,9 +10,10 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use super::{CacheFile, Kind, LentFile, Unused, digest};
+use crate::waiters::lock;
 use sandfork_jail::control::Lifetime;
 use sandfork_jail::sys::sealed;
 
@@ -118,7 +119,7 @@ impl StartCache {
         };
         let facts = facts.to_owned();
         let kept = Arc::new(Kept { facts, codes });
-        *self.lock() = Some(Arc::clone(&kept));
+        *lock(&self.kept) = Some(Arc::clone(&kept));
         match &self.file {
             Some(file) => file.store(&kept.encode(file)),
             None => Ok(()),
@@ -126,11 +127,7 @@ impl StartCache {
     }
 
     fn kept(&self) -> Option<Arc<Kept>> {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<Kept>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.kept).clone()
     }
 }
 

@@ -11,7 +11,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 pub use self::counts::Counts;
 pub use self::worker::WorkerCgroup;
@@ -21,6 +21,7 @@ use super::error::{SupervisorError, While};
 use super::instance_name;
 use crate::host::{CgroupSupport, SUPERVISOR_LEAF, V2Entry, processors};
 use crate::plan::{CgroupPlan, CgroupVersion, Presence};
+use crate::waiters::lock;
 
 /// This supervisor's directory in each hierarchy, which holds its workers' cgroups.
 ///
@@ -70,7 +71,7 @@ impl CgroupRoot {
 
     /// Returns a cgroup for one worker: a spare one that is as good as new, or a new one.
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
-        let spare = self.lock_spare().pop();
+        let spare = lock(&self.spare).pop();
         let made = spare.map_or_else(|| self.make(), Ok)?;
         Ok(WorkerCgroup::new(Arc::clone(self), made))
     }
@@ -106,7 +107,7 @@ impl CgroupRoot {
 
     /// Keeps a cgroup for another worker, or returns it if there are enough spares.
     fn keep(&self, made: Made) -> Option<Made> {
-        let mut spare = self.lock_spare();
+        let mut spare = lock(&self.spare);
         if spare.len() >= self.most_spare {
             return Some(made);
         }
@@ -123,10 +124,6 @@ impl CgroupRoot {
         if error.raw_os_error() == Some(libc::EBADF) {
             self.can_reset_peaks.store(false, Ordering::Relaxed);
         }
-    }
-
-    fn lock_spare(&self) -> std::sync::MutexGuard<'_, Vec<Made>> {
-        self.spare.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

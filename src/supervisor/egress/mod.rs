@@ -11,7 +11,7 @@ mod secrets;
 mod worker_network;
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use sandfork_egress::control::{Authority, Resolution, ServiceSocket, Start, ToEgress};
 
@@ -24,6 +24,7 @@ use super::clock;
 use super::error::{SupervisorError, While};
 use crate::host::CallerEnvironment;
 use crate::plan::EgressPlan;
+use crate::waiters::lock;
 
 /// The egress process of a sandbox.
 #[derive(Debug)]
@@ -88,16 +89,12 @@ impl Egress {
         })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The certificate of the authority that guests of this sandbox trust (PEM). Waits until the process is ready.
     ///
     /// # Errors
     /// If it does not get ready.
     pub fn certificate(&self) -> Result<String, SupervisorError> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if state.authority.is_none() {
             state.authority = Some(state.process.await_ready()?);
         }
@@ -113,12 +110,12 @@ impl Egress {
     /// The number of the process.
     #[cfg(feature = "internals")]
     pub(crate) fn pid(&self) -> u32 {
-        self.state().process.pid()
+        lock(&self.state).process.pid()
     }
 
     /// Gives the process a worker's sockets to serve, and returns the link. Starts the process again if it has ended.
     fn serve(&self, sockets: &[OwnedFd]) -> Result<OwnedFd, SupervisorError> {
-        let mut state = self.state();
+        let mut state = lock(&self.state);
         if !state.process.is_alive() {
             self.restart(&mut state)?;
         }

@@ -3,10 +3,12 @@
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use sandfork_egress::control::Resolution;
 use sandfork_egress::host::Host;
+
+use crate::waiters::lock;
 
 const RESOLVERS: &str = "/etc/resolv.conf";
 const NAMES: &str = "/etc/hosts";
@@ -34,7 +36,7 @@ impl HostFiles {
     /// Reads the files.
     pub(super) fn read(&self) -> Resolution {
         // Before the contents: what changes in between is read again.
-        *self.known() = Some(versions());
+        *lock(&self.0) = Some(versions());
         Resolution {
             servers: resolvers(&text(RESOLVERS)),
             hosts: names(&text(NAMES)),
@@ -43,17 +45,13 @@ impl HostFiles {
 
     /// Reads the files if one of them has changed: a host that moves to another network has other resolvers.
     pub(super) fn read_if_changed(&self) -> Option<Resolution> {
-        let known = *self.known();
+        let known = *lock(&self.0);
         (known != Some(versions())).then(|| self.read())
     }
 
     /// Has the files read again, as what they said did not arrive.
     pub(super) fn forget(&self) {
-        *self.known() = None;
-    }
-
-    fn known(&self) -> MutexGuard<'_, Option<Versions>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.0) = None;
     }
 }
 

@@ -48,6 +48,7 @@ use super::verified_worker::VerifiedWorker;
 use crate::error::Error;
 use crate::outcome::CpuRule;
 use crate::protocol::caller::{ClientRequest, ToolTime};
+use crate::waiters::lock;
 
 /// What a worker is used for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -142,8 +143,8 @@ impl<'a> WorkerLoop<'a> {
         // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
         let io = self.state.io;
         let verified = io.verified;
-        *verified.network() = io.network;
-        *verified.summons() = io.summons;
+        *lock(&verified.network) = io.network;
+        *lock(&verified.summons) = io.summons;
         Ok(())
     }
 

@@ -29,6 +29,7 @@ use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
+use crate::waiters::lock;
 use sandfork_jail::restore::Step;
 use sandfork_jail::sys;
 
@@ -157,9 +158,9 @@ impl<'a> JailedWorker<'a> {
             lent: LentFiles::new(),
             beneath: Weak::new(),
             forwarded: verified.forwarded_calls(),
-            network: verified.network().take(),
+            network: lock(&verified.network).take(),
             programs: None,
-            summons: verified.summons().take(),
+            summons: lock(&verified.summons).take(),
             link: link.when("prepare the worker's link")?,
             output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
         })

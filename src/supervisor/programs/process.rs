@@ -2,8 +2,8 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::Instant;
+use std::sync::{Arc, Mutex, Weak};
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
@@ -18,6 +18,7 @@ use crate::supervisor::clock;
 use crate::supervisor::descriptors::{pipe, set_nonblocking, with_buffer};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::wait::wait;
+use crate::waiters::{Waiters, lock};
 use sandfork_jail::sys::{errno_of, write_signals};
 
 /// How a program ended.
@@ -71,7 +72,7 @@ struct Shared {
     argv: Vec<String>,
     queue: Weak<Queue>,
     state: Mutex<State>,
-    changed: Condvar,
+    changed: Waiters,
     /// Readable from its end on.
     ended: EventFd,
     outputs: [Pipe; 2],
@@ -128,7 +129,7 @@ impl Process {
             argv: wanted.argv.clone(),
             queue: Arc::downgrade(queue),
             state: Mutex::new(State::Asked),
-            changed: Condvar::new(),
+            changed: Waiters::default(),
             ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             outputs: [stdout, stderr],
             stdin: Mutex::new(stdin),
@@ -141,7 +142,7 @@ impl Process {
 
     /// The number of its process in the sandbox, as the sandbox says. It identifies the program in its session.
     pub fn pid(&self) -> i32 {
-        match *self.state() {
+        match *lock(&self.0.state) {
             State::Running { pid } | State::Ended { pid, .. } => pid,
             State::Asked | State::Refused(_) => 0,
         }
@@ -154,7 +155,7 @@ impl Process {
 
     /// How it ended, if it has.
     pub fn end(&self) -> Option<ProgramEnd> {
-        match &*self.state() {
+        match &*lock(&self.0.state) {
             State::Ended { end, .. } => Some(end.clone()),
             _ => None,
         }
@@ -245,11 +246,7 @@ impl Process {
 
     /// Closes its standard input: it reads the end of the file.
     pub fn close_stdin(&self) {
-        self.0
-            .stdin
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        lock(&self.0.stdin).take();
     }
 
     /// What comes next, if it is there.
@@ -276,8 +273,7 @@ impl Process {
 
     /// Its standard input, if that is open.
     pub(crate) fn stdin(&self) -> Option<Arc<OwnedFd>> {
-        let stdin = self.0.stdin.lock();
-        stdin.unwrap_or_else(PoisonError::into_inner).clone()
+        lock(&self.0.stdin).clone()
     }
 
     /// Writes to its standard input what fits. Returns how much that was.
@@ -332,16 +328,11 @@ impl Process {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until it runs, or was refused.
     pub(super) fn await_start(&self) -> Result<(), ProgramRefusal> {
-        let state = self.state();
+        let state = lock(&self.0.state);
         let asked = |state: &mut State| matches!(state, State::Asked);
-        let state = self.0.changed.wait_while(state, asked);
-        match &*state.unwrap_or_else(PoisonError::into_inner) {
+        match &*self.0.changed.wait_while(state, Duration::MAX, asked) {
             State::Refused(refusal) => Err(refusal.clone()),
             _ => Ok(()),
         }
@@ -353,7 +344,7 @@ impl Process {
 
     /// Notes that it runs. Returns whether it may: its caller may have been refused meanwhile.
     pub(super) fn has_started(&self, pid: i32) -> bool {
-        let mut state = self.state();
+        let mut state = lock(&self.0.state);
         let is_asked = matches!(*state, State::Asked);
         if is_asked {
             *state = State::Running { pid };
@@ -363,13 +354,13 @@ impl Process {
     }
 
     pub(super) fn is_refused(&self, refusal: ProgramRefusal) {
-        *self.state() = State::Refused(refusal);
+        *lock(&self.0.state) = State::Refused(refusal);
         self.0.changed.notify_all();
     }
 
     pub(super) fn has_ended(&self, end: ProgramEnd) {
         let pid = self.pid();
-        *self.state() = State::Ended { pid, end };
+        *lock(&self.0.state) = State::Ended { pid, end };
         self.0.changed.notify_all();
         self.close_stdin();
         // Fails only after 2^64 writes.
@@ -378,6 +369,6 @@ impl Process {
 
     /// Whether it was not refused and has not ended.
     pub(super) fn is_running(&self) -> bool {
-        matches!(*self.state(), State::Running { .. })
+        matches!(*lock(&self.0.state), State::Running { .. })
     }
 }

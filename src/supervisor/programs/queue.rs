@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -14,6 +14,7 @@ use super::refusal::ProgramRefusal;
 use crate::error::Error;
 use crate::supervisor::descriptors::give_pipe;
 use crate::supervisor::watch::{self, DirectoryAnswer, WatchRefusal, Watcher};
+use crate::waiters::lock;
 
 /// The most programs of a session that run at once. Each costs the supervisor three pipes.
 pub const MOST_PROGRAMS: usize = 32;
@@ -180,7 +181,7 @@ impl Programs {
 
     /// The programs that run.
     pub fn running(&self) -> Vec<Process> {
-        let inner = self.0.lock();
+        let inner = lock(&self.0.inner);
         let live = inner.live.values();
         live.filter(|process| process.is_running())
             .cloned()
@@ -197,7 +198,7 @@ impl Programs {
 impl Queue {
     /// Adds a program that is to be started.
     fn add(self: &Arc<Self>, wanted: Checked) -> Result<Process, ProgramRefusal> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if let Some(closed) = &inner.closed {
             return Err(closed.into());
         }
@@ -220,7 +221,7 @@ impl Queue {
 
     /// Adds what is wanted of a session that has not ended.
     pub(super) fn push(&self, command: Command) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         match &inner.closed {
             None => inner.commands.push_back(command),
             Some(closed) => command.refuse(closed),
@@ -234,10 +235,6 @@ impl Queue {
         _ = self.bell.write(1);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Readable when there may be a command.
     pub(in crate::supervisor) fn bell(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
@@ -245,7 +242,7 @@ impl Queue {
 
     /// Takes all commands.
     pub(super) fn take(&self) -> VecDeque<Command> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         // Done while the queue is locked, so that a command added meanwhile is not missed.
         _ = self.bell.read();
         let commands = std::mem::take(&mut inner.commands);
@@ -259,7 +256,7 @@ impl Queue {
 
     /// Forgets a program that has ended, or has not begun.
     pub(super) fn remove(&self, number: u64) {
-        self.lock().live.remove(&number);
+        lock(&self.inner).live.remove(&number);
     }
 
     /// Adds a watch, which ends with the session's worker.
@@ -267,7 +264,7 @@ impl Queue {
         &self,
         watch: &Arc<watch::Shared>,
     ) -> Result<(), WatchRefusal> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         if let Some(closed) = &inner.closed {
             return Err(closed.into());
         }
@@ -291,7 +288,7 @@ impl Queue {
 
     /// Whether something is asked for, or directories are watched.
     pub(super) fn is_used(&self) -> bool {
-        let inner = self.lock();
+        let inner = lock(&self.inner);
         let mut watches = inner.watches.iter().filter_map(Weak::upgrade);
         inner.is_asked() || watches.any(|watch| !watch.has_ended())
     }
@@ -309,29 +306,29 @@ impl Queue {
 
     /// Serves a worker that has this user on the host, if it has another one than the supervisor.
     pub fn serve(&self, uid: Option<u32>) {
-        self.lock().uid = uid;
+        lock(&self.inner).uid = uid;
     }
 
     /// Accepts programs from now on.
     pub(super) fn open(&self) {
-        self.lock().closed = None;
+        lock(&self.inner).closed = None;
     }
 
     /// Takes what watches directories, unless something else is asked for.
     pub(super) fn take_watches(&self) -> Option<Vec<Weak<watch::Shared>>> {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         let is_asked = inner.is_asked();
         (!is_asked).then(|| std::mem::take(&mut inner.watches))
     }
 
     /// Has watches end with the session's worker again.
     pub(super) fn put_back(&self, watches: Vec<Weak<watch::Shared>>) {
-        self.lock().watches.extend(watches);
+        lock(&self.inner).watches.extend(watches);
     }
 
     /// Accepts no more, and ends what there is for this reason.
     pub(crate) fn close(&self, closed: &Closed) {
-        let mut inner = self.lock();
+        let mut inner = lock(&self.inner);
         inner.closed = Some(closed.clone());
         let commands = std::mem::take(&mut inner.commands);
         let live = std::mem::take(&mut inner.live);

@@ -4,9 +4,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
+
+use crate::waiters::lock;
 
 /// Cancels runs and cells from any thread; their outcome is then `interrupted`. A run that still waits for its
 /// [`Admission`](crate::Admission) ends with an error of kind [`Busy`](crate::ErrorKind::Busy). Clones are the same handle.
@@ -47,7 +49,7 @@ impl Cancel {
         self.0.is_used.store(true, Ordering::Release);
         // Fails only after 2^64 calls.
         _ = self.0.event.write(1);
-        for (_, interrupt) in &self.0.cells().running {
+        for (_, interrupt) in &lock(&self.0.cells).running {
             interrupt();
         }
     }
@@ -64,7 +66,7 @@ impl Cancel {
     /// Calls this to interrupt a cell when the handle is used, until the guard is dropped. If the handle was used before,
     /// that is at once.
     pub(crate) fn interrupts(&self, interrupt: impl Fn() + Send + 'static) -> Interrupts<'_> {
-        let mut cells = self.0.cells();
+        let mut cells = lock(&self.0.cells);
         // The handle is marked before its cells are looked for: this cell is found there, or the mark is seen here.
         if self.is_used() {
             interrupt();
@@ -74,12 +76,6 @@ impl Cancel {
         cells.running.push((number, Box::new(interrupt)));
         let handle = &self.0;
         Interrupts { handle, number }
-    }
-}
-
-impl Handle {
-    fn cells(&self) -> MutexGuard<'_, Cells> {
-        self.cells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -100,7 +96,7 @@ pub(crate) struct Interrupts<'c> {
 
 impl Drop for Interrupts<'_> {
     fn drop(&mut self) {
-        let mut cells = self.handle.cells();
+        let mut cells = lock(&self.handle.cells);
         cells.running.retain(|(number, _)| *number != self.number);
     }
 }

@@ -1,7 +1,7 @@
 //! The snapshots of a sandbox.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 
 use super::medium::DiskShare;
 use super::{Base, Image, Medium, SnapshotRefusal};
@@ -9,6 +9,7 @@ use crate::host::{descriptors_left, memory_left};
 use crate::outcome::{LimitName, Limits};
 use crate::plan::bytes;
 use crate::supervisor::random::UniqueIds;
+use crate::waiters::lock;
 
 /// The bytes of the images that are being made in this process, of all its sandboxes.
 static IN_THE_MAKING: Mutex<u64> = Mutex::new(0);
@@ -59,7 +60,7 @@ impl Reserved {
         share: Option<&DiskShare>,
         require: impl FnOnce(u64) -> Result<(), SnapshotRefusal>,
     ) -> Result<Self, SnapshotRefusal> {
-        let mut others = of.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut others = lock(of);
         require(*others)?;
         *others += bytes;
         if let Some(share) = share {
@@ -72,7 +73,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut all = self.of.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(self.of);
         *all -= self.bytes;
         if let Some(share) = &self.share {
             share.remove(self.bytes);
@@ -97,10 +98,6 @@ fn require_descriptors(left: u64) -> Result<(), SnapshotRefusal> {
 }
 
 impl Shelf {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, Kept>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// What its sandbox has on disks.
     pub const fn on_disk(&self) -> &DiskShare {
         &self.on_disk
@@ -120,7 +117,7 @@ impl Shelf {
         medium: Medium,
         base: Option<Base<'_>>,
     ) -> Result<u64, SnapshotRefusal> {
-        let kept = self.lock();
+        let kept = lock(&self.kept);
         let own = kept.values().filter(|kept| kept.session == session);
         let (count, bytes) = (
             own.clone().count() as u64,
@@ -139,25 +136,25 @@ impl Shelf {
     /// Keeps an image of a session. Returns its number.
     pub fn put(&self, session: u64, image: Arc<Image>) -> u64 {
         let number = NUMBERS.next();
-        self.lock().insert(number, Kept { image, session });
+        lock(&self.kept).insert(number, Kept { image, session });
         number
     }
 
     /// The image of this number, unless it was discarded.
     pub fn get(&self, number: u64) -> Option<Arc<Image>> {
-        let kept = self.lock();
+        let kept = lock(&self.kept);
         kept.get(&number).map(|kept| Arc::clone(&kept.image))
     }
 
     /// Whether it has none.
     pub fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        lock(&self.kept).is_empty()
     }
 
     /// Discards an image. Sessions that were made from it live on.
     pub fn discard(&self, number: u64) {
         // Dropped without the lock: to free the memory takes time.
-        let discarded = self.lock().remove(&number);
+        let discarded = lock(&self.kept).remove(&number);
         drop(discarded);
     }
 }

@@ -8,7 +8,7 @@ mod holder;
 
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::errno::Errno;
 use nix::unistd::Pid;
@@ -17,6 +17,7 @@ use sandfork_jail::sys::pidfd;
 use self::holder::Holder;
 use super::clock::{self, Beat, StoppedClock};
 use super::spawn::Worker;
+use crate::waiters::lock;
 
 /// Guests that run code, by number.
 static GUESTS: Mutex<Guests> = Mutex::new(Guests {
@@ -62,7 +63,7 @@ impl Stoppable {
             ),
             above: (Pid::from_raw(worker.above_pid), Arc::clone(&worker.above)),
         };
-        let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guests = lock(&GUESTS);
         guests.next += 1;
         let number = guests.next;
         guests.running.insert(number, guest);
@@ -72,7 +73,7 @@ impl Stoppable {
 
 impl Drop for Stoppable {
     fn drop(&mut self) {
-        let mut guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guests = lock(&GUESTS);
         guests.running.remove(&self.0);
     }
 }
@@ -95,8 +96,8 @@ pub enum HoldError {
 /// cannot be held: they all go on then, and so does the clock.
 pub fn hold_guests(report: impl FnOnce(&HoldError), stopped: impl FnOnce()) {
     static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
-    let mut holder = HOLDER.lock().unwrap_or_else(PoisonError::into_inner);
-    let guests = GUESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut holder = lock(&HOLDER);
+    let guests = lock(&GUESTS);
     let standing = StoppedClock::begin();
     let running: Vec<Guest> = guests.running.values().cloned().collect();
     if running.is_empty() {

@@ -12,7 +12,7 @@ use std::io::{self, ErrorKind::NotFound};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 use nix::sys::stat::fstat;
 
@@ -27,6 +27,7 @@ use crate::host::HostError;
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
+use crate::waiters::lock;
 use sandfork_jail::DATA;
 use sandfork_jail::control::{CpuBudgetScope, NAMESPACES};
 use sandfork_jail::program::{Identity, Network, ProcessMemory, RlimitResource, ZygoteJail};
@@ -88,7 +89,7 @@ impl OtherNamespaces {
     /// Records the worker that has a network namespace. Fails if another live worker has it: one
     /// whose `above` process has not ended.
     fn claim(&self, network: OsString, above: &Arc<OwnedFd>) -> Result<(), ()> {
-        let mut lent = self.lent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lent = lock(&self.lent);
         lent.retain(|(_, owner)| owner.strong_count() > 0);
         let owners = lent.iter().filter(|(name, _)| *name == network);
         let lives = |owner: Arc<OwnedFd>| sys::pidfd::is_there(owner.as_fd()).is_ok();

@@ -12,7 +12,7 @@ mod tree;
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use nix::poll::PollFlags;
@@ -28,6 +28,7 @@ use super::programs::Queue;
 use super::wait::{is_readable, wait};
 use crate::error::Error;
 use crate::protocol::caller::FileEvent;
+use crate::waiters::lock;
 
 /// The pause after events were read: those that come meanwhile are read together.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -135,7 +136,7 @@ impl Watch {
 
     /// What happened, if it may be read now. The error is the reason why it has ended.
     pub(crate) fn events_now(&self) -> Result<Vec<FileEvent>, String> {
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         let (tree, ready) = match &mut *state {
             State::Asked => return Ok(Vec::new()),
             State::Ended(why) => return Err(why.clone()),
@@ -156,7 +157,7 @@ impl Watch {
 
     /// What to wait for, for [`events_now`](Self::events_now), and when to look again if events may not be read before.
     pub(crate) fn sources(&self) -> ([Option<(BorrowedFd<'_>, PollFlags)>; 2], Option<Instant>) {
-        let ready = match &*self.0.lock() {
+        let ready = match &*lock(&self.0.state) {
             State::Watching { ready, .. } => Some(*ready).filter(|ready| clock::now() < *ready),
             State::Asked | State::Ended(_) => None,
         };
@@ -193,12 +194,8 @@ impl Shared {
         })
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn begin(&self, tree: Tree) -> Result<(), WatchRefusal> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if let State::Ended(why) = &*state {
             return Err(WatchRefusal::Over(why.clone()));
         }
@@ -209,12 +206,12 @@ impl Shared {
 
     /// Whether it has ended.
     pub fn has_ended(&self) -> bool {
-        matches!(*self.lock(), State::Ended(_))
+        matches!(*lock(&self.state), State::Ended(_))
     }
 
     /// Ends it, and lets go of the session's files.
     pub fn end(&self, why: &str) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if !matches!(*state, State::Ended(_)) {
             drop(mem::replace(&mut *state, State::Ended(why.to_owned())));
             // Fails only after 2^64 writes.
