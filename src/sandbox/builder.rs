@@ -240,7 +240,7 @@ fn launch(
     let guess = start.facts().map(|facts| (plan_for(&facts), facts));
     let launched = match starting.launched() {
         // The probe of the interpreter knows what else may have that name.
-        Err(error @ SupervisorError::ZygoteEnded { .. }) => {
+        Err(error @ SupervisorError::ZygoteEnded(_)) => {
             probe_interpreter(executable, environment).map_err(HostError::from)?;
             return Err(error.into());
         }

@@ -7,6 +7,7 @@ use nix::errno::Errno;
 
 use super::files::{FileError, Misfit};
 use super::snapshot::SnapshotRefusal;
+use super::zygote::BIRTH_TIMEOUT;
 use crate::error::{Cause, ErrorKind};
 use crate::host::{HostError, has_run_out, io_exhaustion_hint, step_hint, with_hint};
 use crate::plan::{Layer, harmless};
@@ -43,12 +44,9 @@ pub enum SupervisorError {
         /// The error of starting it.
         cause: io::Error,
     },
-    /// The zygote ended before it was ready.
-    #[error("the interpreter ended before it was ready{}", said(.log))]
-    ZygoteEnded {
-        /// The end of what it wrote to standard error.
-        log: String,
-    },
+    /// The zygote ended before it was ready. Holds the end of what it wrote to standard error.
+    #[error("the interpreter ended before it was ready{}", said(.0))]
+    ZygoteEnded(String),
     /// The zygote did not become ready in time.
     #[error(
         "the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import"
@@ -62,12 +60,9 @@ pub enum SupervisorError {
     /// A worker cannot take on the state of another.
     #[error("could not begin with the snapshot: {0}")]
     Restore(#[from] SnapshotRefusal),
-    /// A worker tried to take on the state of another, and failed.
-    #[error("could not begin with the snapshot: {}", harmless(.why))]
-    NotRestored {
-        /// The reason, as part of a sentence.
-        why: String,
-    },
+    /// A worker tried to take on the state of another, and failed. Holds the reason, as part of a sentence.
+    #[error("could not begin with the snapshot: {}", harmless(.0))]
+    NotRestored(String),
     /// Every uid for workers is taken.
     #[error("no uid is left for another worker: end sessions, or have another process run some")]
     NoUid,
@@ -82,15 +77,12 @@ pub enum SupervisorError {
         /// The step that failed, and its error.
         failure: Failure,
     },
-    /// A link is where a writable directory was when the plan was made.
+    /// A link is where a writable directory was when the plan was made. Holds its path.
     #[error(
         "{path} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the link there: \
-         look at what it leads to, remove it and make the directory again", path = path.display()
+         look at what it leads to, remove it and make the directory again", path = .0.display()
     )]
-    Redirected {
-        /// The path of the directory.
-        path: PathBuf,
-    },
+    Redirected(PathBuf),
     /// The interpreter could not be made ready in its jail. A module of the preload list that starts a thread, or
     /// shares memory with its children, is left to the guest; then it is `site`.
     #[error("{}", unready(.0))]
@@ -140,46 +132,33 @@ pub enum SupervisorError {
         /// What to do about it, if the host does not allow too little.
         remedy: Option<String>,
     },
-    /// The egress process ended before it was ready, or too often.
-    #[error("the process that connects guests to hosts ended{}", said(.log))]
-    EgressEnded {
-        /// The end of what it wrote to standard error.
-        log: String,
-    },
-    /// The egress process did not get ready in time, or reads nothing.
+    /// The egress process ended before it was ready, or too often. Holds the end of what it wrote to standard error.
+    #[error("the process that connects guests to hosts ended{}", said(.0))]
+    EgressEnded(String),
+    /// The egress process did not get ready in time, or reads nothing. Holds how long the supervisor waited, seconds.
     #[error(
-        "the process that connects guests to hosts did not answer for {seconds} s: the host is overloaded"
+        "the process that connects guests to hosts did not answer for {0} s: the host is overloaded"
     )]
-    EgressSlow {
-        /// How long the supervisor waited, seconds.
-        seconds: u64,
-    },
+    EgressSlow(u64),
     /// The egress process has ended.
     #[error("the process that connects guests to hosts has ended; the next run starts another")]
     EgressGone,
     /// The zygote did not fork in time.
     #[error(
-        "no worker was made within {seconds} s: the host is overloaded, or out of memory; the next run starts another \
-         interpreter"
+        "no worker was made within {} s: the host is overloaded, or out of memory; the next run starts another \
+         interpreter",
+        BIRTH_TIMEOUT.as_secs()
     )]
-    ZygoteSilent {
-        /// How long the supervisor waited, seconds.
-        seconds: u64,
-    },
+    ZygoteSilent,
     /// A worker did not report in time.
     #[error(
-        "a worker had not entered its jail after {seconds} s: the host is overloaded, or out of memory"
+        "a worker had not entered its jail after {} s: the host is overloaded, or out of memory",
+        BIRTH_TIMEOUT.as_secs()
     )]
-    WorkerSlow {
-        /// How long the supervisor waited, seconds.
-        seconds: u64,
-    },
-    /// A worker ended before it reported.
-    #[error("a worker ended before it had entered its jail{hint}")]
-    WorkerEnded {
-        /// A likely cause.
-        hint: &'static str,
-    },
+    WorkerSlow,
+    /// A worker ended before it reported. Holds a likely cause.
+    #[error("a worker ended before it had entered its jail{0}")]
+    WorkerEnded(&'static str),
     /// The kernel's report on the worker differs from the plan.
     #[error("layer {layer} does not hold: {found}, where the plan has {wanted}; nothing was run")]
     NotEnforced {
@@ -258,7 +237,7 @@ impl SupervisorError {
     pub fn discredits_zygote(&self) -> bool {
         matches!(
             self,
-            Self::ZygoteGone | Self::RunLost | Self::ZygoteSilent { .. } | Self::NotEnforced { .. }
+            Self::ZygoteGone | Self::RunLost | Self::ZygoteSilent | Self::NotEnforced { .. }
         )
     }
 
@@ -288,10 +267,9 @@ impl Cause for SupervisorError {
                 ErrorKind::System
             }
             S::Jail { failure, .. } if has_run_out(&failure.errno.into()) => ErrorKind::System,
-            S::Interpreter { .. }
-            | S::ZygoteEnded { .. }
-            | S::ZygoteSlow { .. }
-            | S::Unready(_) => ErrorKind::Interpreter,
+            S::Interpreter { .. } | S::ZygoteEnded(_) | S::ZygoteSlow { .. } | S::Unready(_) => {
+                ErrorKind::Interpreter
+            }
             S::Host(error) => error.kind(),
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
@@ -303,26 +281,26 @@ impl Cause for SupervisorError {
             | S::AbovePolicy(_)
             | S::Files(_)
             | S::Restore(_)
-            | S::NotRestored { .. }
+            | S::NotRestored(_)
             | S::FileNotPlaced(_) => ErrorKind::Request,
             S::Secret { .. } | S::TooManyRules => ErrorKind::Policy,
             S::Jail { .. }
-            | S::Redirected { .. }
+            | S::Redirected(_)
             | S::Cgroup { .. }
             | S::SessionPlace { .. }
             | S::Egress { .. }
             | S::NoEgress => ErrorKind::Host,
-            S::EgressEnded { .. }
+            S::EgressEnded(_)
             | S::EgressFull
-            | S::EgressSlow { .. }
+            | S::EgressSlow(_)
             | S::EgressGone
             | S::System { .. }
             | S::NoUid
             | S::ZygoteGone
             | S::RunLost
-            | S::ZygoteSilent { .. }
-            | S::WorkerSlow { .. }
-            | S::WorkerEnded { .. } => ErrorKind::System,
+            | S::ZygoteSilent
+            | S::WorkerSlow
+            | S::WorkerEnded(_) => ErrorKind::System,
         }
     }
 }

@@ -219,9 +219,7 @@ impl Launched {
 
     /// The error for a zygote that has ended, with the end of its log.
     pub(super) fn ended(&mut self) -> SupervisorError {
-        SupervisorError::ZygoteEnded {
-            log: last_words(&self.log),
-        }
+        SupervisorError::ZygoteEnded(last_words(&self.log))
     }
 }
 

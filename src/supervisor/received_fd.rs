@@ -29,12 +29,9 @@ const BLOCK: u64 = 512;
 /// Why a passed file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum PassedError {
-    /// The descriptor is not a file with that many bytes that can be read.
-    #[error("it passed something that is no file of {wanted} bytes to read")]
-    Unfit {
-        /// The size that the frame announced.
-        wanted: u64,
-    },
+    /// The descriptor is not a file that can be read, with so many bytes as the frame announced.
+    #[error("it passed something that is no file of {0} bytes to read")]
+    Unfit(u64),
     /// The file can change, and is too large to be copied.
     #[error(
         "it passed a file of {wanted} bytes that can still change; its own have at most {most}"
@@ -59,7 +56,7 @@ pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, Passed
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let held = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
     if kind != SFlag::S_IFREG || size != wanted || held < wanted || !is_readable {
-        return Err(PassedError::Unfit { wanted });
+        return Err(PassedError::Unfit(wanted));
     }
     if is_unchanging(passed.as_fd()) {
         return Ok(passed);

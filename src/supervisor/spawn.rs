@@ -31,7 +31,7 @@ use sandfork_jail::timing::Timing;
 const END_WITHIN: Duration = Duration::from_millis(900);
 
 /// The error of a worker that ended without giving a reason.
-const ENDED: SupervisorError = SupervisorError::WorkerEnded { hint: "" };
+const ENDED: SupervisorError = SupervisorError::WorkerEnded("");
 
 /// A worker that is ready in its jail and has not run guest code yet.
 #[derive(Debug)]
@@ -291,7 +291,7 @@ fn await_report(
         Some(Err(failure)) => Err(SupervisorError::of_step("a worker", failure)),
         None => {
             let hint = " (killed while it was set up: the memory limit may be too small)";
-            Err(SupervisorError::WorkerEnded { hint })
+            Err(SupervisorError::WorkerEnded(hint))
         }
     }
 }
@@ -320,9 +320,7 @@ struct Born {
 
 fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
     if !wait_readable(monitor.as_fd(), deadline).when("wait for a worker")? {
-        return Err(SupervisorError::ZygoteSilent {
-            seconds: BIRTH_TIMEOUT.as_secs(),
-        });
+        return Err(SupervisorError::ZygoteSilent);
     }
     let received = match recv_report(monitor.as_fd()) {
         Err(Errno::ECONNRESET) => None,
@@ -354,9 +352,7 @@ fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError>
     if wait_readable(fd, deadline).when("wait for a worker")? {
         return Ok(());
     }
-    Err(SupervisorError::WorkerSlow {
-        seconds: BIRTH_TIMEOUT.as_secs(),
-    })
+    Err(SupervisorError::WorkerSlow)
 }
 
 #[cfg(test)]

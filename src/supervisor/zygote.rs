@@ -99,9 +99,7 @@ impl Zygote {
 fn ask(control: BorrowedFd, request: &ToZygote, fds: &[BorrowedFd]) -> Result<(), SupervisorError> {
     match send_message(control, request, fds) {
         Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
-        Err(Errno::EAGAIN) => Err(SupervisorError::ZygoteSilent {
-            seconds: BIRTH_TIMEOUT.as_secs(),
-        }),
+        Err(Errno::EAGAIN) => Err(SupervisorError::ZygoteSilent),
         other => other.when("ask the zygote for a worker"),
     }
 }
@@ -277,7 +275,7 @@ fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
     }
     let is_elsewhere = |path: &PathBuf| fs::canonicalize(path).ok().as_ref() != Some(path);
     match writable.into_iter().find(is_elsewhere) {
-        Some(path) => SupervisorError::Redirected { path },
+        Some(path) => SupervisorError::Redirected(path),
         None => error,
     }
 }
@@ -288,7 +286,7 @@ fn of_import(error: SupervisorError, importing: Option<&str>) -> SupervisorError
         return error;
     };
     let error = match error {
-        SupervisorError::ZygoteEnded { log } => {
+        SupervisorError::ZygoteEnded(log) => {
             format!("it ended the interpreter{}", super::error::said(&log))
         }
         SupervisorError::ZygoteSlow { .. } => {

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::host::Exposed;
 
-/// Why a file is not read or not written. Each text names the path and the remedy.
+/// Why a file is not read or not written. Each has the path of the file or the directory, or of one above it, and
+/// perhaps the kernel's error. Each text names the path and the remedy.
 #[derive(Debug, thiserror::Error)]
 pub enum Unused {
     /// The environment names no cache directory.
@@ -15,77 +16,51 @@ pub enum Unused {
     NoHome,
     /// The file is not this user's alone.
     #[error(
-        "{path} is not a regular file that only this user can open: it is replaced", path = path.display()
+        "{path} is not a regular file that only this user can open: it is replaced", path = .0.display()
     )]
-    NotPrivate {
-        /// The file.
-        path: PathBuf,
-    },
+    NotPrivate(PathBuf),
     /// Other users can write to the directory, or replace it.
     #[error(
-        "{path} can be written by others: close it with `chmod go-w {path}`, or set XDG_CACHE_HOME", path = path.display()
+        "{path} can be written by others: close it with `chmod go-w {path}`, or set XDG_CACHE_HOME", path = .0.display()
     )]
-    Writable {
-        /// The directory, or one above it.
-        path: PathBuf,
-    },
+    Writable(PathBuf),
     /// The directory is another user's, or another user can replace it.
     #[error(
-        "{path} belongs to another user: set XDG_CACHE_HOME or HOME to a directory of this user", path = path.display()
+        "{path} belongs to another user: set XDG_CACHE_HOME or HOME to a directory of this user", path = .0.display()
     )]
-    Foreign {
-        /// The directory, or one above it.
-        path: PathBuf,
-    },
+    Foreign(PathBuf),
     /// This user cannot make the directory, or write to it.
-    #[error("{path}: {cause}: set XDG_CACHE_HOME or HOME to a directory of this user", path = path.display())]
-    Closed {
-        /// The directory.
-        path: PathBuf,
-        /// The kernel's error.
-        cause: io::Error,
-    },
+    #[error("{path}: {1}: set XDG_CACHE_HOME or HOME to a directory of this user", path = .0.display())]
+    Closed(PathBuf, io::Error),
     /// The file is larger than any that is kept.
-    #[error("{path} is too large: it is replaced", path = path.display())]
-    TooLarge {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{path} is too large: it is replaced", path = .0.display())]
+    TooLarge(PathBuf),
     /// The file is torn, or another version of Sandfork wrote it.
-    #[error("{path} is torn, or was not written by this version: it is replaced", path = path.display())]
-    Torn {
-        /// The file.
-        path: PathBuf,
-    },
+    #[error("{path} is torn, or was not written by this version: it is replaced", path = .0.display())]
+    Torn(PathBuf),
     /// The kernel refused.
-    #[error("{path}: {cause}", path = path.display())]
-    Io {
-        /// The file or the directory.
-        path: PathBuf,
-        /// The kernel's error.
-        cause: io::Error,
-    },
+    #[error("{path}: {1}", path = .0.display())]
+    Io(PathBuf, io::Error),
 }
 
 impl From<Exposed> for Unused {
     fn from(exposed: Exposed) -> Self {
         match exposed {
-            Exposed::Foreign(path) => Self::Foreign { path },
-            Exposed::Writable(path) => Self::Writable { path },
-            Exposed::Closed(path, cause) => Self::Closed { path, cause },
-            Exposed::Io(path, cause) => Self::Io { path, cause },
+            Exposed::Foreign(path) => Self::Foreign(path),
+            Exposed::Writable(path) => Self::Writable(path),
+            Exposed::Closed(path, cause) => Self::Closed(path, cause),
+            Exposed::Io(path, cause) => Self::Io(path, cause),
         }
     }
 }
 
 impl Unused {
     pub(super) fn io(path: &Path, cause: io::Error) -> Self {
-        let path = path.to_owned();
-        Self::Io { path, cause }
+        Self::Io(path.to_owned(), cause)
     }
 
     /// Whether nothing was kept yet.
     pub(super) fn is_absence(&self) -> bool {
-        matches!(self, Self::Io { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+        matches!(self, Self::Io(_, cause) if cause.kind() == io::ErrorKind::NotFound)
     }
 }

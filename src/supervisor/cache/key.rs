@@ -18,7 +18,7 @@ pub fn snapshot_key() -> Result<[u8; LENGTH], Unused> {
     let found = key_of(&file);
     let is_absent = match &found {
         Err(error) if error.is_absence() => true,
-        Err(Unused::NotPrivate { .. } | Unused::TooLarge { .. } | Unused::Torn { .. }) => false,
+        Err(Unused::NotPrivate(_) | Unused::TooLarge(_) | Unused::Torn(_)) => false,
         _ => return found,
     };
     let key: [u8; LENGTH] = random().map_err(|error| Unused::io("/dev/urandom".as_ref(), error))?;
@@ -33,9 +33,8 @@ pub fn snapshot_key() -> Result<[u8; LENGTH], Unused> {
 
 fn key_of(file: &CacheFile) -> Result<[u8; LENGTH], Unused> {
     let key = file.load()?;
-    key.try_into().map_err(|_| Unused::Torn {
-        path: file.directory.join(&file.name),
-    })
+    key.try_into()
+        .map_err(|_| Unused::Torn(file.directory.join(&file.name)))
 }
 
 #[cfg(test)]

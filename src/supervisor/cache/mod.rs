@@ -62,7 +62,7 @@ pub fn kept_in() -> Result<PathBuf, Unused> {
     let directory = cache_directory().ok_or(Unused::NoHome)?;
     match open_directory(&directory) {
         // One that this user may not even look for is there or not.
-        Err(Unused::Io { cause, .. }) if is_unseen(&cause) => {}
+        Err(Unused::Io(_, cause)) if is_unseen(&cause) => {}
         Err(why) => return Err(why),
         Ok(opened) => {
             let tried = try_to_write(&opened);
@@ -122,14 +122,14 @@ impl CacheFile {
             .metadata()
             .map_err(|error| Unused::io(&path(), error))?;
         if !is_private(&metadata) {
-            return Err(Unused::NotPrivate { path: path() });
+            return Err(Unused::NotPrivate(path()));
         }
         let most = self.kind.most_bytes;
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(most)).unwrap_or(0));
         let read = file.take(most + 1).read_to_end(&mut bytes);
         read.map_err(|error| Unused::io(&path(), error))?;
         if bytes.len() as u64 > most {
-            return Err(Unused::TooLarge { path: path() });
+            return Err(Unused::TooLarge(path()));
         }
         Ok(bytes)
     }

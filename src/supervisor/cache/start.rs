@@ -68,8 +68,8 @@ impl StartCache {
 
     fn of(file: CacheFile) -> Self {
         let decoded = file.load().and_then(|bytes| {
-            let path = || file.directory.join(&file.name);
-            Kept::decode(&bytes, &file).ok_or_else(|| Unused::Torn { path: path() })
+            let torn = || Unused::Torn(file.directory.join(&file.name));
+            Kept::decode(&bytes, &file).ok_or_else(torn)
         });
         let kept = decoded
             .inspect_err(|error| {

@@ -168,7 +168,7 @@ fn another_users_files_and_directories_are_not_used() {
     let error = own.file.store(b"other").unwrap_err().to_string();
     assert!(error.contains("belongs to another user"), "{error}");
     let error = file(&home.join("new"), "one").store(b"other").unwrap_err();
-    assert!(matches!(error, Unused::Foreign { .. }), "{error}");
+    assert!(matches!(error, Unused::Foreign(_)), "{error}");
     assert_eq!(fs::read_dir(home).unwrap().count(), 0);
 }
 

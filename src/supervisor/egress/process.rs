@@ -106,9 +106,7 @@ impl Process {
     ) -> Result<(), SupervisorError> {
         match send_message(self.control.as_fd(), message, descriptors) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::EgressGone),
-            Err(Errno::EAGAIN) => Err(SupervisorError::EgressSlow {
-                seconds: READ_TIMEOUT.unsigned_abs(),
-            }),
+            Err(Errno::EAGAIN) => Err(SupervisorError::EgressSlow(READ_TIMEOUT.unsigned_abs())),
             // The rules are the only part that has no bound of its own.
             Err(Errno::EMSGSIZE) => Err(SupervisorError::TooManyRules),
             other => other.when("write to the egress process"),
@@ -119,9 +117,7 @@ impl Process {
     pub(super) fn await_ready(&mut self) -> Result<Authority, SupervisorError> {
         let answers = wait_readable(self.control.as_fd(), clock::now() + READY_TIMEOUT);
         if !answers.when("wait for the egress process")? {
-            return Err(SupervisorError::EgressSlow {
-                seconds: READY_TIMEOUT.as_secs(),
-            });
+            return Err(SupervisorError::EgressSlow(READY_TIMEOUT.as_secs()));
         }
         match recv_report(self.control.as_fd()) {
             Ok(Some((FromEgress::Ready(authority), _))) => {
@@ -138,8 +134,6 @@ impl Process {
 
     /// The error for a process that has ended, with the end of its log.
     pub(super) fn ended(&self) -> SupervisorError {
-        SupervisorError::EgressEnded {
-            log: last_words(&self.log),
-        }
+        SupervisorError::EgressEnded(last_words(&self.log))
     }
 }

@@ -114,7 +114,7 @@ impl FileError {
     /// The error's number as in errno(3), for programs that decide by it.
     pub const fn errno(&self) -> Errno {
         match self {
-            Self::Path(PathError::TooLong { .. }) => Errno::ENAMETOOLONG,
+            Self::Path(PathError::TooLong(_)) => Errno::ENAMETOOLONG,
             Self::Path(_) => Errno::EINVAL,
             Self::NotRegular { kind, .. } => match kind {
                 EntryKind::Directory => Errno::EISDIR,

@@ -39,14 +39,9 @@ pub enum PathError {
     /// It contains a zero byte.
     #[error("a file's path has a zero byte, which no file's name can have")]
     ZeroByte,
-    /// It is longer than a path can be, or one of its names is longer than a name can be.
-    #[error(
-        "`{start}...` is too long: a name has at most {LONGEST_NAME} bytes, a path {LONGEST_PATH}"
-    )]
-    TooLong {
-        /// The beginning of the path.
-        start: String,
-    },
+    /// It is longer than a path can be, or one of its names is longer than a name can be. Holds its beginning.
+    #[error("`{0}...` is too long: a name has at most {LONGEST_NAME} bytes, a path {LONGEST_PATH}")]
+    TooLong(String),
 }
 
 impl Cause for PathError {
@@ -103,9 +98,7 @@ impl GuestPath {
         let too_long = path.names.iter().any(|name| name.len() > LONGEST_NAME)
             || path.to_string().len() > LONGEST_PATH;
         if too_long {
-            return Err(PathError::TooLong {
-                start: shortened(text),
-            });
+            return Err(PathError::TooLong(shortened(text)));
         }
         Ok(path)
     }
@@ -219,7 +212,7 @@ mod tests {
         assert!(parse(&"a".repeat(255)).is_ok());
         assert!(parse(&"a/".repeat(2048)[..4095]).is_ok());
         for long in ["a".repeat(256), "a/".repeat(2048) + "a"] {
-            assert!(matches!(parse(&long), Err(PathError::TooLong { .. })));
+            assert!(matches!(parse(&long), Err(PathError::TooLong(_))));
         }
     }
 

@@ -256,7 +256,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
 /// A session that cannot be paused stays as it is, which no one has asked about.
 fn note_refusal(refusal: &SnapshotRefusal) {
-    if matches!(refusal, SnapshotRefusal::NoDisk { .. }) {
+    if matches!(refusal, SnapshotRefusal::NoDisk(_)) {
         tracing::warn!(%refusal, "sessions cannot be paused");
     } else {
         tracing::debug!(%refusal, "a session is not paused");

@@ -197,7 +197,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             failed.step + 1,
             steps.len()
         );
-        self.on_fault(SupervisorError::NotRestored { why });
+        self.on_fault(SupervisorError::NotRestored(why));
         Ok(())
     }
 
@@ -275,7 +275,7 @@ impl InternalCaller {
             Some(Refusal::NotProvided(error)) => Err(error),
             Some(other) => {
                 let why = other.to_string();
-                Err(SupervisorError::NotRestored { why }.into())
+                Err(SupervisorError::NotRestored(why).into())
             }
         }
     }
@@ -290,7 +290,7 @@ impl Caller for InternalCaller {
             let status = || format!("its worker ended with `{}`", outcome.status().as_str());
             let error = outcome.error().map(|error| error.message.clone());
             let why = error.unwrap_or_else(status);
-            self.failed = Some(SupervisorError::NotRestored { why }.into());
+            self.failed = Some(SupervisorError::NotRestored(why).into());
         }
     }
 

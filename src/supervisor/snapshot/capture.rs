@@ -193,8 +193,7 @@ impl Source<'_> {
         let mut text = BufReader::new(file.take(MOST_TEXT));
         let regions = regions::parse(&mut text);
         if text.get_ref().limit() == 0 {
-            let most = regions::MOST_REGIONS;
-            return Err(SnapshotRefusal::Fragmented { most });
+            return Err(SnapshotRefusal::Fragmented(regions::MOST_REGIONS));
         }
         regions
     }

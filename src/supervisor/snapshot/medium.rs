@@ -99,12 +99,9 @@ fn nameless() -> Result<File, SnapshotRefusal> {
     let places = [Some(PathBuf::from("/var/tmp")), cache_directory()];
     let places: Vec<PathBuf> = places.into_iter().flatten().collect();
     let found = places.iter().find_map(|place| nameless_in(place));
-    found.ok_or_else(|| SnapshotRefusal::NoDisk {
-        places: places
-            .iter()
-            .map(|place| format!("`{}`", place.display()))
-            .collect::<Vec<_>>()
-            .join(" and "),
+    found.ok_or_else(|| {
+        let places = places.iter().map(|place| format!("`{}`", place.display()));
+        SnapshotRefusal::NoDisk(places.collect::<Vec<_>>().join(" and "))
     })
 }
 
@@ -192,7 +189,7 @@ mod tests {
     fn a_file_on_a_disk_has_no_name_and_no_other_reader() {
         let mut file = match Medium::Disk.file(c"image") {
             // This machine has no disk.
-            Err(SnapshotRefusal::NoDisk { .. }) => return,
+            Err(SnapshotRefusal::NoDisk(_)) => return,
             other => other.expect("there is a disk"),
         };
         file.write_all(b"bytes").expect("there is room");
@@ -212,7 +209,7 @@ mod tests {
     #[test]
     fn a_disk_without_room_refuses_an_image() {
         match Medium::Disk.reserve(1 << 60, 0, &DiskShare::default()) {
-            Err(SnapshotRefusal::NoDisk { .. }) => {}
+            Err(SnapshotRefusal::NoDisk(_)) => {}
             other => {
                 let refused = other.expect_err("no disk has that");
                 assert!(matches!(refused, SnapshotRefusal::Disk { .. }), "{refused}");

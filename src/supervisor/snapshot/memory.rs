@@ -22,7 +22,7 @@ use sandfork_jail::sys::pagemap::{Pages, scan};
 /// The most pieces of memory.
 const MOST_PIECES: usize = 1 << 18;
 
-const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented { most: MOST_PIECES };
+const FRAGMENTED: SnapshotRefusal = SnapshotRefusal::Fragmented(MOST_PIECES);
 
 /// The bytes that are copied at once: few enough pages for one call. A buffer that glibc would map by itself, as one of a
 /// megabyte, has it keep twice as much of each arena from then on (`M_MMAP_THRESHOLD`, mallopt(3)).

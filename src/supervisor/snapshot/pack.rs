@@ -154,7 +154,7 @@ impl Tree<'_> {
             // Neither part has a zero.
             let path = CString::new(path).unwrap_or_default();
             if self.names.len() == MOST_ENTRIES {
-                return Err(SnapshotRefusal::Fragmented { most: MOST_ENTRIES });
+                return Err(SnapshotRefusal::Fragmented(MOST_ENTRIES));
             }
             if self.names.len() as u64 >= self.inodes {
                 return Err(SnapshotRefusal::Changed);
@@ -196,7 +196,7 @@ impl Tree<'_> {
             // A mapping of it could not be made again, and the session would be lost.
             let path = self.path(&path);
             if self.lent.is_some() {
-                return Err(SnapshotRefusal::Unreadable { path });
+                return Err(SnapshotRefusal::Unreadable(path));
             }
             self.unreadable.get_or_insert(path);
         }
@@ -217,9 +217,7 @@ impl Tree<'_> {
     ) -> Result<(), SnapshotRefusal> {
         let mut here = shown.filter(|path| path.starts_with(self.root));
         match here.find(|path| !self.mounts.contains(*path)) {
-            Some(moved) => Err(SnapshotRefusal::Moved {
-                path: moved.display().to_string(),
-            }),
+            Some(moved) => Err(SnapshotRefusal::Moved(moved.display().to_string())),
             None => Ok(()),
         }
     }
@@ -231,8 +229,7 @@ impl Tree<'_> {
         };
         let is_written = as_guest(lent.owner, || sys::lease::is_written(file.as_fd()));
         if is_written.doing("see whether its file is written to")? {
-            let path = self.path(&node.path);
-            return Err(SnapshotRefusal::Lent { path });
+            return Err(SnapshotRefusal::Lent(self.path(&node.path)));
         }
         Ok(())
     }
@@ -244,9 +241,7 @@ impl Tree<'_> {
         opened: Result<OwnedFd, Errno>,
     ) -> Result<OwnedFd, SnapshotRefusal> {
         match opened {
-            Err(Errno::EACCES) => Err(SnapshotRefusal::Unreadable {
-                path: self.path(path),
-            }),
+            Err(Errno::EACCES) => Err(SnapshotRefusal::Unreadable(self.path(path))),
             other => other.doing("open its file"),
         }
     }

@@ -79,27 +79,19 @@ pub enum SnapshotRefusal {
         /// What it is.
         what: &'static str,
     },
-    /// A mount is elsewhere, because what is above it was moved. Every worker has it in its own place.
-    #[error("`{}`, which the policy shows, was moved; move it back first", harmless(.path))]
-    Moved {
-        /// Its path in the policy.
-        path: String,
-    },
-    /// A file is open that the session's caller got for writing.
+    /// A mount is elsewhere, because what is above it was moved. Every worker has it in its own place. Holds its path in
+    /// the policy.
+    #[error("`{}`, which the policy shows, was moved; move it back first", harmless(.0))]
+    Moved(String),
+    /// A file is open that the session's caller got for writing. Holds its path.
     #[error(
         "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; close it first",
-        harmless(.path)
+        harmless(.0)
     )]
-    Lent {
-        /// Its path.
-        path: String,
-    },
-    /// A file of the session is not readable.
-    #[error("`{}` cannot be read by its owner; give it another mode first (chmod)", harmless(.path))]
-    Unreadable {
-        /// Its path.
-        path: String,
-    },
+    Lent(String),
+    /// A file of the session is not readable. Holds its path.
+    #[error("`{}` cannot be read by its owner; give it another mode first (chmod)", harmless(.0))]
+    Unreadable(String),
     /// A snapshot cannot be saved.
     #[error("it cannot be saved as `{path}`: {why}")]
     Unsaved {
@@ -120,24 +112,15 @@ pub enum SnapshotRefusal {
         /// The kernel's error, if that is why.
         errno: Option<Errno>,
     },
-    /// A mapping cannot be made again.
-    #[error("{}; remove the mapping first", harmless(.what))]
-    Mapping {
-        /// What is mapped.
-        what: String,
-    },
-    /// A file that is mapped has changed.
-    #[error("`{}` was replaced since the snapshot was taken; take another", harmless(.path))]
-    Replaced {
-        /// Its path.
-        path: String,
-    },
-    /// There are too many mappings.
-    #[error("the session has more than {most} mappings or pieces of memory")]
-    Fragmented {
-        /// The most.
-        most: usize,
-    },
+    /// A mapping cannot be made again. Holds what is mapped.
+    #[error("{}; remove the mapping first", harmless(.0))]
+    Mapping(String),
+    /// A file that is mapped has changed. Holds its path.
+    #[error("`{}` was replaced since the snapshot was taken; take another", harmless(.0))]
+    Replaced(String),
+    /// There are more mappings than so many.
+    #[error("the session has more than {0} mappings or pieces of memory")]
+    Fragmented(usize),
     /// The memory is too large.
     #[error("the session holds more than {most}, its limit (`{key}`)")]
     Large {
@@ -173,12 +156,9 @@ pub enum SnapshotRefusal {
         /// The most bytes of all.
         most: u64,
     },
-    /// There is no disk.
-    #[error("a file without a name can be made on a disk in none of {places}")]
-    NoDisk {
-        /// Where one was looked for.
-        places: String,
-    },
+    /// There is no disk. Holds where one was looked for.
+    #[error("a file without a name can be made on a disk in none of {0}")]
+    NoDisk(String),
     /// The supervisor would have too few descriptors left.
     #[error(
         "the supervisor has no descriptors left; raise `ulimit -n`, or close other snapshots or sessions first"
@@ -269,8 +249,7 @@ impl SnapshotRefusal {
 
     /// For a mapping of a file that no path leads to.
     pub(super) fn mapped(path: &str) -> Self {
-        let what = format!("`{path}` is mapped, and cannot be opened again");
-        Self::Mapping { what }
+        Self::Mapping(format!("`{path}` is mapped, and cannot be opened again"))
     }
 }
 

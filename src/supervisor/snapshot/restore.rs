@@ -52,9 +52,8 @@ impl Image {
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal> {
         let regions = target.regions("maps")?;
         let pages = target.pages(&regions)?;
-        let blob = hole(&self.lists.regions, &regions).ok_or_else(|| SnapshotRefusal::Mapping {
-            what: "its mappings leave no room".into(),
-        })?;
+        let no_room = || SnapshotRefusal::Mapping("its mappings leave no room".into());
+        let blob = hole(&self.lists.regions, &regions).ok_or_else(no_room)?;
         let mut blob = BlobData::new(blob);
         if own.images.len() != self.layers.files().len() {
             let why = "it has not taken all files of the memory".to_owned();
@@ -91,9 +90,7 @@ impl Image {
         let bytes = blob.finish(stood.place, number, &plan.steps);
         // In the blob, code and buffer are before them.
         if (DATA_AT + bytes.len()) as u64 > LARGEST_BLOB {
-            return Err(SnapshotRefusal::Fragmented {
-                most: plan.steps.len(),
-            });
+            return Err(SnapshotRefusal::Fragmented(plan.steps.len()));
         }
         let file = sealed::memory_file(c"sandfork-steps").doing("write the steps")?;
         let mut file = std::fs::File::from(file);
@@ -117,7 +114,7 @@ impl Source<'_> {
         let is_there = |path: &&String| plan.moved.contains(*path) || found.contains_key(*path);
         let mut others = paths.filter(|path| !self.is_own(path));
         match others.find(|path| !is_same(path) || !is_there(path)) {
-            Some(path) => Err(SnapshotRefusal::Replaced { path: path.clone() }),
+            Some(path) => Err(SnapshotRefusal::Replaced(path.clone())),
             None => Ok(()),
         }
     }

@@ -104,7 +104,7 @@ impl Image {
     /// The image as a file will have it, for workers of this zygote.
     pub fn as_saved(&self, zygote: &Arc<Zygote>) -> Result<Self, SnapshotRefusal> {
         if let Some(path) = self.unreadable.clone() {
-            return Err(SnapshotRefusal::Unreadable { path });
+            return Err(SnapshotRefusal::Unreadable(path));
         }
         Ok(Self {
             zygote: Arc::clone(zygote),

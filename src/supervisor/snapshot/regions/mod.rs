@@ -229,10 +229,11 @@ pub fn parse(mut text: impl BufRead) -> Result<Vec<Region>, SnapshotRefusal> {
             // A measurement of the mapping.
         } else {
             if regions.len() == MOST_REGIONS {
-                return Err(SnapshotRefusal::Fragmented { most: MOST_REGIONS });
+                return Err(SnapshotRefusal::Fragmented(MOST_REGIONS));
             }
-            let region = Region::parse(line).ok_or_else(|| SnapshotRefusal::Mapping {
-                what: format!("what is mapped as `{}` is of no known kind", name_of(line)),
+            let region = Region::parse(line).ok_or_else(|| {
+                let what = format!("what is mapped as `{}` is of no known kind", name_of(line));
+                SnapshotRefusal::Mapping(what)
             })?;
             regions.push(region);
         }
@@ -284,7 +285,7 @@ pub fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
     for region in regions {
         if region.advice.is_shadow_stack {
             let what = "a thread has a shadow stack".into();
-            return Err(SnapshotRefusal::Mapping { what });
+            return Err(SnapshotRefusal::Mapping(what));
         }
         let is_written = region.protection.written() == region.protection;
         if let Backing::File { path, .. } = &region.backing
@@ -292,7 +293,7 @@ pub fn require_mappable(regions: &[Region]) -> Result<(), SnapshotRefusal> {
             && is_written
         {
             let what = format!("`{path}` is mapped shared and writable");
-            return Err(SnapshotRefusal::Mapping { what });
+            return Err(SnapshotRefusal::Mapping(what));
         }
     }
     Ok(())

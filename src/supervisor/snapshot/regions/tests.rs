@@ -96,7 +96,7 @@ fn a_file_is_the_same_at_the_same_offset() {
 fn too_many_mappings_are_refused() {
     let line = "1000-2000 rw-p 0 00:00 0 \n";
     let lines = line.repeat(MOST_REGIONS + 1);
-    let refused = SnapshotRefusal::Fragmented { most: MOST_REGIONS };
+    let refused = SnapshotRefusal::Fragmented(MOST_REGIONS);
     assert_eq!(parse(lines.as_bytes()), Err(refused));
 }
 

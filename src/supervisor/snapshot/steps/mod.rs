@@ -182,7 +182,7 @@ impl Steps<'_> {
                 Ok(())
             } else {
                 let what = "the kernel's own pages are mapped elsewhere".to_owned();
-                Err(SnapshotRefusal::Mapping { what })
+                Err(SnapshotRefusal::Mapping(what))
             };
         }
         let length = range.end - range.start;

@@ -85,7 +85,7 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
             Some(found) => pairs.push((wanted, found)),
             None if wanted.is_kernel() && wanted.start < OF_KERNEL => {
                 let what = "the kernel's own pages are others".to_owned();
-                return Err(SnapshotRefusal::Mapping { what });
+                return Err(SnapshotRefusal::Mapping(what));
             }
             None => {}
         }
@@ -135,7 +135,7 @@ pub fn moved(source: Memory, target: Memory, room: u64) -> Result<Moved, Snapsho
 fn heap_is_closed(source: Memory, target: Memory) -> Result<Vec<Step>, SnapshotRefusal> {
     let Some(heap) = target.last(&Backing::Heap) else {
         let what = "the interpreter has no heap".to_owned();
-        return Err(SnapshotRefusal::Mapping { what });
+        return Err(SnapshotRefusal::Mapping(what));
     };
     // The rest of the last page would be given out without being mapped.
     let mut steps = vec![Step::program_break(heap.end)];
