@@ -166,8 +166,7 @@ mod tests {
                 ErrorCode::System,
             ),
             (
-                SnapshotRefusal::Unsaved {
-                    path: "a".into(),
+                SnapshotRefusal::Saved {
                     why: "it is full".into(),
                     errno: Some(Errno::ENOSPC),
                 }

@@ -92,22 +92,10 @@ pub enum SnapshotRefusal {
     /// A file of the session is not readable. Holds its path.
     #[error("`{}` cannot be read by its owner; give it another mode first (chmod)", harmless(.0))]
     Unreadable(String),
-    /// A snapshot cannot be saved.
-    #[error("it cannot be saved as `{path}`: {why}")]
-    Unsaved {
-        /// The path.
-        path: String,
-        /// Why, as the rest of a sentence.
-        why: String,
-        /// The kernel's error, if that is why.
-        errno: Option<Errno>,
-    },
-    /// A file has no snapshot with which a session can begin here.
-    #[error("`{path}` {why}")]
+    /// A snapshot cannot be saved as a file, or a file has none with which a session can begin here.
+    #[error("{why}")]
     Saved {
-        /// The path.
-        path: String,
-        /// Why, as the rest of a sentence.
+        /// Why, with the path, as the rest of a sentence.
         why: String,
         /// The kernel's error, if that is why.
         errno: Option<Errno>,
@@ -234,9 +222,6 @@ impl SnapshotRefusal {
         match self {
             Self::HostDescriptors => true,
             Self::System { errno, .. }
-            | Self::Unsaved {
-                errno: Some(errno), ..
-            }
             | Self::Saved {
                 errno: Some(errno), ..
             } => {

@@ -128,16 +128,12 @@ impl Image {
         // The worker that goes on has nothing in common with its interpreter.
         let most = limits.memory_allowance();
         require_room(limits, self.whole(), most, LimitName::Memory)?;
-        let unsaved = |why: String| SnapshotRefusal::Unsaved {
-            path: path.display().to_string(),
-            why,
-            errno: None,
+        let refused = |why: &str, errno| {
+            let why = format!("it cannot be saved as `{}`: {why}", path.display());
+            SnapshotRefusal::Saved { why, errno }
         };
-        let failed = |error: io::Error| SnapshotRefusal::Unsaved {
-            path: path.display().to_string(),
-            why: reason(&error),
-            errno: errno_of(&error),
-        };
+        let unsaved = |why: String| refused(&why, None);
+        let failed = |error: io::Error| refused(&reason(&error), errno_of(&error));
         let key = snapshot_key().map_err(|error| unsaved(no_key(&error)))?;
         let head = Head {
             made_by,
@@ -183,29 +179,25 @@ impl Image {
         zygote: &Arc<Zygote>,
         shelf: &Shelf,
     ) -> Result<Self, SnapshotRefusal> {
-        let refused = |why: String| SnapshotRefusal::Saved {
-            path: path.display().to_string(),
-            why,
-            errno: None,
+        let of_file = |why: &str, errno| {
+            let why = format!("`{}` {why}", path.display());
+            SnapshotRefusal::Saved { why, errno }
         };
-        let io = |error: io::Error| SnapshotRefusal::Saved {
-            path: path.display().to_string(),
-            why: format!("cannot be read: {}", reason(&error)),
-            errno: errno_of(&error),
-        };
+        let refused = |why: &str| of_file(why, None);
+        let unread = |why: String, errno| of_file(&format!("cannot be read: {why}"), errno);
+        let io = |error: io::Error| unread(reason(&error), errno_of(&error));
         let file = open_regular(path).map_err(io)?;
         let sections = Sections::of(&file).map_err(io)?;
         let Some(sections) = sections else {
-            return Err(refused("is no saved snapshot, or is not whole".into()));
+            return Err(refused("is no saved snapshot, or is not whole"));
         };
         if sections.memory.saturating_add(sections.trees) > limits.memory_allowance() {
             // Before so much is copied to the disk, as none was saved under this policy.
             return Err(refused(
-                "is larger than `limits.memory` of this policy allows".into(),
+                "is larger than `limits.memory` of this policy allows",
             ));
         }
-        let key = snapshot_key()
-            .map_err(|error| refused(format!("cannot be read: {}", no_key(&error))))?;
+        let key = snapshot_key().map_err(|error| unread(no_key(&error), None))?;
         let mut reader = Coded::new(&file, &key);
         reader.code.update(&sections.prefix);
         let mut head = Vec::new();
@@ -221,12 +213,12 @@ impl Image {
         (&file).read_exact(&mut code).map_err(io)?;
         if expected.verify(&code.into()).is_err() {
             let why = "was saved by another user, was changed since, or the key is gone with which it was saved";
-            return Err(refused(why.into()));
+            return Err(refused(why));
         }
         let head: Head<Lists> = serde_json::from_slice(&head)
-            .map_err(|_| refused("was saved by another version of Sandfork".into()))?;
+            .map_err(|_| refused("was saved by another version of Sandfork"))?;
         if let Some(why) = made_by.differs(&head.made_by) {
-            return Err(refused(why));
+            return Err(refused(&why));
         }
         Ok(Self {
             zygote: Arc::clone(zygote),
