@@ -252,7 +252,7 @@ impl Sandbox {
             None => self.filler.take(&self.inner, CpuBudgetScope::Cell),
             Some(_) => (None, None),
         };
-        let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, image.zygote()));
+        let parked = parked.filter(|parked| Arc::ptr_eq(&parked.zygote, &image.zygote));
         let parked = match parked {
             Some(parked) => parked,
             None => self.inner.worker_for(image, stdin)?,
@@ -356,7 +356,7 @@ impl Sandbox {
 impl Inner {
     /// Makes a worker of the zygote whose workers have the addresses of this state.
     fn worker_for(&self, image: &Image, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
-        let made = self.park_of(image.zygote(), CpuBudgetScope::Cell, stdin);
+        let made = self.park_of(&image.zygote, CpuBudgetScope::Cell, stdin);
         made.map_err(|error| match error {
             SupervisorError::ZygoteGone => SnapshotRefusal::Interpreter.into(),
             other => other,

@@ -197,7 +197,7 @@ impl SandboxBuilder {
 
     /// How many pages a fork of a zygote copies at once here, or why it copies none.
     pub(crate) fn try_copies(&self) -> Result<Result<usize, Errno>, Error> {
-        let copied = self.try_zygote(Lifetime::ManyRuns)?.0.copied();
+        let copied = self.try_zygote(Lifetime::ManyRuns)?.0.copied;
         Ok(copied.unwrap_or(Err(Errno::ENOTSUP)))
     }
 
@@ -247,8 +247,8 @@ fn launch(
         other => other?,
     };
     let plan = match guess {
-        Some((plan, facts)) if facts == launched.facts() => plan,
-        _ => plan_for(launched.facts()),
+        Some((plan, facts)) if facts == launched.facts => plan,
+        _ => plan_for(&launched.facts),
     };
     Ok((launched, plan?, start))
 }

@@ -170,8 +170,8 @@ impl Sandbox {
         if request.has_stdin() && self.inner.plan.supervision.stdin == Stdin::Closed {
             return Err(SupervisorError::StdinRefused.into());
         }
-        let admit =
-            |admission: &Admission| admission.enter(request.for_client(), request.cancelled_by());
+        let cancel = request.cancel.as_ref();
+        let admit = |admission: &Admission| admission.enter(&request.client, cancel);
         let waiting = self.inner.counts.begin(Activity::Waiting);
         let admission = self.inner.settings.admission.as_ref();
         let _permit = admission.map(admit).transpose()?;
@@ -227,7 +227,7 @@ impl Sandbox {
     /// How many pages each fork of the present zygote copies at once, or why it copies none. `None` without a zygote.
     #[cfg(feature = "internals")]
     pub(crate) fn copied_at_fork(&self) -> Option<Result<usize, nix::errno::Errno>> {
-        self.inner.zygote().ok()?.copied()
+        self.inner.zygote().ok()?.copied
     }
 
     /// The state of this number, unless it was discarded.

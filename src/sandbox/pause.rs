@@ -86,7 +86,7 @@ impl Sandbox {
                     }));
                 }
                 // Only workers of its interpreter have its addresses.
-                Err(_) if !paused.image.zygote().is_alive() => {
+                Err(_) if !paused.image.zygote.is_alive() => {
                     unanswered = id;
                     let why = "the interpreter from which it was forked ended while it was paused";
                     break SessionExit::Ended(why.to_owned());

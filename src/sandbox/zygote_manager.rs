@@ -249,7 +249,7 @@ impl Making {
         loop {
             let error = match self.entering.serves(start, self.fonts.as_ref()) {
                 Ok(zygote) => {
-                    leave_absent(&mut plan.interpreter.preload, zygote.preloaded());
+                    leave_absent(&mut plan.interpreter.preload, &zygote.preloaded);
                     return Ok(Arc::new(zygote));
                 }
                 Err(error) => error,

@@ -60,15 +60,15 @@ impl Connection {
                     Err(refusal) => Err(refusal),
                 },
                 ClientRequest::Program(wanted) => {
-                    return program::serve(caller, sandboxes.programs(), *wanted);
+                    return program::serve(caller, &sandboxes.programs, *wanted);
                 }
                 ClientRequest::Watch(wanted) => {
-                    return watch::serve(caller, sandboxes.programs(), &wanted);
+                    return watch::serve(caller, &sandboxes.programs, &wanted);
                 }
                 ClientRequest::Attach { session, pid } => {
-                    return program::attach(caller, sandboxes.programs(), session, pid);
+                    return program::attach(caller, &sandboxes.programs, session, pid);
                 }
-                ClientRequest::Programs { session } => sandboxes.programs().running(session),
+                ClientRequest::Programs { session } => sandboxes.programs.running(session),
                 // The session that made it may be over.
                 ClientRequest::Discard { snapshot } => {
                     sandboxes.discard_snapshot(snapshot);
@@ -116,10 +116,10 @@ fn begin<'s>(
     let (sandbox, _) = sandboxes.get(&open.sandbox)?;
     let from = beginning(&sandbox, open)?;
     let programs = sandbox.programs()?;
-    let listed = sandboxes.programs().list(programs.clone());
+    let listed = sandboxes.programs.list(programs.clone());
     let request = SessionRequest {
         programs: Some(programs.queue()),
-        number: Some(listed.number()),
+        number: Some(listed.number),
         stdin: payload.passed,
         from,
         session: None,

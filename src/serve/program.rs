@@ -28,7 +28,8 @@ pub struct SessionPrograms {
 /// A session that is listed until this is dropped.
 pub struct Listed<'a> {
     list: &'a SessionPrograms,
-    number: u64,
+    /// Its number.
+    pub number: u64,
 }
 
 impl SessionPrograms {
@@ -60,13 +61,6 @@ impl SessionPrograms {
         Ok(ClientEvent::Programs {
             programs: programs.collect(),
         })
-    }
-}
-
-impl Listed<'_> {
-    /// Its number.
-    pub fn number(&self) -> u64 {
-        self.number
     }
 }
 

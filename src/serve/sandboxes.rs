@@ -28,7 +28,8 @@ pub struct Sandboxes {
     environment: CallerEnvironment,
     policies: Policies,
     slots: Mutex<HashMap<SandboxKey, Slot>>,
-    programs: SessionPrograms,
+    /// The programs of their sessions.
+    pub programs: SessionPrograms,
     /// Ends what is being installed.
     cancel: Cancel,
 }
@@ -56,11 +57,6 @@ impl Sandboxes {
             programs: SessionPrograms::default(),
             cancel,
         }
-    }
-
-    /// The programs of their sessions.
-    pub fn programs(&self) -> &SessionPrograms {
-        &self.programs
     }
 
     /// Returns the sandbox for these terms, made if there is none, and its policy.

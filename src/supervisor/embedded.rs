@@ -36,7 +36,8 @@ pub static EGRESS: Option<Embedded> = None;
 pub struct Embedded {
     name: &'static CStr,
     used: Use,
-    bytes: &'static [u8],
+    /// Its contents.
+    pub bytes: &'static [u8],
     sealed: OnceLock<OwnedFd>,
 }
 
@@ -53,11 +54,6 @@ enum Use {
 const MFD_EXEC: MFdFlags = MFdFlags::from_bits_retain(0x10);
 
 impl Embedded {
-    /// Its contents.
-    pub fn bytes(&self) -> &'static [u8] {
-        self.bytes
-    }
-
     /// Returns a descriptor of the sealed file, which is made once and shared by all users in this process.
     pub fn open(&self) -> std::io::Result<OwnedFd> {
         let (file, filling) = self.open_early()?;

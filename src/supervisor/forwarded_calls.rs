@@ -168,7 +168,7 @@ impl<'a> ForwardedCalls<'a> {
     }
 
     fn reply(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
-        if let Some(reply) = machine_calls::reply(listener, call, watch.limits()) {
+        if let Some(reply) = machine_calls::reply(listener, call, &watch.limits) {
             return reply;
         }
         match libc::c_long::from(call.call) {

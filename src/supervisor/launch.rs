@@ -45,7 +45,8 @@ pub struct Launched {
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
     pub(super) born_in: OtherNamespaces,
-    facts: String,
+    /// What the interpreter reported of itself.
+    pub facts: String,
     // Dropped last: the process ends when its connections to this process close.
     pub(super) process: Started,
 }
@@ -97,14 +98,9 @@ const END_TIMEOUT: Duration = Duration::from_secs(10);
 /// the zygote has ended: the process waits for the init, which ends with its whole namespace when
 /// the lifeline closes.
 #[derive(Debug)]
-pub(super) struct Started(Child);
+pub(super) struct Started(pub(super) Child);
 
 impl Started {
-    /// Takes a process over.
-    pub(super) fn new(child: Child) -> Self {
-        Self(child)
-    }
-
     pub(super) fn pid(&self) -> u32 {
         self.0.id()
     }
@@ -190,11 +186,6 @@ impl Launched {
     /// Starts `executable` as a future zygote, and waits until it has started.
     pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
         Starting::begin(executable)?.launched()
-    }
-
-    /// The facts that the interpreter reported.
-    pub fn facts(&self) -> &str {
-        &self.facts
     }
 
     /// Receives the next message, which must arrive within `timeout`.

@@ -23,8 +23,8 @@ pub struct Link<S> {
     /// Descriptors that arrived, oldest first. Each frame that announces one takes the next.
     arrived: VecDeque<OwnedFd>,
     outgoing: VecDeque<Outgoing>,
-    /// Bytes in `outgoing`.
-    unsent: usize,
+    /// Bytes that are queued and not sent yet.
+    pub unsent: usize,
     /// Why nothing more can be sent, though the other end is open.
     failed: Option<Errno>,
 }
@@ -79,11 +79,6 @@ impl<S: AsFd> Link<S> {
             unsent: 0,
             failed: None,
         })
-    }
-
-    /// Bytes that are queued and not sent yet.
-    pub fn unsent(&self) -> usize {
-        self.unsent
     }
 
     /// Frames that are queued and not wholly sent yet.
@@ -202,7 +197,7 @@ mod tests {
         let unconnected = unconnected.expect("a socket is made");
         let mut link = Link::new(unconnected, FrameLimits::FROM_WORKER).expect("a link is made");
         link.send(vec![0], None);
-        assert_eq!(link.unsent(), 0);
+        assert_eq!(link.unsent, 0);
         let received = link.receive();
         assert!(
             matches!(received, Err(LinkError::Unreadable(Errno::ENOTCONN))),

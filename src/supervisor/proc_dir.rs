@@ -61,7 +61,8 @@ fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
 /// another process gets the same number.
 #[derive(Debug)]
 pub struct ProcDir {
-    pid: i32,
+    /// The process's number in this pid namespace.
+    pub pid: i32,
     dir: OwnedFd,
 }
 
@@ -79,11 +80,6 @@ impl ProcDir {
         // was opened.
         sys::pidfd::is_there(process)?;
         Ok(Self { pid, dir })
-    }
-
-    /// The process's number in this pid namespace.
-    pub fn pid(&self) -> i32 {
-        self.pid
     }
 
     /// Reads one of the directory's files.
@@ -180,7 +176,7 @@ mod tests {
     fn it_is_the_process_s_own() {
         let handle = sys::pidfd::open(nix::unistd::getpid()).expect("this process has a handle");
         let own = ProcDir::of(handle.as_fd()).expect("this process is there");
-        assert_eq!(own.pid().cast_unsigned(), std::process::id());
+        assert_eq!(own.pid.cast_unsigned(), std::process::id());
         assert_eq!(
             own.read("comm").expect("it has a name"),
             fs::read_to_string("/proc/self/comm").expect("it has a name")

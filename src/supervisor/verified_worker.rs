@@ -64,7 +64,7 @@ impl VerifiedWorker {
             Some(range) => Some(WorkerUid::take(range).ok_or(SupervisorError::NoUid)?),
             None => None,
         };
-        let number = uid.as_ref().map(WorkerUid::number);
+        let number = uid.as_ref().map(|uid| uid.0);
         let mut worker = Worker::spawn(
             context.zygote,
             stdin,
@@ -85,7 +85,7 @@ impl VerifiedWorker {
         let enforced = verify(
             &worker,
             context.jail,
-            context.zygote.others(),
+            &context.zygote.others,
             cgroup.as_ref(),
             session.as_ref(),
             cpu,
@@ -130,7 +130,7 @@ impl VerifiedWorker {
     /// Starts to watch the worker.
     pub fn watch<'a>(&'a self, context: &RunContext<'a>) -> Watch<'a> {
         let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
-        let proc = context.zygote.proc();
+        let proc = context.zygote.proc.as_fd();
         let watch = Watch::new(&self.worker, proc, cgroup, session, context.limits);
         watch.with_sockets(self.sockets.as_ref())
     }

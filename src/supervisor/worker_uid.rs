@@ -16,7 +16,7 @@ static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
 /// A uid that belongs to one worker until this is dropped.
 #[derive(Debug)]
-pub struct WorkerUid(u32);
+pub struct WorkerUid(pub u32);
 
 impl WorkerUid {
     /// Takes a uid that no worker of this process has. The starting point depends on process and
@@ -29,11 +29,6 @@ impl WorkerUid {
         let uids = (0..range.count).map(|step| range.first + (begin + step) % range.count);
         let free = uids.into_iter().find(|uid| taken.insert(*uid))?;
         Some(Self(free))
-    }
-
-    /// The uid's number.
-    pub fn number(&self) -> u32 {
-        self.0
     }
 }
 
@@ -70,7 +65,7 @@ mod tests {
             count: 64,
         };
         let all: Vec<WorkerUid> = (0..64).filter_map(|_| WorkerUid::take(range)).collect();
-        let numbers: BTreeSet<u32> = all.iter().map(WorkerUid::number).collect();
+        let numbers: BTreeSet<u32> = all.iter().map(|uid| uid.0).collect();
         assert_eq!(numbers, (7_000..7_064).collect());
         assert!(WorkerUid::take(range).is_none());
         drop(all);

@@ -40,13 +40,16 @@ pub(super) const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    others: OtherNamespaces,
+    /// The namespaces of the process that started it, and its own.
+    pub(super) others: OtherNamespaces,
     /// `/proc`, for watching its workers. Opening it takes longer than everything else at the start
     /// of a run.
-    proc: OwnedFd,
-    preloaded: Vec<String>,
-    /// How many pages each fork copies at once, or why it copies none. `None` if the zygote did not try.
-    copied: Option<Result<usize, Errno>>,
+    pub(super) proc: OwnedFd,
+    /// The modules of the preload list that it has imported.
+    pub preloaded: Vec<String>,
+    /// How many pages each fork copies at once, or why it copies none. `None` if the zygote did not try, because it forks
+    /// once only.
+    pub copied: Option<Result<usize, Errno>>,
     /// The zygote's init holds the other end and ends when this closes for any reason.
     _lifeline: OwnedFd,
     // Dropped last.
@@ -54,27 +57,6 @@ pub struct Zygote {
 }
 
 impl Zygote {
-    /// The modules of the preload list that it has imported.
-    pub fn preloaded(&self) -> &[String] {
-        &self.preloaded
-    }
-
-    /// How many pages each fork copies at once, or why it copies none. `None` if the zygote did not try, because it forks
-    /// once only.
-    pub fn copied(&self) -> Option<Result<usize, Errno>> {
-        self.copied
-    }
-
-    /// The namespaces of the process that started it, and its own.
-    pub(super) fn others(&self) -> &OtherNamespaces {
-        &self.others
-    }
-
-    /// The `/proc` directory.
-    pub(super) fn proc(&self) -> BorrowedFd<'_> {
-        self.proc.as_fd()
-    }
-
     /// Requests a worker.
     pub(super) fn request(
         &self,
@@ -129,7 +111,7 @@ impl Entering {
         start: &StartCache,
         fonts: Option<&FontCache>,
     ) -> Result<Self, SupervisorError> {
-        let codes = start.lend(launched.facts()).ok();
+        let codes = start.lend(&launched.facts).ok();
         let fonts = fonts.and_then(|fonts| fonts.lend().ok());
         let lent_codes = codes.iter().map(|lent| (Lent::Codes, lent.as_fd()));
         let lent_fonts = fonts.iter().map(|lent| (Lent::Fonts, lent.as_fd()));
@@ -176,7 +158,7 @@ impl Entering {
             copied,
         } = ready.map_err(|error| of_link(error, writable))?;
         if let Some(lent) = codes
-            && let Err(error) = start.take_back(&lent, launched.facts())
+            && let Err(error) = start.take_back(&lent, &launched.facts)
         {
             tracing::debug!(%error, "the byte code is not kept");
         }

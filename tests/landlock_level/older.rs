@@ -53,7 +53,7 @@ fn run_under(
 ) -> Result<String, Box<dyn std::error::Error>> {
     let policy = Policy::load("standard", settings, &FileSystem)?;
     let launched = Launched::start(PYTHON.as_ref())?;
-    let interpreter = Interpreter::from_facts(launched.facts(), PYTHON.as_ref())?;
+    let interpreter = Interpreter::from_facts(&launched.facts, PYTHON.as_ref())?;
     let environment = CallerEnvironment::current();
     let cgroup = CgroupSupport::probe();
     let host = HostWithoutInterpreter::probe(cgroup, &needs(&policy), &environment)?;

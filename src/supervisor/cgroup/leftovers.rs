@@ -36,7 +36,7 @@ pub fn remove(made: Made, plan: &CgroupPlan) {
 
 /// The directory of a cgroup whose charged memory is mostly kernel memory, and how much is charged.
 fn mostly_kernel_memory(made: &Made, plan: &CgroupPlan) -> Option<(PathBuf, u64)> {
-    let mut places = plan.hierarchies.iter().zip(made.dirs());
+    let mut places = plan.hierarchies.iter().zip(&made.dirs);
     let (_, dir) =
         places.find(|(hierarchy, _)| hierarchy.controllers.contains(&Controller::Memory))?;
     let charged = proc_dir::read(&dir.join(files::memory_charged(plan.version))).ok()?;

@@ -90,7 +90,7 @@ impl CgroupRoot {
         for (hierarchy, parent) in self.plan.hierarchies.iter().zip(&self.dirs) {
             let dir = parent.join(&name);
             make_dir(&dir)?;
-            made.add(dir.clone());
+            made.dirs.push(dir.clone());
             for setting in &hierarchy.settings {
                 let file = dir.join(setting.file);
                 match files::write(&file, &setting.value) {
@@ -113,10 +113,6 @@ impl CgroupRoot {
         }
         spare.push(made);
         None
-    }
-
-    fn can_reset_peaks(&self) -> bool {
-        self.can_reset_peaks.load(Ordering::Relaxed)
     }
 
     /// The kernel rejects writes to a peak if its file could only be opened for reading.

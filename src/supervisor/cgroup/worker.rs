@@ -5,6 +5,7 @@ use std::fs::OpenOptions;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::counts::MOST_CHARGED;
 use super::open_files::OpenFiles;
@@ -41,7 +42,7 @@ pub struct DifferingLimit {
 /// A directory in each hierarchy, with its limits set.
 #[derive(Debug, Default)]
 pub struct Made {
-    dirs: Vec<PathBuf>,
+    pub(super) dirs: Vec<PathBuf>,
     join: RefCell<Vec<OwnedFd>>,
     /// The files of its limits, which the supervisor reads back for each worker.
     limits: OpenFiles,
@@ -52,14 +53,6 @@ pub struct Made {
 }
 
 impl Made {
-    pub(super) fn add(&mut self, dir: PathBuf) {
-        self.dirs.push(dir);
-    }
-
-    pub(super) fn dirs(&self) -> &[PathBuf] {
-        &self.dirs
-    }
-
     /// Opens the counter files, while a failure can still be reported. If the supervisor ran out of
     /// descriptors during the run, it could not report which limit the run reached.
     pub(super) fn open_counters(&self, plan: &CgroupPlan) -> Result<(), SupervisorError> {
@@ -198,7 +191,10 @@ impl WorkerCgroup {
     /// Resets it for another worker. Returns `None` if that is impossible.
     fn renew(&mut self) -> Option<()> {
         let is_known_to_be_used = self.seen.get().is_some_and(|counts| !counts.left_nothing());
-        if is_known_to_be_used || self.is_changed.get() || !self.root.can_reset_peaks() {
+        if is_known_to_be_used
+            || self.is_changed.get()
+            || !self.root.can_reset_peaks.load(Ordering::Relaxed)
+        {
             return None;
         }
         let counted = self.last.get().unwrap_or_else(|| self.counted());

@@ -110,13 +110,13 @@ impl Egress {
     /// The number of the process.
     #[cfg(feature = "internals")]
     pub(crate) fn pid(&self) -> u32 {
-        lock(&self.state).process.pid()
+        lock(&self.state).process.child.pid()
     }
 
     /// Gives the process a worker's sockets to serve, and returns the link. Starts the process again if it has ended.
     fn serve(&self, sockets: &[OwnedFd]) -> Result<OwnedFd, SupervisorError> {
         let mut state = lock(&self.state);
-        if !state.process.is_alive() {
+        if !state.process.child.is_alive() {
             self.restart(&mut state)?;
         }
         match self.send(&mut state, sockets) {

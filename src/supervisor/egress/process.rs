@@ -45,7 +45,7 @@ pub(super) struct Process {
     /// The user that it must have become.
     identity: Option<HostIds>,
     // Dropped last: the process ends when its socket closes.
-    child: Started,
+    pub(super) child: Started,
 }
 
 impl Process {
@@ -77,7 +77,7 @@ impl Process {
             .process_group(0)
             .spawn()
             .when("start the egress process")?;
-        let child = Started::new(child);
+        let child = Started(child);
         let process = Self {
             control,
             log,
@@ -87,15 +87,6 @@ impl Process {
         };
         process.send(&ToEgress::Start(Box::new(start.clone())), &[])?;
         Ok(process)
-    }
-
-    #[cfg(feature = "internals")]
-    pub(super) fn pid(&self) -> u32 {
-        self.child.pid()
-    }
-
-    pub(super) fn is_alive(&mut self) -> bool {
-        self.child.is_alive()
     }
 
     /// Sends a message with descriptors.

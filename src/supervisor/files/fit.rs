@@ -52,7 +52,7 @@ impl Cause for Misfit {
 pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Misfit> {
     // A path comes right before the paths beneath it. The order of equal ones stays, so that the last is first.
     let mut sorted: Vec<_> = files.iter().rev().collect();
-    sorted.sort_by(|(one, _), (other, _)| one.names().cmp(other.names()));
+    sorted.sort_by(|(one, _), (other, _)| one.names.cmp(&other.names));
     sorted.dedup_by(|(one, _), (other, _)| one == other);
 
     let (page, room) = (page_size(), limits.work_size());
@@ -69,7 +69,7 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Misf
     // The work directory is one too.
     let (mut entries, mut before) = (1, &[] as &[String]);
     for (path, _) in sorted {
-        let pairs = before.iter().zip(path.names());
+        let pairs = before.iter().zip(&path.names);
         let shared = pairs.take_while(|(one, other)| one == other).count();
         if shared > 0 && shared == before.len() {
             return Err(Misfit::Conflict {
@@ -77,8 +77,8 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Misf
                 beneath: path.to_string(),
             });
         }
-        entries += (path.names().len() - shared) as u64;
-        before = path.names();
+        entries += (path.names.len() - shared) as u64;
+        before = &path.names;
     }
     let allowed = limits.work_inodes();
     if entries > allowed {

@@ -65,7 +65,7 @@ impl WorkDir<'_> {
     pub fn stat(&self, path: &GuestPath) -> Result<FileEntry, FileError> {
         let failed = |errno| FileError::failed(path, Act::Look, errno);
         let handle = open_beneath(self.directory, &path.to_c(), HANDLE).map_err(failed)?;
-        let name = path.names().last().cloned().unwrap_or_default();
+        let name = path.names.last().cloned().unwrap_or_default();
         let stat = fstat(&handle).map_err(failed)?;
         Ok(entry(name.as_bytes(), &stat))
     }

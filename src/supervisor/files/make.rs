@@ -50,7 +50,7 @@ impl WorkDir<'_> {
 
     fn make_all(&self, path: &GuestPath) -> Result<(), Errno> {
         let mut above: Option<OwnedFd> = None;
-        for name in path.names() {
+        for name in &path.names {
             let directory = above.as_ref().map_or(self.directory, AsFd::as_fd);
             let made = match make(directory, name) {
                 Err(Errno::EEXIST) => open_beneath(directory, &c_name(name)?, DIRECTORY)?,

@@ -16,7 +16,8 @@ const LONGEST_PATH: usize = 4095;
 /// name before it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct GuestPath {
-    names: Vec<String>,
+    /// The names, outermost first.
+    pub(super) names: Vec<String>,
 }
 
 /// Why a text is not a path in a work directory.
@@ -101,11 +102,6 @@ impl GuestPath {
             return Err(PathError::TooLong(shortened(text)));
         }
         Ok(path)
-    }
-
-    /// The names, outermost first.
-    pub(super) fn names(&self) -> &[String] {
-        &self.names
     }
 
     /// The parent directory, and the name in it. `None` for the work directory itself.
@@ -221,7 +217,7 @@ mod tests {
         fn no_path_has_a_name_that_leads_up(text in r"(/work)?/?([./a]|\.\.|b)*") {
             if let Ok(path) = GuestPath::parse(&text, Path::new("/work")) {
                 let bad = |name: &String| matches!(name.as_str(), "" | "." | "..");
-                prop_assert!(!path.names().iter().any(bad), "{path}");
+                prop_assert!(!path.names.iter().any(bad), "{path}");
             }
         }
     }

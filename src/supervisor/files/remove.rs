@@ -36,7 +36,7 @@ impl WorkDir<'_> {
     ///
     /// When no entry exists, or it cannot be removed. Part of a tree may be gone then.
     pub fn remove(&self, path: &GuestPath, removal: Removal) -> Result<(), FileError> {
-        if path.names().is_empty() {
+        if path.names.is_empty() {
             return Err(FileError::Root(Act::Remove));
         }
         self.as_guest(path, Act::Remove, || match removal {

@@ -173,7 +173,7 @@ impl Caller for FrameCaller {
     }
 
     fn unsent(&self) -> usize {
-        self.link.unsent()
+        self.link.unsent
     }
 
     fn flush(&mut self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::worker_io::JailedWorker;
 use crate::protocol::message::CopyPoint;
-use crate::supervisor::programs::{ProgramServer, Summons};
+use crate::supervisor::programs::ProgramServer;
 use crate::supervisor::snapshot::{Base, Image, Medium, SnapshotRefusal, Source, require_alone};
 use sandfork_jail::sys::write_signals;
 
@@ -24,8 +24,8 @@ impl JailedWorker<'_> {
             limits: &self.context.limits,
             base: None,
             lent: &self.lent,
-            share: self.context.snapshots.on_disk(),
-            summons: self.summons.as_ref().map(Summons::peer),
+            share: &self.context.snapshots.on_disk,
+            summons: self.summons.as_ref().map(|summons| summons.peer),
         }
     }
 

@@ -192,7 +192,7 @@ impl<'a> WorkerLoop<'a> {
             SessionExit::Closed | SessionExit::Gone | SessionExit::Paused(_) => None,
         };
         if let (Some(closed), Some(programs)) = (closed, &mut self.state.io.programs) {
-            programs.note_end(closed);
+            programs.closed = closed;
         }
         Ok(left)
     }

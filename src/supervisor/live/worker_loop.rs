@@ -106,7 +106,7 @@ impl<'a> WorkerLoop<'a> {
     ) -> Result<Option<SessionExit>, SupervisorError> {
         let mut left = self.state.on_caller(clock::now(), caller);
         while left.is_none() {
-            let due = later.as_ref().map(Deferred::due);
+            let due = later.as_ref().map(|later| later.due);
             match self.turn(caller, due)? {
                 ControlFlow::Break(None) => return Ok(None),
                 ControlFlow::Break(exit) => left = exit,
@@ -199,9 +199,9 @@ impl<'a> WorkerLoop<'a> {
             let pipe = pipe.filter(|_| flowing && quiet.is_none())?;
             Some((pipe, PollFlags::POLLIN))
         };
-        let takes = io.link.unsent_frames() < UNTAKEN && io.link.unsent() < UNTAKEN_BYTES;
+        let takes = io.link.unsent_frames() < UNTAKEN && io.link.unsent < UNTAKEN_BYTES;
         let may_receive = flowing && takes && state.has_room_for_calls();
-        let mut data_events = readable_or_writable(io.link.unsent());
+        let mut data_events = readable_or_writable(io.link.unsent);
         data_events.set(PollFlags::POLLIN, may_receive);
         let data = state.data_open && !data_events.is_empty() && !is_ending;
         // What programs get of a worker that ends is the reason of that, once it is known.
@@ -240,7 +240,7 @@ impl<'a> WorkerLoop<'a> {
                 state.heard(caller),
                 io.forwarded.source(now).filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
-                programs.map(|it| (it.bell(), PollFlags::POLLIN)),
+                programs.map(|it| (it.queue.bell(), PollFlags::POLLIN)),
                 programs
                     .zip(io.summons.as_ref())
                     .and_then(|(it, summons)| it.source(summons)),

@@ -45,14 +45,14 @@ pub struct Terms<'a> {
 
 /// The programs of one worker.
 pub struct ProgramServer<'a> {
-    pub(super) queue: Arc<Queue>,
+    pub(in crate::supervisor) queue: Arc<Queue>,
     terms: Terms<'a>,
     pub(super) link: Option<Link<OwnedFd>>,
     /// Programs for whose start the worker is not ready, and until when each waits.
     pub(super) waiting: VecDeque<(Instant, Box<Start>)>,
     pub(super) live: BTreeMap<u64, Live>,
     /// Why there are no more programs.
-    pub(super) closed: Closed,
+    pub(in crate::supervisor) closed: Closed,
     /// Whether what is asked for waits for the session's next worker.
     pub(super) rests: bool,
     /// What watched directories before that.
@@ -91,20 +91,10 @@ impl<'a> ProgramServer<'a> {
         !(self.live.is_empty() && self.waiting.is_empty())
     }
 
-    /// Notes why there are no more programs.
-    pub fn note_end(&mut self, closed: Closed) {
-        self.closed = closed;
-    }
-
-    /// Readable when a caller wants something.
-    pub fn bell(&self) -> BorrowedFd<'_> {
-        self.queue.bell()
-    }
-
     /// What to wait for from the worker.
     pub fn source<'b>(&'b self, summons: &'b Summons) -> Option<(BorrowedFd<'b>, PollFlags)> {
         match &self.link {
-            Some(link) if link.unsent() > 0 => {
+            Some(link) if link.unsent > 0 => {
                 Some((link.as_fd(), PollFlags::POLLIN | PollFlags::POLLOUT))
             }
             Some(link) => Some((link.as_fd(), PollFlags::POLLIN)),

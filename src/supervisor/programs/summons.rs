@@ -15,7 +15,7 @@ use sandfork_jail::sys;
 pub struct Summons {
     socket: OwnedFd,
     /// The inode of the worker's end.
-    peer: u64,
+    pub peer: u64,
     /// Whether the worker has said that it may get the signal.
     is_ready: bool,
 }
@@ -31,11 +31,6 @@ impl Summons {
             is_ready: false,
         };
         Ok((summons, theirs))
-    }
-
-    /// The inode of the worker's end.
-    pub fn peer(&self) -> u64 {
-        self.peer
     }
 
     /// Whether the worker may get the signal.

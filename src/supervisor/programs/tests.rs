@@ -32,7 +32,7 @@ fn a_session_without_summons_answers_all_the_same() {
         });
         let started = loop {
             let soon = clock::now() + Duration::from_millis(10);
-            if wait_readable(server.bell(), soon).expect("the bell is there") {
+            if wait_readable(server.queue.bell(), soon).expect("the bell is there") {
                 assert!(!server.on_bell(None, other_process().as_fd(), clock::now(), false));
             }
             if let Ok(started) = answers.try_recv() {
@@ -47,7 +47,7 @@ fn a_session_without_summons_answers_all_the_same() {
         );
     });
     let past = clock::now();
-    let rings = wait_readable(server.bell(), past).expect("the bell is there");
+    let rings = wait_readable(server.queue.bell(), past).expect("the bell is there");
     assert!(!rings && !server.is_busy());
 }
 
@@ -59,7 +59,7 @@ fn a_program_does_not_wait_for_a_worker_that_is_never_ready() {
     let (started, now) = thread::scope(|scope| {
         let started = scope.spawn(|| programs.start(Program::new(["true"])).map(drop));
         let soon = clock::now() + Duration::from_secs(60);
-        assert_eq!(wait_readable(server.bell(), soon), Ok(true));
+        assert_eq!(wait_readable(server.queue.bell(), soon), Ok(true));
         let now = clock::now();
         assert!(server.on_bell(Some(&mut summons), other_process().as_fd(), now, false));
         let until = server.next_event().expect("it waits");

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 /// Does the work when dropped. The owner drops it when the run is over, or has taken so long that
 /// it may go on for minutes.
 pub(crate) struct Deferred<'a> {
-    due: Instant,
+    /// When the work must start at the latest.
+    pub due: Instant,
     act: Box<dyn Fn() + 'a>,
 }
 
@@ -21,11 +22,6 @@ impl<'a> Deferred<'a> {
             due: now + PATIENCE,
             act: Box::new(act),
         }
-    }
-
-    /// When the work must start at the latest.
-    pub fn due(&self) -> Instant {
-        self.due
     }
 
     /// Whether the work must start now.
@@ -43,7 +39,7 @@ impl Drop for Deferred<'_> {
 impl fmt::Debug for Deferred<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
         let mut later = formatter.debug_struct("Deferred");
-        later.field("due", &self.due()).finish_non_exhaustive()
+        later.field("due", &self.due).finish_non_exhaustive()
     }
 }
 

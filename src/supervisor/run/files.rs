@@ -21,7 +21,7 @@ impl Files {
     /// Measures a session's directory on the host, whose file system has no quota: a worker over the policy's is killed.
     pub fn of_session(session: &SessionDirectory, quota: FileQuota) -> Self {
         Self {
-            bytes: Some(session.count(quota).size().bytes),
+            bytes: Some(session.count(quota).size.bytes),
             full: None,
         }
     }

@@ -97,7 +97,7 @@ pub fn run(
     let called = clock::now();
     trace::in_span(|| {
         let prepared = Prepared::new(context, request)?;
-        let stdin = request.open_stdin().when("open stdin")?;
+        let stdin = request.stdin.open().when("open stdin")?;
         let verified = VerifiedWorker::new(context, stdin, CpuBudgetScope::Life)?;
         prepared.run(&verified, sink, called, None)
     })
@@ -129,7 +129,7 @@ struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     fn new(context: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
-        let limits = request.limits(context.limits)?;
+        let limits = request.overrides.resolve(&context.limits)?;
         request.check_files(&limits)?;
         if request.terminal().is_some() && context.jail.worker.ptys.is_none() {
             return Err(SupervisorError::NoTerminal);
@@ -137,7 +137,7 @@ impl<'a> Prepared<'a> {
         Ok(Self {
             context: RunContext {
                 limits,
-                ask_host: request.asks_host(),
+                ask_host: request.ask_host,
                 ..*context
             },
             request,
@@ -157,13 +157,13 @@ impl<'a> Prepared<'a> {
             request,
             message,
         } = self;
-        request_files::put(request.files(), &verified.worker, &context)?;
+        request_files::put(&request.files, &verified.worker, &context)?;
         let run = OneRun {
             kind: request.kind(),
             message,
             called,
             sink,
-            cancel: request.cancelled_by(),
+            cancel: request.cancel.as_ref(),
         };
         let outcome = serve_run(&context, verified, run, later)?;
         request.collect_from(&verified.worker, &context.jail.worker.cwd, &outcome);

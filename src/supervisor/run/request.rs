@@ -1,6 +1,5 @@
 //! A caller's request for one run.
 
-use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,14 +33,15 @@ const MODULE: &str = "<-m>";
 #[derive(Clone, Debug)]
 pub struct Request {
     program: Arc<Program>,
-    files: Arc<Vec<(GuestPath, Vec<u8>)>>,
-    stdin: Stdin,
-    overrides: LimitOverrides,
+    /// The files that are in the work directory when the guest starts.
+    pub(super) files: Arc<Vec<(GuestPath, Vec<u8>)>>,
+    pub(super) stdin: Stdin,
+    pub(super) overrides: LimitOverrides,
     terminal: Option<Arc<str>>,
-    client: Arc<str>,
-    cancel: Option<Cancel>,
+    pub(crate) client: Arc<str>,
+    pub(crate) cancel: Option<Cancel>,
     collector: Option<Collector>,
-    ask_host: AskHost,
+    pub(super) ask_host: AskHost,
     last: ResultMode,
 }
 
@@ -236,10 +236,6 @@ impl Request {
         self
     }
 
-    pub(super) fn asks_host(&self) -> AskHost {
-        self.ask_host
-    }
-
     /// Lets another thread cancel the run, even before it starts.
     #[must_use]
     pub fn cancel(mut self, cancel: &Cancel) -> Self {
@@ -269,33 +265,9 @@ impl Request {
         !matches!(self.stdin, Stdin::Nothing)
     }
 
-    /// Opens the guest's standard input, which may be empty.
-    pub(super) fn open_stdin(&self) -> io::Result<OwnedFd> {
-        self.stdin.open()
-    }
-
-    /// The files that are in the work directory when the guest starts.
-    pub(super) fn files(&self) -> &[(GuestPath, Vec<u8>)] {
-        &self.files
-    }
-
     /// Checks whether its files can be in one work directory under these limits of a policy.
     pub(crate) fn check_files(&self, limits: &Limits) -> Result<(), Misfit> {
         check_fit(&self.files, limits)
-    }
-
-    /// The limits of this request under a policy with the limits `policy`.
-    pub(super) fn limits(&self, policy: Limits) -> Result<Limits, SupervisorError> {
-        Ok(self.overrides.resolve(&policy)?)
-    }
-
-    /// The client of the request.
-    pub(crate) fn for_client(&self) -> &Arc<str> {
-        &self.client
-    }
-
-    pub(crate) fn cancelled_by(&self) -> Option<&Cancel> {
-        self.cancel.as_ref()
     }
 
     pub(super) fn kind(&self) -> Kind {
@@ -376,7 +348,7 @@ mod tests {
     fn text_with_a_coding_line_has_no_file() {
         for (text, files) in [("# coding: latin-1\n", 0), ("pass\n", 1)] {
             let request = Request::text(text.to_owned()).own_file("a.py");
-            assert_eq!(request.files().len(), files, "{text}");
+            assert_eq!(request.files.len(), files, "{text}");
             // A `String` is text as a `&str` is.
             let [one, other] = [Request::from(text), Request::from(text.to_owned())];
             assert_eq!(one.encode().ok(), other.encode().ok());

@@ -66,7 +66,8 @@ pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup>,
     session: Option<&'a SessionDirectory>,
     sockets: Option<&'a Sockets>,
-    limits: Limits,
+    /// The limits of the run.
+    pub limits: Limits,
     proc: BorrowedFd<'a>,
     main: Pid,
     /// The parent of the worker's orphans: all of the worker's processes stay beneath it and the
@@ -117,7 +118,7 @@ impl<'a> Watch<'a> {
             sockets: None,
             limits,
             proc,
-            main: Pid::from_raw(worker.proc.pid()),
+            main: Pid::from_raw(worker.proc.pid),
             above: Pid::from_raw(worker.above_pid),
             next_processes: now,
             next_files: now + FILES_TICK,
@@ -148,11 +149,6 @@ impl<'a> Watch<'a> {
     /// Whether a process is in the process group that the worker's main process made.
     pub fn has_in_group(&self, process: Pid) -> bool {
         procfs::stat(self.proc, process).is_ok_and(|stat| stat.group == self.main)
-    }
-
-    /// The limits of the run.
-    pub fn limits(&self) -> &Limits {
-        &self.limits
     }
 
     /// The largest values measured, with only the processor time since the count began.
@@ -297,7 +293,7 @@ impl<'a> Watch<'a> {
         let pause = (started.elapsed() * FILES_SHARE)
             .clamp(FILES_TICK.max(self.pace.tick()), FILES_LONGEST);
         self.next_files = clock::now() + pause;
-        let size = count.size();
+        let size = count.size;
         if size.bytes > quota.size {
             return Some(Stop::watchdog(LimitName::WorkSize));
         }

@@ -135,18 +135,14 @@ pub struct SessionDirectory {
     root: Arc<SessionRoot>,
     path: PathBuf,
     name: String,
-    dir: OwnedFd,
+    /// A handle on the directory.
+    pub dir: OwnedFd,
 }
 
 impl SessionDirectory {
     /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
-    }
-
-    /// A handle on the directory.
-    pub fn handle(&self) -> &OwnedFd {
-        &self.dir
     }
 
     /// Measures its contents.

@@ -33,7 +33,8 @@ const BLOCK: u64 = 512;
 pub struct Count {
     quota: FileQuota,
     device: u64,
-    size: Size,
+    /// The count so far.
+    pub size: Size,
     /// Inodes that may be found more than once.
     seen: HashSet<u64>,
 }
@@ -80,11 +81,6 @@ impl Count {
                 self.add(held.map_or(self.quota.largest / BLOCK, |held| held.blocks()));
             }
         }
-    }
-
-    /// The count so far.
-    pub fn size(&self) -> Size {
-        self.size
     }
 
     fn add(&mut self, blocks: u64) {

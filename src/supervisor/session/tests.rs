@@ -84,7 +84,7 @@ fn nothing_is_left_of_what_a_guest_made() {
     for directory in [&closed, closed.parent().unwrap()] {
         fs::set_permissions(directory, fs::Permissions::from_mode(0o000)).unwrap();
     }
-    deeper_than_there_are_descriptors(session.handle());
+    deeper_than_there_are_descriptors(&session.dir);
 
     drop(session);
     drop(root);
@@ -131,7 +131,7 @@ fn files_are_counted_by_what_they_take() {
     let place = place();
     let root = Arc::new(SessionRoot::create_in(place.path(), &jail(&[])).unwrap());
     let session = root.directory().unwrap();
-    let size = || session.count(QUOTA).size();
+    let size = || session.count(QUOTA).size;
     assert_eq!(size(), Size::default());
 
     let path = session.path().join("file");
@@ -172,7 +172,7 @@ fn a_file_without_a_name_counts_as_long_as_it_is_held() {
         count.add_nameless(Pid::from_raw(holder.id().cast_signed()));
         holder.kill().unwrap();
         holder.wait().unwrap();
-        count.size()
+        count.size
     };
     assert!(held_by(file.into()).bytes >= 500_000);
     assert_eq!(held_by(Stdio::null()), Size::default());
@@ -187,7 +187,7 @@ fn a_closed_directory_is_counted_too() {
     fs::create_dir(&closed).unwrap();
     fs::write(closed.join("file"), "").unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o000)).unwrap();
-    assert_eq!(session.count(QUOTA).size().inodes, 2);
+    assert_eq!(session.count(QUOTA).size.inodes, 2);
 }
 
 #[test]

@@ -56,7 +56,7 @@ pub struct Source<'a> {
 
 /// Requires that nothing of a worker runs but its main thread. `tree` has its processes.
 pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusal> {
-    let main = worker.proc.pid();
+    let main = worker.proc.pid;
     if let Some(other) = tree.iter().find(|pid| pid.as_raw() != main) {
         let about = |file| std::fs::read(format!("/proc/{other}/{file}")).unwrap_or_default();
         let name = name_of(&about("comm"));
@@ -155,7 +155,7 @@ impl Source<'_> {
             owner: self.worker.ids,
         });
         let packed = pack(&self.worker.directories, self.jail, &trees, lent)?;
-        self.require_kept(making.written() + packed.bytes, room)?;
+        self.require_kept(making.written + packed.bytes, room)?;
         // The number was this process's until now: all that was read is of this one.
         sys::pidfd::is_there(self.worker.process.as_fd()).doing("find the worker")?;
         Ok(Image {
@@ -262,7 +262,7 @@ impl Source<'_> {
         if !matches!(new.open, Opened::File { .. }) {
             return new;
         }
-        let pid = self.worker.proc.pid();
+        let pid = self.worker.proc.pid;
         let order = |old: &i32| sys::process::compare_files(pid, *old, new.number);
         match files.binary_search_by(order) {
             Ok(place) => Descriptor {

@@ -91,7 +91,7 @@ impl Source<'_> {
                     image.add(range, bytes).doing("write an image")?;
                     read = others;
                 }
-                self.require_kept(image.written(), room)?;
+                self.require_kept(image.written, room)?;
             }
             Ok(())
         })
@@ -110,7 +110,7 @@ impl Source<'_> {
             })
             .collect();
         let all = batch.iter().map(length).sum();
-        let pid = Pid::from_raw(self.worker.proc.pid());
+        let pid = Pid::from_raw(self.worker.proc.pid);
         match process_vm_readv(pid, &mut [IoSliceMut::new(&mut buffer[..all])], &remote) {
             Ok(read) if read == all => return Ok(&buffer[..all]),
             Ok(_) | Err(Errno::EFAULT) => {}

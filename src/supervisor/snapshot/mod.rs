@@ -139,7 +139,7 @@ struct Lists {
 #[derive(Debug)]
 pub struct Image {
     /// Its workers take on the state. Those that it forked for the session have the same addresses.
-    zygote: Arc<Zygote>,
+    pub zygote: Arc<Zygote>,
     kind: ImageKind,
     /// The pages.
     layers: Layers,
@@ -153,11 +153,6 @@ pub struct Image {
 }
 
 impl Image {
-    /// The zygote whose workers can take it on.
-    pub fn zygote(&self) -> &Arc<Zygote> {
-        &self.zygote
-    }
-
     /// How many cells the session had run.
     pub fn cells(&self) -> u64 {
         self.lists.cells

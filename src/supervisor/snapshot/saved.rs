@@ -61,7 +61,7 @@ impl MadeBy {
         let boot = boot_id().doing("read /proc/sys/kernel/random/boot_id")?;
         Ok(Self {
             boot,
-            build: Sha256::digest(WORKER.bytes()).into(),
+            build: Sha256::digest(WORKER.bytes).into(),
             interpreter,
             policy,
         })
@@ -204,7 +204,7 @@ impl Image {
         copy(&mut reader, &mut head, sections.head).map_err(io)?;
         // Its code is known only at its end. Until then it is bytes.
         let (memory, reserved) =
-            Medium::Disk.reserve(sections.memory, sections.trees, shelf.on_disk())?;
+            Medium::Disk.reserve(sections.memory, sections.trees, &shelf.on_disk)?;
         copy(&mut reader, &mut &memory, sections.memory).map_err(io)?;
         let trees = Medium::Disk.file(c"sandfork-files")?;
         copy(&mut reader, &mut &trees, sections.trees).map_err(io)?;

@@ -24,7 +24,8 @@ static NUMBERS: LazyLock<UniqueIds> = LazyLock::new(UniqueIds::default);
 #[derive(Debug, Default)]
 pub struct Shelf {
     kept: Mutex<BTreeMap<u64, Kept>>,
-    on_disk: DiskShare,
+    /// What its sandbox has on disks.
+    pub on_disk: DiskShare,
 }
 
 #[derive(Debug)]
@@ -98,11 +99,6 @@ fn require_descriptors(left: u64) -> Result<(), SnapshotRefusal> {
 }
 
 impl Shelf {
-    /// What its sandbox has on disks.
-    pub const fn on_disk(&self) -> &DiskShare {
-        &self.on_disk
-    }
-
     /// A number for a session.
     pub fn session() -> u64 {
         NUMBERS.next()

@@ -57,10 +57,7 @@ impl Stoppable {
     /// Marks this worker.
     pub fn new(worker: &Worker) -> Self {
         let guest = Guest {
-            main: (
-                Pid::from_raw(worker.proc.pid()),
-                Arc::clone(&worker.process),
-            ),
+            main: (Pid::from_raw(worker.proc.pid), Arc::clone(&worker.process)),
             above: (Pid::from_raw(worker.above_pid), Arc::clone(&worker.above)),
         };
         let mut guests = lock(&GUESTS);

@@ -298,9 +298,9 @@ fn leads_its_session(status: &ProcStatus) -> Checked {
 
 /// Whether the worker's directory is the session's: the one it received in place of `/work`.
 fn work_directory(process: &ProcDir, session: &SessionDirectory) -> Checked {
-    let cwd = format!("/proc/{}/cwd", process.pid());
+    let cwd = format!("/proc/{}/cwd", process.pid);
     let theirs = fs::metadata(cwd).when("read the worker's directory")?;
-    let ours = fstat(session.handle()).when("read the session's directory")?;
+    let ours = fstat(&session.dir).when("read the session's directory")?;
     if (theirs.dev(), theirs.ino()) != (ours.st_dev, ours.st_ino) {
         let wanted = session.path().display().to_string();
         return differs(Layer::Landlock, "another work directory", wanted);

@@ -16,7 +16,8 @@ use crate::supervisor::snapshot::steps::split_by;
 pub struct LayersInMaking<'a> {
     base: Option<Base<'a>>,
     file: &'a File,
-    written: u64,
+    /// The bytes of the file so far.
+    pub written: u64,
     pieces: Vec<Piece>,
     before: Vec<u8>,
 }
@@ -31,11 +32,6 @@ impl<'a> LayersInMaking<'a> {
             pieces: Vec::new(),
             before: Vec::new(),
         }
-    }
-
-    /// The bytes of the file so far.
-    pub fn written(&self) -> u64 {
-        self.written
     }
 
     /// Adds pages with their contents. They come in order, and those that come at once are all left in an earlier file or

@@ -185,7 +185,8 @@ impl<'a> Base<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     pieces: &'a [Piece],
-    descriptors: &'a [RawFd],
+    /// The descriptors of the files.
+    pub descriptors: &'a [RawFd],
 }
 
 impl<'a> Places<'a> {
@@ -195,11 +196,6 @@ impl<'a> Places<'a> {
             pieces,
             descriptors,
         }
-    }
-
-    /// The descriptors of the files.
-    pub fn descriptors(&self) -> &'a [RawFd] {
-        self.descriptors
     }
 
     /// The place of an address in one of the pieces.
@@ -246,7 +242,7 @@ mod tests {
             }
         }
         let again = file.try_clone().expect("a descriptor");
-        let written = making.written();
+        let written = making.written;
         let layers = making.finish(again.into(), None);
         assert_eq!(layers.own(), written);
         (layers, written)

@@ -385,7 +385,7 @@ impl Steps<'_> {
         }
         steps.append(&mut self.last);
         steps.append(&mut self.after);
-        let images = self.places.descriptors().iter();
+        let images = self.places.descriptors.iter();
         steps.extend(images.map(|image| Step::close_image(*image)));
         Plan {
             steps,
