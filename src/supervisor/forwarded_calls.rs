@@ -34,7 +34,8 @@ use nix::unistd::Pid;
 use super::allowance::Allowance;
 use super::refused_calls::RefusedCalls;
 use super::run::Watch;
-use super::spawn::Worker;
+use super::session::SessionDirectory;
+use super::verified_worker::VerifiedWorker;
 use super::{clock, machine_calls, own_signals, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
@@ -90,9 +91,10 @@ pub struct ForwardedCalls<'a> {
 }
 
 impl<'a> ForwardedCalls<'a> {
-    /// Starts before any guest code runs. `directory` holds the guest's own files, if it has no
-    /// file system of its own.
-    pub fn new(worker: &'a Worker, directory: Option<&'a Path>) -> Self {
+    /// Starts before any guest code runs.
+    pub fn new(verified: &'a VerifiedWorker) -> Self {
+        let worker = &verified.worker;
+        let directory = verified.session.as_ref().map(SessionDirectory::path);
         let roots = directory.map_or(worker.directories.as_slice(), |_| &[]);
         let now = clock::now();
         Self {

@@ -36,14 +36,8 @@ const ENDED: SupervisorError = SupervisorError::WorkerEnded("");
 /// A worker that is ready in its jail and has not run guest code yet.
 #[derive(Debug)]
 pub struct Worker {
-    /// The socket that reports the end.
-    pub monitor: OwnedFd,
-    /// The socket for frames, both ways.
-    pub data: OwnedFd,
-    /// The guest's standard output.
-    pub stdout: OwnedFd,
-    /// The guest's standard error.
-    pub stderr: OwnedFd,
+    /// The supervisor's ends of its sockets and pipes.
+    pub ends: Ends,
     /// The guest's main process.
     pub process: Arc<OwnedFd>,
     /// The process's directory in `/proc`.
@@ -102,39 +96,26 @@ impl Worker {
         session: Option<&SessionDirectory>,
         its: ForWorker,
     ) -> Result<Self, SupervisorError> {
-        let OwnEnds {
-            monitor,
-            data,
-            stdout,
-            stderr,
-            asked,
-        } = OwnEnds::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
+        let (ends, asked) = Ends::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
         drop(stdin);
         let deadline = asked + BIRTH_TIMEOUT;
         // The zygote reports the birth before the worker is in its jail. To wait for the worker first
         // saves this thread a wakeup, and a birth that failed ends the worker's socket too.
-        let handed_over = await_report(data.as_fd(), deadline);
-        let Born {
-            process,
-            above,
-            beneath,
-        } = await_birth(&monitor, deadline)?;
+        let handed_over = await_report(ends.data.as_fd(), deadline);
+        let ([process, above], beneath) = await_birth(&ends.monitor, deadline)?;
         // Runs while the worker closes what it handed over.
         let found =
             ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
         let (proc, above_pid) = match found {
             // The worker reports why before it ends, and may end before its directory is opened.
             Err(error) if is_gone(&error) => {
-                let report = handed_over.and_then(|_| await_report(data.as_fd(), deadline));
+                let report = handed_over.and_then(|_| await_report(ends.data.as_fd(), deadline));
                 return Err(report.err().unwrap_or_else(not_found));
             }
             other => other.when("find the worker in /proc")?,
         };
         let mut worker = Self {
-            monitor,
-            data,
-            stdout,
-            stderr,
+            ends,
             proc,
             process: Arc::new(process),
             above: Arc::new(above),
@@ -156,7 +137,7 @@ impl Worker {
         worker.directories = handed_over.by_ref().take(its.directories).collect();
         worker.sockets = handed_over.by_ref().take(its.sockets).collect();
         worker.listener = handed_over.next();
-        (_, worker.timing) = await_report(worker.data.as_fd(), deadline)?;
+        (_, worker.timing) = await_report(worker.ends.data.as_fd(), deadline)?;
         worker.jailed = clock::now();
         let born = worker.jailed.checked_sub(worker.timing.total());
         worker.born = born.unwrap_or(asked).max(asked);
@@ -165,7 +146,7 @@ impl Worker {
 
     /// Whether its main process, or everything of it, has ended.
     pub fn has_ended(&self) -> bool {
-        let mut fds = [PollFd::new(self.monitor.as_fd(), PollFlags::POLLIN)];
+        let mut fds = [PollFd::new(self.ends.monitor.as_fd(), PollFlags::POLLIN)];
         // An error counts as input: the worker is unusable.
         poll(&mut fds, PollTimeout::ZERO) != Ok(0)
     }
@@ -177,7 +158,7 @@ impl Worker {
         match self.beneath {
             Beneath::Init => _ = sys::pidfd::signal(self.above.as_fd(), Signal::SIGKILL),
             Beneath::Reaper => {
-                _ = shutdown(self.monitor.as_raw_fd(), Shutdown::Write);
+                _ = shutdown(self.ends.monitor.as_raw_fd(), Shutdown::Write);
                 // The reaper kills the process too, but it has to be scheduled first.
                 _ = sys::pidfd::signal(self.process.as_fd(), Signal::SIGKILL);
             }
@@ -201,9 +182,9 @@ impl Worker {
             return;
         }
         self.kill();
-        while await_input(self.monitor.as_fd(), self.ends_by()).is_ok() {
+        while await_input(self.ends.monitor.as_fd(), self.ends_by()).is_ok() {
             // Waits for end of file; an error counts as one.
-            match recv_report::<FromMonitor>(self.monitor.as_fd()) {
+            match recv_report::<FromMonitor>(self.ends.monitor.as_fd()) {
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return self.note_gone(),
             }
@@ -219,24 +200,27 @@ impl Drop for Worker {
 }
 
 /// The supervisor's ends of a worker's sockets and pipes.
-struct OwnEnds {
-    monitor: OwnedFd,
-    data: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-    /// When the worker was requested.
-    asked: Instant,
+#[derive(Debug)]
+pub struct Ends {
+    /// The socket that reports the end.
+    pub monitor: OwnedFd,
+    /// The socket for frames, both ways.
+    pub data: OwnedFd,
+    /// The guest's standard output.
+    pub stdout: OwnedFd,
+    /// The guest's standard error.
+    pub stderr: OwnedFd,
 }
 
-impl OwnEnds {
-    /// Requests a worker that has the other ends.
+impl Ends {
+    /// Requests a worker that has the other ends. Returns when that was, too.
     fn of_request(
         zygote: &Zygote,
         stdin: BorrowedFd,
         cgroup: Option<&WorkerCgroup>,
         session: Option<&SessionDirectory>,
         its: ForWorker,
-    ) -> Result<Self, SupervisorError> {
+    ) -> Result<(Self, Instant), SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
         let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
         let (stdout, their_stdout) = pipe().when("make the output pipe")?;
@@ -267,13 +251,13 @@ impl OwnEnds {
         let asked = clock::now();
         zygote.request(&spawn, &fds)?;
         // The worker's ends close here, so that the end of the worker is visible on this side.
-        Ok(Self {
+        let ends = Self {
             monitor,
             data,
             stdout,
             stderr,
-            asked,
-        })
+        };
+        Ok((ends, asked))
     }
 }
 
@@ -311,12 +295,8 @@ fn is_gone(error: &std::io::Error) -> bool {
     errno == Some(libc::ESRCH) || errno == Some(libc::ENOENT)
 }
 
-/// What the zygote, or the reaper, reports of a worker when it is forked.
-struct Born {
-    process: OwnedFd,
-    above: OwnedFd,
-    beneath: Beneath,
-}
+/// What the zygote, or the reaper, reports of a worker when it is forked: handles on the process, and on the one above it.
+type Born = ([OwnedFd; 2], Beneath);
 
 fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
     if !wait_readable(monitor.as_fd(), deadline).when("wait for a worker")? {
@@ -328,14 +308,8 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
     };
     match received {
         Some((FromMonitor::Born { beneath }, fds)) => {
-            let [process, above] = <[OwnedFd; 2]>::try_from(fds)
-                .map_err(|_| Errno::EBADF)
-                .when("take the worker's handles")?;
-            Ok(Born {
-                process,
-                above,
-                beneath,
-            })
+            let handles = <[OwnedFd; 2]>::try_from(fds).map_err(|_| Errno::EBADF);
+            Ok((handles.when("take the worker's handles")?, beneath))
         }
         Some((FromMonitor::NotBorn { step, errno }, _)) => Err(SupervisorError::Jail {
             who: "the zygote",

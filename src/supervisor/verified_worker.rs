@@ -4,19 +4,17 @@ use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Mutex;
 
-use super::cgroup::{CgroupRoot, Counts, WorkerCgroup};
+use super::cgroup::{CgroupRoot, WorkerCgroup};
 use super::egress::WorkerNetwork;
 use super::error::{SupervisorError, While};
-use super::forwarded_calls::ForwardedCalls;
 use super::programs::Summons;
-use super::run::{Files, RunContext, Watch};
+use super::run::RunContext;
 use super::session::{SessionDirectory, SessionRoot};
 use super::sockets::Sockets;
 use super::spawn::{ForWorker, Worker};
 use super::verify::verify;
 use super::worker_uid::WorkerUid;
 use crate::outcome::Enforced;
-use crate::plan::FileQuota;
 use crate::protocol::Request;
 use crate::protocol::message::WorkerMode;
 use sandfork_jail::control::CpuBudgetScope;
@@ -37,7 +35,7 @@ pub(crate) struct VerifiedWorker {
     /// The worker's own uid, if the plan gives it one.
     _uid: Option<WorkerUid>,
     /// The sockets of the worker's network namespace, if it has a loopback interface.
-    sockets: Option<Sockets>,
+    pub sockets: Option<Sockets>,
     /// Its way to the hosts of the policy, which ends when that is dropped. A loop takes it, and may leave it to the next.
     pub network: Mutex<Option<WorkerNetwork>>,
     /// The way to start programs in it, once a session has one, which goes from loop to loop too.
@@ -123,36 +121,7 @@ impl VerifiedWorker {
         let mut message = Vec::new();
         Request::Rehearse { serves }.encode_into(&[], &mut message)?;
         // These are the first bytes for the socket, so that there is room for them.
-        let sent = send_some(self.worker.data.as_fd(), &message, &[]);
+        let sent = send_some(self.worker.ends.data.as_fd(), &message, &[]);
         sent.map(drop).when("write to the worker")
-    }
-
-    /// Starts to watch the worker.
-    pub fn watch<'a>(&'a self, context: &RunContext<'a>) -> Watch<'a> {
-        let (cgroup, session) = (self.cgroup.as_ref(), self.session.as_ref());
-        let proc = context.zygote.proc.as_fd();
-        let watch = Watch::new(&self.worker, proc, cgroup, session, context.limits);
-        watch.with_sockets(self.sockets.as_ref())
-    }
-
-    /// Starts to answer the calls that its filter forwards.
-    pub fn forwarded_calls(&self) -> ForwardedCalls<'_> {
-        let session = self.session.as_ref().map(SessionDirectory::path);
-        ForwardedCalls::new(&self.worker, session)
-    }
-
-    /// Whether its cgroup is gone, judging by counts that were just read. If the cgroup counts
-    /// processor time at all, the kernel always reports it while the cgroup exists.
-    pub fn lost_cgroup(&self, counts: &Counts) -> bool {
-        let counts_cpu = self.cgroup.as_ref().is_some_and(WorkerCgroup::counts_cpu);
-        counts_cpu && counts.cpu_us.is_none()
-    }
-
-    /// Measures its files.
-    pub fn files(&self, context: &RunContext) -> Files {
-        match &self.session {
-            Some(session) => Files::of_session(session, FileQuota::new(&context.limits)),
-            None => Files::measure(&self.worker.directories),
-        }
     }
 }

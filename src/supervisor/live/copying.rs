@@ -4,10 +4,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::worker_io::JailedWorker;
-use crate::protocol::message::CopyPoint;
 use crate::supervisor::programs::ProgramServer;
-use crate::supervisor::snapshot::{Base, Image, Medium, SnapshotRefusal, Source, require_alone};
-use sandfork_jail::sys::write_signals;
+use crate::supervisor::snapshot::{Base, Medium, SnapshotRefusal, Source, require_alone};
 
 /// How often a worker's processes are counted until the process that starts programs has ended.
 const STARTER_LOOKS: usize = 200;
@@ -27,28 +25,6 @@ impl JailedWorker<'_> {
             share: &self.context.snapshots.on_disk,
             summons: self.summons.as_ref().map(|summons| summons.peer),
         }
-    }
-
-    /// Copies the worker, which stands and has run so many cells.
-    pub(super) fn copied(
-        &mut self,
-        standing: CopyPoint,
-        cells: u64,
-        medium: Medium,
-    ) -> Result<Image, SnapshotRefusal> {
-        // A program may have been started since the request was accepted.
-        self.require_single()?;
-        let beneath = self.beneath.upgrade();
-        let base = match medium {
-            Medium::Memory => beneath.as_deref().and_then(Image::base),
-            Medium::Disk => None,
-        };
-        let room = self.room(medium, base)?;
-        let source = Source {
-            base,
-            ..self.source(cells)
-        };
-        write_signals::as_errors(|| source.capture(standing, room, medium))
     }
 
     /// The room for another copy, with this base.

@@ -7,14 +7,10 @@ use nix::sys::stat::fstat;
 
 use super::caller::{Caller, Payload};
 use super::life::WorkerLife;
-use super::worker_io::WorkerIo;
+use super::worker_io::{JailedWorker, WorkerIo};
 use crate::protocol::caller::{ClientEvent, FileEntry, FileOperation, FileRequest};
-use crate::supervisor::files::{
-    Contents, FileError, GuestPath, LentFiles, Parents, Removal, WorkDir,
-};
+use crate::supervisor::files::{Contents, FileError, GuestPath, Parents, Removal, WorkDir};
 use crate::supervisor::session::SessionDirectory;
-use crate::supervisor::verified_worker::VerifiedWorker;
-use sandfork_jail::program::ZygoteJail;
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles a file request, even while a cell runs.
@@ -42,26 +38,20 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 }
 
-/// The work directory of a worker.
-pub fn work_dir<'a>(
-    verified: &'a VerifiedWorker,
-    jail: &'a ZygoteJail,
-) -> Result<WorkDir<'a>, FileError> {
-    let worker = &verified.worker;
-    let root = verified.session.as_ref().map(SessionDirectory::path);
-    let root = root.unwrap_or(&jail.worker.cwd);
-    // The worker hands it over before its jail counts as complete.
-    let handle = worker.directories.first().ok_or(FileError::Gone)?;
-    Ok(WorkDir::new(handle.as_fd(), root, worker.ids))
+impl<'a> JailedWorker<'a> {
+    /// The work directory of the worker.
+    pub(super) fn work_dir(&self) -> Result<WorkDir<'a>, FileError> {
+        let worker = self.worker();
+        let root = self.verified.session.as_ref().map(SessionDirectory::path);
+        let root = root.unwrap_or(&self.context.jail.worker.cwd);
+        // The worker hands it over before its jail counts as complete.
+        let handle = worker.directories.first().ok_or(FileError::Gone)?;
+        Ok(WorkDir::new(handle.as_fd(), root, worker.ids))
+    }
 }
 
 /// Carries out a request for the files of a worker.
-pub fn do_with_file(
-    verified: &VerifiedWorker,
-    jail: &ZygoteJail,
-    request: &FileRequest,
-) -> Result<Done, FileError> {
-    let work = work_dir(verified, jail)?;
+pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileError> {
     let path = work.path(&request.path)?;
     let mut done = Done::default();
     match request.op {
@@ -113,11 +103,4 @@ pub struct Done {
     entries: Option<Vec<FileEntry>>,
     /// The number and the path of the file that was opened for writing, if one was.
     pub lent: Option<(u64, GuestPath)>,
-}
-
-/// Forgets those of these files of a worker that no one has open for writing.
-pub fn forget_unwritten(verified: &VerifiedWorker, jail: &ZygoteJail, lent: &mut LentFiles) {
-    if let Some(work) = work_dir(verified, jail).ok().filter(|_| !lent.is_empty()) {
-        work.forget_unwritten(lent);
-    }
 }

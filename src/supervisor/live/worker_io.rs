@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::files::{Done, do_with_file, forget_unwritten, work_dir};
+use super::files::{Done, do_with_file};
 use crate::outcome::Traffic;
+use crate::plan::FileQuota;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
 use crate::protocol::message::CopyPoint;
@@ -26,12 +27,12 @@ use crate::supervisor::received_fd::{self, PassedError};
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
-use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
+use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal, Source};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::waiters::lock;
 use sandfork_jail::restore::Step;
-use sandfork_jail::sys;
+use sandfork_jail::sys::{self, write_signals};
 
 /// A worker, as [`WorkerLife`](super::life::WorkerLife) sees it. Tests put a value in its place.
 pub trait WorkerIo {
@@ -53,7 +54,8 @@ pub trait WorkerIo {
     fn is_ending(&self) -> bool;
     /// Reads what the cgroup has counted since the worker was forked.
     fn counts(&mut self) -> Counts;
-    /// Whether the cgroup is gone, judging by counts that were just read.
+    /// Whether the cgroup is gone, judging by counts that were just read. If the cgroup counts processor time at all, the
+    /// kernel always reports it while the cgroup exists.
     fn has_lost_cgroup(&self, counts: &Counts) -> bool;
     /// Starts to watch the limits anew. `counted` is the processor time used so far, microseconds, if known, and
     /// `allowed` is the processor time from now on.
@@ -126,7 +128,7 @@ pub struct JailedWorker<'a> {
     pub(super) verified: &'a VerifiedWorker,
     pub(super) watch: Watch<'a>,
     /// Whether the last process of the worker has ended.
-    is_gone: bool,
+    pub(super) is_gone: bool,
     /// The files that the caller may still write to.
     pub(super) lent: LentFiles,
     /// The state that the worker has taken on, or that was copied of it last, as long as its caller keeps that.
@@ -146,23 +148,27 @@ impl<'a> JailedWorker<'a> {
         verified: &'a VerifiedWorker,
     ) -> Result<Self, SupervisorError> {
         let worker = &verified.worker;
-        for pipe in [&worker.stdout, &worker.stderr] {
+        for pipe in [&worker.ends.stdout, &worker.ends.stderr] {
             set_nonblocking(pipe).when("prepare the worker's streams")?;
         }
-        let link = Link::new(&worker.data, FrameLimits::FROM_WORKER);
+        let link = Link::new(&worker.ends.data, FrameLimits::FROM_WORKER);
         Ok(Self {
             context,
             verified,
-            watch: verified.watch(context),
+            watch: Watch::new(verified, context),
             is_gone: false,
             lent: LentFiles::new(),
             beneath: Weak::new(),
-            forwarded: verified.forwarded_calls(),
+            forwarded: ForwardedCalls::new(verified),
             network: lock(&verified.network).take(),
             programs: None,
             summons: lock(&verified.summons).take(),
             link: link.when("prepare the worker's link")?,
-            output: Output::new(&worker.stdout, &worker.stderr, context.limits.output()),
+            output: Output::new(
+                &worker.ends.stdout,
+                &worker.ends.stderr,
+                context.limits.output(),
+            ),
         })
     }
 
@@ -171,54 +177,18 @@ impl<'a> JailedWorker<'a> {
         &self.verified.worker
     }
 
-    /// Gives up what the worker needed to be forked.
-    pub fn settle(&self) {
-        if let Some(cgroup) = &self.verified.cgroup {
-            cgroup.settle();
-        }
-    }
-
-    /// Answers the calls that the worker's filter forwards, at the guest's expense.
-    pub fn answer_calls(&mut self) {
-        let spent = self.forwarded.answer(&self.watch);
-        self.watch.charge(spent);
-    }
-
     /// Serves the programs that are asked for in this queue.
     pub fn serve_programs(&mut self, queue: Arc<Queue>) {
         let (jail, session) = (&self.context.jail.worker, self.verified.session.as_ref());
         let work = session.map_or(jail.cwd.as_path(), SessionDirectory::path);
         let terms = Terms {
             work: work.to_string_lossy().into_owned(),
-            files: work_dir(self.verified, self.context.jail).ok(),
+            files: self.work_dir().ok(),
             has_programs: self.context.grants.shows_programs(),
             has_terminals: jail.ptys.is_some(),
         };
         queue.serve(self.verified.worker.ids.map(|ids| ids.uid));
         self.programs = Some(ProgramServer::new(queue, terms));
-    }
-
-    /// Carries out what callers want of programs. Returns whether one is to be started.
-    pub fn on_bell(&mut self, now: Instant, is_copied: bool) -> bool {
-        let Some(programs) = &mut self.programs else {
-            return false;
-        };
-        let worker = self.verified.worker.process.as_fd();
-        programs.on_bell(self.summons.as_mut(), worker, now, is_copied)
-    }
-
-    /// Reads what is said of programs. Returns how the worker broke the protocol, if it has.
-    pub fn on_programs(&mut self, now: Instant) -> Result<(), String> {
-        let (Some(programs), Some(summons)) = (&mut self.programs, &mut self.summons) else {
-            return Ok(());
-        };
-        programs.on_readable(summons, &self.verified.worker, now)
-    }
-
-    /// Notes that nothing is left of the worker.
-    pub fn note_gone(&mut self) {
-        self.is_gone = true;
-        self.worker().note_gone();
     }
 }
 
@@ -274,7 +244,8 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn has_lost_cgroup(&self, counts: &Counts) -> bool {
-        self.verified.lost_cgroup(counts)
+        let cgroup = self.verified.cgroup.as_ref();
+        cgroup.is_some_and(WorkerCgroup::counts_cpu) && counts.cpu_us.is_none()
     }
 
     fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
@@ -294,17 +265,24 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn files(&self) -> Files {
-        self.verified.files(self.context)
+        match &self.verified.session {
+            Some(session) => Files::of_session(session, FileQuota::new(&self.context.limits)),
+            None => Files::measure(&self.worker().directories),
+        }
     }
 
     fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError> {
-        let done = do_with_file(self.verified, self.context.jail, request)?;
+        let done = do_with_file(&self.work_dir()?, request)?;
         self.lent.extend(done.lent.clone());
         Ok(done)
     }
 
     fn note_closed_files(&mut self) {
-        forget_unwritten(self.verified, self.context.jail, &mut self.lent);
+        if let Ok(work) = self.work_dir()
+            && !self.lent.is_empty()
+        {
+            work.forget_unwritten(&mut self.lent);
+        }
     }
 
     fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal> {
@@ -322,7 +300,19 @@ impl WorkerIo for JailedWorker<'_> {
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {
-        self.copied(standing, cells, medium)
+        // A program may have been started since the request was accepted.
+        self.require_single()?;
+        let beneath = self.beneath.upgrade();
+        let base = match medium {
+            Medium::Memory => beneath.as_deref().and_then(Image::base),
+            Medium::Disk => None,
+        };
+        let room = self.room(medium, base)?;
+        let source = Source {
+            base,
+            ..self.source(cells)
+        };
+        write_signals::as_errors(|| source.capture(standing, room, medium))
     }
 
     fn is_used(&self) -> bool {

@@ -13,7 +13,7 @@ use super::caller::{Caller, readable_or_writable};
 use super::cell::StateRequest;
 use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
 use super::state::Beginning;
-use super::worker_io::{JailedWorker, WorkerIo};
+use super::worker_io::JailedWorker;
 use super::{Purpose, SessionExit};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::recv_report;
@@ -87,7 +87,10 @@ impl<'a> WorkerLoop<'a> {
                 }
                 Beginning::Resumed(record) => state.resume(record, now),
             }
-            state.io.settle();
+            // Not needed once it is forked.
+            if let Some(cgroup) = &verified.cgroup {
+                cgroup.settle();
+            }
         }
         Ok(Self {
             state,
@@ -134,34 +137,44 @@ impl<'a> WorkerLoop<'a> {
         caller: &mut dyn Caller,
         due: Option<Instant>,
     ) -> Result<ControlFlow<Option<SessionExit>>, SupervisorError> {
-        let ready = self.wait(caller, due).when("wait for the worker")?;
+        let [
+            monitor,
+            data,
+            stdout,
+            stderr,
+            heard,
+            forwarded,
+            network,
+            bell,
+            reports,
+        ] = self.wait(caller, due).when("wait for the worker")?;
         caller.flush();
         // Frames first: a worker that breaks the protocol ends before more of its output is read.
-        if ready.data_in {
+        if is_readable(data) {
             self.read_frames(caller);
         }
-        if ready.data_out {
+        if data.contains(PollFlags::POLLOUT) {
             self.state.io.link.flush();
         }
-        for (stream, readable) in [
-            (Stream::Stdout, ready.stdout),
-            (Stream::Stderr, ready.stderr),
-        ] {
-            if readable {
+        for (stream, found) in [(Stream::Stdout, stdout), (Stream::Stderr, stderr)] {
+            if is_readable(found) {
                 self.state.on_output(stream, clock::now(), caller);
             }
         }
-        if ready.forwarded {
-            self.state.io.answer_calls();
+        if is_readable(forwarded) {
+            // At the guest's expense.
+            let spent = self.state.io.forwarded.answer(&self.state.io.watch);
+            self.state.io.watch.charge(spent);
         }
-        if ready.network {
+        if is_readable(network) {
             self.attend_network(caller);
         }
-        if ready.bell || ready.programs {
-            self.attend_programs(ready, caller);
+        let has_reports = !reports.is_empty();
+        if is_readable(bell) || has_reports {
+            self.attend_programs(is_readable(bell), has_reports, caller);
         }
-        if !ready.monitor.is_empty() {
-            self.read_monitor(ready.monitor, caller)?;
+        if !monitor.is_empty() {
+            self.read_monitor(monitor, caller)?;
         }
         let now = clock::now();
         self.state.on_time(now);
@@ -174,7 +187,7 @@ impl<'a> WorkerLoop<'a> {
             return Ok(ControlFlow::Break(None));
         }
         // A pause that has just begun does not make what the caller has sent before one request too many.
-        if ready.caller
+        if is_readable(heard)
             && !self.state.is_pausing()
             && let Some(exit) = self.state.on_caller(now, caller)
         {
@@ -183,8 +196,9 @@ impl<'a> WorkerLoop<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Waits until `due` at the latest.
-    fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<Ready, Errno> {
+    /// Waits until `due` at the latest. Returns the events (poll(2)) of the monitor, the link, the two outputs, the caller,
+    /// the forwarded calls, the network, the bell of programs and their reports.
+    fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<[PollFlags; 9], Errno> {
         let state = &self.state;
         let io = &state.io;
         let now = clock::now();
@@ -220,20 +234,10 @@ impl<'a> WorkerLoop<'a> {
             Some(cell) => (&mut self.for_worker, cell.started),
             None => (&mut self.for_caller, state.waiting_since),
         };
-        let [
-            monitor,
-            data,
-            stdout,
-            stderr,
-            caller,
-            forwarded,
-            network,
-            bell,
-            reports,
-        ] = poll.wait(
+        let mut found = poll.wait(
             since,
             [
-                Some((io.worker().monitor.as_fd(), monitor_events)),
+                Some((io.worker().ends.monitor.as_fd(), monitor_events)),
                 data.then(|| (io.link.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
@@ -247,35 +251,34 @@ impl<'a> WorkerLoop<'a> {
             ],
             until,
         )?;
-        Ok(Ready {
-            monitor,
-            data_in: is_readable(data) && may_receive,
-            data_out: data.contains(PollFlags::POLLOUT),
-            stdout: is_readable(stdout),
-            stderr: is_readable(stderr),
-            caller: is_readable(caller),
-            forwarded: is_readable(forwarded),
-            network: is_readable(network),
-            bell: is_readable(bell),
-            programs: !reports.is_empty(),
-        })
+        if !may_receive {
+            // poll(2) also reports what was not asked for, such as an end.
+            let [_, data, ..] = &mut found;
+            *data &= PollFlags::POLLOUT;
+        }
+        Ok(found)
     }
 
     /// A caller wants something of programs, or something is reported of them.
-    fn attend_programs(&mut self, ready: Ready, caller: &mut dyn Caller) {
+    fn attend_programs(&mut self, rings: bool, has_reports: bool, caller: &mut dyn Caller) {
         let now = clock::now();
         let is_copied = self.state.is_standing();
         let io = &mut self.state.io;
-        let was_busy = io.runs_programs();
+        let Some(programs) = &mut io.programs else {
+            return;
+        };
+        let (worker, was_busy) = (&io.verified.worker, programs.is_busy());
         // First what is reported: a starter that has ended is replaced, and gets no more requests.
-        if ready.programs
-            && let Err(how) = io.on_programs(now)
+        if has_reports
+            && let Some(summons) = &mut io.summons
+            && let Err(how) = programs.on_readable(summons, worker, now)
         {
             self.state.on_violation(how);
             return;
         }
-        let has_more = ready.bell && io.on_bell(now, is_copied);
-        if has_more || (was_busy && !io.runs_programs()) {
+        let (summons, process) = (io.summons.as_mut(), worker.process.as_fd());
+        let has_more = rings && programs.on_bell(summons, process, now, is_copied);
+        if has_more || (was_busy && !programs.is_busy()) {
             self.state.on_programs(now);
             self.state.tell_of_time_between_cells(caller);
         }
@@ -332,12 +335,13 @@ impl<'a> WorkerLoop<'a> {
         caller: &mut dyn Caller,
     ) -> Result<(), SupervisorError> {
         loop {
-            match recv_report(self.state.io.worker().monitor.as_fd()) {
+            match recv_report(self.state.io.worker().ends.monitor.as_fd()) {
                 Ok(Some((FromMonitor::Exited { exit, at }, _))) => self.on_exit(exit, at, caller),
                 Ok(Some(_)) => {}
                 Ok(None) | Err(Errno::ECONNRESET) => {
                     self.monitor_open = false;
-                    self.state.io.note_gone();
+                    self.state.io.is_gone = true;
+                    self.state.io.worker().note_gone();
                     return Ok(());
                 }
                 Err(errno) => return Err(errno).when("read from the zygote"),
@@ -359,20 +363,4 @@ impl<'a> WorkerLoop<'a> {
             .take_while(|_| self.state.data_open && self.read_frames(caller))
             .count();
     }
-}
-
-/// The result of poll(2).
-#[derive(Clone, Copy)]
-#[allow(clippy::struct_excessive_bools)] // one for each event, as the kernel tells them
-struct Ready {
-    monitor: PollFlags,
-    data_in: bool,
-    data_out: bool,
-    stdout: bool,
-    stderr: bool,
-    caller: bool,
-    forwarded: bool,
-    network: bool,
-    bell: bool,
-    programs: bool,
 }

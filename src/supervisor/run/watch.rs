@@ -1,11 +1,12 @@
 //! The limits that need polling: processor time everywhere, memory and processes where no cgroup
 //! enforces them, and files where no file system does.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use nix::unistd::Pid;
 
+use super::RunContext;
 use crate::outcome::{LimitName, Mechanism};
 use crate::plan::FileQuota;
 use crate::policy::Limits;
@@ -15,7 +16,7 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::proc_dir::own_share;
 use crate::supervisor::session::SessionDirectory;
 use crate::supervisor::sockets::Sockets;
-use crate::supervisor::spawn::Worker;
+use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::verify::data_limit;
 use sandfork_jail::sys::procfs;
 
@@ -104,20 +105,15 @@ impl Pace {
 
 impl<'a> Watch<'a> {
     /// Starts watching through `/proc`.
-    pub fn new(
-        worker: &Worker,
-        proc: BorrowedFd<'a>,
-        cgroup: Option<&'a WorkerCgroup>,
-        session: Option<&'a SessionDirectory>,
-        limits: Limits,
-    ) -> Self {
+    pub fn new(verified: &'a VerifiedWorker, context: &RunContext<'a>) -> Self {
+        let (worker, cgroup) = (&verified.worker, verified.cgroup.as_ref());
         let now = clock::now();
         let mut watch = Self {
             cgroup,
-            session,
-            sockets: None,
-            limits,
-            proc,
+            session: verified.session.as_ref(),
+            sockets: verified.sockets.as_ref(),
+            limits: context.limits,
+            proc: context.zygote.proc.as_fd(),
             main: Pid::from_raw(worker.proc.pid),
             above: Pid::from_raw(worker.above_pid),
             next_processes: now,
@@ -131,11 +127,6 @@ impl<'a> Watch<'a> {
         let counted = cgroup.is_some_and(WorkerCgroup::counts_cpu);
         watch.next_processes += if counted { watch.interval(0) } else { TICK };
         watch
-    }
-
-    /// Watches these sockets too.
-    pub fn with_sockets(self, sockets: Option<&'a Sockets>) -> Self {
-        Self { sockets, ..self }
     }
 
     /// When to measure next.
@@ -358,8 +349,6 @@ impl<'a> Watch<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
     use super::*;
 
     #[test]

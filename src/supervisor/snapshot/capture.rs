@@ -206,8 +206,8 @@ impl Source<'_> {
                 .doing("describe its streams")
         };
         let outputs = Outputs {
-            stdout: inode(&worker.stdout)?,
-            stderr: inode(&worker.stderr)?,
+            stdout: inode(&worker.ends.stdout)?,
+            stderr: inode(&worker.ends.stderr)?,
             summons: self.summons,
         };
         let mut numbers = worker.proc.descriptors().doing("list its descriptors")?;
