@@ -210,7 +210,6 @@ impl Drop for Launching {
 #[derive(Debug)]
 pub struct Making {
     entering: Entering,
-    fonts: Option<FontCache>,
     serving: Serving,
     /// What can end it from another thread.
     abort: Option<Abort>,
@@ -228,11 +227,9 @@ impl Making {
         if let Some(abort) = &abort {
             abort.watch(&launched)?;
         }
-        let fonts = font_cache(plan);
         let (jail, setup) = (plan.jail.clone(), setup(plan, serving));
         Ok(Self {
-            entering: Entering::begin(launched, jail, setup, start, fonts.as_ref())?,
-            fonts,
+            entering: Entering::begin(launched, jail, setup, start, font_cache(plan))?,
             serving,
             abort,
         })
@@ -247,7 +244,7 @@ impl Making {
         start: &StartCache,
     ) -> Result<Arc<Zygote>, SupervisorError> {
         loop {
-            let error = match self.entering.serves(start, self.fonts.as_ref()) {
+            let error = match self.entering.serves(start) {
                 Ok(zygote) => {
                     leave_absent(&mut plan.interpreter.preload, &zygote.preloaded);
                     return Ok(Arc::new(zygote));

@@ -203,19 +203,14 @@ impl CellReport {
         (stdout, stderr): (Vec<u8>, Vec<u8>),
         shown: Vec<DisplayOutput>,
     ) -> Self {
-        let CellOutcome {
-            outcome: WireOutcome(outcome),
-            value,
-            session,
-            blob,
-            ..
-        } = ended;
-        let received = ReceivedBuffers::new(blob, payload);
-        let outcome = outcome.with_output(stdout, stderr).with_value(value);
+        let received = ReceivedBuffers::new(ended.blob, payload);
+        let WireOutcome(outcome) = ended.outcome;
+        let outcome = outcome.with_output(stdout, stderr);
+        let outcome = outcome.with_value(ended.value);
         Self {
             outcome: outcome.with_buffers(received.0),
             shown,
-            state: session,
+            state: ended.session,
         }
     }
 

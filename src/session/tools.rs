@@ -55,15 +55,9 @@ impl fmt::Debug for Decider {
 
 /// The decision on a connection. Without a function there is none.
 pub fn decide(decider: Option<&mut Decider>, asked: &Question) -> ClientRequest {
-    let Question {
-        question,
-        host,
-        port,
-        addresses,
-    } = asked;
     ClientRequest::Decide {
-        question: *question,
-        allowed: decider.map(|decider| (decider.0)(host, *port, addresses)),
+        question: asked.question,
+        allowed: decider.map(|decider| (decider.0)(&asked.host, asked.port, &asked.addresses)),
     }
 }
 

@@ -63,7 +63,8 @@ fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
 pub struct ProcDir {
     /// The process's number in this pid namespace.
     pub pid: i32,
-    dir: OwnedFd,
+    /// The directory itself.
+    pub dir: OwnedFd,
 }
 
 impl ProcDir {
@@ -127,12 +128,6 @@ impl ProcDir {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let dir = openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
         Ok(sys::procfs::numbers_in(dir.as_fd())?)
-    }
-}
-
-impl AsFd for ProcDir {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
     }
 }
 

@@ -98,7 +98,7 @@ fn limit_sending(control: &OwnedFd, timeout: Duration) -> Result<(), Errno> {
 pub struct Entering {
     launched: Launched,
     codes: Option<LentFile>,
-    fonts: Option<LentFile>,
+    fonts: Option<(FontCache, LentFile)>,
     writable: Vec<PathBuf>,
 }
 
@@ -109,12 +109,17 @@ impl Entering {
         jail: ZygoteJail,
         python: PythonSetup,
         start: &StartCache,
-        fonts: Option<&FontCache>,
+        fonts: Option<FontCache>,
     ) -> Result<Self, SupervisorError> {
         let codes = start.lend(&launched.facts).ok();
-        let fonts = fonts.and_then(|fonts| fonts.lend().ok());
-        let lent_codes = codes.iter().map(|lent| (Lent::Codes, lent.as_fd()));
-        let lent_fonts = fonts.iter().map(|lent| (Lent::Fonts, lent.as_fd()));
+        let fonts = fonts.and_then(|fonts| {
+            let lent = fonts.lend().ok()?;
+            Some((fonts, lent))
+        });
+        let lent_codes = codes.iter().map(|lent| (Lent::Codes, lent.file.as_fd()));
+        let lent_fonts = fonts
+            .iter()
+            .map(|(_, lent)| (Lent::Fonts, lent.file.as_fd()));
         let (lent, files): (Vec<Lent>, Vec<BorrowedFd>) = lent_codes.chain(lent_fonts).unzip();
         let writable = writable(&jail);
         let plan = serde_json::to_vec(&ZygotePlan { jail, python });
@@ -140,51 +145,30 @@ impl Entering {
     }
 
     /// Waits until it serves, and keeps what it leaves to later zygotes.
-    pub fn serves(
-        self,
-        start: &StartCache,
-        fonts: Option<&FontCache>,
-    ) -> Result<Zygote, SupervisorError> {
-        let Self {
-            mut launched,
-            codes,
-            fonts: lent_fonts,
-            writable,
-        } = self;
-        let ready = until_ready(&mut launched);
-        let Ready {
-            preloaded,
-            namespaces,
-            copied,
-        } = ready.map_err(|error| of_link(error, writable))?;
-        if let Some(lent) = codes
+    pub fn serves(self, start: &StartCache) -> Result<Zygote, SupervisorError> {
+        let mut launched = self.launched;
+        let ready = until_ready(&mut launched).map_err(|error| of_link(error, self.writable))?;
+        if let Some(lent) = self.codes
             && let Err(error) = start.take_back(&lent, &launched.facts)
         {
             tracing::debug!(%error, "the byte code is not kept");
         }
-        if let (Some(fonts), Some(lent)) = (fonts, lent_fonts)
+        if let Some((fonts, lent)) = self.fonts
             && let Err(error) = fonts.take_back(&lent)
         {
             tracing::debug!(%error, "the list of fonts is not kept");
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
-        let Launched {
-            process,
-            control,
-            lifeline,
-            born_in,
-            ..
-        } = launched;
-        limit_sending(&control, BIRTH_TIMEOUT).when("limit the time of a request")?;
+        limit_sending(&launched.control, BIRTH_TIMEOUT).when("limit the time of a request")?;
         Ok(Zygote {
-            control,
-            others: born_in.with_zygote(namespaces),
+            control: launched.control,
+            others: launched.born_in.with_zygote(ready.namespaces),
             proc,
-            preloaded,
-            copied,
-            _lifeline: lifeline,
-            process: Mutex::new(process),
+            preloaded: ready.preloaded,
+            copied: ready.copied,
+            _lifeline: launched.lifeline,
+            process: Mutex::new(launched.process),
         })
     }
 }

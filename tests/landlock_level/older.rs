@@ -73,7 +73,7 @@ fn run_under(
     };
     let start = StartCache::in_memory();
     let entering = Entering::begin(launched, plan.jail.clone(), python, &start, None)?;
-    let zygote = Arc::new(entering.serves(&start, None)?);
+    let zygote = Arc::new(entering.serves(&start)?);
     let place = RunContext {
         zygote: &zygote,
         jail: &plan.jail,

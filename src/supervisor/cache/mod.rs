@@ -242,7 +242,7 @@ fn digest<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> [u8; 32] {
 /// A file in memory that a zygote reads and writes.
 #[derive(Debug)]
 pub(super) struct LentFile {
-    file: File,
+    pub(super) file: File,
     before: Vec<u8>,
 }
 
@@ -262,12 +262,6 @@ impl LentFile {
         let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
         self.file.read_exact_at(&mut bytes, 0)?;
         Ok(Some(bytes).filter(|bytes| *bytes != self.before))
-    }
-}
-
-impl AsFd for LentFile {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
     }
 }
 

@@ -96,7 +96,7 @@ impl StartCache {
         let codes = kept.as_ref().map(|kept| kept.codes.clone());
         let lent = LentFile::new(codes.unwrap_or_default())?;
         if kept.is_some() {
-            sealed::seal(lent.as_fd())?;
+            sealed::seal(lent.file.as_fd())?;
             tracing::trace!("the byte code of an earlier start is used");
         }
         Ok(lent)
@@ -109,7 +109,7 @@ impl StartCache {
         facts: &str,
     ) -> Result<(), Unused> {
         // The zygote seals it before it imports any package.
-        if !lent.before.is_empty() || !sealed::is_unchanging(lent.as_fd()) {
+        if !lent.before.is_empty() || !sealed::is_unchanging(lent.file.as_fd()) {
             return Ok(());
         }
         let codes = lent.changed(STARTS);
@@ -173,7 +173,10 @@ mod tests {
     /// What a zygote is lent whose interpreter reports these facts.
     fn lent(cache: &StartCache, facts: &str) -> Vec<u8> {
         let lent = cache.lend(facts).unwrap();
-        assert_eq!(lent.before.is_empty(), !sealed::is_unchanging(lent.as_fd()));
+        assert_eq!(
+            lent.before.is_empty(),
+            !sealed::is_unchanging(lent.file.as_fd())
+        );
         lent.before
     }
 
@@ -181,7 +184,7 @@ mod tests {
         let lent = cache.lend(facts).unwrap();
         assert!(lent.before.is_empty());
         lent.file.write_all_at(codes, 0).unwrap();
-        sealed::seal(lent.as_fd()).unwrap();
+        sealed::seal(lent.file.as_fd()).unwrap();
         cache.take_back(&lent, facts).unwrap();
     }
 
@@ -217,7 +220,7 @@ mod tests {
         assert_eq!(lent(&cache, "facts"), b"");
         let too_large = cache.lend("facts").unwrap();
         too_large.file.set_len(STARTS.most_bytes + 1).unwrap();
-        sealed::seal(too_large.as_fd()).unwrap();
+        sealed::seal(too_large.file.as_fd()).unwrap();
         cache.take_back(&too_large, "facts").unwrap();
         assert_eq!(lent(&cache, "facts"), b"");
     }

@@ -57,17 +57,14 @@ pub fn serve_run(
     run: OneRun,
     later: Option<Deferred>,
 ) -> Result<Outcome, SupervisorError> {
-    let OneRun {
-        kind,
-        message,
-        called,
-        sink,
-        cancel,
-    } = run;
+    let kind = run.kind;
     let mut worker_loop = WorkerLoop::new(context, verified, Purpose::Run(kind), Beginning::Fresh)?;
     let started = clock::now();
-    worker_loop.state.start_run(message, started);
-    let mut caller = RunCaller { sink, cancel };
+    worker_loop.state.start_run(run.message, started);
+    let mut caller = RunCaller {
+        sink: run.sink,
+        cancel: run.cancel,
+    };
     worker_loop.until_gone(&mut caller, later)?;
     let gone = clock::now();
     let mut state = worker_loop.state;
@@ -95,7 +92,7 @@ pub fn serve_run(
     let blob = result.as_mut().and_then(|result| result.blob.take());
     let seen = Seen {
         wall: exited - started,
-        phases: phases(called, &verified.worker, &times),
+        phases: phases(run.called, &verified.worker, &times),
         ..state.seen(&mut cell, result, Fate::Ended, gone)
     };
     let (stdout, stderr, total) = state.io.take_output();

@@ -109,33 +109,25 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         is_refused.then(|| Refusal::Ended(self.reason()))
     }
 
-    fn begin_cell(&mut self, cell: Cell, source: Payload, now: Instant, caller: &mut dyn Caller) {
-        let Cell {
-            id,
-            filename,
-            argv,
-            last,
-            then,
-            stream,
-            wall,
-        } = cell;
-        let own = wall.map(time_of);
+    fn begin_cell(&mut self, asked: Cell, source: Payload, now: Instant, caller: &mut dyn Caller) {
+        let id = asked.id;
+        let own = asked.wall.map(time_of);
         if own == Some(None) {
             caller.refuse(Some(id), Refusal::NoWall);
             return;
         }
         let wall = own.flatten();
-        if filename.contains('\0') {
+        if asked.filename.contains('\0') {
             caller.refuse(Some(id), Refusal::NulInFilename);
             return;
         }
         let request = Request::Cell {
             terminal: None,
             id,
-            filename,
-            argv,
-            last,
-            then,
+            filename: asked.filename,
+            argv: asked.argv,
+            last: asked.last,
+            then: asked.then,
             // A caller reads its files itself.
             source: SourceKind::Text,
         };
@@ -144,8 +136,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.begin(id, wall, &request, source, now, caller);
         match &mut self.cell {
             Some(cell) => {
-                cell.then = then;
-                if stream {
+                cell.then = asked.then;
+                if asked.stream {
                     cell.streaming = Streaming::AsItComes;
                     // What was printed since the last cell.
                     for stream in [Stream::Stdout, Stream::Stderr] {

@@ -10,7 +10,7 @@ use nix::poll::PollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::unistd::{read, write};
 
-use super::program::Checked;
+use super::program::Program;
 use super::queue::{Command, Queue};
 use super::refusal::ProgramRefusal;
 use crate::error::Error;
@@ -100,7 +100,7 @@ impl Process {
     /// Makes a program's streams. Returns the ends that it gets, too.
     pub(super) fn new(
         number: u64,
-        wanted: &Checked,
+        wanted: &Program,
         may_print: u64,
         queue: &Arc<Queue>,
     ) -> Result<(Self, [OwnedFd; 3]), Errno> {
@@ -116,7 +116,7 @@ impl Process {
         };
         let (stdout, their_stdout) = output()?;
         let (stderr, their_stderr) = output()?;
-        let (stdin, their_stdin) = if wanted.has_input {
+        let (stdin, their_stdin) = if wanted.has_input() {
             let (theirs, ours) = pipe()?;
             set_nonblocking(&ours)?;
             (Some(Arc::new(ours)), theirs)
@@ -126,14 +126,14 @@ impl Process {
         };
         let process = Self(Arc::new(Shared {
             number,
-            argv: wanted.argv.clone(),
+            argv: wanted.0.argv.clone(),
             queue: Arc::downgrade(queue),
             state: Mutex::new(State::Asked),
             changed: Waiters::default(),
             ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
             outputs: [stdout, stderr],
             stdin: Mutex::new(stdin),
-            has_stdin: wanted.has_input,
+            has_stdin: wanted.has_input(),
             printed: AtomicU64::new(0),
             may_print,
         }));

@@ -1,6 +1,5 @@
 //! What is to be run.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::refusal::ProgramRefusal;
@@ -25,7 +24,7 @@ const TERM: &str = "xterm-256color";
 /// A program to run in a session, beside its cells. It is jailed as the session's cells are, sees the same files, and
 /// what it uses counts towards the session's limits.
 #[derive(Clone, Debug)]
-pub struct Program(StartProgram);
+pub struct Program(pub(super) StartProgram);
 
 impl Program {
     /// A program by its name or path, and its arguments. A name is looked up in the guest's `PATH`.
@@ -96,30 +95,10 @@ impl Program {
     }
 }
 
-/// A program that can be asked for.
-#[derive(Debug)]
-pub struct Checked {
-    pub argv: Vec<String>,
-    pub cwd: Option<String>,
-    env: BTreeMap<String, String>,
-    pub has_input: bool,
-    pub timeout: Option<Duration>,
-    pub output: Option<u64>,
-    pub terminal: Option<ProgramTerminal>,
-}
-
 impl Program {
-    pub(super) fn check(self) -> Result<Checked, ProgramRefusal> {
-        let StartProgram {
-            argv,
-            cwd,
-            env,
-            stdin,
-            timeout,
-            output,
-            terminal,
-            ..
-        } = self.0;
+    /// Refuses what no program can be started with.
+    pub(super) fn check(&self) -> Result<(), ProgramRefusal> {
+        let Self(StartProgram { argv, cwd, env, .. }) = self;
         if argv.first().is_none_or(String::is_empty) {
             return Err(ProgramRefusal::Nameless);
         }
@@ -145,41 +124,38 @@ impl Program {
         if length > MOST_BYTES {
             return Err(ProgramRefusal::TooLong);
         }
-        // What is no time ends it at once.
-        let timeout = timeout.map(|seconds| time_of(seconds).unwrap_or(Duration::ZERO));
-        Ok(Checked {
-            argv,
-            cwd,
-            env,
-            has_input: stdin || terminal.is_some(),
-            timeout,
-            output,
-            terminal,
-        })
+        Ok(())
     }
-}
 
-impl Checked {
+    /// Whether its standard input is written to.
+    pub(super) const fn has_input(&self) -> bool {
+        self.0.stdin || self.0.terminal.is_some()
+    }
+
+    /// How long it may run. What is no time ends it at once.
+    pub(super) fn time(&self) -> Option<Duration> {
+        let seconds = self.0.timeout?;
+        Some(time_of(seconds).unwrap_or(Duration::ZERO))
+    }
+
     /// The message by which it is started: its fields, between NULs.
-    pub fn message(&self, number: u64, work: &str) -> Vec<u8> {
-        let (kind, size) = match self.terminal {
+    pub(super) fn message(&self, number: u64, work: &str) -> Vec<u8> {
+        let Self(StartProgram { argv, cwd, env, .. }) = self;
+        let (kind, size) = match self.0.terminal {
             Some(terminal) => (TERM, terminal),
             None => ("", ProgramTerminal::default()),
         };
-        let cwd = match &self.cwd {
+        let cwd = match cwd {
             Some(cwd) if cwd.starts_with('/') => cwd.clone(),
             Some(cwd) => format!("{work}/{cwd}"),
             None => work.to_owned(),
         };
         let ProgramTerminal { rows, columns } = size;
-        let count = self.argv.len();
+        let count = argv.len();
         let head = format!("start\0{number}\0{kind}\0{rows}\0{columns}\0{cwd}\0{count}");
-        let variables = self
-            .env
-            .iter()
-            .map(|(name, value)| format!("{name}={value}"));
+        let variables = env.iter().map(|(name, value)| format!("{name}={value}"));
         let mut message = head;
-        for text in self.argv.iter().cloned().chain(variables) {
+        for text in argv.iter().cloned().chain(variables) {
             message.push('\0');
             message.push_str(&text);
         }

@@ -9,7 +9,7 @@ use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
 use super::process::{Process, ProgramEnd};
-use super::program::{Checked, Program};
+use super::program::Program;
 use super::refusal::ProgramRefusal;
 use crate::error::Error;
 use crate::supervisor::descriptors::give_pipe;
@@ -111,7 +111,7 @@ pub enum Command {
 #[derive(Debug)]
 pub struct Start {
     pub process: Process,
-    pub wanted: Checked,
+    pub wanted: Program,
     pub streams: [OwnedFd; 3],
 }
 
@@ -119,7 +119,7 @@ impl Start {
     /// Gives its streams to the worker's user. Without input it has `/dev/null`, which is the host's.
     fn give_streams(&self, uid: Option<u32>) {
         let [stdin, stdout, stderr] = &self.streams;
-        let input = Some(stdin).filter(|_| self.wanted.has_input);
+        let input = Some(stdin).filter(|_| self.wanted.has_input());
         for pipe in input.into_iter().chain([stdout, stderr]) {
             give_pipe(pipe, uid);
         }
@@ -171,8 +171,8 @@ impl Programs {
     /// When the policy allows no programs, the session has ended or has 32 programs, or the program could not be
     /// started.
     pub fn start(&self, program: Program) -> Result<Process, Error> {
-        let wanted = program.check()?;
-        let process = self.0.add(wanted)?;
+        program.check()?;
+        let process = self.0.add(program)?;
         process.await_start().inspect_err(|_| {
             self.0.remove(process.number());
         })?;
@@ -197,7 +197,7 @@ impl Programs {
 
 impl Queue {
     /// Adds a program that is to be started.
-    fn add(self: &Arc<Self>, wanted: Checked) -> Result<Process, ProgramRefusal> {
+    fn add(self: &Arc<Self>, wanted: Program) -> Result<Process, ProgramRefusal> {
         let mut inner = lock(&self.inner);
         if let Some(closed) = &inner.closed {
             return Err(closed.into());
@@ -206,7 +206,7 @@ impl Queue {
             return Err(ProgramRefusal::TooMany(MOST_PROGRAMS));
         }
         inner.last += 1;
-        let output = wanted.output.unwrap_or(self.output);
+        let output = wanted.0.output.unwrap_or(self.output);
         let (process, streams) = Process::new(inner.last, &wanted, output, self)?;
         inner.live.insert(process.number(), process.clone());
         inner.commands.push_back(Command::Start(Box::new(Start {

@@ -99,7 +99,7 @@ impl<'a> ProgramServer<'a> {
             }
             Some(link) => Some((link.as_fd(), PollFlags::POLLIN)),
             None if self.waiting.is_empty() => None,
-            None => Some((summons.as_fd(), PollFlags::POLLIN)),
+            None => Some((summons.socket.as_fd(), PollFlags::POLLIN)),
         }
     }
 
@@ -134,7 +134,7 @@ impl<'a> ProgramServer<'a> {
                     } else if let Some(refusal) = self.refusal(&start, is_copied) {
                         start.process.is_refused(refusal);
                     } else {
-                        let until = now + stage::patience(start.wanted.timeout);
+                        let until = now + stage::patience(start.wanted.time());
                         self.waiting.push_back((until, start));
                         has_more = true;
                     }
@@ -164,7 +164,7 @@ impl<'a> ProgramServer<'a> {
         if !self.terms.has_programs {
             return Some(ProgramRefusal::Policy);
         }
-        if start.wanted.terminal.is_some() && !self.terms.has_terminals {
+        if start.wanted.0.terminal.is_some() && !self.terms.has_terminals {
             return Some(ProgramRefusal::NoTerminal);
         }
         is_copied.then_some(ProgramRefusal::Copying)
@@ -188,13 +188,13 @@ impl<'a> ProgramServer<'a> {
                 streams: [stdin, stdout, stderr],
             } = *start;
             let number = process.number();
-            let message = wanted.message(number, &self.terms.work);
+            let (message, timeout) = (wanted.message(number, &self.terms.work), wanted.time());
             let live = Live {
                 process,
-                directory: wanted.cwd,
+                directory: wanted.0.cwd,
                 stage: Stage::Asked(until),
                 lost: now + PATIENCE,
-                timeout: wanted.timeout,
+                timeout,
                 cause: None,
             };
             self.live.insert(number, live);

@@ -1,6 +1,6 @@
 //! How a worker learns of a starter's link.
 
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use nix::errno::Errno;
 use nix::sys::socket::{MsgFlags, SockType, recv};
@@ -13,7 +13,8 @@ use sandfork_jail::sys;
 /// program.
 #[derive(Debug)]
 pub struct Summons {
-    socket: OwnedFd,
+    /// Readable when the worker is ready.
+    pub socket: OwnedFd,
     /// The inode of the worker's end.
     pub peer: u64,
     /// Whether the worker has said that it may get the signal.
@@ -61,12 +62,5 @@ impl Summons {
             MsgFlags::MSG_DONTWAIT,
         );
         sys::descriptors::send_some(self.socket.as_fd(), &[0], &[link.as_fd()]).map(drop)
-    }
-}
-
-impl AsFd for Summons {
-    /// Readable when the worker is ready.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
     }
 }

@@ -152,15 +152,11 @@ impl<'a> Prepared<'a> {
         called: Instant,
         later: Option<Deferred>,
     ) -> Result<Outcome, SupervisorError> {
-        let Self {
-            context,
-            request,
-            message,
-        } = self;
+        let (context, request) = (self.context, self.request);
         request_files::put(&request.files, &verified.worker, &context)?;
         let run = OneRun {
             kind: request.kind(),
-            message,
+            message: self.message,
             called,
             sink,
             cancel: request.cancel.as_ref(),

@@ -231,8 +231,8 @@ impl Source<'_> {
     fn find(&self, number: i32) -> Result<Found, SnapshotRefusal> {
         let proc = &self.worker.proc;
         let link = format!("fd/{number}");
-        let stat = fstatat(proc.as_fd(), link.as_str(), AtFlags::empty())
-            .doing("describe a descriptor")?;
+        let stat =
+            fstatat(&proc.dir, link.as_str(), AtFlags::empty()).doing("describe a descriptor")?;
         let kind = match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFREG => Kind::File,
             SFlag::S_IFDIR => Kind::Directory,

@@ -157,7 +157,8 @@ impl Source<'_> {
         paths: impl Iterator<Item = &'p str>,
     ) -> Result<BTreeMap<String, Stamp>, SnapshotRefusal> {
         let root = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let root = openat(&self.worker.proc, "root", root, Mode::empty()).doing("open its root")?;
+        let root =
+            openat(&self.worker.proc.dir, "root", root, Mode::empty()).doing("open its root")?;
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_IN_ROOT | ResolveFlag::RESOLVE_NO_MAGICLINKS);

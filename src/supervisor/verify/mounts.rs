@@ -94,13 +94,8 @@ impl<'t> Mount<'t> {
     }
 
     fn describe(&self) -> String {
-        let Self {
-            point,
-            options,
-            kind,
-            ..
-        } = self;
-        format!("{} as {kind} with {options}", point.display())
+        let (point, options) = (self.point.display(), self.options);
+        format!("{point} as {} with {options}", self.kind)
     }
 }
 
