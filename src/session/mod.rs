@@ -42,7 +42,7 @@ use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::protocol::message::{Tools, Variables};
 use crate::sandbox::{Sandbox, SessionRequest};
-use crate::supervisor::{OutputSink, Payload};
+use crate::supervisor::{Opaque, OutputSink, Payload};
 
 use self::caller::{Events, RequestSender, ThreadCaller, link};
 use self::error::SessionError;
@@ -223,7 +223,7 @@ impl Session {
         let name = name.into();
         let report = self.declare(vec![tools::declaration(&name)])?;
         if report.outcome().is_ok() {
-            self.tools.insert(name, Tool(Box::new(function)));
+            self.tools.insert(name, Opaque(Box::new(function)));
         }
         Ok(report)
     }
@@ -236,7 +236,7 @@ impl Session {
         &mut self,
         decide: impl FnMut(&str, u16, &[IpAddr]) -> bool + Send + 'static,
     ) {
-        self.decider = Some(Decider(Box::new(decide)));
+        self.decider = Some(Opaque(Box::new(decide)));
     }
 
     fn declare(&mut self, tools: Vec<ToolDeclaration>) -> Result<CellReport, Error> {

@@ -1,7 +1,6 @@
 //! Host tools: functions of this process that a guest calls by name.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::net::IpAddr;
 
 use sandfork_egress::control::Question;
@@ -10,7 +9,7 @@ use super::cell::{OutgoingValue, ReceivedBuffers};
 use crate::outcome::value::Buffers;
 use crate::protocol::caller::ClientRequest;
 use crate::protocol::{NamedError, ToolAnswer, ToolCall, ToolDeclaration, Value};
-use crate::supervisor::Payload;
+use crate::supervisor::{Opaque, Payload};
 
 /// The arguments of a guest's call. They are untrusted.
 #[derive(Debug)]
@@ -33,25 +32,13 @@ impl ToolArguments {
 type ToolFunction = dyn FnMut(ToolArguments) -> Result<OutgoingValue, NamedError> + Send;
 
 /// A tool registered in a session.
-pub struct Tool(pub Box<ToolFunction>);
-
-impl fmt::Debug for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Tool")
-    }
-}
+pub type Tool = Opaque<Box<ToolFunction>>;
 
 /// Whether a connection is allowed, by host, port and addresses.
 type Decide = dyn FnMut(&str, u16, &[IpAddr]) -> bool + Send;
 
 /// A function that decides on connections.
-pub struct Decider(pub Box<Decide>);
-
-impl fmt::Debug for Decider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Decider")
-    }
-}
+pub type Decider = Opaque<Box<Decide>>;
 
 /// The decision on a connection. Without a function there is none.
 pub fn decide(decider: Option<&mut Decider>, asked: &Question) -> ClientRequest {

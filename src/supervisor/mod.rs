@@ -64,7 +64,7 @@ pub use random::UniqueIds;
 pub use received_fd::sealed;
 pub(crate) use regular_file::open_regular;
 pub use run::{AskHost, Cancel, OutputSink, Request, RunContext, run};
-pub(crate) use run::{Deferred, run_in};
+pub(crate) use run::{Deferred, Opaque, run_in};
 #[cfg(feature = "internals")]
 pub use snapshot::readers as snapshot_readers;
 pub use snapshot::{Image, MadeBy, Shelf, SnapshotRefusal, are_possible as snapshots_are_possible};

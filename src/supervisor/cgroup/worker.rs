@@ -11,7 +11,7 @@ use super::counts::MOST_CHARGED;
 use super::open_files::OpenFiles;
 use super::{CgroupRoot, Counts, files, leftovers, refused, remove_tree};
 use crate::host::Controller;
-use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
+use crate::plan::{CgroupPlan, CgroupVersion, Hierarchy, Layer, Presence, Setting};
 use crate::supervisor::error::SupervisorError;
 
 /// The cgroup of one worker. When dropped it is kept for another worker if it is as good as new.
@@ -26,17 +26,6 @@ pub struct WorkerCgroup {
     is_changed: Cell<bool>,
     /// The counts after its worker's end, if they were read.
     last: Cell<Option<Counts>>,
-}
-
-/// A limit whose value in the kernel differs from the written value.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct DifferingLimit {
-    /// The file in the cgroup's directory.
-    pub file: &'static str,
-    /// The value read from the file.
-    pub found: String,
-    /// The value written into the file.
-    pub wanted: String,
 }
 
 /// A directory in each hierarchy, with its limits set.
@@ -105,9 +94,9 @@ impl WorkerCgroup {
         self.made.limits.close();
     }
 
-    /// Reads the policy's limits back. Returns the first whose value differs from the written
-    /// value.
-    pub fn differing_limit(&self) -> Result<Option<DifferingLimit>, SupervisorError> {
+    /// Reads the policy's limits back for each worker: they were written when the cgroup was made, possibly many workers
+    /// ago. Fails with the first whose value differs from the written value.
+    pub fn check_limits(&self) -> Result<(), SupervisorError> {
         for (hierarchy, dir) in self.places() {
             let is_limit = |setting: &&Setting| setting.presence == Presence::Required;
             for Setting { file, value, .. } in hierarchy.settings.iter().filter(is_limit) {
@@ -115,15 +104,15 @@ impl WorkerCgroup {
                 let found = found.map_err(|error| refused("read", &dir.join(file))(error))?;
                 if !files::says(file, &found, value) {
                     self.is_changed.set(true);
-                    return Ok(Some(DifferingLimit {
-                        file,
-                        found: found.trim().to_owned(),
+                    return Err(SupervisorError::NotEnforced {
+                        layer: Layer::Cgroup,
+                        found: format!("{file} {}", found.trim()),
                         wanted: value.clone(),
-                    }));
+                    });
                 }
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// What the cgroup has counted since its worker joined.

@@ -94,25 +94,15 @@ impl Refused<'_> {
                 all.omitted = all.omitted.saturating_add(claim.count);
                 continue;
             }
-            for quota in self.quotas(claim) {
-                all.add(quota);
-            }
-            if let Some(denial) = self.claim(claim) {
-                all.add(denial);
-            }
+            all.extend(self.quotas(claim));
+            all.extend(self.claim(claim));
         }
         if let Ending::Limit(hit) = self.ending {
             all.add(self.limit(*hit));
-            for quota in self.quotas_below(*hit) {
-                all.add(quota);
-            }
+            all.extend(self.quotas_below(*hit));
         }
-        if let Some(full) = self.full() {
-            all.add(full);
-        }
-        if let Some(memory) = self.memory() {
-            all.add(memory);
-        }
+        all.extend(self.full());
+        all.extend(self.memory());
         if let Some(count @ 1..) = self.counts.refused_forks {
             let explained = of_limit(LimitName::Pids, self.limits, Some(Layer::Cgroup));
             all.add(Denial {
@@ -120,11 +110,8 @@ impl Refused<'_> {
                 ..denial("fork", Reporter::Kernel, &explained)
             });
         }
-        for connection in self.connections {
-            if let Some(denial) = self.connection(connection) {
-                all.add(denial);
-            }
-        }
+        let connections = self.connections.iter();
+        all.extend(connections.filter_map(|connection| self.connection(connection)));
         let calls = self.calls.each();
         for (call, count) in &calls {
             all.add_call(self.call(*call, *count), calls.len());
@@ -363,6 +350,10 @@ impl Denials {
             }
             None => self.add(denial),
         }
+    }
+
+    fn extend(&mut self, denials: impl IntoIterator<Item = Denial>) {
+        denials.into_iter().for_each(|denial| self.add(denial));
     }
 
     fn add(&mut self, denial: Denial) {

@@ -10,7 +10,7 @@ use nix::poll::PollFlags;
 
 use super::refusal::Refusal;
 use crate::error::Cause;
-use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, MessageError, Transport};
+use crate::protocol::{ClientEvent, ClientRequest, FrameLimits, Transport};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::wait::wait;
@@ -202,11 +202,14 @@ impl Caller for FrameCaller {
     }
 
     fn answer(&mut self, answer: ClientEvent, payload: Payload) {
-        let mut bytes = Vec::new();
-        match answer.encode_into(&payload.bytes, &mut bytes) {
-            Ok(()) => self.link.send(bytes, payload.passed),
-            Err(error) => self.answer_instead(&answer, &error),
+        let (mut bytes, mut passed) = (Vec::new(), payload.passed);
+        if let Err(error) = answer.encode_into(&payload.bytes, &mut bytes) {
+            // It fits the worker's limits but exceeds those of the caller. The error in its place does not.
+            let instead = ClientEvent::not_written(answer.id(), &error);
+            _ = instead.encode_into(&[], &mut bytes);
+            passed = None;
         }
+        self.link.send(bytes, passed);
     }
 
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal) {
@@ -218,17 +221,5 @@ impl Caller for FrameCaller {
             why: refusal.why().map(str::to_owned),
         };
         self.answer(event, Payload::default());
-    }
-}
-
-impl FrameCaller {
-    /// Sends an error in place of an event that fits the worker's limits but exceeds those of the
-    /// caller.
-    fn answer_instead(&mut self, answer: &ClientEvent, error: &MessageError) {
-        let instead = ClientEvent::not_written(answer.id(), error);
-        let mut bytes = Vec::new();
-        if instead.encode_into(&[], &mut bytes).is_ok() {
-            self.link.send(bytes, None);
-        }
     }
 }

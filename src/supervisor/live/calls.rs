@@ -124,17 +124,23 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let cell = self.cell_of_caller().filter(|_| is_asked);
         let running = cell.filter(|cell| cell.result.is_none() && cell.questions.has_room());
         let Some(cell) = running else {
-            self.io.decide(question.question, None);
-            return;
+            return self.tell_network(question.question, None);
         };
         if let Some(question) = cell.questions.push(question) {
             caller.answer(ClientEvent::Connect(question), Payload::default());
         }
     }
 
+    /// Passes on what was decided about a connection.
+    fn tell_network(&mut self, question: u64, allowed: Option<bool>) {
+        if let Some(network) = self.io.network() {
+            network.decide(question, allowed);
+        }
+    }
+
     /// Passes the caller's decision on, and asks about the next connection.
     pub(super) fn decide(&mut self, number: u64, allowed: Option<bool>, caller: &mut dyn Caller) {
-        self.io.decide(number, allowed);
+        self.tell_network(number, allowed);
         let cell = self.cell.as_mut();
         if let Some(next) = cell.and_then(|cell| cell.questions.decided(number)) {
             caller.answer(ClientEvent::Connect(next), Payload::default());
@@ -204,7 +210,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Fails outstanding calls, and refuses the connections that wait for a decision; the cell has ended.
     pub(super) fn refuse_open_calls(&mut self, cell: &CellUnderWay) {
         for question in cell.questions.numbers() {
-            self.io.decide(question, None);
+            self.tell_network(question, None);
         }
         for call in cell.calls.numbers() {
             let error = NamedError::new("RuntimeError", "the cell that made this call has ended");
@@ -215,18 +221,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     fn answer_call(&mut self, answer: ToolAnswer, payload: Payload) {
         let mut bytes = Vec::new();
         let call = answer.call;
+        let mut passed = payload.passed;
         let encoded = Request::Return(answer).encode_into(&payload.bytes, &mut bytes);
         if let Err(error) = encoded {
-            bytes.clear();
             let error = NamedError::new("ValueError", too_large("the tool's answer", &error));
             let instead = Request::Return(ToolAnswer::raising(call, error));
             if instead.encode_into(&[], &mut bytes).is_err() {
                 return;
             }
-            self.io.send(bytes, None);
-            return;
+            passed = None;
         }
-        self.io.send(bytes, payload.passed);
+        self.io.send(bytes, passed);
     }
 }
 

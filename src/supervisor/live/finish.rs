@@ -12,6 +12,7 @@ use crate::protocol::caller::{CellOutcome, ClientEvent, SessionState, WireOutcom
 use crate::protocol::message::Finish;
 use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{Drained, Stream};
+use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::ending::{Kind, Stop};
 use crate::supervisor::run::{Fate, Seen, report};
 use crate::supervisor::snapshot::Medium;
@@ -165,6 +166,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             None => self.stop.clone(),
         };
         self.counted = self.io.counts();
+        let traffic = self.io.network().map(WorkerNetwork::report);
         Seen {
             stop,
             exit: match (fate, &result) {
@@ -181,7 +183,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 code: answered - cell.started,
                 ..Phases::default()
             },
-            traffic: self.io.traffic(),
+            traffic: traffic.unwrap_or_default(),
             refused_calls: self.io.refused_calls(),
             fate,
         }

@@ -19,7 +19,7 @@ use super::worker_io::WorkerIo;
 use crate::protocol::CellResult;
 use crate::protocol::caller::ClientRequest;
 use crate::supervisor::clock;
-use crate::supervisor::egress::Spent;
+use crate::supervisor::egress::{Spent, WorkerNetwork};
 use crate::supervisor::programs::Queue;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use crate::supervisor::wait::{is_readable, wait};
@@ -234,7 +234,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 waiting_since: self.waiting_since,
                 stands_since: asked.map(|_| now),
                 ends: ends.min().filter(|_| asked.is_none()),
-                spent: self.io.spent(),
+                spent: self.io.network().map(WorkerNetwork::spent),
             },
             image,
             asked,
@@ -248,8 +248,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let stood = stood.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
         self.born = record.born + stood;
         self.waiting_since = record.waiting_since + stood;
-        if let Some(spent) = record.spent {
-            self.io.spend(spent);
+        if let Some((network, spent)) = self.io.network().zip(record.spent) {
+            network.spend(spent);
         }
     }
 }

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::Signal;
 
 use super::files::{Done, do_with_file};
-use crate::outcome::Traffic;
 use crate::plan::FileQuota;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
@@ -16,7 +15,7 @@ use crate::supervisor::cgroup::{Counts, WorkerCgroup};
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::set_nonblocking;
 use crate::supervisor::drain::{Drained, Output, Stream};
-use crate::supervisor::egress::{Spent, WorkerNetwork};
+use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::ending::Stop;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::files::{FileError, LentFiles};
@@ -88,10 +87,6 @@ pub trait WorkerIo {
     /// Queues programs that are asked for from now on for the next worker. Returns false, and changes nothing, if this
     /// one has some already.
     fn rest(&mut self) -> bool;
-    /// What the worker has spent of its session's limits on the network.
-    fn spent(&mut self) -> Option<Spent>;
-    /// Counts what an earlier worker has spent against this one's limits.
-    fn spend(&mut self, spent: Spent);
     /// Gives the worker, which has just got its first message, the way to start programs in it.
     fn hand_over_summons(&mut self);
     /// Whether programs of the caller run, or are about to.
@@ -107,12 +102,10 @@ pub trait WorkerIo {
         own: &CopyPoint,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
-    /// What the worker did on the network since this was asked last.
-    fn traffic(&mut self) -> Traffic;
+    /// The worker's way to the hosts of the policy, if it has one.
+    fn network(&mut self) -> Option<&mut WorkerNetwork>;
     /// The calls that its filter refused since this was asked last.
     fn refused_calls(&mut self) -> RefusedCalls;
-    /// Passes on what the caller has decided about a connection.
-    fn decide(&mut self, question: u64, allowed: Option<bool>);
     /// Reads the output that is available now.
     fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained;
     /// The output of this stream that was captured since the last one was taken.
@@ -323,16 +316,6 @@ impl WorkerIo for JailedWorker<'_> {
         self.programs.as_mut().is_none_or(ProgramServer::rest)
     }
 
-    fn spent(&mut self) -> Option<Spent> {
-        self.network.as_mut().map(WorkerNetwork::spent)
-    }
-
-    fn spend(&mut self, spent: Spent) {
-        if let Some(network) = &mut self.network {
-            network.spend(spent);
-        }
-    }
-
     fn hand_over_summons(&mut self) {
         // Without it, for want of descriptors, no program can be started. The worker waits for the byte all the same.
         let (summons, theirs) = Summons::new().ok().unzip();
@@ -362,19 +345,12 @@ impl WorkerIo for JailedWorker<'_> {
         image.plan(&self.source(0), own, number)
     }
 
-    fn traffic(&mut self) -> Traffic {
-        let network = self.network.as_mut();
-        network.map(WorkerNetwork::report).unwrap_or_default()
+    fn network(&mut self) -> Option<&mut WorkerNetwork> {
+        self.network.as_mut()
     }
 
     fn refused_calls(&mut self) -> RefusedCalls {
         self.forwarded.take_refused()
-    }
-
-    fn decide(&mut self, question: u64, allowed: Option<bool>) {
-        if let Some(network) = &self.network {
-            network.decide(question, allowed);
-        }
     }
 
     fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained {

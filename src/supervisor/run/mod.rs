@@ -2,9 +2,9 @@
 //! it.
 
 mod cancel;
-mod collector;
 mod deferred;
 mod files;
+mod opaque;
 mod program;
 mod report;
 mod request;
@@ -20,6 +20,7 @@ pub use self::request::Request;
 pub use super::drain::OutputSink;
 
 pub(crate) use self::deferred::Deferred;
+pub(crate) use self::opaque::Opaque;
 pub(super) use self::files::Files;
 pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::request::ONLY_REQUEST;

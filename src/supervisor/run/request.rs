@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::AskHost;
 use super::cancel::Cancel;
-use super::collector::Collector;
+use super::opaque::Opaque;
 use super::program::Program;
 use super::request_files::script_place;
 use super::stdin::Stdin;
@@ -26,6 +26,9 @@ pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
 /// The file name of a cell whose source is the name of a module to run (`MODULE` in the guest's `cell.py`).
 const MODULE: &str = "<-m>";
 
+/// A function of the caller that looks at the work directory after a run.
+type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
+
 /// One run: its code, its arguments, files and standard input, and its cancellation handle.
 ///
 /// A string is a request too: Python source named `<string>`, without standard input. A clone
@@ -40,7 +43,7 @@ pub struct Request {
     terminal: Option<Arc<str>>,
     pub(crate) client: Arc<str>,
     pub(crate) cancel: Option<Cancel>,
-    collector: Option<Collector>,
+    collector: Option<Opaque<Arc<Collect>>>,
     pub(super) ask_host: AskHost,
     last: ResultMode,
 }
@@ -249,14 +252,14 @@ impl Request {
         mut self,
         collect: impl Fn(&WorkDir, &Outcome) + Send + Sync + 'static,
     ) -> Self {
-        self.collector = Some(Collector::new(collect));
+        self.collector = Some(Opaque(Arc::new(collect)));
         self
     }
 
     /// Lets the caller look at the work directory of a run that is over.
     pub(super) fn collect_from(&self, worker: &Worker, cwd: &Path, outcome: &Outcome) {
         if let (Some(collector), Some(work)) = (&self.collector, worker.directories.first()) {
-            collector.look(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
+            (collector.0)(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
         }
     }
 

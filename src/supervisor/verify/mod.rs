@@ -147,7 +147,7 @@ pub fn verify(
     layers.push(Layer::Rlimits);
     if let Some(cgroup) = cgroup {
         membership(process, cgroup)?;
-        cgroup_limits(cgroup)?;
+        cgroup.check_limits()?;
         layers.push(Layer::Cgroup);
     }
     let level = match cgroup {
@@ -377,19 +377,6 @@ fn membership(process: &ProcDir, cgroup: &WorkerCgroup) -> Checked {
         }
     }
     Ok(())
-}
-
-/// Reads the limits back for each worker: they were written when the cgroup was made, possibly many
-/// workers ago.
-fn cgroup_limits(cgroup: &WorkerCgroup) -> Checked {
-    match cgroup.differing_limit()? {
-        Some(limit) => differs(
-            Layer::Cgroup,
-            format!("{} {}", limit.file, limit.found),
-            limit.wanted,
-        ),
-        None => Ok(()),
-    }
 }
 
 /// Whether a cgroup's path within its hierarchy names this directory. The last two components are

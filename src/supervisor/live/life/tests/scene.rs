@@ -5,13 +5,13 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 use super::super::*;
-use crate::outcome::{CpuRule, Level, LimitName, Traffic};
+use crate::outcome::{CpuRule, Level, LimitName};
 use crate::protocol::Frame;
 use crate::protocol::caller::{
     Cell, CellOutcome, ClientEvent, ClientRequest, FileRequest, SessionState, ToolTime,
 };
 use crate::protocol::message::{CopyPoint, ResultMode};
-use crate::supervisor::egress::Spent;
+use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
 use crate::supervisor::live::files::Done;
@@ -151,12 +151,6 @@ impl WorkerIo for FakeWorker {
         true
     }
 
-    fn spent(&mut self) -> Option<Spent> {
-        None
-    }
-
-    fn spend(&mut self, _: Spent) {}
-
     fn hand_over_summons(&mut self) {}
 
     fn runs_programs(&self) -> bool {
@@ -180,15 +174,13 @@ impl WorkerIo for FakeWorker {
         Err(SnapshotRefusal::Changed)
     }
 
-    fn traffic(&mut self) -> Traffic {
-        Traffic::default()
+    fn network(&mut self) -> Option<&mut WorkerNetwork> {
+        None
     }
 
     fn refused_calls(&mut self) -> RefusedCalls {
         RefusedCalls::default()
     }
-
-    fn decide(&mut self, _: u64, _: Option<bool>) {}
 
     fn drain(&mut self, _: Stream, _: &mut dyn FnMut(&[u8])) -> Drained {
         self.drained
