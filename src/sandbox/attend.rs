@@ -20,8 +20,8 @@ use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTi
 use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Closed, Deferred, Image, Paused, Payload,
-    ProgramRefusal, Programs, Queue, Refusal, RunContext, SessionExit, SessionTerms, Shelf,
-    SnapshotRefusal, SupervisorError, WorkerLoop, await_caller, wait,
+    ProgramRefusal, Programs, Purpose, Queue, Refusal, RunContext, SessionExit, SessionTerms,
+    Shelf, SnapshotRefusal, SupervisorError, WorkerLoop, await_caller, wait,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -123,6 +123,7 @@ impl Sandbox {
         let stdin = request.stdin.take();
         let session = *request.session.get_or_insert_with(Shelf::session);
         let terms = self.terms(request.tool_time);
+        let purpose = Purpose::Session(terms);
         let mut cells = request.from.as_ref().map(|image| image.cells());
         let ready = match request.from.take() {
             Some(image) => self.restored(&image, stdin, terms)?,
@@ -136,7 +137,7 @@ impl Sandbox {
                 session,
                 ..self.inner.run_context(&parked.zygote)
             };
-            let served = WorkerLoop::of_session(&parked.verified, &context, terms, beginning)?;
+            let served = WorkerLoop::new(&context, &parked.verified, purpose, beginning)?;
             let mut served = served.with_programs(request.programs.clone());
             let id = restart.take();
             let event = turn.event.unwrap_or_else(|| {
@@ -230,7 +231,7 @@ impl Sandbox {
         let (parked, refill) = self.worker_of(image, stdin)?;
         let context = self.inner.run_context(&parked.zygote);
         let state = Beginning::State(Arc::clone(image));
-        WorkerLoop::of_session(&parked.verified, &context, terms, state)?.restore()?;
+        WorkerLoop::new(&context, &parked.verified, Purpose::Session(terms), state)?.restore()?;
         Ok((parked, Beginning::Restored(Arc::clone(image)), refill))
     }
 
@@ -239,7 +240,7 @@ impl Sandbox {
         let (parked, _refill) = self.worker_of(image, None)?;
         let context = self.inner.run_context(&parked.zygote);
         let trial = Beginning::Trial(Arc::clone(image));
-        WorkerLoop::of_session(&parked.verified, &context, terms, trial)?.try_out()
+        WorkerLoop::new(&context, &parked.verified, Purpose::Session(terms), trial)?.try_out()
     }
 
     /// A worker of the zygote whose workers have the addresses of this state.
@@ -265,7 +266,7 @@ impl Sandbox {
         snapshot: u64,
         terms: SessionTerms,
     ) -> Result<Ready<'_>, Refusal> {
-        let image = self.snapshot(snapshot);
+        let image = self.snapshots().get(snapshot);
         let image = image.ok_or(Refusal::NoSnapshot(snapshot))?;
         Ok(self.restored(&image, None, terms)?)
     }
@@ -278,7 +279,7 @@ impl Sandbox {
                     return Ok(Next::Worker(id, None));
                 }
                 CallerEvent::Request(ClientRequest::Rollback { id, snapshot }, _) => {
-                    match self.snapshot(snapshot) {
+                    match self.snapshots().get(snapshot) {
                         Some(image) => return Ok(Next::Worker(id, Some(image))),
                         None => caller.refuse(Some(id), Refusal::NoSnapshot(snapshot)),
                     }

@@ -28,7 +28,7 @@ pub(crate) use self::interpreter::ChosenInterpreter;
 pub(crate) use self::key::SandboxKey;
 
 use self::pool::{Filler, Parked, Pool};
-use self::stats::{Activity, Counts};
+use self::stats::{Activity, CountedRun, Counts};
 use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
 use crate::error::Error;
@@ -137,7 +137,7 @@ impl Sandbox {
         request: impl Into<Request>,
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
-        let counted = self.inner.counts.run();
+        let counted = CountedRun(&self.inner.counts);
         let result = self.admit_and_run(&request.into(), sink);
         counted.end(&result);
         result
@@ -230,9 +230,9 @@ impl Sandbox {
         self.inner.zygote().ok()?.copied
     }
 
-    /// The state of this number, unless it was discarded.
-    pub(crate) fn snapshot(&self, number: u64) -> Option<Arc<Image>> {
-        self.inner.snapshots.get(number)
+    /// The states that it keeps for sessions.
+    pub(crate) fn snapshots(&self) -> &Shelf {
+        &self.inner.snapshots
     }
 
     /// Saves a state as a file, once another worker has shown that it could take it on from there. Returns the file's
@@ -267,16 +267,6 @@ impl Sandbox {
         let executable = interpreter.executable.display();
         let interpreter = format!("`{executable}` ({major}.{minor}.{micro})");
         MadeBy::here(interpreter, self.inner.policy.sha256.clone())
-    }
-
-    /// Whether it keeps states for other sessions.
-    pub(crate) fn has_snapshots(&self) -> bool {
-        !self.inner.snapshots.is_empty()
-    }
-
-    /// Discards a state.
-    pub(crate) fn discard_snapshot(&self, number: u64) {
-        self.inner.snapshots.discard(number);
     }
 
     /// The interpreter whose packages sessions have, and the caller's environment, if the policy lets packages be added.

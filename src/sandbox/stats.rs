@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::error::{Cause as _, Error, ErrorKind};
 use crate::outcome::{Outcome, Status};
-use crate::protocol::caller::{ClientEvent, ClientRequest, WireOutcome};
+use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 use crate::waiters::lock;
 
@@ -44,17 +44,8 @@ impl Counts {
     }
 
     /// Counts a cell or a run that has ended.
-    fn end_with(&self, outcome: &Outcome) {
-        self.end_as(outcome.status());
-    }
-
     fn end_as(&self, status: Status) {
         *lock(&self.0).ended.entry(status.as_str()).or_default() += 1;
-    }
-
-    /// Counts a run once it has ended.
-    pub fn run(&self) -> CountedRun<'_> {
-        CountedRun(self)
     }
 
     /// Counts a request that got no sandbox, or was refused for another reason.
@@ -78,13 +69,13 @@ impl Counts {
 
 /// A run that is counted once it has ended.
 #[derive(Debug)]
-pub struct CountedRun<'c>(&'c Counts);
+pub struct CountedRun<'c>(pub &'c Counts);
 
 impl CountedRun<'_> {
     /// Counts its result.
     pub fn end(self, result: &Result<Outcome, Error>) {
         match result {
-            Ok(outcome) => self.0.end_with(outcome),
+            Ok(outcome) => self.0.end_as(outcome.status()),
             Err(error) => self.0.refuse(error.kind()),
         }
         mem::forget(self);
@@ -155,8 +146,7 @@ impl Caller for CountedCaller<'_> {
         if let ClientEvent::Outcome(ended) = &answer
             && self.take_cell(ended.id)
         {
-            let WireOutcome(outcome) = &ended.outcome;
-            self.counts.end_with(outcome);
+            self.counts.end_as(ended.outcome.0.status());
         }
         self.caller.answer(answer, payload);
     }

@@ -137,10 +137,8 @@ fn begin<'s>(
 fn beginning(sandbox: &Sandbox, open: &Open) -> Result<Option<Arc<Image>>, Refusal> {
     match (open.snapshot, &open.saved) {
         (Some(number), None) => {
-            let image = sandbox
-                .snapshot(number)
-                .ok_or(Refusal::NoSnapshot(number))?;
-            Ok(Some(image))
+            let image = sandbox.snapshots().get(number);
+            Ok(Some(image.ok_or(Refusal::NoSnapshot(number))?))
         }
         (None, Some(path)) => {
             require_absolute(path)?;

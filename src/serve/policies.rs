@@ -54,15 +54,12 @@ enum Grounds {
 fn load(wanted: &SandboxChoice) -> Result<(Policy, Grounds), Error> {
     let overrides: Result<Vec<Override>, _> = wanted.set.iter().map(|set| set.parse()).collect();
     let overrides = overrides?;
-    let (name, source, interpreter) = match &wanted.policy {
+    let (name, directory, text, interpreter) = match &wanted.policy {
         PolicyChoice::Name {
             name,
             directory,
             interpreter,
-        } => {
-            let source = Beneath::new(directory.clone(), None);
-            (name.clone(), source, interpreter)
-        }
+        } => (name.clone(), directory.clone(), None, interpreter),
         PolicyChoice::Text {
             toml,
             directory,
@@ -73,9 +70,13 @@ fn load(wanted: &SandboxChoice) -> Result<(Policy, Grounds), Error> {
             // No file and no built-in policy has this name. Relative paths start from the directory.
             let name = format!("<{label}>");
             let text = (PathBuf::from(&name), toml.clone());
-            let source = Beneath::new(Some(directory.clone()), Some(text));
-            (name, source, interpreter)
+            (name, Some(directory.clone()), Some(text), interpreter)
         }
+    };
+    let source = Beneath {
+        directory,
+        text,
+        grounds: Cell::new(Grounds::Words),
     };
     let named = interpreter
         .as_ref()
@@ -91,16 +92,6 @@ struct Beneath {
     directory: Option<PathBuf>,
     text: Option<(PathBuf, String)>,
     grounds: Cell<Grounds>,
-}
-
-impl Beneath {
-    fn new(directory: Option<PathBuf>, text: Option<(PathBuf, String)>) -> Self {
-        Self {
-            directory,
-            text,
-            grounds: Cell::new(Grounds::Words),
-        }
-    }
 }
 
 impl PolicySource for Beneath {

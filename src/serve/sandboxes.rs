@@ -81,7 +81,7 @@ impl Sandboxes {
     /// Discards a snapshot, of any policy.
     pub fn discard_snapshot(&self, number: u64) {
         for sandbox in self.made() {
-            sandbox.discard_snapshot(number);
+            sandbox.snapshots().discard(number);
         }
     }
 
@@ -89,7 +89,7 @@ impl Sandboxes {
     pub fn save_snapshot(&self, number: u64, path: &Path) -> Result<u64, Refusal> {
         require_absolute(path)?;
         let mut made = self.made().into_iter();
-        let found = made.find_map(|sandbox| Some((sandbox.snapshot(number)?, sandbox)));
+        let found = made.find_map(|sandbox| Some((sandbox.snapshots().get(number)?, sandbox)));
         let (image, sandbox) = found.ok_or(Refusal::NoSnapshot(number))?;
         sandbox.save(&image, path)
     }
@@ -161,8 +161,9 @@ fn forget_unused(slots: &mut HashMap<SandboxKey, Slot>) -> Vec<Slot> {
 
 impl Slot {
     fn is_unused(&self) -> bool {
-        let is_unused =
-            |sandbox: &Arc<_>| Arc::strong_count(sandbox) == 1 && !Sandbox::has_snapshots(sandbox);
+        let is_unused = |sandbox: &Arc<Sandbox>| {
+            Arc::strong_count(sandbox) == 1 && sandbox.snapshots().is_empty()
+        };
         // A caller that makes it has it too.
         Arc::strong_count(&self.shared) == 1 && self.shared.made.get().is_none_or(is_unused)
     }

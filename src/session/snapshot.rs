@@ -97,7 +97,7 @@ impl Session {
         else {
             return Err(SessionError::Lost.into());
         };
-        let image = self.sandbox.snapshot(snapshot);
+        let image = self.sandbox.snapshots().get(snapshot);
         Ok(Snapshot {
             sandbox: Arc::clone(&self.sandbox),
             image: image.ok_or(SessionError::Lost)?,
@@ -149,6 +149,6 @@ impl Session {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.sandbox.discard_snapshot(self.number);
+        self.sandbox.snapshots().discard(self.number);
     }
 }

@@ -1,6 +1,10 @@
 //! The descriptors that connect a supervisor with its zygotes and workers.
 
+use std::fs::File;
+use std::io;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 use std::sync::{Mutex, TryLockError};
 
 use nix::errno::Errno;
@@ -68,6 +72,24 @@ pub fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
         spare.push(buffer);
     }
     done
+}
+
+/// Reads a part of a file, and passes it on in pieces of at most [`CHUNK`] bytes.
+pub fn read_in_pieces(
+    file: &File,
+    part: Range<u64>,
+    mut pass: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut at = part.start;
+    with_buffer(|buffer| {
+        while at < part.end {
+            let length = usize::try_from(part.end - at).unwrap_or(CHUNK).min(CHUNK);
+            file.read_exact_at(&mut buffer[..length], at)?;
+            pass(&buffer[..length])?;
+            at += length as u64;
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]

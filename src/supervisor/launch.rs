@@ -4,7 +4,7 @@ use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -135,18 +135,16 @@ impl Starting {
     pub fn begin(executable: &Path) -> Result<Self, SupervisorError> {
         let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
-        let log =
-            File::from(memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?);
+        let (log, stderr) = log()?;
         let (library, filling) = WORKER.open_early().when("make the worker library")?;
         let born_in = OtherNamespaces::current()?;
-        let stderr = log.try_clone().when("copy the log's descriptor")?;
         let child = Command::new(executable)
             .args(["-I", "-S", "-c", BOOTSTRAP])
             .env_clear()
             .env("LANG", "C.UTF-8")
             .stdin(theirs)
             .stdout(library)
-            .stderr(Stdio::from(stderr))
+            .stderr(stderr)
             .spawn()
             .map_err(|error| SupervisorError::Interpreter {
                 path: executable.to_owned(),
@@ -212,6 +210,14 @@ impl Launched {
     pub(super) fn ended(&mut self) -> SupervisorError {
         SupervisorError::ZygoteEnded(last_words(&self.log))
     }
+}
+
+/// What another process writes to its standard error is kept in memory. Returns its end too.
+pub(super) fn log() -> Result<(File, File), SupervisorError> {
+    let log = memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?;
+    let log = File::from(log);
+    let theirs = log.try_clone().when("copy the log's descriptor")?;
+    Ok((log, theirs))
 }
 
 /// The last lines that a zygote wrote to its standard error.

@@ -50,7 +50,7 @@ pub use error::SupervisorError;
 pub use launch::{Abort, Launched, Starting};
 pub(crate) use live::{BACKLOG, PIECE, WorkerLoop};
 pub use live::{
-    Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Refusal, SessionExit,
+    Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Purpose, Refusal, SessionExit,
     SessionTerms, Use, await_caller,
 };
 pub(crate) use part::Part;

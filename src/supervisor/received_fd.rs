@@ -13,13 +13,12 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileExt;
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::stat::{SFlag, fstat};
 
-use super::descriptors::{CHUNK, with_buffer};
+use super::descriptors::read_in_pieces;
 use sandfork_jail::sys::sealed::{self, is_unchanging};
 use sandfork_jail::sys::{errno_of, write_signals};
 
@@ -69,19 +68,9 @@ pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, Passed
 
 /// Returns a sealed copy of the first `length` bytes.
 fn copy(from: &File, length: u64) -> Result<OwnedFd, Errno> {
-    let to = File::from(memory_file()?);
-    with_buffer(|buffer| {
-        let mut done = 0;
-        while done < length {
-            let part = usize::try_from(length - done).unwrap_or(CHUNK).min(CHUNK);
-            let part = &mut buffer[..part];
-            from.read_exact_at(part, done)
-                .and_then(|()| write_signals::as_errors(|| to.write_all_at(part, done)))
-                .map_err(errno_of)?;
-            done += part.len() as u64;
-        }
-        Ok::<_, Errno>(())
-    })?;
+    let mut to = File::from(memory_file()?);
+    let write = |piece: &[u8]| write_signals::as_errors(|| to.write_all(piece));
+    read_in_pieces(from, 0..length, write).map_err(errno_of)?;
     sealed::seal(to.as_fd())?;
     Ok(to.into())
 }
@@ -103,6 +92,7 @@ fn memory_file() -> Result<OwnedFd, Errno> {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsRawFd;
+    use std::os::unix::fs::FileExt;
 
     use super::*;
 

@@ -75,14 +75,11 @@ pub fn kept_in() -> Result<PathBuf, Unused> {
 
 /// Writes a file, and removes it: a disk that is full may have room for its name.
 fn try_to_write(directory: &File) -> io::Result<()> {
-    let name = format!(".doctor.{:016x}", u64::from_ne_bytes(random()?));
-    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
-    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-    let file = openat(directory, &*name, flags | OFlag::O_CLOEXEC, mode)?;
-    let mut file = File::from(file);
-    let written = write_signals::as_errors(|| file.write_all(&vec![0; TRIAL]));
-    unlinkat(directory, &*name, UnlinkatFlags::NoRemoveDir)?;
-    written
+    let name = OsString::from(format!(".doctor.{:016x}", u64::from_ne_bytes(random()?)));
+    let written = write_new(directory, &name, &vec![0; TRIAL]);
+    let removed = unlinkat(directory, &*name, UnlinkatFlags::NoRemoveDir);
+    written?;
+    Ok(removed?)
 }
 
 fn is_unseen(cause: &io::Error) -> bool {
@@ -160,10 +157,7 @@ impl CacheFile {
         let mut temporary = self.name.clone();
         temporary.push(format!(".{:016x}", u64::from_ne_bytes(random()?)));
         let write = || {
-            let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
-            let mode = Mode::S_IRUSR | Mode::S_IWUSR;
-            let created = openat(directory, &*temporary, flags | OFlag::O_CLOEXEC, mode)?;
-            write_signals::as_errors(|| File::from(created).write_all(bytes))?;
+            write_new(directory, &temporary, bytes)?;
             Ok(renameat2(
                 directory,
                 &*temporary,
@@ -179,6 +173,14 @@ impl CacheFile {
         prune(directory.as_fd(), self.kind)?;
         renamed
     }
+}
+
+/// Writes a file that only this user can open.
+fn write_new(directory: &File, name: &OsStr, bytes: &[u8]) -> io::Result<()> {
+    let flags = OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW;
+    let mode = Mode::S_IRUSR | Mode::S_IWUSR;
+    let file = openat(directory, name, flags | OFlag::O_CLOEXEC, mode)?;
+    write_signals::as_errors(|| File::from(file).write_all(bytes))
 }
 
 /// Opens a directory if only this user can have put files into it.

@@ -8,7 +8,6 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use nix::errno::Errno;
-use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::sys::socket::{SockType, setsockopt, sockopt};
 use nix::sys::time::TimeVal;
 use sandfork_egress::control::{Authority, FromEgress, NotReady, Start, ToEgress};
@@ -20,7 +19,7 @@ use crate::supervisor::clock;
 use crate::supervisor::descriptors::{recv_report, socket_pair};
 use crate::supervisor::embedded::EGRESS;
 use crate::supervisor::error::{SupervisorError, While};
-use crate::supervisor::launch::{Started, last_words};
+use crate::supervisor::launch::{Started, last_words, log};
 use crate::supervisor::wait::wait_readable;
 
 /// How long the process may take to confine itself. It takes some milliseconds.
@@ -63,16 +62,14 @@ impl Process {
             made => made.when("make the egress program")?,
         };
         let (control, theirs) = connection().when("make the control socket")?;
-        let log = memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?;
-        let log = File::from(log);
-        let stderr = log.try_clone().when("copy the log's descriptor")?;
+        let (log, stderr) = log()?;
         let child = Command::new(format!("/proc/self/fd/{}", program.as_raw_fd()))
             .arg0("sandfork-egress")
             .env_clear()
             .current_dir("/")
             .stdin(theirs)
             .stdout(Stdio::null())
-            .stderr(Stdio::from(stderr))
+            .stderr(stderr)
             // An interrupt from the terminal is for the supervisor, which ends its guests first.
             .process_group(0)
             .spawn()

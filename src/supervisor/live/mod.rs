@@ -43,8 +43,7 @@ use super::clock;
 use super::ending::Kind;
 use super::error::SupervisorError;
 use super::programs::{Closed, Queue};
-use super::run::{Deferred, RunContext};
-use super::verified_worker::VerifiedWorker;
+use super::run::Deferred;
 use crate::error::Error;
 use crate::outcome::CpuRule;
 use crate::protocol::caller::{ClientRequest, ToolTime};
@@ -52,7 +51,7 @@ use crate::waiters::lock;
 
 /// What a worker is used for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Purpose {
+pub enum Purpose {
     /// One run. A limit ends the worker at once.
     Run(Kind),
     /// A session. A limit interrupts the cell first.
@@ -100,21 +99,7 @@ pub enum SessionExit {
 }
 
 /// The loop of a session's worker.
-impl<'a> WorkerLoop<'a> {
-    /// Prepares to serve a verified worker.
-    ///
-    /// # Errors
-    ///
-    /// When the worker cannot be reached.
-    pub fn of_session(
-        verified: &'a VerifiedWorker,
-        context: &'a RunContext<'a>,
-        terms: SessionTerms,
-        beginning: Beginning,
-    ) -> Result<Self, SupervisorError> {
-        Self::new(context, verified, Purpose::Session(terms), beginning)
-    }
-
+impl WorkerLoop<'_> {
     /// Runs the programs that are asked for in this queue, too.
     pub fn with_programs(mut self, queue: Option<Arc<Queue>>) -> Self {
         if let Some(queue) = queue {

@@ -54,7 +54,11 @@ pub struct WorkerLoop<'a> {
 
 impl<'a> WorkerLoop<'a> {
     /// Prepares to serve a worker that is ready in its jail. That of a session is greeted, or takes on a state.
-    pub(super) fn new(
+    ///
+    /// # Errors
+    ///
+    /// When the worker cannot be reached.
+    pub fn new(
         context: &'a RunContext<'a>,
         verified: &'a VerifiedWorker,
         purpose: Purpose,

@@ -1,5 +1,6 @@
 //! A handle that ends runs and cells.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -20,13 +21,7 @@ struct Handle {
     /// Readable once the handle is used.
     event: EventFd,
     /// What interrupts the cells that have the handle.
-    cells: Mutex<Cells>,
-}
-
-#[derive(Default)]
-struct Cells {
-    next: u64,
-    running: Vec<(u64, Box<dyn Fn() + Send>)>,
+    cells: Mutex<BTreeMap<u64, Box<dyn Fn() + Send>>>,
 }
 
 impl Cancel {
@@ -49,7 +44,7 @@ impl Cancel {
         self.0.is_used.store(true, Ordering::Release);
         // Fails only after 2^64 calls.
         _ = self.0.event.write(1);
-        for (_, interrupt) in &lock(&self.0.cells).running {
+        for interrupt in lock(&self.0.cells).values() {
             interrupt();
         }
     }
@@ -71,9 +66,8 @@ impl Cancel {
         if self.is_used() {
             interrupt();
         }
-        cells.next += 1;
-        let number = cells.next;
-        cells.running.push((number, Box::new(interrupt)));
+        let number = cells.last_key_value().map_or(0, |(last, _)| last + 1);
+        cells.insert(number, Box::new(interrupt));
         let handle = &self.0;
         Interrupts { handle, number }
     }
@@ -96,8 +90,7 @@ pub(crate) struct Interrupts<'c> {
 
 impl Drop for Interrupts<'_> {
     fn drop(&mut self) {
-        let mut cells = lock(&self.handle.cells);
-        cells.running.retain(|(number, _)| *number != self.number);
+        lock(&self.handle.cells).remove(&self.number);
     }
 }
 

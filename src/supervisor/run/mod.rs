@@ -20,8 +20,8 @@ pub use self::request::Request;
 pub use super::drain::OutputSink;
 
 pub(crate) use self::deferred::Deferred;
-pub(crate) use self::opaque::Opaque;
 pub(super) use self::files::Files;
+pub(crate) use self::opaque::Opaque;
 pub(super) use self::report::{Fate, Seen, report};
 pub(super) use self::request::ONLY_REQUEST;
 pub(super) use self::watch::{Measured, Pace, Watch};

@@ -8,7 +8,6 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
@@ -20,7 +19,7 @@ use nix::unistd::{Whence, lseek};
 use super::refusal::{Doing, SnapshotRefusal};
 use super::shown_trees;
 use crate::supervisor::as_guest::as_guest;
-use crate::supervisor::descriptors::{CHUNK, with_buffer};
+use crate::supervisor::descriptors::{CHUNK, read_in_pieces};
 use crate::supervisor::files::{LentFiles, open_beneath, reopen};
 use sandfork_jail::archive::{Entry, Kind, piece};
 use sandfork_jail::program::{HostIds, WorkerJail};
@@ -306,16 +305,7 @@ fn pieces(
 
 fn copy(writer: &mut impl Write, file: &File, range: Range<u64>) -> io::Result<()> {
     writer.write_all(&piece(range.start, range.end - range.start))?;
-    let mut at = range.start;
-    with_buffer(|buffer| {
-        while at < range.end {
-            let now = usize::try_from(range.end - at).unwrap_or(CHUNK).min(CHUNK);
-            file.read_exact_at(&mut buffer[..now], at)?;
-            writer.write_all(&buffer[..now])?;
-            at += now as u64;
-        }
-        Ok(())
-    })
+    read_in_pieces(file, range, |bytes| writer.write_all(bytes))
 }
 
 fn entry(

@@ -20,15 +20,7 @@ use super::spawn::Worker;
 use crate::waiters::lock;
 
 /// Guests that run code, by number.
-static GUESTS: Mutex<Guests> = Mutex::new(Guests {
-    next: 0,
-    running: BTreeMap::new(),
-});
-
-struct Guests {
-    next: u64,
-    running: BTreeMap<u64, Guest>,
-}
+static GUESTS: Mutex<BTreeMap<u64, Guest>> = Mutex::new(BTreeMap::new());
 
 /// The processes beneath which all processes of a guest are.
 #[derive(Clone, Debug)]
@@ -61,17 +53,15 @@ impl Stoppable {
             above: (Pid::from_raw(worker.above_pid), Arc::clone(&worker.above)),
         };
         let mut guests = lock(&GUESTS);
-        guests.next += 1;
-        let number = guests.next;
-        guests.running.insert(number, guest);
+        let number = guests.last_key_value().map_or(0, |(last, _)| last + 1);
+        guests.insert(number, guest);
         Self(number)
     }
 }
 
 impl Drop for Stoppable {
     fn drop(&mut self) {
-        let mut guests = lock(&GUESTS);
-        guests.running.remove(&self.0);
+        lock(&GUESTS).remove(&self.0);
     }
 }
 
@@ -96,7 +86,7 @@ pub fn hold_guests(report: impl FnOnce(&HoldError), stopped: impl FnOnce()) {
     let mut holder = lock(&HOLDER);
     let guests = lock(&GUESTS);
     let standing = StoppedClock::begin();
-    let running: Vec<Guest> = guests.running.values().cloned().collect();
+    let running: Vec<Guest> = guests.values().cloned().collect();
     if running.is_empty() {
         return stopped();
     }

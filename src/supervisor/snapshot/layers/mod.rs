@@ -10,13 +10,12 @@ use std::fs::File;
 use std::io::{self, Write};
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 pub use self::making::LayersInMaking;
 
 use super::shelf::Reserved;
-use crate::supervisor::descriptors::with_buffer;
+use crate::supervisor::descriptors::read_in_pieces;
 use sandfork_jail::restore::Place;
 
 /// The most files. Workers have a descriptor of each while they take on a state.
@@ -136,20 +135,11 @@ impl Layers {
 
     /// Writes all pages one after the other.
     pub fn write_to(&self, writer: &mut impl Write) -> io::Result<()> {
-        with_buffer(|buffer| {
-            for piece in &self.pieces {
-                let file = &self.layers[piece.layer].file;
-                let (mut at, end) = (piece.place, piece.place + piece.length());
-                while at < end {
-                    let now = usize::try_from(end - at)
-                        .unwrap_or(usize::MAX)
-                        .min(buffer.len());
-                    file.read_exact_at(&mut buffer[..now], at)?;
-                    writer.write_all(&buffer[..now])?;
-                    at += now as u64;
-                }
-            }
-            Ok(())
+        let mut pieces = self.pieces.iter();
+        pieces.try_for_each(|piece| {
+            let part = piece.place..piece.place + piece.length();
+            let file = &self.layers[piece.layer].file;
+            read_in_pieces(file, part, |bytes| writer.write_all(bytes))
         })
     }
 }
