@@ -6,8 +6,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nix::poll::PollFlags;
-
 use super::pause::Turn;
 use super::pool::{Former, Parked};
 use super::stats::{Activity, CountedCaller};
@@ -21,7 +19,7 @@ use crate::supervisor::error::While;
 use crate::supervisor::{
     AskHost, Beginning, Caller, CallerEvent, Closed, Deferred, Image, Paused, Payload,
     ProgramRefusal, Programs, Purpose, Queue, Refusal, RunContext, SessionExit, SessionTerms,
-    Shelf, SnapshotRefusal, SupervisorError, WorkerLoop, await_caller, wait,
+    Shelf, SnapshotRefusal, SupervisorError, WorkerLoop, await_caller, drain,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -382,10 +380,5 @@ impl Inner {
 fn finish(caller: &mut dyn Caller) -> Result<(), Error> {
     caller.answer(ClientEvent::Closed, Payload::default());
     let until = Instant::now() + LAST_WORDS;
-    while caller.unsent() > 0 && Instant::now() < until {
-        let room = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
-        wait([room], Some(until)).when("wait for the caller")?;
-        caller.flush();
-    }
-    Ok(())
+    Ok(drain(caller, Some(until)).when("wait for the caller")?)
 }

@@ -76,7 +76,10 @@ pub fn serve(
             return caller.refuse(None, Error::from(CannotBegin(error)).into());
         }
     };
-    let mut writer = Writer::new(socket);
+    let mut writer = Writer {
+        socket,
+        bytes: Vec::new(),
+    };
     let call_off = mapped.call_off();
     let listened = thread::scope(|threads| {
         let listening = || listen(&mut caller, policy, tasks, &call_off);
@@ -217,14 +220,7 @@ struct Writer<'a> {
     bytes: Vec<u8>,
 }
 
-impl<'a> Writer<'a> {
-    fn new(socket: &'a OwnedFd) -> Self {
-        Self {
-            socket,
-            bytes: Vec::new(),
-        }
-    }
-
+impl Writer<'_> {
     fn say(&mut self, answer: &ClientEvent, payload: &[u8]) -> Result<(), Errno> {
         self.add(answer, payload);
         self.flush()

@@ -14,80 +14,66 @@ use crate::supervisor::{
     AskHost, Caller, CallerEvent, FrameCaller, Image, Payload, Refusal, await_caller,
 };
 
-/// A connection that this process received.
-pub struct Connection {
-    socket: Arc<OwnedFd>,
-    sandboxes: Arc<Sandboxes>,
-}
-
-impl Connection {
-    /// A connection over this socket.
-    pub fn new(socket: Arc<OwnedFd>, sandboxes: Arc<Sandboxes>) -> Self {
-        Self { socket, sandboxes }
-    }
-
-    /// Serves it until its other end is closed.
-    pub fn serve(self) {
-        // A socket that cannot be used is closed, which the other end notices.
-        let Ok(mut caller) = FrameCaller::new(Arc::clone(&self.socket)) else {
-            return;
+/// Serves a connection that this process received, until its other end is closed.
+pub fn serve(socket: &Arc<OwnedFd>, sandboxes: &Sandboxes) {
+    // A socket that cannot be used is closed, which the other end notices.
+    let Ok(mut caller) = FrameCaller::new(Arc::clone(socket)) else {
+        return;
+    };
+    while let Ok(event) = await_caller(&mut caller) {
+        let (request, payload) = match event {
+            CallerEvent::Request(request, payload) => (request, payload),
+            CallerEvent::Nothing => continue,
+            CallerEvent::Gone => return,
+            CallerEvent::Malformed(how) => return caller.refuse(None, Refusal::Protocol(how)),
         };
-        let sandboxes = &*self.sandboxes;
-        while let Ok(event) = await_caller(&mut caller) {
-            let (request, payload) = match event {
-                CallerEvent::Request(request, payload) => (request, payload),
-                CallerEvent::Nothing => continue,
-                CallerEvent::Gone => return,
-                CallerEvent::Malformed(how) => return caller.refuse(None, Refusal::Protocol(how)),
-            };
-            if let Err(refusal) = require_version(&request) {
-                caller.refuse(None, refusal);
+        if let Err(refusal) = require_version(&request) {
+            caller.refuse(None, refusal);
+            continue;
+        }
+        let answer = match request {
+            ClientRequest::Open(open) => match begin(sandboxes, &open, payload) {
+                Ok((sandbox, request, _listed)) => {
+                    // The caller has received any error.
+                    _ = sandbox.attend(&mut caller, request);
+                    return;
+                }
+                Err(refusal) => Err(refusal),
+            },
+            ClientRequest::Map(open) => match sandboxes.get(&open.sandbox) {
+                Ok((sandbox, policy)) => {
+                    return batch::serve(caller, socket, sandbox, &policy, &open);
+                }
+                Err(refusal) => Err(refusal),
+            },
+            ClientRequest::Program(wanted) => {
+                return program::serve(caller, &sandboxes.programs, *wanted);
+            }
+            ClientRequest::Watch(wanted) => {
+                return watch::serve(caller, &sandboxes.programs, &wanted);
+            }
+            ClientRequest::Attach { session, pid } => {
+                return program::attach(caller, &sandboxes.programs, session, pid);
+            }
+            ClientRequest::Programs { session } => sandboxes.programs.running(session),
+            // The session that made it may be over.
+            ClientRequest::Discard { snapshot } => {
+                sandboxes.discard_snapshot(snapshot);
+                Ok(ClientEvent::Closed)
+            }
+            ClientRequest::Save { snapshot, path } => {
+                let saved = sandboxes.save_snapshot(snapshot, &path);
+                saved.map(|bytes| ClientEvent::Saved { bytes })
+            }
+            other => {
+                let first = "the first message of a connection opens its session or batch";
+                caller.refuse(other.id(), Refusal::Protocol(first.into()));
                 continue;
             }
-            let answer = match request {
-                ClientRequest::Open(open) => match begin(sandboxes, &open, payload) {
-                    Ok((sandbox, request, _listed)) => {
-                        // The caller has received any error.
-                        _ = sandbox.attend(&mut caller, request);
-                        return;
-                    }
-                    Err(refusal) => Err(refusal),
-                },
-                ClientRequest::Map(open) => match sandboxes.get(&open.sandbox) {
-                    Ok((sandbox, policy)) => {
-                        return batch::serve(caller, &self.socket, sandbox, &policy, &open);
-                    }
-                    Err(refusal) => Err(refusal),
-                },
-                ClientRequest::Program(wanted) => {
-                    return program::serve(caller, &sandboxes.programs, *wanted);
-                }
-                ClientRequest::Watch(wanted) => {
-                    return watch::serve(caller, &sandboxes.programs, &wanted);
-                }
-                ClientRequest::Attach { session, pid } => {
-                    return program::attach(caller, &sandboxes.programs, session, pid);
-                }
-                ClientRequest::Programs { session } => sandboxes.programs.running(session),
-                // The session that made it may be over.
-                ClientRequest::Discard { snapshot } => {
-                    sandboxes.discard_snapshot(snapshot);
-                    Ok(ClientEvent::Closed)
-                }
-                ClientRequest::Save { snapshot, path } => {
-                    let saved = sandboxes.save_snapshot(snapshot, &path);
-                    saved.map(|bytes| ClientEvent::Saved { bytes })
-                }
-                other => {
-                    let first = "the first message of a connection opens its session or batch";
-                    caller.refuse(other.id(), Refusal::Protocol(first.into()));
-                    continue;
-                }
-            };
-            match answer {
-                Ok(event) => caller.answer(event, Payload::default()),
-                Err(refusal) => caller.refuse(None, refusal),
-            }
+        };
+        match answer {
+            Ok(event) => caller.answer(event, Payload::default()),
+            Err(refusal) => caller.refuse(None, refusal),
         }
     }
 }

@@ -23,7 +23,6 @@ use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::sockopt::SockType;
 use nix::sys::socket::{self, Shutdown, getsockopt, shutdown};
 
-use self::connection::Connection;
 use self::sandboxes::Sandboxes;
 use crate::supervisor::Cancel;
 use crate::waiters::lock;
@@ -79,11 +78,10 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
             continue;
         }
         let socket = Arc::new(socket);
-        let connection = Connection::new(Arc::clone(&socket), Arc::clone(sandboxes));
+        let (served, sandboxes) = (Arc::clone(&socket), Arc::clone(sandboxes));
+        let serve = move || connection::serve(&served, &sandboxes);
         // A host without a thread to spare closes the connection, which its other end sees.
-        let started = thread::Builder::new()
-            .name("session".into())
-            .spawn(move || connection.serve());
+        let started = thread::Builder::new().name("session".into()).spawn(serve);
         if let Ok(thread) = started {
             open.add(&socket, thread);
         }

@@ -11,7 +11,7 @@ use crate::protocol::caller::{
 };
 use crate::supervisor::{
     BACKLOG, Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent, Program, ProgramEnd,
-    ProgramRefusal, Programs, Refusal, Stream, UniqueIds, wait,
+    ProgramRefusal, Programs, Refusal, Stream, UniqueIds, awaited, drain, wait,
 };
 use crate::waiters::lock;
 
@@ -98,7 +98,8 @@ fn serve_as(role: Role, mut caller: FrameCaller, process: Result<Process, Refusa
         Ok(process) => process,
         Err(refusal) => {
             caller.refuse(None, refusal);
-            drain(&mut caller);
+            // Fails if the caller is gone.
+            _ = drain(&mut caller, None);
             return;
         }
     };
@@ -117,18 +118,7 @@ fn serve_as(role: Role, mut caller: FrameCaller, process: Result<Process, Refusa
         // The number of SIGKILL is one of a signal.
         _ = serving.process.kill(libc::SIGKILL);
     }
-    drain(&mut serving.caller);
-}
-
-/// Sends what is left to send, while the caller reads.
-pub fn drain(caller: &mut FrameCaller) {
-    while caller.unsent() > 0 {
-        let events = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
-        if wait([events], None).is_err() {
-            return;
-        }
-        caller.flush();
-    }
+    _ = drain(&mut serving.caller, None);
 }
 
 /// What a connection has of a program.
@@ -178,15 +168,13 @@ impl Serving {
     }
 
     fn wait(&self) {
-        let mut events = PollFlags::POLLIN;
-        events.set(PollFlags::POLLOUT, self.caller.unsent() > 0);
         let flowing = self.caller.unsent() < BACKLOG;
         let [stdout, stderr, ended] = self.process.sources().map(|it| it.filter(|_| flowing));
         let is_owner = self.role == Role::Owner;
         let stdin = self.input.as_ref().and_then(|_| self.process.stdin());
         let stdin = stdin.as_ref().map(|fd| (fd.as_fd(), PollFlags::POLLOUT));
         let sources = [
-            self.caller.as_fd().map(|fd| (fd, events)),
+            awaited(&self.caller),
             stdout.filter(|_| is_owner),
             stderr.filter(|_| is_owner),
             ended,

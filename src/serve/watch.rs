@@ -1,11 +1,9 @@
 //! A connection that watches a directory in a session of another connection.
 
-use nix::poll::PollFlags;
-
-use super::program::{SessionPrograms, drain};
+use super::program::SessionPrograms;
 use crate::protocol::caller::{ClientEvent, FileEvent, ProgramEnded, WatchRequest};
 use crate::supervisor::{
-    BACKLOG, Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, wait,
+    BACKLOG, Caller, CallerEvent, Depth, FrameCaller, Payload, Refusal, Watch, awaited, drain, wait,
 };
 
 /// The most bytes of paths in one message: written as JSON, they are several times as long.
@@ -26,7 +24,8 @@ pub fn serve(mut caller: FrameCaller, sessions: &SessionPrograms, wanted: &Watch
         }
         Err(refusal) => caller.refuse(None, refusal),
     }
-    drain(&mut caller);
+    // Fails if the caller is gone.
+    _ = drain(&mut caller, None);
 }
 
 fn attend(caller: &mut FrameCaller, watch: &Watch) {
@@ -59,11 +58,9 @@ fn attend(caller: &mut FrameCaller, watch: &Watch) {
                 }
             }
         }
-        let mut events = PollFlags::POLLIN;
-        events.set(PollFlags::POLLOUT, caller.unsent() > 0);
         let ([changes, ended], ready) = watch.sources();
         let sources = [
-            caller.as_fd().map(|fd| (fd, events)),
+            awaited(caller),
             changes.filter(|_| flowing),
             ended.filter(|_| flowing),
         ];

@@ -51,7 +51,7 @@ pub use launch::{Abort, Launched, Starting};
 pub(crate) use live::{BACKLOG, PIECE, WorkerLoop};
 pub use live::{
     Beginning, Caller, CallerEvent, FrameCaller, Paused, Payload, Purpose, Refusal, SessionExit,
-    SessionTerms, Use, await_caller,
+    SessionTerms, Use, await_caller, awaited, drain,
 };
 pub(crate) use part::Part;
 #[cfg(feature = "internals")]

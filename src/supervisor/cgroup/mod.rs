@@ -7,6 +7,7 @@ mod leftovers;
 mod open_files;
 mod worker;
 
+use std::cell::Cell;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,13 @@ impl CgroupRoot {
     pub fn worker(self: &Arc<Self>) -> Result<WorkerCgroup, SupervisorError> {
         let spare = lock(&self.spare).pop();
         let made = spare.map_or_else(|| self.make(), Ok)?;
-        Ok(WorkerCgroup::new(Arc::clone(self), made))
+        Ok(WorkerCgroup {
+            root: Arc::clone(self),
+            made,
+            seen: Cell::default(),
+            is_changed: Cell::default(),
+            last: Cell::default(),
+        })
     }
 
     /// Makes a cgroup before the first worker is requested.

@@ -18,14 +18,14 @@ use crate::supervisor::error::SupervisorError;
 /// Otherwise it is removed, with any processes still in it.
 #[derive(Debug)]
 pub struct WorkerCgroup {
-    root: Arc<CgroupRoot>,
-    made: Made,
+    pub(super) root: Arc<CgroupRoot>,
+    pub(super) made: Made,
     /// The last counts that were read. Counts only grow.
-    seen: Cell<Option<Counts>>,
+    pub(super) seen: Cell<Option<Counts>>,
     /// Whether the limits were found changed. No other worker gets such a cgroup.
-    is_changed: Cell<bool>,
+    pub(super) is_changed: Cell<bool>,
     /// The counts after its worker's end, if they were read.
-    last: Cell<Option<Counts>>,
+    pub(super) last: Cell<Option<Counts>>,
 }
 
 /// A directory in each hierarchy, with its limits set.
@@ -63,16 +63,6 @@ impl Drop for Made {
 }
 
 impl WorkerCgroup {
-    pub(super) fn new(root: Arc<CgroupRoot>, made: Made) -> Self {
-        Self {
-            root,
-            made,
-            seen: Cell::new(None),
-            last: Cell::new(None),
-            is_changed: Cell::new(false),
-        }
-    }
-
     /// The open files through which a process joins, one for each hierarchy.
     pub fn join_files(&self) -> Result<Ref<'_, [OwnedFd]>, SupervisorError> {
         let name = files::join_file(self.root.plan.version);

@@ -3,7 +3,7 @@
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::poll::PollFlags;
@@ -109,6 +109,16 @@ pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
     wait([awaited(caller)], None)?;
     caller.flush();
     Ok(CallerEvent::Nothing)
+}
+
+/// Sends what is left to send while the caller reads, until `until` if there is one.
+pub fn drain(caller: &mut dyn Caller, until: Option<Instant>) -> Result<(), Errno> {
+    while caller.unsent() > 0 && until.is_none_or(|until| Instant::now() < until) {
+        let room = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
+        wait([room], until)?;
+        caller.flush();
+    }
+    Ok(())
 }
 
 /// What to wait for from a caller.

@@ -28,7 +28,9 @@ mod worker_says;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use self::caller::{Caller, CallerEvent, FrameCaller, PIECE, Payload, await_caller};
+pub use self::caller::{
+    Caller, CallerEvent, FrameCaller, PIECE, Payload, await_caller, awaited, drain,
+};
 pub use self::pausing::{Paused, Use};
 pub use self::refusal::Refusal;
 pub use self::state::Beginning;

@@ -31,7 +31,7 @@ pub enum Refusal {
     NulInFilename,
     /// The request does not fit into a message to the worker.
     #[error("{}", too_large("the request", .0))]
-    TooLarge(MessageError),
+    TooLarge(#[from] MessageError),
     /// The session's state cannot be copied, or given to another.
     #[error("cannot snapshot: {0}")]
     Snapshot(#[from] SnapshotRefusal),
@@ -90,12 +90,6 @@ pub(super) fn too_large(what: &str, error: &MessageError) -> String {
     }
 }
 
-impl From<MessageError> for Refusal {
-    fn from(error: MessageError) -> Self {
-        Self::TooLarge(error)
-    }
-}
-
 impl From<SupervisorError> for Refusal {
     fn from(error: SupervisorError) -> Self {
         Self::NotProvided(error.into())
@@ -138,14 +132,13 @@ mod tests {
     use nix::errno::Errno;
 
     use super::*;
-    use crate::supervisor::snapshot::Whose;
 
     #[test]
     fn a_refusal_keeps_its_kind_in_this_process_and_on_a_socket() {
         let lost = || Refusal::from(SupervisorError::RunLost);
         let on_disk = |wanted| {
             Refusal::from(SnapshotRefusal::Disk {
-                whose: Whose::Process,
+                whose: "process",
                 wanted,
                 taken: 2,
                 most: 3,

@@ -161,7 +161,7 @@ impl Programs {
 
     /// A handle that watches directories of the session.
     pub(crate) fn watcher(&self) -> Watcher {
-        Watcher::new(self.queue())
+        Watcher(self.queue())
     }
 
     /// Starts a program, and waits until it runs. A cell may run meanwhile.

@@ -17,7 +17,7 @@ use nix::sys::stat::Mode;
 use nix::sys::statfs::{FsType, TMPFS_MAGIC, fstatfs};
 use nix::sys::statvfs::fstatvfs;
 
-use super::refusal::{Doing, SnapshotRefusal, Whose};
+use super::refusal::{Doing, SnapshotRefusal};
 use super::shelf::Reserved;
 use crate::host::cache_directory;
 use crate::supervisor::files::reopen;
@@ -139,9 +139,9 @@ fn require_share(
             most,
         })
     };
-    let of_process = refused(Whose::Process, taken, all / 2);
+    let of_process = refused("process", taken, all / 2);
     let of_sandbox =
-        by_others.and_then(|others| refused(Whose::Sandbox, taken.saturating_sub(others), all / 4));
+        by_others.and_then(|others| refused("sandbox", taken.saturating_sub(others), all / 4));
     of_sandbox.or(of_process).map_or(Ok(()), Err)
 }
 

@@ -40,8 +40,6 @@ pub use self::capture::{Source, require_alone};
 pub use self::layers::Base;
 pub use self::medium::Medium;
 pub use self::refusal::SnapshotRefusal;
-#[cfg(test)]
-pub use self::refusal::Whose;
 pub use self::saved::MadeBy;
 pub use self::shelf::Shelf;
 

@@ -132,11 +132,11 @@ pub enum SnapshotRefusal {
     #[error(
         "it takes {}, and the paused sessions of this {} have {} of the {} that they may have on the disk; end some of them, or \
          make room on the disk",
-        bytes(*.wanted), .whose.name(), bytes(*.taken), bytes(*.most)
+        bytes(*.wanted), .whose, bytes(*.taken), bytes(*.most)
     )]
     Disk {
-        /// Whose sessions those are.
-        whose: Whose,
+        /// Whose sessions those are: of one `sandbox`, where there are others, or of the `process`.
+        whose: &'static str,
         /// The bytes of the image.
         wanted: u64,
         /// The bytes of others.
@@ -189,24 +189,6 @@ fn remedy(name: &str) -> &'static str {
         _ if name.starts_with("polars-") => "polars keeps its own until the session ends",
         _ => {
             "for OpenBLAS and OpenMP, set OPENBLAS_NUM_THREADS=1 and OMP_NUM_THREADS=1 under `env.set` in the policy"
-        }
-    }
-}
-
-/// Whose images have a share of a disk.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Whose {
-    /// Those of one sandbox, where there are others.
-    Sandbox,
-    /// Those of all.
-    Process,
-}
-
-impl Whose {
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Sandbox => "sandbox",
-            Self::Process => "process",
         }
     }
 }

@@ -40,13 +40,9 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Watches directories of one session, from any thread, also while a cell runs. It serves the session's workers one
 /// after another.
 #[derive(Clone, Debug)]
-pub struct Watcher(Arc<Queue>);
+pub struct Watcher(pub(crate) Arc<Queue>);
 
 impl Watcher {
-    pub(crate) fn new(queue: Arc<Queue>) -> Self {
-        Self(queue)
-    }
-
     /// Watches a directory. What changes from now on is reported. The path is relative to the session's work directory,
     /// or begins with it.
     ///
