@@ -92,78 +92,67 @@ impl AddressClass {
     }
 }
 
-/// Whether an address begins with a prefix of the registries of IANA for special addresses.
-fn is_in_ipv4(address: Ipv4Addr, prefix: [u8; 4], length: u32) -> bool {
-    let mask = u32::MAX << (32 - length);
-    address.to_bits() & mask == u32::from_be_bytes(prefix) & mask
-}
+/// The special addresses of IPv4 in the registries of IANA, by their prefixes. All others are public.
+const OF_IPV4: [([u8; 4], u32, AddressClass); 14] = [
+    ([127, 0, 0, 0], 8, AddressClass::Own),
+    ([169, 254, 0, 0], 16, AddressClass::LinkLocal),
+    ([10, 0, 0, 0], 8, AddressClass::Private),
+    ([172, 16, 0, 0], 12, AddressClass::Private),
+    ([192, 168, 0, 0], 16, AddressClass::Private),
+    ([100, 64, 0, 0], 10, AddressClass::Private),
+    ([192, 0, 2, 0], 24, AddressClass::Private),
+    ([198, 18, 0, 0], 15, AddressClass::Private),
+    ([198, 51, 100, 0], 24, AddressClass::Private),
+    ([203, 0, 113, 0], 24, AddressClass::Private),
+    ([0, 0, 0, 0], 8, AddressClass::Unusable),
+    ([192, 0, 0, 0], 24, AddressClass::Unusable),
+    ([192, 88, 99, 0], 24, AddressClass::Unusable),
+    ([224, 0, 0, 0], 3, AddressClass::Unusable),
+];
+
+/// The same of IPv6, by the first three numbers of their prefixes: the first that fits decides. All others are unusable.
+const OF_IPV6: [([u16; 3], u32, AddressClass); 9] = [
+    ([0xfe80, 0, 0], 10, AddressClass::LinkLocal),
+    ([0xfc00, 0, 0], 7, AddressClass::Private),
+    // Site-local, before RFC 3879.
+    ([0xfec0, 0, 0], 10, AddressClass::Private),
+    // A translation to IPv4 within one network (RFC 8215).
+    ([0x64, 0xff9b, 1], 48, AddressClass::Private),
+    ([0x2001, 0xdb8, 0], 32, AddressClass::Private),
+    ([0x3fff, 0, 0], 20, AddressClass::Private),
+    // Teredo and what else belongs to the protocol itself.
+    ([0x2001, 0, 0], 23, AddressClass::Unusable),
+    // 6to4.
+    ([0x2002, 0, 0], 16, AddressClass::Unusable),
+    ([0x2000, 0, 0], 3, AddressClass::Public),
+];
 
 fn of_ipv4(address: Ipv4Addr) -> AddressClass {
-    let is_in = |prefix, length| is_in_ipv4(address, prefix, length);
-    if is_in([127, 0, 0, 0], 8) {
-        AddressClass::Own
-    } else if is_in([169, 254, 0, 0], 16) {
-        AddressClass::LinkLocal
-    } else if is_in([10, 0, 0, 0], 8)
-        || is_in([172, 16, 0, 0], 12)
-        || is_in([192, 168, 0, 0], 16)
-        || is_in([100, 64, 0, 0], 10)
-        || is_in([192, 0, 2, 0], 24)
-        || is_in([198, 18, 0, 0], 15)
-        || is_in([198, 51, 100, 0], 24)
-        || is_in([203, 0, 113, 0], 24)
-    {
-        AddressClass::Private
-    } else if is_in([0, 0, 0, 0], 8)
-        || is_in([192, 0, 0, 0], 24)
-        || is_in([192, 88, 99, 0], 24)
-        || is_in([224, 0, 0, 0], 3)
-    {
-        AddressClass::Unusable
-    } else {
-        AddressClass::Public
-    }
-}
-
-fn is_in_ipv6(address: Ipv6Addr, prefix: [u16; 8], length: u32) -> bool {
-    let mask = u128::MAX << (128 - length);
-    address.to_bits() & mask == Ipv6Addr::from(prefix).to_bits() & mask
-}
-
-/// The last four bytes, for the notations that have an IPv4 address there.
-fn embedded(address: Ipv6Addr) -> AddressClass {
-    let [.., a, b, c, d] = address.octets();
-    AddressClass::of(Ipv4Addr::new(a, b, c, d).into())
+    let mut found = OF_IPV4.iter().filter(|(prefix, length, _)| {
+        let mask = u32::MAX << (32 - length);
+        address.to_bits() & mask == u32::from_be_bytes(*prefix)
+    });
+    found
+        .next()
+        .map_or(AddressClass::Public, |(.., class)| *class)
 }
 
 fn of_ipv6(address: Ipv6Addr) -> AddressClass {
-    let is_in = |prefix, length| is_in_ipv6(address, prefix, length);
     if address == Ipv6Addr::LOCALHOST {
-        AddressClass::Own
-    } else if is_in([0xfe80, 0, 0, 0, 0, 0, 0, 0], 10) {
-        AddressClass::LinkLocal
-    } else if is_in([0xfc00, 0, 0, 0, 0, 0, 0, 0], 7)
-        // Site-local, before RFC 3879.
-        || is_in([0xfec0, 0, 0, 0, 0, 0, 0, 0], 10)
-        // A translation to IPv4 within one network (RFC 8215).
-        || is_in([0x64, 0xff9b, 1, 0, 0, 0, 0, 0], 48)
-        || is_in([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32)
-        || is_in([0x3fff, 0, 0, 0, 0, 0, 0, 0], 20)
-    {
-        AddressClass::Private
-    } else if is_in([0x64, 0xff9b, 0, 0, 0, 0, 0, 0], 96) {
-        // The well-known translation to IPv4 (RFC 6052).
-        embedded(address)
-    } else if !is_in([0x2000, 0, 0, 0, 0, 0, 0, 0], 3)
-        // Teredo and what else belongs to the protocol itself.
-        || is_in([0x2001, 0, 0, 0, 0, 0, 0, 0], 23)
-        // 6to4.
-        || is_in([0x2002, 0, 0, 0, 0, 0, 0, 0], 16)
-    {
-        AddressClass::Unusable
-    } else {
-        AddressClass::Public
+        return AddressClass::Own;
     }
+    if let [0x64, 0xff9b, 0, 0, 0, 0, _, _] = address.segments() {
+        // The well-known translation to IPv4 (RFC 6052), which has such an address in its last four bytes.
+        let [.., a, b, c, d] = address.octets();
+        return AddressClass::of(Ipv4Addr::new(a, b, c, d).into());
+    }
+    let mut found = OF_IPV6.iter().filter(|([a, b, c], length, _)| {
+        let mask = u128::MAX << (128 - length);
+        address.to_bits() & mask == Ipv6Addr::new(*a, *b, *c, 0, 0, 0, 0, 0).to_bits()
+    });
+    found
+        .next()
+        .map_or(AddressClass::Unusable, |(.., class)| *class)
 }
 
 #[cfg(test)]
