@@ -34,20 +34,12 @@ const CODE: u16 = 0xf;
 
 /// The kind of a record.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[repr(u16)]
 pub enum RecordKind {
     /// An IPv4 address.
-    A,
+    A = 1,
     /// An IPv6 address.
-    Aaaa,
-}
-
-impl RecordKind {
-    const fn number(self) -> u16 {
-        match self {
-            Self::A => 1,
-            Self::Aaaa => 28,
-        }
-    }
+    Aaaa = 28,
 }
 
 const ALIAS: u16 = 5;
@@ -97,7 +89,7 @@ impl<'a> Query<'a> {
                 Some(Host::Name(name)) => Some(name),
                 _ => None,
             },
-            asks_address: kind == RecordKind::A.number(),
+            asks_address: kind == RecordKind::A as u16,
             id,
             flags,
             question: &message[HEADER..reader.place],
@@ -120,7 +112,7 @@ impl<'a> Query<'a> {
         message.extend(self.question);
         if let Some(address) = address {
             message.extend(NAME_OF_QUESTION);
-            message.extend(RecordKind::A.number().to_be_bytes());
+            message.extend((RecordKind::A as u16).to_be_bytes());
             message.extend(CLASS_INTERNET.to_be_bytes());
             message.extend(TIME_TO_LIVE.to_be_bytes());
             message.extend(4_u16.to_be_bytes());
@@ -144,7 +136,7 @@ pub fn question(id: u16, name: &str, kind: RecordKind) -> Option<Vec<u8>> {
         message.extend(label.as_bytes());
     }
     message.push(0);
-    message.extend(kind.number().to_be_bytes());
+    message.extend((kind as u16).to_be_bytes());
     message.extend(CLASS_INTERNET.to_be_bytes());
     Some(message)
 }
