@@ -1,10 +1,12 @@
 //! What one worker may use: bytes, connections at a time, and how fast it may ask for more.
 
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep_until};
+
+use super::locked;
 
 /// The bytes that a worker may still send and receive.
 #[derive(Debug)]
@@ -61,7 +63,7 @@ impl Pace {
 
     /// Takes turns. Returns when the last of them is, if that is later.
     pub fn take(&self, turns: usize, now: Instant) -> Option<Instant> {
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = locked(&self.full_at);
         *full_at = (*full_at).max(now) + self.interval.saturating_mul(count(turns));
         let due = full_at.checked_sub(self.interval * self.burst)?;
         (due > now).then_some(due)
@@ -69,7 +71,7 @@ impl Pace {
 
     /// Gives turns back that something else limits.
     pub fn give_back(&self, turns: usize) {
-        let mut full_at = self.full_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut full_at = locked(&self.full_at);
         let earlier = full_at.checked_sub(self.interval.saturating_mul(count(turns)));
         *full_at = earlier.unwrap_or(*full_at);
     }

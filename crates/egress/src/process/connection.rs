@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::PATIENCE;
@@ -31,36 +30,17 @@ const INTERNAL_ERROR: u8 = 80;
 /// How HTTP/2 begins (RFC 9113, 3.4), as far as it must be read to know it.
 const PREFACE: &[u8] = b"PRI * HTTP/2";
 
-/// Serves a connection to a made-up address.
-pub async fn serve(network: &Arc<Network>, stream: TcpStream, host: Host, port: u16) {
-    serve_with(network, Guest::new(stream), host, port, None).await;
-}
-
-/// Serves a connection of which a proxy knows the host. `dialled` is the connection to the host, if there is one already.
-pub async fn serve_with(
-    network: &Arc<Network>,
-    mut guest: Guest,
-    host: Host,
-    port: u16,
-    dialled: Option<Dialled>,
-) {
-    let place = Place { host, port };
-    let verdict = match network.shared.rules.access(&place.host, port) {
-        Err(refusal) => {
-            let verdict = Verdict::Refused(refusal);
-            network.note(&place.host, port, None, verdict);
-            verdict
-        }
-        Ok(access) => match carry(network, guest, &place, &access, dialled).await {
-            Ok(()) => return,
-            Err((rest, verdict)) => {
-                guest = rest;
-                verdict
-            }
-        },
+/// Serves a connection to a made-up address, or one of which a proxy knows the host. `dialled` is the connection to the
+/// host, if there is one already.
+pub async fn serve(network: &Arc<Network>, guest: Guest, place: Place, dialled: Option<Dialled>) {
+    let carried = match network.access(&place) {
+        Ok(access) => carry(network, guest, &place, &access, dialled).await,
+        Err(verdict) => Err((guest, verdict)),
     };
-    // Fails if the guest is gone.
-    _ = timeout(FAREWELL, refuse(guest, &place, verdict)).await;
+    if let Err((guest, verdict)) = carried {
+        // Fails if the guest is gone.
+        _ = timeout(FAREWELL, refuse(guest, &place, verdict)).await;
+    }
 }
 
 /// Carries the connection to its end. Gives the guest back with what it was refused for, if nothing was carried.
@@ -84,20 +64,18 @@ async fn carry(
             }
             Ok(Ok(Speaks::Tls)) => {}
             Ok(Err(refusal)) => {
-                let verdict = Verdict::Refused(refusal);
-                network.note(&place.host, place.port, None, verdict);
+                let verdict = network.note(place, None, Verdict::Refused(refusal));
                 return Err((guest, verdict));
             }
             Err(_) => {
-                let verdict = Verdict::Failed(Failure::Slow);
-                network.note(&place.host, place.port, None, verdict);
+                let verdict = network.note(place, None, Verdict::Failed(Failure::Slow));
                 return Err((guest, verdict));
             }
         }
     }
     let dialled = match dialled {
         Some(dialled) => dialled,
-        None => match dial(network, &place.host, place.port, access, Carries::Other).await {
+        None => match dial(network, place, access, Carries::Other).await {
             Ok(dialled) => dialled,
             Err(verdict) => return Err((guest, verdict)),
         },
@@ -111,8 +89,7 @@ async fn carry(
 /// Notes that a connection ended because the worker's limit was reached.
 pub fn note_end_of_bytes(network: &Network, place: &Place) {
     if network.bytes.left() == 0 {
-        let verdict = Verdict::Refused(Refusal::Bytes);
-        network.note(&place.host, place.port, None, verdict);
+        network.note(place, None, Verdict::Refused(Refusal::Bytes));
     }
 }
 
@@ -129,9 +106,9 @@ enum Speaks {
 /// Reads ahead until it is clear what the guest speaks.
 async fn first_words(guest: &mut Guest, place: &Place) -> Result<Speaks, Refusal> {
     loop {
-        match guest.head().first() {
+        match guest.head.first() {
             None => {}
-            Some(&hello::FIRST_BYTE) => match hello::read(guest.head()) {
+            Some(&hello::FIRST_BYTE) => match hello::read(&guest.head) {
                 Hello::Incomplete => {}
                 Hello::Encrypted => return Err(Refusal::EncryptedName),
                 Hello::Malformed => return Err(Refusal::Malformed),
@@ -143,13 +120,13 @@ async fn first_words(guest: &mut Guest, place: &Place) -> Result<Speaks, Refusal
                 Hello::Names(_) => return Err(Refusal::Name),
             },
             // HTTP/2 in the clear, of which nothing says that the host speaks it.
-            Some(_) if guest.head().starts_with(PREFACE) => return Err(Refusal::Content),
-            Some(_) if PREFACE.starts_with(guest.head()) => {}
+            Some(_) if guest.head.starts_with(PREFACE) => return Err(Refusal::Content),
+            Some(_) if PREFACE.starts_with(&guest.head) => {}
             Some(b'A'..=b'Z') => return Ok(Speaks::Http),
             Some(_) => return Err(Refusal::Content),
         }
         match guest.read_ahead().await {
-            Ok(0) | Err(_) if guest.head().is_empty() => return Ok(Speaks::Nothing),
+            Ok(0) | Err(_) if guest.head.is_empty() => return Ok(Speaks::Nothing),
             Ok(0) | Err(_) => return Err(Refusal::Malformed),
             Ok(_) => {}
         }
@@ -168,17 +145,16 @@ async fn terminate(network: &Arc<Network>, guest: Guest, place: &Place, dialled:
         }
     } else {
         // The guest does not trust the authority, or gave up: its own library says which.
-        let verdict = Verdict::Failed(Failure::Broken);
-        network.note(&place.host, place.port, None, verdict);
+        network.note(place, None, Verdict::Failed(Failure::Broken));
     }
 }
 
 /// Tells the guest why there is no connection, in the protocol that it speaks, as far as it has said so.
 async fn refuse(mut guest: Guest, place: &Place, verdict: Verdict) -> io::Result<()> {
-    if guest.head().is_empty() {
+    if guest.head.is_empty() {
         guest.read_ahead().await?;
     }
-    match guest.head().first() {
+    match guest.head.first() {
         Some(&hello::FIRST_BYTE) => {
             let alert = match verdict {
                 Verdict::Refused(Refusal::Name) => UNRECOGNIZED_NAME,

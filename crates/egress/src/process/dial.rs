@@ -1,6 +1,5 @@
 //! Connects to a host: resolves its name once, judges each address, and dials one of those that were judged.
 
-use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,10 +9,11 @@ use tokio::net::{TcpStream, UdpSocket};
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep, timeout};
 
+use super::http::Place;
 use super::metered::Metered;
 use super::network::Network;
 use super::resolve::resolve;
-use super::{PATIENCE, Shared};
+use super::{PATIENCE, Shared, locked};
 use crate::address::{AddressClass, Reach};
 use crate::control::Proxy;
 use crate::host::Host;
@@ -61,13 +61,12 @@ enum Route<'a> {
 /// Connects to a host that the rules allow. What does not come about is noted.
 pub async fn dial(
     network: &Arc<Network>,
-    host: &Host,
-    port: u16,
+    place: &Place,
     access: &Access<'_>,
     carries: Carries,
 ) -> Result<Dialled, Verdict> {
     let result = async {
-        let route = within(route(network, host, port, access), Failure::Resolver).await?;
+        let route = within(route(network, place, access), Failure::Resolver).await?;
         let (addresses, silent) = match &route {
             Route::Addresses(addresses) => {
                 let addresses = addresses.iter().map(SocketAddr::ip).collect();
@@ -75,15 +74,12 @@ pub async fn dial(
             }
             Route::Proxy(_) => (Vec::new(), Failure::Proxy),
         };
-        let asked = network.ask(host, port, addresses).await;
+        let asked = network.ask(place, addresses).await;
         asked.map_err(Verdict::Refused)?;
-        within(connect(network, host, port, route, carries), silent).await
+        within(connect(network, place, route, carries), silent).await
     };
     let result = result.await;
-    if let Err(verdict) = result {
-        network.note(host, port, None, verdict);
-    }
-    result
+    result.map_err(|verdict| network.note(place, None, verdict))
 }
 
 /// Bounds the time of a step, whose end without a word is this failure.
@@ -98,8 +94,7 @@ async fn within<T>(
 /// The way to a host that the rules allow, once there is a turn for it.
 async fn route<'a>(
     network: &'a Network,
-    host: &Host,
-    port: u16,
+    place: &Place,
     access: &Access<'_>,
 ) -> Result<Route<'a>, Verdict> {
     if network.bytes.left() == 0 {
@@ -107,13 +102,13 @@ async fn route<'a>(
     }
     network.dials.turn().await;
     let shared = &network.shared;
-    if let (Some(proxy), Reach::Public) = (&shared.proxy, access.reach()) {
+    if let (Some(proxy), Reach::Public) = (&shared.start.proxy, access.reach()) {
         return Ok(Route::Proxy(proxy));
     }
-    let addresses = addresses_of(shared, host).await?;
+    let addresses = addresses_of(shared, &place.host).await?;
     let allowed = allowed(addresses, access, class_of).await;
     let allowed = allowed.map_err(Verdict::Refused)?.into_iter();
-    let addresses = allowed.map(|address| SocketAddr::new(address, port));
+    let addresses = allowed.map(|address| SocketAddr::new(address, place.port));
     Ok(Route::Addresses(addresses.collect()))
 }
 
@@ -145,8 +140,7 @@ async fn allowed<F: Future<Output = AddressClass>>(
 
 async fn connect(
     network: &Arc<Network>,
-    host: &Host,
-    port: u16,
+    place: &Place,
     route: Route<'_>,
     carries: Carries,
 ) -> Result<Dialled, Verdict> {
@@ -155,9 +149,7 @@ async fn connect(
         (Route::Proxy(proxy), Carries::Http) => {
             (to_proxy(shared, proxy).await?, None, Some(proxy.clone()))
         }
-        (Route::Proxy(proxy), Carries::Other) => {
-            (through(shared, proxy, host, port).await?, None, None)
-        }
+        (Route::Proxy(proxy), Carries::Other) => (through(shared, proxy, place).await?, None, None),
         (Route::Addresses(addresses), _) => {
             let stream = first_of(addresses).await.ok_or(unreachable())?;
             let address = stream.peer_addr().map_err(|_| unreachable())?;
@@ -165,7 +157,7 @@ async fn connect(
         }
     };
     _ = stream.set_nodelay(true);
-    let stream = Metered::new(stream, network, host, port, address);
+    let stream = Metered::new(stream, network, place, address);
     Ok(Dialled {
         stream,
         requests_to,
@@ -180,7 +172,7 @@ async fn addresses_of(shared: &Shared, host: &Host) -> Result<Vec<IpAddr>, Verdi
     match host {
         Host::Address(address) => Ok(vec![*address]),
         Host::Name(name) => {
-            let resolution = shared.resolution();
+            let resolution = locked(&shared.resolution).clone();
             let resolved = resolve(&resolution, name).await;
             resolved.map(in_turns).map_err(Verdict::Failed)
         }
@@ -256,22 +248,12 @@ async fn to_proxy(shared: &Shared, proxy: &Proxy) -> Result<TcpStream, Verdict> 
 }
 
 /// A connection that the proxy makes (RFC 9110, 9.3.6). It resolves the name too.
-async fn through(
-    shared: &Shared,
-    proxy: &Proxy,
-    host: &Host,
-    port: u16,
-) -> Result<TcpStream, Verdict> {
+async fn through(shared: &Shared, proxy: &Proxy, place: &Place) -> Result<TcpStream, Verdict> {
     let mut stream = to_proxy(shared, proxy).await?;
-    let host = match host {
-        Host::Address(IpAddr::V6(address)) => format!("[{address}]"),
-        other => other.to_string(),
-    };
     let authorization = proxy.authorization.as_ref();
     let authorization = authorization.map(|value| format!("Proxy-Authorization: {value}\r\n"));
     let authorization = authorization.unwrap_or_default();
-    let request =
-        format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: {host}:{port}\r\n{authorization}\r\n");
+    let request = format!("CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{authorization}\r\n");
     let failed = |_| Verdict::Failed(Failure::Proxy);
     stream.write_all(request.as_bytes()).await.map_err(failed)?;
     // One byte at a time: what follows the answer is the host's.

@@ -14,8 +14,10 @@ const CHUNK: usize = 4096;
 /// A stream whose first bytes may have been read already.
 #[derive(Debug)]
 pub struct Guest {
-    head: BytesMut,
-    stream: TcpStream,
+    /// The bytes that were read ahead.
+    pub head: BytesMut,
+    /// Where the others come from.
+    pub stream: TcpStream,
 }
 
 impl Guest {
@@ -35,25 +37,10 @@ impl Guest {
         self
     }
 
-    /// The bytes that were read ahead.
-    pub fn head(&self) -> &[u8] {
-        &self.head
-    }
-
     /// Reads ahead. Returns the number of bytes, 0 at the end.
     pub async fn read_ahead(&mut self) -> io::Result<usize> {
         self.head.reserve(CHUNK);
         self.stream.read_buf(&mut self.head).await
-    }
-
-    /// Forgets the first of the bytes that were read ahead.
-    pub fn skip(&mut self, bytes: usize) {
-        self.head.advance(bytes);
-    }
-
-    /// The bytes that were read ahead, and the stream that the others come from.
-    pub fn into_parts(self) -> (BytesMut, TcpStream) {
-        (self.head, self.stream)
     }
 }
 

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use super::locked;
 use crate::control::{Connection, MOST_REPORTED, Report};
 use crate::host::Host;
 use crate::refusal::Verdict;
@@ -38,13 +39,9 @@ struct Entry {
 }
 
 impl Ledger {
-    fn entries(&self) -> MutexGuard<'_, Entries> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes what did not take place. The same is noted once in a report, and counted each time.
     pub fn note(&self, host: &str, port: Option<u16>, request: Option<&str>, verdict: Verdict) {
-        let mut entries = self.entries();
+        let mut entries = locked(&self.0);
         entries.count += 1;
         let request: Option<String> = request.map(|it| it.chars().take(MOST_REQUEST).collect());
         let same = entries.ended.iter_mut().find(|earlier| {
@@ -77,7 +74,7 @@ impl Ledger {
             sent: AtomicU64::new(0),
             received: AtomicU64::new(0),
         });
-        let mut entries = self.entries();
+        let mut entries = locked(&self.0);
         let number = entries.next;
         entries.next += 1;
         entries.count += 1;
@@ -91,7 +88,7 @@ impl Ledger {
 
     /// What happened since the last report.
     pub fn report(&self) -> Report {
-        let mut entries = self.entries();
+        let mut entries = locked(&self.0);
         let mut connections = std::mem::take(&mut entries.ended);
         let open: Vec<Arc<Entry>> = entries.open.values().map(Arc::clone).collect();
         for entry in open {
@@ -151,7 +148,7 @@ impl Open {
 
 impl Drop for Open {
     fn drop(&mut self) {
-        let mut entries = self.ledger.entries();
+        let mut entries = locked(&self.ledger.0);
         entries.open.remove(&self.number);
         let connection = entries.since_last(&self.entry, false);
         if entries.ended.len() < MOST_REPORTED {

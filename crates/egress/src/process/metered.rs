@@ -9,15 +9,16 @@ use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+use super::http::Place;
 use super::ledger::Open;
 use super::network::Network;
-use crate::host::Host;
 
 /// A stream to a host.
 #[derive(Debug)]
 pub struct Metered {
-    stream: TcpStream,
-    meter: Meter,
+    /// The stream itself, for a caller that moves the bytes, and counts them with `meter`.
+    pub stream: TcpStream,
+    pub meter: Meter,
 }
 
 /// Counts the bytes of a connection, against the worker's limit.
@@ -56,21 +57,15 @@ impl Metered {
     pub fn new(
         stream: TcpStream,
         network: &Arc<Network>,
-        host: &Host,
-        port: u16,
+        place: &Place,
         address: Option<IpAddr>,
     ) -> Self {
-        let open = network.ledger.open(host, port, address);
+        let open = network.ledger.open(&place.host, place.port, address);
         let network = Arc::clone(network);
         Self {
             stream,
             meter: Meter { network, open },
         }
-    }
-
-    /// The stream and what counts its bytes, for a caller that moves them itself.
-    pub fn into_parts(self) -> (TcpStream, Meter) {
-        (self.stream, self.meter)
     }
 }
 

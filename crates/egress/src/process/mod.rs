@@ -18,8 +18,9 @@ mod resolve;
 mod socket;
 mod tls;
 
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use nix::errno::Errno;
@@ -30,8 +31,7 @@ use tokio::task::JoinSet;
 use self::network::Network;
 use self::socket::Packets;
 use self::tls::Tls;
-use crate::control::{FromEgress, NotReady, Proxy, Resolution, Start, ToEgress};
-use crate::rules::Rules;
+use crate::control::{FromEgress, NotReady, Resolution, Start, ToEgress};
 
 /// How long either side may take to say what the next step needs: the first bytes, a handshake, the head of a
 /// request, an answer of a resolver and a proxy together.
@@ -40,20 +40,15 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What all connections of the process share.
 #[derive(Debug)]
 struct Shared {
-    rules: Rules,
-    connections: u32,
-    bytes: u64,
-    proxy: Option<Proxy>,
-    asks: bool,
+    /// What the supervisor said first, without what has been used up.
+    start: Start,
     resolution: Mutex<Resolution>,
     tls: Tls,
 }
 
-impl Shared {
-    fn resolution(&self) -> Resolution {
-        let resolution = self.resolution.lock();
-        resolution.unwrap_or_else(PoisonError::into_inner).clone()
-    }
+/// Locks what a task that panicked may have held: it leaves nothing half done.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Serves a supervisor, whose socket is standard input, until it is gone. Returns what went wrong.
@@ -91,37 +86,17 @@ fn prepare(control: &OwnedFd) -> Result<(Arc<Shared>, FromEgress), NotReady> {
     let mut buffer = vec![0; MAX_MESSAGE];
     let received = recv_message(control.as_fd(), &mut buffer);
     let start = match received.map_err(|errno| format!("read the rules: {errno}"))? {
-        Some((ToEgress::Start(start), _)) => *start,
-        Some(_) => {
-            return Err("read the rules: another message came first"
-                .to_owned()
-                .into());
-        }
-        None => return Err("read the rules: the supervisor is gone".to_owned().into()),
+        Some((ToEgress::Start(start), _)) => Ok(*start),
+        Some(_) => Err("another message came first"),
+        None => Err("the supervisor is gone"),
     };
-    let Start {
-        rules,
-        connections,
-        bytes,
-        proxy,
-        asks,
-        resolution,
-        trust,
-        authority,
-        identity,
-        filter,
-        landlock_abi,
-    } = start;
+    let mut start = start.map_err(|why| format!("read the rules: {why}"))?;
     // The supervisor's user may read files that the process's own may not.
-    let (tls, authority) = Tls::new(trust.as_deref(), authority)?;
-    confine::confine(identity, landlock_abi, &filter)?;
+    let (tls, authority) = Tls::new(start.trust.as_deref(), start.authority.take())?;
+    confine::confine(start.identity, start.landlock_abi, &start.filter)?;
     let shared = Shared {
-        rules,
-        connections,
-        bytes,
-        proxy,
-        asks,
-        resolution: Mutex::new(resolution),
+        resolution: Mutex::new(mem::take(&mut start.resolution)),
+        start,
         tls,
     };
     Ok((Arc::new(shared), FromEgress::Ready(authority)))
@@ -143,15 +118,12 @@ async fn serve(control: OwnedFd, shared: &Arc<Shared>) -> std::io::Result<()> {
             Err(errno) => return Err(errno.into()),
             Ok(None) => return Ok(()),
             Ok(Some((ToEgress::Serve { sockets }, fds))) => {
-                if let Some(network) = Network::new(shared, &sockets, fds) {
-                    networks.spawn(network.serve());
+                if let Some(served) = Network::serve(shared, &sockets, fds) {
+                    networks.spawn(served);
                 }
             }
             Ok(Some((ToEgress::Resolve(resolution), _))) => {
-                let mut current = shared.resolution.lock();
-                **current
-                    .as_mut()
-                    .unwrap_or_else(|poisoned| poisoned.get_mut()) = resolution;
+                *locked(&shared.resolution) = resolution;
             }
             Ok(Some((ToEgress::Start(_), _))) => return Err(Errno::EPROTO.into()),
         }

@@ -1,11 +1,12 @@
 //! The resolver of a guest. It asks no other: a name that the policy does not have never leaves the process.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use tokio::net::UdpSocket;
 
 use super::budget::Pace;
+use super::locked;
 use super::network::Network;
 use crate::dns::{MOST_BYTES, Query, Reply};
 use crate::host::Host;
@@ -36,7 +37,8 @@ fn reply(network: &Network, query: &Query) -> Reply {
         let verdict = Verdict::Refused(refusal);
         network.ledger.note(name, None, None, verdict);
     };
-    let is_known = network.shared.rules.knows(&Host::Name(name.to_owned()));
+    let rules = &network.shared.start.rules;
+    let is_known = rules.knows(&Host::Name(name.to_owned()));
     if !is_known && (name == "localhost" || name.ends_with(".localhost")) {
         return if query.asks_address {
             Reply::Address(Ipv4Addr::LOCALHOST)
@@ -46,8 +48,7 @@ fn reply(network: &Network, query: &Query) -> Reply {
     }
     match (is_known, query.asks_address) {
         (true, true) => {
-            let mut names = network.names.lock().unwrap_or_else(PoisonError::into_inner);
-            let address = names.address_of(name);
+            let address = locked(&network.names).address_of(name);
             address.map_or_else(
                 || {
                     refuse(Refusal::Names);

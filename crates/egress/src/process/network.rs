@@ -1,24 +1,28 @@
 //! One worker's network: its sockets, its limits, and what its connections did.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use nix::errno::Errno;
+use tokio::net::{TcpListener, UdpSocket};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::budget::{Bytes, Pace};
+use super::head::Guest;
+use super::http::Place;
 use super::ledger::Ledger;
 use super::questions::Questions;
 use super::socket::{Packets, nonblocking};
-use super::{Shared, connection, names_server, proxy};
+use super::{Shared, connection, locked, names_server, proxy};
 use crate::control::{FromNetwork, Service, ServiceSocket, ToNetwork};
 use crate::host::Host;
 use crate::names::{Names, SERVICE, is_made_up};
 use crate::refusal::{Refusal, Verdict};
+use crate::rules::Access;
 
 /// Requests of HTTP at once, and as many again each second. A guest that sends more waits, and leaves the process to
 /// the others.
@@ -57,52 +61,28 @@ pub struct Network {
     pub overhead: Pace,
 }
 
-/// A network with its sockets, ready to be served.
-#[derive(Debug)]
-pub struct Serving {
-    network: Arc<Network>,
-    names: Vec<tokio::net::UdpSocket>,
-    listeners: Vec<tokio::net::TcpListener>,
-}
-
 impl Network {
-    /// The network of these descriptors: the link, then the sockets. `None` if they are other ones, or cannot be
-    /// used; closing the link reports that.
-    #[expect(
-        clippy::new_ret_no_self,
-        reason = "the value without sockets serves nothing"
-    )]
-    pub fn new(
+    /// Serves the worker of these descriptors, its link and then its sockets, until the supervisor closes the link.
+    /// Everything of it ends with the result. `None` if they are other ones, or cannot be used; closing the link reports
+    /// that.
+    pub fn serve(
         shared: &Arc<Shared>,
         sockets: &[ServiceSocket],
         descriptors: Vec<OwnedFd>,
-    ) -> Option<Serving> {
+    ) -> Option<impl Future<Output = ()> + use<>> {
         let mut descriptors = descriptors.into_iter();
         let link = Packets::new(descriptors.next()?).ok()?;
         if descriptors.len() != sockets.len() {
             return None;
         }
-        let (mut names, mut listeners) = (Vec::new(), Vec::new());
-        for (socket, descriptor) in sockets.iter().zip(descriptors) {
-            let descriptor = nonblocking(descriptor).ok()?;
-            match socket.serves {
-                Service::Names => {
-                    let socket = UdpSocket::from(descriptor);
-                    names.push(tokio::net::UdpSocket::from_std(socket).ok()?);
-                }
-                Service::Connections => {
-                    let listener = TcpListener::from(descriptor);
-                    listeners.push(tokio::net::TcpListener::from_std(listener).ok()?);
-                }
-            }
-        }
-        let connections = usize::try_from(shared.connections).unwrap_or(usize::MAX);
-        let pace = || Pace::new(shared.connections.max(1), CONNECTIONS_EACH_SECOND);
-        let network = Self {
+        let start = &shared.start;
+        let connections = usize::try_from(start.connections).unwrap_or(usize::MAX);
+        let pace = || Pace::new(start.connections.max(1), CONNECTIONS_EACH_SECOND);
+        let network = Arc::new(Self {
             shared: Arc::clone(shared),
             ledger: Arc::default(),
-            bytes: Bytes::new(shared.bytes),
-            names: Mutex::new(Names::of(&shared.rules)),
+            bytes: Bytes::new(start.bytes),
+            names: Mutex::new(Names::of(&start.rules)),
             link,
             questions: Questions::default(),
             connections: Arc::new(Semaphore::new(connections.min(Semaphore::MAX_PERMITS))),
@@ -110,19 +90,33 @@ impl Network {
             dials: pace(),
             requests: Pace::new(REQUESTS, REQUESTS),
             overhead: Pace::new(4 * OVERHEAD, OVERHEAD),
-        };
-        Some(Serving {
-            network: Arc::new(network),
-            names,
-            listeners,
+        });
+        let mut tasks = JoinSet::new();
+        for (socket, descriptor) in sockets.iter().zip(descriptors) {
+            let (network, descriptor) = (Arc::clone(&network), nonblocking(descriptor).ok()?);
+            match socket.serves {
+                Service::Names => {
+                    let socket = UdpSocket::from_std(descriptor.into()).ok()?;
+                    let pace = Pace::new(QUESTIONS, QUESTIONS);
+                    tasks.spawn(names_server::serve(network, socket, pace));
+                }
+                Service::Connections => {
+                    let listener = TcpListener::from_std(descriptor.into()).ok()?;
+                    tasks.spawn(accept(network, listener));
+                }
+            }
+        }
+        Some(async move {
+            // An error means that there is no supervisor to serve for.
+            _ = attend(&network).await;
+            drop(tasks);
         })
     }
 
     /// The host behind an address of the guest's loopback interface. None if it is the guest itself.
     fn host_at(&self, address: Ipv4Addr) -> Option<Host> {
-        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let unknown = is_made_up(address).then_some(Host::Address(IpAddr::V4(address)));
-        names.host_at(address).or(unknown)
+        locked(&self.names).host_at(address).or(unknown)
     }
 
     /// Room for one more connection to a host than connections of the guest, if there is any.
@@ -131,39 +125,24 @@ impl Network {
     }
 
     /// Whether the caller allows a connection that the rules allow, if the policy says that it is asked.
-    pub async fn ask(&self, host: &Host, port: u16, addresses: Vec<IpAddr>) -> Result<(), Refusal> {
-        if !self.shared.asks {
+    pub async fn ask(&self, place: &Place, addresses: Vec<IpAddr>) -> Result<(), Refusal> {
+        if !self.shared.start.asks {
             return Ok(());
         }
-        let asked = self.questions.ask(&self.link, host, port, addresses);
-        asked.await
+        self.questions.ask(&self.link, place, addresses).await
     }
 
-    /// Notes that a connection, or a request, does not take place.
-    pub fn note(&self, host: &Host, port: u16, request: Option<&str>, verdict: Verdict) {
-        let host = host.to_string();
-        self.ledger.note(&host, Some(port), request, verdict);
+    /// What is allowed of a connection. One of which nothing is allowed is noted.
+    pub fn access(&self, place: &Place) -> Result<Access<'_>, Verdict> {
+        let access = self.shared.start.rules.access(&place.host, place.port);
+        access.map_err(|refusal| self.note(place, None, Verdict::Refused(refusal)))
     }
-}
 
-impl Serving {
-    /// Serves the worker until the supervisor closes the link. Everything of it ends with this.
-    pub async fn serve(self) {
-        let Self {
-            network,
-            names,
-            listeners,
-        } = self;
-        let mut tasks = JoinSet::new();
-        for socket in names {
-            let pace = Pace::new(QUESTIONS, QUESTIONS);
-            tasks.spawn(names_server::serve(Arc::clone(&network), socket, pace));
-        }
-        for listener in listeners {
-            tasks.spawn(accept(Arc::clone(&network), listener));
-        }
-        // An error means that there is no supervisor to serve for.
-        _ = attend(&network).await;
+    /// Notes that a connection, or a request, does not take place. Returns why.
+    pub fn note(&self, place: &Place, request: Option<&str>, verdict: Verdict) -> Verdict {
+        let host = place.host.to_string();
+        self.ledger.note(&host, Some(place.port), request, verdict);
+        verdict
     }
 }
 
@@ -186,7 +165,7 @@ async fn attend(network: &Network) -> Result<(), Errno> {
 }
 
 /// Accepts connections and serves each, as many at a time as the worker may have.
-async fn accept(network: Arc<Network>, listener: tokio::net::TcpListener) {
+async fn accept(network: Arc<Network>, listener: TcpListener) {
     let mut tasks = JoinSet::new();
     loop {
         while tasks.try_join_next().is_some() {}
@@ -215,7 +194,9 @@ async fn accept(network: Arc<Network>, listener: tokio::net::TcpListener) {
             if *local.ip() == SERVICE {
                 proxy::serve(&network, stream).await;
             } else {
-                connection::serve(&network, stream, host, local.port()).await;
+                let port = local.port();
+                let place = Place { host, port };
+                connection::serve(&network, Guest::new(stream), place, None).await;
             }
             drop(permit);
         });

@@ -3,15 +3,16 @@
 use std::io;
 use std::sync::Arc;
 
+use bytes::Buf;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::PATIENCE;
-use super::connection::serve_with;
+use super::connection;
 use super::dial::{Carries, dial};
 use super::head::Guest;
-use super::http::{self, Scheme};
+use super::http::{self, Place, Scheme};
 use super::network::Network;
 use crate::host::Host;
 use crate::refusal::{Refusal, Verdict};
@@ -25,7 +26,7 @@ pub async fn serve(network: &Arc<Network>, stream: TcpStream) {
         // It ended, or says nothing.
         _ => return,
     }
-    match guest.head().first() {
+    match guest.head.first() {
         Some(&socks::VERSION) => socks(network, guest).await,
         Some(b'A'..=b'Z') => http::serve(network, guest, Scheme::Http, None, None).await,
         _ => note_malformed(network),
@@ -43,13 +44,10 @@ async fn socks(network: &Arc<Network>, mut guest: Guest) {
         Ok(Ok(None)) => return note_malformed(network),
         Ok(Err(_)) | Err(_) => return,
     };
-    let dialled = match network.shared.rules.access(&host, port) {
-        Ok(access) => dial(network, &host, port, &access, Carries::Other).await,
-        Err(refusal) => {
-            let verdict = Verdict::Refused(refusal);
-            network.note(&host, port, None, verdict);
-            Err(verdict)
-        }
+    let place = Place { host, port };
+    let dialled = match network.access(&place) {
+        Ok(access) => dial(network, &place, &access, Carries::Other).await,
+        Err(verdict) => Err(verdict),
     };
     let code = match dialled {
         Ok(_) => Code::Succeeded,
@@ -58,7 +56,7 @@ async fn socks(network: &Arc<Network>, mut guest: Guest) {
     };
     let answered = guest.write_all(&socks::answer(code)).await;
     if let (Ok(dialled), Ok(())) = (dialled, answered) {
-        serve_with(network, guest, host, port, Some(dialled)).await;
+        connection::serve(network, guest, place, Some(dialled)).await;
     }
 }
 
@@ -74,9 +72,9 @@ async fn asked(guest: &mut Guest) -> io::Result<Option<(Host, u16)>> {
 /// Reads a message. `None` if it is none that can be served.
 async fn message<T>(guest: &mut Guest, read: fn(&[u8]) -> Read<T>) -> io::Result<Option<T>> {
     loop {
-        match read(guest.head()) {
+        match read(&guest.head) {
             Read::Message(message, length) => {
-                guest.skip(length);
+                guest.head.advance(length);
                 return Ok(Some(message));
             }
             Read::Unsupported(answer) => {
@@ -84,7 +82,7 @@ async fn message<T>(guest: &mut Guest, read: fn(&[u8]) -> Read<T>) -> io::Result
                 return Ok(None);
             }
             Read::Malformed => return Ok(None),
-            Read::Incomplete if guest.head().len() > socks::MOST_BYTES => return Ok(None),
+            Read::Incomplete if guest.head.len() > socks::MOST_BYTES => return Ok(None),
             Read::Incomplete => {}
         }
         if guest.read_ahead().await? == 0 {

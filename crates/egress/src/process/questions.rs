@@ -2,15 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::time::timeout;
 
+use super::http::Place;
+use super::locked;
 use super::socket::Packets;
 use crate::control::{FromNetwork, Question};
-use crate::host::Host;
 use crate::refusal::Refusal;
 
 /// How long a decision may take.
@@ -30,21 +31,16 @@ struct Open {
 }
 
 impl Questions {
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the caller allows a connection to one of these addresses.
     pub async fn ask(
         &self,
         link: &Packets,
-        host: &Host,
-        port: u16,
+        place: &Place,
         addresses: Vec<IpAddr>,
     ) -> Result<(), Refusal> {
         let (sender, decided) = oneshot::channel();
         let question = {
-            let mut open = self.open();
+            let mut open = locked(&self.0);
             // Those of guests that gave up, and of callers that took too long.
             open.waiting.retain(|_, sender| !sender.is_closed());
             if open.waiting.len() >= MOST {
@@ -57,8 +53,8 @@ impl Questions {
         };
         let question = Question {
             question,
-            host: host.to_string(),
-            port,
+            host: place.host.to_string(),
+            port: place.port,
             addresses,
         };
         // A supervisor that reads no more of them has no decision either.
@@ -73,7 +69,7 @@ impl Questions {
 
     /// Passes on what the caller has decided. A question whose time is over has no receiver.
     pub fn decide(&self, question: u64, allowed: Option<bool>) {
-        if let Some(sender) = self.open().waiting.remove(&question) {
+        if let Some(sender) = locked(&self.0).waiting.remove(&question) {
             _ = sender.send(allowed);
         }
     }

@@ -18,14 +18,13 @@ const PIPE: i32 = 256 * 1024;
 
 /// Moves bytes until both sides have ended, one of them breaks, or the worker's limit is reached.
 pub async fn relay(guest: Guest, host: Metered) -> io::Result<()> {
-    let (head, guest) = guest.into_parts();
-    let (mut host, meter) = host.into_parts();
+    let (head, meter, mut to) = (guest.head, host.meter, host.stream);
     if !head.is_empty() {
-        host.write_all(&head).await?;
+        to.write_all(&head).await?;
         meter.sent(head.len());
     }
-    let out = one_way(&guest, &host, &meter, Meter::sent);
-    let back = one_way(&host, &guest, &meter, Meter::received);
+    let out = one_way(&guest.stream, &to, &meter, Meter::sent);
+    let back = one_way(&to, &guest.stream, &meter, Meter::received);
     tokio::try_join!(out, back).map(drop)
 }
 

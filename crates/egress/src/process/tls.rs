@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -12,6 +12,7 @@ use tokio_rustls::{TlsAcceptor, TlsConnector, client, server};
 
 use super::authority::Authority;
 use super::head::Guest;
+use super::locked;
 use super::metered::Metered;
 use crate::control::{self, NotReady};
 use crate::host::Host;
@@ -88,7 +89,7 @@ impl Tls {
     }
 
     fn as_host(&self, host: &Host) -> Result<Arc<ServerConfig>, String> {
-        let mut kept = self.as_hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = locked(&self.as_hosts);
         if let Some(config) = kept.get(host) {
             return Ok(Arc::clone(config));
         }

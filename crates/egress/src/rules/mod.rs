@@ -120,13 +120,6 @@ pub struct Access<'a> {
     rules: Vec<&'a Rule>,
 }
 
-/// A request that is allowed.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct AllowedRequest<'a> {
-    /// The header that it gets.
-    pub credential: Option<&'a Credential>,
-}
-
 impl<'a> Access<'a> {
     /// What the connection may carry.
     pub fn content(&self) -> Content {
@@ -148,14 +141,14 @@ impl<'a> Access<'a> {
         self.rules.iter().any(|rule| rule.is_about_requests())
     }
 
-    /// Judges a request by each rule. The first that allows it decides what it gets.
+    /// Judges a request by each rule. The first that allows it decides which header it gets.
     ///
     /// No other spelling of a path leads past a rule with paths: where there is one, a path that is not plain is none
     /// of any rule, and one that the host could take for a path of an earlier rule gets no credential of a later one.
     ///
     /// # Errors
     /// What the last rule requires.
-    pub fn request(&self, method: &str, path: &str) -> Result<AllowedRequest<'a>, Refusal> {
+    pub fn request(&self, method: &str, path: &str) -> Result<Option<&'a Credential>, Refusal> {
         let mut refusal = Refusal::Method;
         if !is_method(method) {
             return Err(refusal);
@@ -177,7 +170,7 @@ impl<'a> Access<'a> {
                     if credential.is_some() && is_kept_off {
                         return Err(Refusal::Path);
                     }
-                    return Ok(AllowedRequest { credential });
+                    return Ok(credential);
                 }
                 Err(why) => refusal = why,
             }

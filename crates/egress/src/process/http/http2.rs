@@ -1,9 +1,8 @@
 //! HTTP/2 over TLS: what a guest and a host may take of this process. RFC 9113 leaves no second reading of a request's
 //! length, and hyper refuses what it forbids.
 
-use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::super::dial::Dialled;
+use super::super::locked;
 use super::super::network::Network;
 use super::{Gate, Place, Scheme};
 
@@ -81,12 +81,8 @@ pub fn to_host(tasks: &Tasks) -> client::conn::http2::Builder<Tasks> {
 pub struct Tasks(Arc<Mutex<JoinSet<()>>>);
 
 impl Tasks {
-    fn tasks(&self) -> MutexGuard<'_, JoinSet<()>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        let mut tasks = self.tasks();
+        let mut tasks = locked(&self.0);
         while tasks.try_join_next().is_some() {}
         tasks.spawn(task);
     }
@@ -104,7 +100,7 @@ pub struct OwnTasks(pub Tasks);
 
 impl Drop for OwnTasks {
     fn drop(&mut self) {
-        self.0.tasks().abort_all();
+        locked(&self.0.0).abort_all();
     }
 }
 

@@ -12,8 +12,7 @@ mod upstream;
 mod upstreams;
 
 use std::convert::Infallible;
-use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -34,9 +33,10 @@ use self::body::{Counted, FromGuest, FromHost};
 pub use self::place::{Place, Scheme};
 use self::upstream::Outgoing;
 use self::upstreams::Upstreams;
-use super::connection::{note_end_of_bytes, serve_with};
+use super::connection::{self, note_end_of_bytes};
 use super::dial::{Carries, Dialled, dial};
 use super::head::Guest;
+use super::locked;
 use super::network::Network;
 use crate::address::Reach;
 use crate::host::Authority;
@@ -67,13 +67,11 @@ pub fn explain(verdict: Verdict, what: &str) -> (StatusCode, String) {
         Verdict::Failed(Failure::Slow) => StatusCode::GATEWAY_TIMEOUT,
         _ => StatusCode::BAD_GATEWAY,
     };
-    let (ends, why) = (
-        match verdict {
-            Verdict::Refused(_) => "is refused by the sandbox",
-            _ => "does not take place",
-        },
-        verdict.as_words().unwrap_or_default(),
-    );
+    let ends = match verdict {
+        Verdict::Refused(_) => "is refused by the sandbox",
+        _ => "does not take place",
+    };
+    let why = verdict.as_words().unwrap_or_default();
     (status, format!("{what} {ends}: {why}.\n"))
 }
 
@@ -98,11 +96,7 @@ pub async fn serve<I>(
         .with_upgrades();
     // A guest that breaks off, or does not speak HTTP, hears of it from its own library.
     _ = connection.await;
-    let after = gate
-        .after
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .take();
+    let after = locked(&gate.after).take();
     match after {
         None => {}
         Some(After::Tunnel(guest, place, dialled)) => tunnel(network, guest, place, dialled).await,
@@ -123,14 +117,7 @@ async fn tunnel(network: &Arc<Network>, guest: OnUpgrade, place: Place, dialled:
     // The proxy's connections are the only ones on which there is `CONNECT`.
     if let Ok(parts) = upgraded.downcast::<TokioIo<Guest>>() {
         let guest = parts.io.into_inner().with_head(&parts.read_buf);
-        Box::pin(serve_with(
-            network,
-            guest,
-            place.host,
-            place.port,
-            Some(dialled),
-        ))
-        .await;
+        Box::pin(connection::serve(network, guest, place, Some(dialled))).await;
     }
 }
 
@@ -227,20 +214,11 @@ impl Gate {
         else {
             return Err(self.misplaced(Refusal::Malformed));
         };
-        let network = &self.network;
-        let access = network
-            .shared
-            .rules
-            .access(&host, port)
-            .map_err(|refusal| {
-                let verdict = Verdict::Refused(refusal);
-                network.note(&host, port, None, verdict);
-                verdict
-            })?;
-        let dialled = dial(network, &host, port, &access, Carries::Other).await?;
+        let place = Place { host, port };
+        let access = self.network.access(&place)?;
+        let dialled = dial(&self.network, &place, &access, Carries::Other).await?;
         let guest = hyper::upgrade::on(&mut request);
-        let after = After::Tunnel(guest, Place { host, port }, dialled);
-        self.switch_to(after);
+        *locked(&self.after) = Some(After::Tunnel(guest, place, dialled));
         Ok(Response::new(Either::Left(Full::default())))
     }
 
@@ -257,11 +235,8 @@ impl Gate {
         let asked = format!("{} {}", parts.method, target(&parts));
         let network = &self.network;
         let judged = self.judge(&place, &parts);
-        let (access, credential) = judged.map_err(|refusal| {
-            let verdict = Verdict::Refused(refusal);
-            network.note(&place.host, place.port, Some(&asked), verdict);
-            verdict
-        })?;
+        let (access, credential) = judged
+            .map_err(|refusal| network.note(&place, Some(&asked), Verdict::Refused(refusal)))?;
         let switch = headers::switch(&parts);
         let outgoing = Outgoing {
             network,
@@ -282,23 +257,18 @@ impl Gate {
                 return Err(outgoing.fail(Failure::Broken));
             }
             let host = hyper::upgrade::on(&mut response);
-            self.switch_to(After::Switched(guest, host, place));
+            *locked(&self.after) = Some(After::Switched(guest, host, place));
         }
         headers::of_response(response.headers_mut(), status);
         *response.version_mut() = Version::HTTP_11;
         Ok(response.map(Either::Right))
     }
 
-    fn switch_to(&self, after: After) {
-        let mut place = self.after.lock().unwrap_or_else(PoisonError::into_inner);
-        *place = Some(after);
-    }
-
     /// Notes a request that does not name the host of its connection, or none at all.
     fn misplaced(&self, refusal: Refusal) -> Verdict {
         let verdict = Verdict::Refused(refusal);
         match &self.place {
-            Some(place) => self.network.note(&place.host, place.port, None, verdict),
+            Some(place) => _ = self.network.note(place, None, verdict),
             None => self.network.ledger.note("", None, None, verdict),
         }
         verdict
@@ -355,10 +325,11 @@ impl Gate {
         place: &Place,
         parts: &Parts,
     ) -> Result<(Access<'_>, Option<&Credential>), Refusal> {
-        let access = self.network.shared.rules.access(&place.host, place.port)?;
-        let allowed = access.request(parts.method.as_str(), target(parts))?;
+        let rules = &self.network.shared.start.rules;
+        let access = rules.access(&place.host, place.port)?;
+        let credential = access.request(parts.method.as_str(), target(parts))?;
         let is_seen = self.scheme == Scheme::Http && access.reach() == Reach::Public;
-        match allowed.credential {
+        match credential {
             Some(_) if is_seen => Err(Refusal::ClearCredential),
             credential => Ok((access, credential)),
         }

@@ -32,7 +32,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 /// A connection to a host.
 pub struct Upstream {
     sender: Sender,
-    held: Arc<Held>,
+    pub held: Arc<Held>,
 }
 
 /// Takes requests.
@@ -44,8 +44,8 @@ enum Sender {
 }
 
 /// What all who use a connection share. Its end is the connection's: a guest that is gone needs nothing from the host.
-struct Held {
-    place: Place,
+pub struct Held {
+    pub place: Place,
     scheme: Scheme,
     requests_to: Option<Proxy>,
     tasks: OwnTasks,
@@ -69,17 +69,11 @@ impl Outgoing<'_> {
             Failure::Broken if self.network.bytes.left() == 0 => Verdict::Refused(Refusal::Bytes),
             other => Verdict::Failed(other),
         };
-        let Place { host, port } = self.place;
-        self.network.note(host, *port, None, verdict);
-        verdict
+        self.network.note(self.place, None, verdict)
     }
 }
 
 impl Upstream {
-    pub fn place(&self) -> &Place {
-        &self.held.place
-    }
-
     pub fn is_closed(&self) -> bool {
         match &self.sender {
             Sender::One(sender) => sender.is_closed(),
@@ -168,30 +162,23 @@ pub async fn connect(
     dialled: Option<(Place, Dialled)>,
     room: OwnedSemaphorePermit,
 ) -> Result<Upstream, Verdict> {
-    let Outgoing {
-        network,
-        access,
-        place,
-        scheme,
-        switches,
-    } = *outgoing;
+    let (network, place, scheme) = (outgoing.network, outgoing.place, outgoing.scheme);
     let carries = match scheme {
         Scheme::Http => Carries::Http,
         Scheme::Https => Carries::Other,
     };
     let dialled = match dialled {
         Some((own, dialled)) if own == *place => dialled,
-        _ => dial(network, &place.host, place.port, access, carries).await?,
+        _ => dial(network, place, outgoing.access, carries).await?,
     };
     let mut is_http2 = false;
     let stream: Box<dyn Stream> = match scheme {
         Scheme::Http => Box::new(dialled.stream),
         Scheme::Https => {
-            let offer: &[&[u8]] = if switches { &[HTTP1] } else { &[HTTP2, HTTP1] };
-            let connected = network
-                .shared
-                .tls
-                .connect(&place.host, dialled.stream, offer);
+            let both = [HTTP2, HTTP1];
+            let offer = if outgoing.switches { &both[1..] } else { &both };
+            let tls = &network.shared.tls;
+            let connected = tls.connect(&place.host, dialled.stream, offer);
             match timeout(PATIENCE, connected).await {
                 Ok(Ok(stream)) => {
                     is_http2 = stream.get_ref().1.alpn_protocol() == Some(HTTP2);

@@ -3,13 +3,14 @@
 //! Requests over HTTP/2 share one. A request over HTTP/1 has one to itself until its response has ended, so that none
 //! waits for a response that the guest does not read.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use hyper::{Request, Response};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::super::connection::note_end_of_bytes;
 use super::super::dial::Dialled;
+use super::super::locked;
 use super::super::network::Network;
 use super::body::FromHost;
 use super::upstream::{Outgoing, Upstream, connect};
@@ -41,7 +42,7 @@ impl Lease {
     /// Notes that the response ended because the worker's limit was reached.
     pub fn note_end_of_bytes(&self) {
         if let Some(upstream) = &self.upstream {
-            note_end_of_bytes(&self.pool.network, upstream.place());
+            note_end_of_bytes(&self.pool.network, &upstream.held.place);
         }
     }
 }
@@ -50,9 +51,8 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let upstream = self.upstream.take();
         // One that is shared is there already.
-        self.pool
-            .idle()
-            .extend(upstream.filter(|it| it.share().is_none()));
+        let of_one = upstream.filter(|it| it.share().is_none());
+        locked(&self.pool.idle).extend(of_one);
     }
 }
 
@@ -115,10 +115,6 @@ fn copy_of_repeatable(request: &Request<RequestBody>) -> Option<Request<RequestB
 }
 
 impl Pool {
-    fn idle(&self) -> MutexGuard<'_, Vec<Upstream>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// A connection for a request, and whether it is a new one.
     async fn obtain(
         self: &Arc<Self>,
@@ -142,7 +138,7 @@ impl Pool {
             let first = Arc::clone(&self.first).try_acquire_owned();
             let Ok(room) = first.or_else(|_| self.network.room()) else {
                 // A connection that cannot take this request makes room for one that can.
-                let kept = std::mem::take(&mut *self.idle());
+                let kept = std::mem::take(&mut *locked(&self.idle));
                 if kept.is_empty() {
                     // The others are in use by requests, whose turns come back.
                     turn.forget();
@@ -150,16 +146,16 @@ impl Pool {
                 continue;
             };
             let upstream = connect(outgoing, dialled.take(), room).await?;
-            self.idle().extend(upstream.share());
+            locked(&self.idle).extend(upstream.share());
             return Ok((lease(turn), upstream, true));
         }
     }
 
     /// A connection to the host that no request has to itself.
     fn used(&self, outgoing: &Outgoing<'_>) -> Option<Upstream> {
-        let mut idle = self.idle();
+        let mut idle = locked(&self.idle);
         // A connection to another host ends here.
-        idle.retain(|it| it.place() == outgoing.place && !it.is_closed());
+        idle.retain(|it| it.held.place == *outgoing.place && !it.is_closed());
         if let Some(shared) = idle.iter().find_map(Upstream::share)
             && !outgoing.switches
         {
