@@ -6,7 +6,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::pool::{self, Results, Stopper, Stopping};
+use super::pool::{self, Results, Stopping, Taking};
 use super::retry::retry;
 use super::room::{Room, Under};
 use super::sandboxes::Sandboxes;
@@ -131,7 +131,7 @@ impl<E> Drop for Mapped<E> {
 
 /// Ends a batch early, from any thread.
 pub struct CallOff<E> {
-    stopper: Stopper<Result<Done, E>>,
+    stopper: Arc<dyn Taking<Result<Done, E>>>,
     cancel: Cancel,
 }
 
@@ -158,25 +158,19 @@ struct Worker {
 impl Worker {
     fn run(&self, task: Task, stopping: &dyn Stopping) -> Done {
         let begun = Instant::now();
-        let Task {
-            id,
-            request,
-            policy,
-            expect,
-        } = task;
-        let request = request.cancel(&self.cancel);
+        let request = task.request.cancel(&self.cancel);
         let attempt = || {
-            let sandbox = self.sandboxes.get(policy.as_deref(), &self.cancel)?;
-            let under = policy.as_ref().map_or(Under::Batch, |_| Under::Own);
+            let sandbox = self.sandboxes.get(task.policy.as_deref(), &self.cancel)?;
+            let under = task.policy.as_ref().map_or(Under::Batch, |_| Under::Own);
             let needs = Needs::of(&sandbox);
             let _part = self.room.enter(needs, under, &self.cancel, Headroom::now);
             sandbox.run(&request)
         };
         let pause = |time| stopping.pause(time);
         let (result, attempts) = retry(attempt, may_pass, pause);
-        let judged = expect.zip(result.as_ref().ok());
+        let judged = task.expect.zip(result.as_ref().ok());
         Done {
-            id,
+            id: task.id,
             verdict: judged.and_then(|(expect, outcome)| expect.judge(outcome)),
             result: result.map(Box::new),
             attempts,

@@ -1,8 +1,9 @@
 //! Room on the host for runs under several policies, of which some need more than others.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
+use super::locked;
 use crate::capacity::Needs;
 use crate::host::Headroom;
 use crate::supervisor::Cancel;
@@ -72,7 +73,7 @@ impl Room {
         cancel: &Cancel,
         measure: impl FnOnce() -> Headroom,
     ) -> Part<'_> {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         if under == Under::Own && state.all.is_none() {
             // What runs already uses some of that, so it is at least as much as it seems.
             state.all = Some(Needs::from(measure()).or_more(state.for_jobs));
@@ -89,10 +90,6 @@ impl Room {
         self.changed.notify_all();
         Part { room: self, needs }
     }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl State {
@@ -104,7 +101,7 @@ impl State {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        let mut state = self.room.lock();
+        let mut state = locked(&self.room.state);
         state.used = state.used.minus(self.needs);
         state.runs -= 1;
         drop(state);
@@ -183,7 +180,7 @@ mod tests {
         });
         // One that needs more than there is runs alone.
         drop(room.enter(needs(1000), Under::Own, &cancel, headroom));
-        assert_eq!(room.lock().used, Needs::default());
+        assert_eq!(locked(&room.state).used, Needs::default());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! One sandbox for each policy, so that tasks under the same one share its zygote.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
+use super::locked;
 use crate::environments::provide;
 use crate::error::Error;
 use crate::policy::Policy;
@@ -35,9 +36,9 @@ impl Sandboxes {
             return Ok(Arc::clone(&self.default));
         };
         let key = (policy.name().to_owned(), policy.sha256().to_owned());
-        let slot = Arc::clone(lock(&self.others).entry(key).or_default());
+        let slot = Arc::clone(locked(&self.others).entry(key).or_default());
         // Held while it is made, so that only callers of this sandbox wait.
-        let mut slot = lock(&slot);
+        let mut slot = locked(&slot);
         if let Some(sandbox) = &*slot {
             return Ok(Arc::clone(sandbox));
         }
@@ -47,8 +48,4 @@ impl Sandboxes {
         *slot = Some(Arc::clone(&sandbox));
         Ok(sandbox)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

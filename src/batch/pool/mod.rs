@@ -10,12 +10,13 @@ use std::io;
 use std::mem;
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 pub use crate::protocol::caller::Order;
 
+use super::locked;
 use crate::waiters::Waiters;
 
 /// How many tasks per job may be started whose results wait to be taken: the documentation of
@@ -40,12 +41,11 @@ pub enum Paused {
 /// The results, as an iterator that blocks until the next one.
 pub struct Results<R>(Arc<dyn Taking<R>>);
 
-/// Stops the work from another thread.
-pub struct Stopper<R>(Arc<dyn Taking<R>>);
-
 /// The consumer's side.
-trait Taking<R>: Send + Sync {
+pub trait Taking<R>: Send + Sync {
+    /// Waits for the next result, or a panic. `None` if none will come.
     fn take(&self) -> Option<thread::Result<R>>;
+    /// Starts no further item. The results of started items still come.
     fn stop(&self);
     /// Waits until no function runs.
     fn rest(&self);
@@ -89,16 +89,9 @@ where
 }
 
 impl<R> Results<R> {
-    /// A handle that stops the work.
-    pub fn stopper(&self) -> Stopper<R> {
-        Stopper(Arc::clone(&self.0))
-    }
-}
-
-impl<R> Stopper<R> {
-    /// Starts no further item. The results of started items still come.
-    pub fn stop(&self) {
-        self.0.stop();
+    /// A handle that stops the work from another thread.
+    pub fn stopper(&self) -> Arc<dyn Taking<R>> {
+        Arc::clone(&self.0)
     }
 }
 
@@ -183,14 +176,12 @@ impl<I, F, R> State<I, F, R> {
 }
 
 impl<I: Iterator, F, R> Shared<I, F, R> {
-    fn lock(&self) -> MutexGuard<'_, State<I, F, R>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for the next item to work on. Returns it with its number and the function.
     fn begin(&self) -> Option<(u64, I::Item, Arc<F>)> {
         let idle = |state: &mut State<I, F, R>| !state.is_over() && !state.may_read();
-        let mut state = self.work.wait_while(self.lock(), Duration::MAX, idle);
+        let mut state = self
+            .work
+            .wait_while(locked(&self.state), Duration::MAX, idle);
         if state.is_over() {
             return None;
         }
@@ -199,7 +190,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
         };
         drop(state);
         let read = catch_unwind(AssertUnwindSafe(|| items.next()));
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let item = match read {
             Ok(Some(item)) => {
                 state.input = Input::Open(items);
@@ -229,7 +220,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
     }
 
     fn finish(&self, number: u64, result: thread::Result<R>) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let turn = match state.order {
             Order::AsGiven => number,
             Order::AsFinished => state.finished,
@@ -252,7 +243,9 @@ where
             let none_will_come = state.is_over() && state.taken == state.begun;
             !(none_will_come || state.done.contains_key(&state.taken))
         };
-        let mut state = self.ready.wait_while(self.lock(), Duration::MAX, not_yet);
+        let mut state = self
+            .ready
+            .wait_while(locked(&self.state), Duration::MAX, not_yet);
         let turn = state.taken;
         if let Some(result) = state.done.remove(&turn) {
             state.taken += 1;
@@ -273,7 +266,7 @@ where
     }
 
     fn stop(&self) {
-        let mut state = self.lock();
+        let mut state = locked(&self.state);
         let function = state.function.take();
         drop(state);
         for waiters in [&self.work, &self.ready, &self.stop] {
@@ -284,14 +277,17 @@ where
 
     fn rest(&self) {
         let running = |state: &mut State<I, F, R>| state.finished < state.begun;
-        drop(self.ready.wait_while(self.lock(), Duration::MAX, running));
+        drop(
+            self.ready
+                .wait_while(locked(&self.state), Duration::MAX, running),
+        );
     }
 }
 
 impl<I: Iterator + Send, F: Send + Sync, R: Send> Stopping for Shared<I, F, R> {
     fn pause(&self, time: Duration) -> Paused {
         let going = |state: &mut State<I, F, R>| state.function.is_some();
-        let state = self.stop.wait_while(self.lock(), time, going);
+        let state = self.stop.wait_while(locked(&self.state), time, going);
         if state.function.is_none() {
             Paused::Stopped
         } else {
