@@ -61,7 +61,7 @@ impl Serialize for Compact<'_> {
             attempts: (done.attempts() > 1).then_some(done.attempts()),
             status: done.status(),
             exit_code,
-            verdict: done.verdict(),
+            verdict: done.verdict.as_ref(),
             limit: outcome.and_then(|outcome| Some(outcome.limit()?.name)),
             stdout: outcome.map(|outcome| outcome.stdout()).unwrap_or_default(),
             stderr: outcome.map(|outcome| outcome.stderr()).unwrap_or_default(),

@@ -15,7 +15,8 @@ pub struct Done {
     pub(super) id: TaskId,
     /// An error if no sandbox could be provided for it, after all attempts, or none can carry it out.
     pub(super) result: Result<Box<Outcome>, Error>,
-    pub(super) verdict: Option<Verdict>,
+    /// The result of the comparison, if the task was run and expects something.
+    pub(crate) verdict: Option<Verdict>,
     pub(super) attempts: u32,
     pub(super) elapsed: Duration,
 }
@@ -39,11 +40,6 @@ impl Done {
     /// The outcome or the error.
     pub fn into_result(self) -> Result<Outcome, Error> {
         self.result.map(|outcome| *outcome)
-    }
-
-    /// The result of the comparison, if the task was run and expects something.
-    pub(crate) fn verdict(&self) -> Option<&Verdict> {
-        self.verdict.as_ref()
     }
 
     /// The number of attempts. It exceeds 1 only if earlier ones got no sandbox.
@@ -101,7 +97,7 @@ impl Serialize for Done {
                 Ok(outcome) => Ended::Outcome(outcome),
                 Err(error) => Ended::NotRun(not_run(error)),
             },
-            verdict: self.verdict(),
+            verdict: self.verdict.as_ref(),
         }
         .serialize(serializer)
     }

@@ -29,10 +29,11 @@ pub enum ExactNumber {
     Float(f64),
 }
 
-/// Why a text is not such a value.
-#[derive(Clone, Debug, Eq, PartialEq)]
+/// Why a line is not such a value.
+#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ExactJsonError {
     /// It is not JSON.
+    #[error("it is not JSON: {what} at column {column}")]
     Syntax {
         /// What is wrong.
         what: String,
@@ -40,8 +41,10 @@ pub enum ExactJsonError {
         column: usize,
     },
     /// It ends too early.
+    #[error("it is cut off: the line ends before its JSON object does")]
     Cut,
     /// An object has this key twice.
+    #[error("the key `{0}` stands in it twice")]
     Twice(String),
 }
 

@@ -23,14 +23,8 @@ pub struct RecordLine {
 
 /// Why a line is not a result.
 #[derive(Debug, thiserror::Error)]
-pub enum RecordLineError {
-    /// It is not a JSON object with these members.
-    #[error("it is no result of `sandfork map`: {0}")]
-    Malformed(String),
-    /// Its id is invalid.
-    #[error("it is no result of `sandfork map`: its id is neither a text nor a whole number")]
-    Id,
-}
+#[error("it is no result of `sandfork map`: {0}")]
+pub struct RecordLineError(String);
 
 impl RecordLine {
     /// Parses a line.
@@ -45,15 +39,16 @@ impl RecordLine {
             status: String,
             exit_code: Option<i64>,
         }
-        let json: Json = serde_json::from_slice(line)
-            .map_err(|error| RecordLineError::Malformed(error.to_string()))?;
-        let id = TaskId::from_json(&json.id).ok_or(RecordLineError::Id)?;
+        let json: Json =
+            serde_json::from_slice(line).map_err(|error| RecordLineError(error.to_string()))?;
+        let no_id = || RecordLineError("its id is neither a text nor a whole number".to_owned());
+        let id = TaskId::from_json(&json.id).ok_or_else(no_id)?;
         let again = [INFRASTRUCTURE, Status::Interrupted.as_str()];
         let finished = !again.contains(&json.status.as_str());
         // Resuming removes unfinished results, so no other line must be taken for one.
         if !finished && json.exit_code.is_none() {
             let missing = "missing field `exit_code`".to_owned();
-            return Err(RecordLineError::Malformed(missing));
+            return Err(RecordLineError(missing));
         }
         Ok(Self { id, finished })
     }
@@ -61,10 +56,7 @@ impl RecordLine {
     /// Whether a line that `sandfork map` writes may begin with these bytes, which are an
     /// incomplete line.
     pub fn may_begin_with(torn: &[u8]) -> bool {
-        match after_status(torn) {
-            Ok(_) | Err(Mismatch::Short) => true,
-            Err(Mismatch::Other) => false,
-        }
+        !matches!(after_status(torn), Err(Mismatch::Other))
     }
 }
 

@@ -243,7 +243,7 @@ impl Writer<'_> {
             return Ok(());
         };
         let (id, attempts) = (id.cast_unsigned(), done.attempts());
-        let verdict = done.verdict().cloned();
+        let verdict = done.verdict.clone();
         let mut outcome = match done.into_result() {
             Ok(outcome) => outcome,
             Err(error) => {

@@ -1,5 +1,6 @@
 //! Why a line is not a valid task. Each message follows the file's name and the line's number.
 
+use crate::batch::exact_json::ExactJsonError;
 use crate::error::{Cause, ErrorKind};
 use crate::outcome::LimitName;
 use crate::protocol::FrameLimits;
@@ -9,17 +10,9 @@ use crate::supervisor::files::PathError;
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TaskLineError {
-    /// The line is not JSON.
-    #[error("it is not JSON: {what} at column {column}")]
-    NotJson {
-        /// What is wrong.
-        what: String,
-        /// The column, from 1.
-        column: usize,
-    },
-    /// The line ends before its object does.
-    #[error("it is cut off: the line ends before its JSON object does")]
-    Cut,
+    /// The line is not JSON, or has a key twice.
+    #[error(transparent)]
+    Json(#[from] ExactJsonError),
     /// The line is JSON, but not an object.
     #[error(
         "it is not a JSON object: write one task a line, such as {{\"id\": 1, \"code\": \"print(1)\"}}"
@@ -33,9 +26,6 @@ pub enum TaskLineError {
         /// The key that was meant, or all that there are.
         remedy: String,
     },
-    /// The key is duplicated.
-    #[error("the key `{0}` stands in it twice")]
-    Twice(String),
     /// The id is invalid.
     #[error("`id` must be a text that is not empty, or a whole number of 64 bits")]
     Id,
@@ -91,10 +81,7 @@ pub enum TaskLineError {
         "`{key}` is part of the jail, which tasks of one policy share: set it in the policy (`--set \
          {key}=...`)"
     )]
-    OfPolicy {
-        /// The limit's key.
-        key: String,
-    },
+    OfPolicy { key: String },
     /// The limit exceeds the policy's.
     #[error(
         "`{key}` is above the policy's {allowed}, and a task can only have less: raise that in the \

@@ -8,7 +8,7 @@ use serde_json::Number;
 
 use super::TaskLineError as Error;
 use crate::batch::TaskId;
-use crate::batch::exact_json::{ExactJson as Json, ExactJsonError, ExactNumber};
+use crate::batch::exact_json::{ExactJson as Json, ExactNumber};
 use crate::batch::expect::{Expect, Whitespace};
 use crate::outcome::{LimitName, Scope};
 use crate::policy::{LimitOverrides, closest, meant};
@@ -232,14 +232,4 @@ fn bytes(key: &str, value: Json) -> Result<Vec<u8>, Error> {
 /// The number where 64 bits are enough.
 fn plain(number: &ExactNumber) -> Option<Number> {
     number.to_string().parse().ok()
-}
-
-impl From<ExactJsonError> for Error {
-    fn from(error: ExactJsonError) -> Self {
-        match error {
-            ExactJsonError::Syntax { what, column } => Self::NotJson { what, column },
-            ExactJsonError::Cut => Self::Cut,
-            ExactJsonError::Twice(key) => Self::Twice(key),
-        }
-    }
 }

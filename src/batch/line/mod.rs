@@ -63,21 +63,14 @@ impl TaskLine {
     /// is invalid.
     pub fn parse(line: &[u8]) -> Result<Self, TaskLineError> {
         let mut fields = Fields::parse(line)?;
-        let id = fields.id()?;
-        let program = program(&mut fields)?;
-        let files = fields.files()?;
-        let stdin = fields.bytes("stdin")?;
-        let policy = fields.text("policy")?;
-        let limits = fields.limits()?;
-        let expect = fields.expect()?;
         Ok(Self {
-            id,
-            program,
-            policy,
-            files,
-            stdin,
-            limits,
-            expect,
+            id: fields.id()?,
+            program: program(&mut fields)?,
+            files: fields.files()?,
+            stdin: fields.bytes("stdin")?,
+            policy: fields.text("policy")?,
+            limits: fields.limits()?,
+            expect: fields.expect()?,
         })
     }
 

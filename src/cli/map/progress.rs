@@ -129,8 +129,8 @@ impl Counts {
             None if done.is_finished() => self.refused += 1,
             None => self.infrastructure += 1,
         }
-        self.judged += u64::from(done.verdict().is_some());
-        self.passed += u64::from(done.verdict() == Some(&Verdict::Pass));
+        self.judged += u64::from(done.verdict.is_some());
+        self.passed += u64::from(done.verdict == Some(Verdict::Pass));
     }
 
     fn all(&self) -> u64 {
