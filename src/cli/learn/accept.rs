@@ -1,12 +1,9 @@
 //! What `--accept` lets a policy be widened by.
 
-use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Component, Path};
 use std::str::FromStr;
-
-use thiserror::Error;
 
 use crate::outcome::LimitName;
 use crate::policy::{ImportPattern, Override};
@@ -42,45 +39,31 @@ pub struct Accept {
     only: Option<String>,
 }
 
-/// Why a text accepts nothing.
-#[derive(Debug, Error)]
-pub enum AcceptError {
-    /// It is of no kind.
-    #[error("`{0}` is none of {names}; after `:` it may have a value, as in `read:/srv`", names = Names)]
-    Kind(String),
-    /// No setting of its kind has that value.
-    #[error("`{0}` would accept nothing: no setting of this kind has such a value")]
-    Value(String),
-    /// A path whose place cannot be found.
-    #[error("`{0}`: where that is cannot be found: {1}")]
-    Path(String, io::Error),
-}
-
-struct Names;
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&KINDS.map(|(name, _)| name).join(", "))
-    }
-}
-
 impl FromStr for Accept {
-    type Err = AcceptError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, AcceptError> {
+    fn from_str(text: &str) -> Result<Self, String> {
+        let of_no_kind = || {
+            let names = KINDS.map(|(name, _)| name).join(", ");
+            format!("`{text}` is none of {names}; after `:` it may have a value, as in `read:/srv`")
+        };
         let (name, only) = match text.split_once(':') {
             Some((name, only)) if !only.is_empty() => (name, Some(only.to_owned())),
-            Some(_) => return Err(AcceptError::Kind(text.to_owned())),
+            Some(_) => return Err(of_no_kind()),
             None => (text, None),
         };
         let known = KINDS.iter().find(|(kind, _)| *kind == name);
-        let (_, keys) = known.ok_or_else(|| AcceptError::Kind(text.to_owned()))?;
+        let (_, keys) = known.ok_or_else(of_no_kind)?;
+        let lost = |cause: io::Error| format!("`{text}`: where that is cannot be found: {cause}");
         let only = match only {
             Some(only) if matches!(name, "read" | "write") => {
-                let path = absolute(Path::new(&only));
-                Some(path.map_err(|cause| AcceptError::Path(text.to_owned(), cause))?)
+                Some(absolute(Path::new(&only)).map_err(lost)?)
             }
-            Some(only) if !may_fit(keys, &only) => return Err(AcceptError::Value(text.to_owned())),
+            Some(only) if !may_fit(keys, &only) => {
+                return Err(format!(
+                    "`{text}` would accept nothing: no setting of this kind has such a value"
+                ));
+            }
             only => only,
         };
         Ok(Self { keys, only })
