@@ -1,5 +1,7 @@
 //! `sandfork plan` and `sandfork doctor`: what the sandbox would enforce here, and what it could.
 
+use std::path::PathBuf;
+
 use nix::errno::Errno;
 
 use crate::host::{
@@ -137,15 +139,12 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let interpreter = resolve_interpreter(&policy.python().interpreter.value, &environment)
         .and_then(|path| probe_interpreter(&path, &environment));
     let mut diagnosis = diagnose(&machine, interpreter.as_ref());
-    diagnosis.cache = Some(Usability::of(kept_in().map(|directory| DirectoryFound {
+    let found = |directory: PathBuf| DirectoryFound {
         directory: directory.display().to_string(),
-    })));
-    let environments = EnvironmentStore::usable(&environment);
-    diagnosis.environments = Some(Usability::of(environments.map(|directory| {
-        DirectoryFound {
-            directory: directory.display().to_string(),
-        }
-    })));
+    };
+    diagnosis.cache = Some(Usability::of(kept_in().map(found)));
+    let environments = EnvironmentStore::usable(&environment).map(found);
+    diagnosis.environments = Some(Usability::of(environments));
     let snapshots = diagnosis.level.map(snapshots_are_possible);
     diagnosis.snapshots = snapshots.map(Usability::of);
     if diagnosis.is_usable() {
