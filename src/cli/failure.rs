@@ -3,16 +3,14 @@
 use std::io::{self, Write};
 use std::process::ExitCode;
 
+use crate::batch::LOST_IN_A_ROW;
 use crate::outcome::exit_code;
 use crate::policy::PolicyError;
 use thiserror::Error;
 
-use super::learn::LearnError;
-use super::log::LogError;
-use super::map::MapError;
+use super::map::{InputError, ResultsError};
 use super::script::ScriptError;
 use super::terminal::harmless_line;
-use super::transfer::TransferError;
 
 /// A command failed before, or besides, its guest.
 #[derive(Debug, Error)]
@@ -23,9 +21,6 @@ pub enum Failure {
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
-    /// The log level is invalid.
-    #[error(transparent)]
-    Log(#[from] LogError),
     /// No sandbox could be provided.
     #[error(transparent)]
     Sandbox(#[from] crate::Error),
@@ -39,16 +34,16 @@ pub enum Failure {
     },
     /// A signal ended what the command did.
     #[error("{0}")]
-    Interrupted(crate::Error),
-    /// A file could not be copied in or out.
+    Interrupted(String),
+    /// A line of the tasks of `map` is invalid, or their file changed while it was read.
     #[error(transparent)]
-    Transfer(#[from] TransferError),
-    /// A policy could not be learnt.
+    Tasks(#[from] InputError),
+    /// The results of `map` could not be read or written.
     #[error(transparent)]
-    Learn(#[from] LearnError),
-    /// The tasks or the results of `map` are invalid.
-    #[error(transparent)]
-    Map(#[from] MapError),
+    Results(#[from] ResultsError),
+    /// The host provides no more sandboxes for the tasks of `map`.
+    #[error("{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {0}")]
+    Lost(String),
     /// The command itself lacks a resource: a thread, a descriptor.
     #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
     Setup(io::Error),
@@ -58,9 +53,9 @@ pub enum Failure {
     /// A command that this one started has said what failed.
     #[error("the command that was started failed")]
     Said(u8),
-    /// `-t` without a terminal.
-    #[error("`-t` needs a terminal on stdin, and stdin is not one: leave out `-t`")]
-    NoTerminal,
+    /// A file that the command was to make could not be made.
+    #[error("{0}")]
+    NotWritten(String),
     /// What a person types cannot be read.
     #[error("the input cannot be read: {0}")]
     Input(io::Error),
@@ -90,26 +85,26 @@ impl Failure {
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Said(code) => *code,
+            Self::Output(_) | Self::NotWritten(_) | Self::Results(ResultsError::Write { .. }) => {
+                exit_code::NOT_WRITTEN
+            }
             Self::Usage(_)
             | Self::Script(_)
             | Self::Policy(_)
-            | Self::Log(_)
-            | Self::NoTerminal
+            | Self::Tasks(_)
+            | Self::Results(_)
             | Self::Input(_) => exit_code::USAGE,
-            Self::Learn(error) => error.exit_code(),
-            Self::Transfer(error) if error.is_usage() => exit_code::USAGE,
             Self::Sandbox(error) | Self::Located { error, .. } => error.exit_code(),
             Self::Interrupted(_) => exit_code::INTERRUPTED,
-            Self::Map(error) => error.exit_code(),
-            Self::Setup(_) => exit_code::SANDBOX_UNAVAILABLE,
-            Self::Output(_) | Self::Transfer(_) => exit_code::NOT_WRITTEN,
+            Self::Setup(_) | Self::Lost(_) => exit_code::SANDBOX_UNAVAILABLE,
         }
     }
 
     fn is_broken_pipe(&self) -> bool {
         match self {
-            Self::Output(error) => error.kind() == io::ErrorKind::BrokenPipe,
-            Self::Map(error) => error.is_broken_pipe(),
+            Self::Output(cause) | Self::Results(ResultsError::Write { cause, .. }) => {
+                cause.kind() == io::ErrorKind::BrokenPipe
+            }
             _ => false,
         }
     }

@@ -3,21 +3,15 @@
 
 use std::io::{self, Write};
 
-use thiserror::Error;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-use super::failure::say;
+use super::failure::{Failure, say};
 
 const VARIABLE: &str = "SANDFORK_LOG";
 
-/// The value is not a level.
-#[derive(Debug, Error)]
-#[error("{VARIABLE} is {0:?}: give off, error, warn, info, debug or trace")]
-pub struct LogError(String);
-
 /// Starts logging at the level that the variable sets.
-pub fn begin() -> Result<(), LogError> {
+pub fn begin() -> Result<(), Failure> {
     let Some(wanted) = std::env::var_os(VARIABLE).filter(|wanted| !wanted.is_empty()) else {
         return Ok(());
     };
@@ -37,7 +31,9 @@ pub fn begin() -> Result<(), LogError> {
                 .init();
             Ok(())
         }
-        _ => Err(LogError(wanted)),
+        _ => Err(Failure::Usage(format!(
+            "{VARIABLE} is {wanted:?}: give off, error, warn, info, debug or trace"
+        ))),
     }
 }
 

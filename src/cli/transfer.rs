@@ -10,132 +10,42 @@ use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-use thiserror::Error;
-
 use super::args::TransferChoice;
 use super::failure::Failure;
+use crate::Request;
 use crate::environments::directory_of;
 use crate::outcome::{Ending, Outcome};
 use crate::policy::Policy;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::supervisor::{Part, open_regular};
-use crate::{Error, Request};
-
-/// Why a file could not be copied.
-#[derive(Debug, Error)]
-pub enum TransferError {
-    /// A file to copy in does not exist.
-    #[error("--in: `{0}` does not exist; check the path")]
-    NotThere(PathBuf),
-    /// A file to copy in cannot be read.
-    #[error("--in: `{path}` cannot be read: {cause}; copy it to a file that can")]
-    Unreadable {
-        /// The path.
-        path: PathBuf,
-        /// The kernel's error, or what it is.
-        cause: io::Error,
-    },
-    /// A file to copy in is a directory.
-    #[error(
-        "--in: `{0}` is a directory; name its files, or show it with `--set filesystem.read=PATH`"
-    )]
-    Directory(PathBuf),
-    /// Two files to copy in have the same name there.
-    #[error(
-        "--in: `{first}` and `{second}` would both be `{name}` in the work directory; rename one"
-    )]
-    SameName {
-        /// The name in the work directory.
-        name: String,
-        /// The first path.
-        first: PathBuf,
-        /// The other path.
-        second: PathBuf,
-    },
-    /// A path has no name that the guest's file could have.
-    #[error("{option}: `{path}` does not name a file: {cause}")]
-    Name {
-        /// The option.
-        option: &'static str,
-        /// The path.
-        path: PathBuf,
-        /// Why it names none.
-        cause: String,
-    },
-    /// More than the work directory holds.
-    #[error(
-        "--in: `{path}` does not fit into the work directory of {room} bytes; \
-         `--set filesystem.work_size=SIZE` makes it larger"
-    )]
-    TooLarge {
-        /// The path.
-        path: PathBuf,
-        /// The size of the work directory.
-        room: u64,
-    },
-    /// A file to copy out is larger than the policy lets one be.
-    #[error(
-        "--out: `{name}` has {size} bytes, more than the {room} that the policy lets a file have; it was not copied"
-    )]
-    OutTooLarge {
-        /// The name in the work directory.
-        name: GuestPath,
-        /// Its size.
-        size: u64,
-        /// The largest that is copied.
-        room: u64,
-    },
-    /// A file to copy out cannot be put where it belongs.
-    #[error("--out: `{path}` cannot be written: {cause}")]
-    Unwritable {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        cause: String,
-    },
-    /// The guest left no such file.
-    #[error("--out: the guest left no file to copy: {cause}")]
-    Missing {
-        /// Why it cannot be read.
-        cause: String,
-    },
-}
-
-impl TransferError {
-    /// Whether it was found before anything ran.
-    pub fn is_usage(&self) -> bool {
-        !matches!(
-            self,
-            Self::Missing { .. } | Self::OutTooLarge { .. } | Self::Unwritable { .. }
-        )
-    }
-}
 
 /// Adds the files of `--in` to a request.
 pub fn with_inputs(
     mut request: Request,
     paths: &[PathBuf],
     policy: &Policy,
-) -> Result<Request, TransferError> {
+) -> Result<Request, Failure> {
     let room = policy.limits().work_size();
     let mut left = room;
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in paths {
+        let shown = path.display();
         let name = name_in_sandbox("--in", path)?;
         if let Some(first) = names.insert(name.to_string(), path) {
-            return Err(TransferError::SameName {
-                name: name.to_string(),
-                first: first.clone(),
-                second: path.clone(),
-            });
+            return Err(Failure::Usage(format!(
+                "--in: `{}` and `{shown}` would both be `{name}` in the work directory; rename one",
+                first.display()
+            )));
         }
         let mut contents = Vec::new();
         open_regular(path)
             .and_then(|file| file.take(left + 1).read_to_end(&mut contents))
-            .map_err(|cause| unreadable(path, cause))?;
+            .map_err(|cause| unreadable(path, &cause))?;
         let Some(rest) = left.checked_sub(contents.len() as u64) else {
-            let path = path.clone();
-            return Err(TransferError::TooLarge { path, room });
+            return Err(Failure::Usage(format!(
+                "--in: `{shown}` does not fit into the work directory of {room} bytes; \
+                 `--set filesystem.work_size=SIZE` makes it larger"
+            )));
         };
         left = rest;
         request = request.file(name, contents);
@@ -145,20 +55,21 @@ pub fn with_inputs(
 
 /// The name of a file in the work directory: its path as the caller writes it, if that is relative
 /// and goes down, or else its last name.
-fn name_in_sandbox(option: &'static str, path: &Path) -> Result<GuestPath, TransferError> {
+fn name_in_sandbox(option: &str, path: &Path) -> Result<GuestPath, Failure> {
     let goes_down = |part| matches!(part, Component::Normal(_) | Component::CurDir);
-    let refused = |cause: String| TransferError::Name {
-        option,
-        path: path.to_owned(),
-        cause,
-    };
     let name = match path.file_name() {
         Some(_) if path.components().all(goes_down) => path.to_str(),
         Some(last) => last.to_str(),
-        None => return Err(refused("it has no last name".to_owned())),
+        None => return Err(names_no_file(option, path, "it has no last name")),
     };
-    let name = name.ok_or_else(|| refused("it is not UTF-8".to_owned()))?;
-    GuestPath::of_file(name).map_err(|error: Error| refused(error.to_string()))
+    let name = name.ok_or_else(|| names_no_file(option, path, "it is not UTF-8"))?;
+    let name = GuestPath::of_file(name);
+    name.map_err(|error| names_no_file(option, path, &error.to_string()))
+}
+
+fn names_no_file(option: &str, path: &Path, cause: &str) -> Failure {
+    let path = path.display();
+    Failure::Usage(format!("{option}: `{path}` does not name a file: {cause}"))
 }
 
 /// The files of `--out`, which are written after the run.
@@ -166,13 +77,13 @@ pub struct Outputs {
     wanted: Vec<(GuestPath, PathBuf)>,
     /// The largest file that is copied. One with holes may be larger than the work directory.
     room: u64,
-    failed: Mutex<Option<TransferError>>,
+    failed: Mutex<Option<Failure>>,
 }
 
 impl Outputs {
     /// Checks where the files are to be written, before anything runs.
-    pub fn new(choice: &TransferChoice, policy: &Policy) -> Result<Self, TransferError> {
-        let wanted = |path: &PathBuf| -> Result<_, TransferError> {
+    pub fn new(choice: &TransferChoice, policy: &Policy) -> Result<Self, Failure> {
+        let wanted = |path: &PathBuf| -> Result<_, Failure> {
             let name = name_in_sandbox("--out", path)?;
             check_destination(path)?;
             Ok((name, path.clone()))
@@ -203,14 +114,9 @@ impl Outputs {
             return;
         }
         for (name, path) in &self.wanted {
-            match self.copy(work, name, path) {
-                Ok(()) => {}
-                // A guest that failed says itself why a file is missing.
-                Err(TransferError::Missing { .. }) if outcome.exit_code() != 0 => {}
-                Err(error) => {
-                    let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-                    failed.get_or_insert(error);
-                }
+            if let Err(error) = self.copy(work, outcome, name, path) {
+                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                failed.get_or_insert(error);
             }
         }
     }
@@ -218,51 +124,56 @@ impl Outputs {
     /// The guest's exit code, or the first failure.
     pub fn exit_code(&self, outcome: &Outcome) -> Result<u8, Failure> {
         let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        failed
-            .take()
-            .map_or(Ok(outcome.exit_code()), |error| Err(error.into()))
+        failed.take().map_or(Ok(outcome.exit_code()), Err)
     }
 
-    fn copy(&self, work: &WorkDir, name: &GuestPath, path: &Path) -> Result<(), TransferError> {
-        let missing = |cause: String| TransferError::Missing { cause };
-        let opened = work.open_read(name);
-        let (file, size) = opened.map_err(|error| missing(error.to_string()))?;
-        if size > self.room {
-            let (name, room) = (name.clone(), self.room);
-            return Err(TransferError::OutTooLarge { name, size, room });
+    fn copy(
+        &self,
+        work: &WorkDir,
+        outcome: &Outcome,
+        name: &GuestPath,
+        path: &Path,
+    ) -> Result<(), Failure> {
+        let failed = |why: String| Err(Failure::NotWritten(format!("--out: {why}")));
+        let (file, size) = match work.open_read(name) {
+            Ok(opened) => opened,
+            // A guest that failed says itself why a file is missing.
+            Err(_) if outcome.exit_code() != 0 => return Ok(()),
+            Err(error) => return failed(format!("the guest left no file to copy: {error}")),
+        };
+        let room = self.room;
+        if size > room {
+            return failed(format!(
+                "`{name}` has {size} bytes, more than the {room} that the policy lets a file have; it was not copied"
+            ));
         }
         check_destination(path)?;
-        replace(path, file.take(size)).map_err(|error| unwritable(path, &error))
+        let replaced = replace(path, file.take(size));
+        replaced.or_else(|error| failed(format!("`{}` cannot be written: {error}", path.display())))
     }
 }
 
-fn unreadable(path: &Path, cause: io::Error) -> TransferError {
-    let path = path.to_owned();
-    match cause.kind() {
-        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => TransferError::NotThere(path),
-        io::ErrorKind::IsADirectory => TransferError::Directory(path),
-        _ => TransferError::Unreadable { path, cause },
-    }
-}
-
-fn unwritable(path: &Path, error: &io::Error) -> TransferError {
-    TransferError::Unwritable {
-        path: path.to_owned(),
-        cause: error.to_string(),
-    }
+fn unreadable(path: &Path, cause: &io::Error) -> Failure {
+    let why = match cause.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            "does not exist; check the path".to_owned()
+        }
+        io::ErrorKind::IsADirectory => {
+            "is a directory; name its files, or show it with `--set filesystem.read=PATH`"
+                .to_owned()
+        }
+        _ => format!("cannot be read: {cause}; copy it to a file that can"),
+    };
+    Failure::Usage(format!("--in: `{}` {why}", path.display()))
 }
 
 /// Refuses a place that nothing may replace. Its directory must exist.
-fn check_destination(path: &Path) -> Result<(), TransferError> {
+fn check_destination(path: &Path) -> Result<(), Failure> {
     let checked = Part::check(path).and_then(|()| {
         let there = directory_of(path).is_dir().then_some(());
         there.ok_or("its directory does not exist")
     });
-    checked.map_err(|cause| TransferError::Name {
-        option: "--out",
-        path: path.to_owned(),
-        cause: cause.to_owned(),
-    })
+    checked.map_err(|cause| names_no_file("--out", path, cause))
 }
 
 /// Writes a file under another name and renames it, so that a reader sees the old one or the whole

@@ -40,9 +40,11 @@ impl Tty {
     /// If stdin is no terminal.
     pub fn prepare() -> Result<Self, Failure> {
         if !io::stdin().is_terminal() {
-            return Err(Failure::NoTerminal);
+            let problem = "`-t` needs a terminal on stdin, and stdin is not one: leave out `-t`";
+            return Err(Failure::Usage(problem.to_owned()));
         }
-        signals().thread_block().map_err(setup)?;
+        let blocked = signals().thread_block();
+        blocked.map_err(|errno| Failure::Setup(errno.into()))?;
         let (guest, writer) = io::pipe().map_err(Failure::Setup)?;
         Ok(Self {
             records: Records(Arc::new(Mutex::new(writer))),
@@ -76,10 +78,6 @@ impl Tty {
             .map_err(Failure::Setup)?;
         Ok((request.with_terminal(&kind()).stdin(guest), raw))
     }
-}
-
-fn setup(errno: nix::errno::Errno) -> Failure {
-    Failure::Setup(errno.into())
 }
 
 /// Signals that change the size, and the one that would end the command in raw mode.

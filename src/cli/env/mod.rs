@@ -87,7 +87,7 @@ fn create_one(
     bar.end();
     let made = made.map_err(|error| {
         if cancel.is_used() {
-            Failure::Interrupted(error.into())
+            Failure::Interrupted(Error::from(error).to_string())
         } else {
             Failure::Sandbox(error.into())
         }

@@ -11,7 +11,6 @@ use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{AccessFlags, eaccess};
-use thiserror::Error;
 
 use crate::environments::directory_of;
 use crate::outcome::{Denial, Ending, Outcome, exit_code};
@@ -38,42 +37,6 @@ const MOST_RUNS: usize = 64;
 /// The key of what the guest writes to.
 const WRITE: &str = "filesystem.write";
 
-/// Why a policy could not be learnt.
-#[derive(Debug, Error)]
-pub enum LearnError {
-    /// Without a terminal and without `--accept`.
-    #[error(
-        "stdin is no terminal that could be asked what to allow: say it with `--accept`, such as \
-         `--accept read:/srv,import`"
-    )]
-    NoAnswers,
-    /// The policy's file exists.
-    #[error("-o: `{0}` exists; remove it, or name another file")]
-    Exists(PathBuf),
-    /// The policy could not be written.
-    #[error("-o: `{path}` cannot be written: {cause}")]
-    Unwritable {
-        /// The path.
-        path: PathBuf,
-        /// Why.
-        cause: io::Error,
-    },
-    /// A signal ended a run.
-    #[error("interrupted: no policy was written")]
-    Interrupted,
-}
-
-impl LearnError {
-    /// The exit code of the command.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::NoAnswers | Self::Exists(_) => exit_code::USAGE,
-            Self::Unwritable { .. } => exit_code::NOT_WRITTEN,
-            Self::Interrupted => exit_code::INTERRUPTED,
-        }
-    }
-}
-
 /// Learns a policy.
 pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     let is_own = |option: &str, value: &str| match option {
@@ -86,17 +49,20 @@ pub fn learn(arguments: &LearnArguments) -> Result<u8, Failure> {
     misplaced.as_deref().map(say);
     let asks = arguments.accept.is_empty();
     if asks && !io::stdin().is_terminal() {
-        return Err(LearnError::NoAnswers.into());
+        return Err(Failure::Usage(
+            "stdin is no terminal that could be asked what to allow: say it with `--accept`, such as \
+             `--accept read:/srv,import`"
+                .to_owned(),
+        ));
     }
     // Before a script runs for a policy that could not be kept.
-    if let Some(path) = arguments
-        .output
-        .as_ref()
-        .filter(|path| path.symlink_metadata().is_ok())
-    {
-        return Err(LearnError::Exists(path.clone()).into());
-    }
     if let Some(path) = &arguments.output {
+        if path.symlink_metadata().is_ok() {
+            return Err(Failure::Usage(format!(
+                "-o: `{}` exists; remove it, or name another file",
+                path.display()
+            )));
+        }
         check_directory(path)?;
     }
     let target = Target::load(&arguments.target)?;
@@ -195,7 +161,8 @@ impl Learner<'_> {
         let outcome = outcome?;
         // What an ended run needs is not known, and every later one would be ended too.
         if *outcome.ending() == Ending::Interrupted {
-            return Err(LearnError::Interrupted.into());
+            let ended = "interrupted: no policy was written";
+            return Err(Failure::Interrupted(ended.to_owned()));
         }
         Ok(outcome)
     }
@@ -357,7 +324,7 @@ fn shown_to_be_read(set: &Override) -> Option<PathBuf> {
 }
 
 /// Whether a file could be made there.
-fn check_directory(path: &Path) -> Result<(), LearnError> {
+fn check_directory(path: &Path) -> Result<(), Failure> {
     let directory = directory_of(path);
     let may_write = eaccess(directory, AccessFlags::W_OK | AccessFlags::X_OK);
     let cause = match may_write {
@@ -365,8 +332,12 @@ fn check_directory(path: &Path) -> Result<(), LearnError> {
         Ok(()) if directory.is_dir() => return Ok(()),
         Ok(()) => io::ErrorKind::NotADirectory.into(),
     };
-    let path = path.to_owned();
-    Err(LearnError::Unwritable { path, cause })
+    Err(unwritable(path, &cause))
+}
+
+fn unwritable(path: &Path, cause: &io::Error) -> Failure {
+    let path = path.display();
+    Failure::NotWritten(format!("-o: `{path}` cannot be written: {cause}"))
 }
 
 fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {
@@ -380,8 +351,7 @@ fn write(policy: &str, output: Option<&Path>) -> Result<u8, Failure> {
     if let Err(cause) = written {
         // All runs were made for it.
         print(policy)?;
-        let path = path.to_owned();
-        return Err(LearnError::Unwritable { path, cause }.into());
+        return Err(unwritable(path, &cause));
     }
     say(&format!("{} lets the script pass", path.display()));
     Ok(exit_code::OK)

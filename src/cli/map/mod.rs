@@ -16,17 +16,18 @@ use std::thread;
 use std::time::Duration;
 
 use crate::Sandbox;
-use crate::batch::{Batch, CallOff, Done, FailureStreak, LOST_IN_A_ROW, Mapped, Order};
+use crate::batch::{Batch, CallOff, Done, FailureStreak, Mapped, Order};
 use crate::capacity::Capacity;
 use crate::outcome::exit_code;
 use indicatif::ProgressDrawTarget;
-use thiserror::Error;
 
 use self::ids::Ids;
 use self::progress::{Counts, Progress};
-use self::results::{Form, Results, ResultsError};
-use self::source::{Source, SourceError};
-use self::tasks::{InputError, Policies, Reach, Tasks};
+pub use self::results::ResultsError;
+use self::results::{Form, Results};
+use self::source::Source;
+pub use self::tasks::InputError;
+use self::tasks::{Policies, Reach, Tasks};
 use super::args::MapArguments;
 use super::env::provide;
 use super::failure::{Failure, say};
@@ -36,46 +37,6 @@ use super::policy::chosen;
 /// How long running tasks may go on after an interruption before they are cancelled.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why some tasks were not run.
-#[derive(Debug, Error)]
-pub enum MapError {
-    /// There are no tasks to read.
-    #[error(transparent)]
-    Source(#[from] SourceError),
-    /// A line is invalid, or the file changed while it was read.
-    #[error(transparent)]
-    Input(#[from] InputError),
-    /// The results could not be read or written.
-    #[error(transparent)]
-    Results(#[from] ResultsError),
-    /// The host provides no more sandboxes.
-    #[error("{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {0}")]
-    Lost(String),
-    /// A signal interrupted the batch.
-    #[error("interrupted{}", if *.resumable { ": `--resume` goes on where it stopped" } else { "" })]
-    Interrupted {
-        /// Whether the batch can be resumed.
-        resumable: bool,
-    },
-}
-
-impl MapError {
-    /// The exit code, as defined in [`exit_code`].
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Results(ResultsError::Write { .. }) => exit_code::NOT_WRITTEN,
-            Self::Source(_) | Self::Input(_) | Self::Results(_) => exit_code::USAGE,
-            Self::Lost(_) => exit_code::SANDBOX_UNAVAILABLE,
-            Self::Interrupted { .. } => exit_code::INTERRUPTED,
-        }
-    }
-
-    /// Whether the reader of the results closed the pipe.
-    pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, Self::Results(error) if error.is_broken_pipe())
-    }
-}
-
 /// Runs the tasks.
 pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let policy = chosen(&arguments.policy)?;
@@ -83,10 +44,10 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     let interruption = Arc::new(Interruption::default());
     let interrupted = Arc::clone(&interruption);
     let interrupts = Interrupts::take(move || interrupted.begin()).map_err(Failure::Setup)?;
-    let source = Source::open(&arguments.tasks).map_err(MapError::from)?;
+    let source = Source::open(&arguments.tasks)?;
     let sandbox = Sandbox::builder().policy(policy.clone()).build()?;
     let jobs = jobs(arguments, &sandbox);
-    let (results, ids) = results(arguments).map_err(MapError::from)?;
+    let (results, ids) = results(arguments)?;
     let progress = Progress::begin(source.watched.size(), draw_target(arguments, &results));
     let progress = Arc::new(progress);
     let reach = if arguments.code_only {
@@ -115,8 +76,11 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     say(&summary);
     ended?;
     if interruption.has_come.load(Ordering::SeqCst) {
-        let resumable = arguments.output.is_some();
-        return Err(MapError::Interrupted { resumable }.into());
+        let remedy = match arguments.output {
+            Some(_) => ": `--resume` goes on where it stopped",
+            None => "",
+        };
+        return Err(Failure::Interrupted(format!("interrupted{remedy}")));
     }
     Ok(code(counts))
 }
@@ -180,7 +144,7 @@ struct Collector<'a> {
 impl Collector<'_> {
     /// Writes every result, and ends the batch at the first error. Tasks started before an invalid
     /// line are finished; if a result cannot be written, the running tasks are cancelled.
-    fn collect(mut self, mut mapped: Mapped<InputError>) -> Result<(), MapError> {
+    fn collect(mut self, mut mapped: Mapped<InputError>) -> Result<(), Failure> {
         let mut ended = Ok(());
         while let Some(result) = mapped.next() {
             let taken = match result {
@@ -189,7 +153,7 @@ impl Collector<'_> {
             };
             match taken {
                 Ok(()) => {}
-                Err(error @ MapError::Results(_)) => return Err(error),
+                Err(error @ Failure::Results(_)) => return Err(error),
                 Err(error) => {
                     mapped.call_off().begin_no_more();
                     ended = ended.and(Err(error));
@@ -200,7 +164,7 @@ impl Collector<'_> {
         ended
     }
 
-    fn take(&mut self, done: &Done) -> Result<(), MapError> {
+    fn take(&mut self, done: &Done) -> Result<(), Failure> {
         // A cancelled task is run when the batch is resumed.
         if !done.is_finished() && done.outcome().is_some() {
             return Ok(());
@@ -208,7 +172,7 @@ impl Collector<'_> {
         self.results.write(done)?;
         self.progress.count(done);
         match self.streak.last_of_too_many(done) {
-            Some(error) => Err(MapError::Lost(error.to_string())),
+            Some(error) => Err(Failure::Lost(error.to_string())),
             None => Ok(()),
         }
     }

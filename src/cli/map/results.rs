@@ -94,13 +94,6 @@ pub enum ResultsError {
     },
 }
 
-impl ResultsError {
-    /// Whether the reader stopped early, as `head` does.
-    pub fn is_broken_pipe(&self) -> bool {
-        matches!(self, Self::Write { cause, .. } if cause.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
 impl Results {
     /// Writes to the command's own stdout.
     pub fn on_stdout() -> Result<Self, ResultsError> {

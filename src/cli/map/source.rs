@@ -3,9 +3,9 @@
 use std::cmp::Ordering;
 use std::fs::File;
 use std::io::{self, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use thiserror::Error;
+use crate::cli::failure::Failure;
 
 /// An open file of tasks.
 pub struct Source {
@@ -15,56 +15,25 @@ pub struct Source {
     pub watched: Watched,
 }
 
-/// Why there are no tasks.
-#[derive(Debug, Error)]
-pub enum SourceError {
-    /// The file does not exist.
-    #[error("`{}` does not exist; check the path, or pass the tasks on stdin as `-`", .0.display())]
-    Missing(PathBuf),
-    /// The path is a directory.
-    #[error("`{}` is a directory; name the file of tasks in it", .0.display())]
-    Directory(PathBuf),
-    /// The file exists but cannot be read.
-    #[error("`{name}` cannot be read: {cause}; check its permissions")]
-    Unreadable {
-        /// The file's name.
-        name: String,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-}
-
-/// How a file changed while it was read.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Change {
-    /// No visible change.
-    None,
-    /// The file has grown.
-    Grown,
-    /// The file has shrunk.
-    Shortened,
-}
-
 impl Source {
     /// Opens a file; `-` is stdin.
-    pub fn open(path: &Path) -> Result<Self, SourceError> {
+    pub fn open(path: &Path) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             return Ok(Self::endless("stdin".to_owned(), io::stdin()));
         }
         let name = path.display().to_string();
-        let unreadable = |cause| SourceError::Unreadable {
-            name: name.clone(),
-            cause,
-        };
+        let unusable = |why: &str| Failure::Usage(format!("`{name}` {why}"));
+        let unreadable =
+            |cause: io::Error| unusable(&format!("cannot be read: {cause}; check its permissions"));
         let file = File::open(path).map_err(|cause| match cause.kind() {
             io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-                SourceError::Missing(path.to_owned())
+                unusable("does not exist; check the path, or pass the tasks on stdin as `-`")
             }
             _ => unreadable(cause),
         })?;
         let metadata = file.metadata().map_err(unreadable)?;
         if metadata.is_dir() {
-            return Err(SourceError::Directory(path.to_owned()));
+            return Err(unusable("is a directory; name the file of tasks in it"));
         }
         if !metadata.is_file() {
             return Ok(Self::endless(name, file));
@@ -108,15 +77,10 @@ impl Watched {
         self.regular.as_ref().map(|(_, size)| *size)
     }
 
-    /// How the file changed since it was opened.
-    pub fn change(&self) -> Change {
-        let Some((file, before)) = &self.regular else {
-            return Change::None;
-        };
-        match file.metadata().map(|now| now.len().cmp(before)) {
-            Ok(Ordering::Greater) => Change::Grown,
-            Ok(Ordering::Less) => Change::Shortened,
-            Ok(Ordering::Equal) | Err(_) => Change::None,
-        }
+    /// The size of the file now, beside that when it was opened. What cannot be seen has not changed.
+    pub fn size_now(&self) -> Ordering {
+        let regular = self.regular.as_ref();
+        let now = regular.and_then(|(file, before)| Some(file.metadata().ok()?.len().cmp(before)));
+        now.unwrap_or(Ordering::Equal)
     }
 }

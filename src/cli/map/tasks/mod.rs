@@ -1,5 +1,6 @@
 //! Reads tasks line by line, on demand.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::io::{self, BufReader, Read};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use thiserror::Error;
 use super::ids::{Ids, Met};
 use super::lines::{Closed, Line, Lines};
 use super::progress::Progress;
-use super::source::{Change, Source, Watched};
+use super::source::{Source, Watched};
 use crate::cli::args::PolicyChoice;
 use crate::cli::policy::chosen;
 use crate::cli::script::{Origin, Script, ScriptError};
@@ -107,7 +108,10 @@ impl Tasks {
             let next = self.lines.number() + 1;
             let line = match self.lines.next() {
                 Err(error) => return Err((next, error.into())),
-                Ok(None) => return self.end(next),
+                Ok(None) => {
+                    let ended = self.check_unchanged().map(|()| None);
+                    return ended.map_err(|wrong| (next, wrong));
+                }
                 Ok(Some(line)) => line,
             };
             // With its newline.
@@ -123,28 +127,24 @@ impl Tasks {
         }
     }
 
-    /// Handles the end of the file, at its size when it was opened.
-    fn end(&mut self, next: u64) -> Result<Option<Task>, (u64, Wrong)> {
-        match self.watched.change() {
-            Change::None => Ok(None),
-            Change::Grown => Err((next, Wrong::Grown)),
-            Change::Shortened => Err((next, Wrong::Shortened)),
+    /// Checks at the end of the file that it has the size that it had when it was opened.
+    fn check_unchanged(&self) -> Result<(), Wrong> {
+        match self.watched.size_now() {
+            Ordering::Equal => Ok(()),
+            Ordering::Greater => Err(Wrong::Grown),
+            Ordering::Less => Err(Wrong::Shortened),
         }
     }
 
     /// The task of a line, if it still has to be run.
     fn task(&mut self, line: Line) -> Result<Option<Task>, Wrong> {
-        let text = match line.closed {
+        match line.closed {
             Closed::Never => return Err(Wrong::TooLong),
             // The line may be incomplete if the file has grown.
-            Closed::ByTheEnd => match self.watched.change() {
-                Change::None => line.text,
-                Change::Grown => return Err(Wrong::Grown),
-                Change::Shortened => return Err(Wrong::Shortened),
-            },
-            Closed::ByNewline => line.text,
-        };
-        let mut text = text.as_slice();
+            Closed::ByTheEnd => self.check_unchanged()?,
+            Closed::ByNewline => {}
+        }
+        let mut text = line.text.as_slice();
         if line.number == 1 {
             // Some editors put a byte order mark before UTF-8.
             text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
