@@ -12,7 +12,7 @@ use clap_complete::Shell;
 use clap_complete::engine::ArgValueCompleter;
 
 use super::complete::{overrides, policies};
-use super::env::EnvArguments;
+use super::env::EnvCommand;
 use super::learn::Accept;
 use super::terminal::harmless;
 use super::tip::tip;
@@ -79,31 +79,17 @@ pub enum Command {
     /// Check for each layer whether this host can provide it, and print the fix
     Doctor(DoctorArguments),
     /// List, show and check policies
-    Policy(PolicyArguments),
+    #[command(subcommand)]
+    Policy(PolicyCommand),
     /// Install packages in environments for guests, and list, show and remove them
-    Env(EnvArguments),
+    #[command(subcommand)]
+    Env(EnvCommand),
     /// Serve sandboxes over HTTP
     #[command(disable_help_flag = true)]
-    Server {
-        /// What the program `sandfork-server` is given
-        #[arg(
-            trailing_var_arg = true,
-            allow_hyphen_values = true,
-            value_name = "ARGUMENT"
-        )]
-        arguments: Vec<OsString>,
-    },
+    Server(ServerArguments),
     /// Serve the sandbox as tools of a model (MCP), over the standard streams
     #[command(disable_help_flag = true)]
-    Mcp {
-        /// What the program `sandfork-server` is given
-        #[arg(
-            trailing_var_arg = true,
-            allow_hyphen_values = true,
-            value_name = "ARGUMENT"
-        )]
-        arguments: Vec<OsString>,
-    },
+    Mcp(ServerArguments),
     /// Serve sessions to the process that started this one, over a socket that it inherits
     #[command(hide = true)]
     Serve {
@@ -116,6 +102,18 @@ pub enum Command {
         /// Which shell
         shell: Shell,
     },
+}
+
+/// `sandfork server` and `sandfork mcp`.
+#[derive(Args, Debug)]
+pub struct ServerArguments {
+    /// What the program `sandfork-server` is given
+    #[arg(
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "ARGUMENT"
+    )]
+    pub arguments: Vec<OsString>,
 }
 
 /// The policy of a command that needs one.
@@ -321,13 +319,6 @@ pub struct DoctorArguments {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-}
-
-/// `sandfork policy`.
-#[derive(Args, Debug)]
-pub struct PolicyArguments {
-    #[command(subcommand)]
-    pub command: PolicyCommand,
 }
 
 /// The commands of `sandfork policy`.

@@ -6,13 +6,6 @@ use clap::{Args, Subcommand};
 
 use crate::policy::EnvironmentName;
 
-/// `sandfork env`.
-#[derive(Args, Debug)]
-pub struct EnvArguments {
-    #[command(subcommand)]
-    pub command: EnvCommand,
-}
-
 /// The commands of `sandfork env`.
 #[derive(Debug, Subcommand)]
 pub enum EnvCommand {

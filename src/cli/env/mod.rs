@@ -23,8 +23,8 @@ use crate::plan::bytes;
 use crate::policy::{EnvironmentName, Policy, Requirement};
 use crate::supervisor::Cancel;
 
-pub use self::args::EnvArguments;
-use self::args::{EnvCommand, EnvCreateArguments};
+pub use self::args::EnvCommand;
+use self::args::EnvCreateArguments;
 use super::failure::{Failure, say};
 use super::interrupt::Interrupts;
 use super::report::signal;
