@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
 use sandfork::Outcome;
 
 /// What a count is of: a name and a value.
@@ -39,50 +39,45 @@ fn histogram() -> Histogram {
     Histogram::new(BOUNDS)
 }
 
+/// Has the text of all counts show this one.
+fn added<M: Metric + Clone>(to: &mut Registry, name: &str, about: &str, count: M) -> M {
+    to.register(name, about, count.clone());
+    count
+}
+
+/// The same for a count of seconds.
+fn of_seconds<M: Metric + Clone>(to: &mut Registry, name: &str, about: &str, count: M) -> M {
+    to.register_with_unit(name, about, Unit::Seconds, count.clone());
+    count
+}
+
 impl Metrics {
     /// Counts of nothing yet.
     pub fn new() -> Self {
         let mut registry = Registry::with_prefix("sandfork");
-        let runs = Family::default();
-        registry.register("runs", "Runs and cells that ended, by status", runs.clone());
-        let phases = Family::new_with_constructor(histogram as fn() -> Histogram);
-        registry.register_with_unit(
-            "phase",
-            "The time of each phase of a run, as `usage.phases` of its outcome has it",
-            Unit::Seconds,
-            phases.clone(),
-        );
-        let cpu = Family::default();
-        registry.register_with_unit(
-            "cpu",
-            "Processor time of guests",
-            Unit::Seconds,
-            cpu.clone(),
-        );
-        let answers = Family::default();
-        registry.register("answers", "Answers of the server", answers.clone());
-        let times = Family::new_with_constructor(histogram as fn() -> Histogram);
-        registry.register_with_unit(
-            "answer",
-            "The time of an answer",
-            Unit::Seconds,
-            times.clone(),
-        );
-        let refusals = Family::default();
-        registry.register("refusals", "Requests without a result", refusals.clone());
-        let (sessions, connections) = (Gauge::default(), Gauge::default());
-        registry.register("sessions", "Open sessions", sessions.clone());
-        registry.register("connections", "Open connections", connections.clone());
+        let all = &mut registry;
+        let times = || Family::new_with_constructor(histogram as fn() -> Histogram);
+        let of_phases = "The time of each phase of a run, as `usage.phases` of its outcome has it";
         Self {
+            runs: added(
+                all,
+                "runs",
+                "Runs and cells that ended, by status",
+                Family::default(),
+            ),
+            phases: of_seconds(all, "phase", of_phases, times()),
+            cpu: of_seconds(all, "cpu", "Processor time of guests", Family::default()),
+            answers: added(all, "answers", "Answers of the server", Family::default()),
+            times: of_seconds(all, "answer", "The time of an answer", times()),
+            refusals: added(
+                all,
+                "refusals",
+                "Requests without a result",
+                Family::default(),
+            ),
+            sessions: added(all, "sessions", "Open sessions", Gauge::default()),
+            connections: added(all, "connections", "Open connections", Gauge::default()),
             registry,
-            runs,
-            phases,
-            cpu,
-            answers,
-            refusals,
-            times,
-            sessions,
-            connections,
         }
     }
 
