@@ -20,32 +20,21 @@ use crate::failure::Failure;
 use crate::http::{Budget, Places};
 use crate::locked;
 use crate::tenant::{Tenant, TenantError};
-use crate::tokens::{DEFAULT_TENANT, Rejected, TokenError, Tokens, has_plain_tokens};
+use crate::tokens::{DEFAULT_TENANT, Rejected, Tokens, has_plain_tokens};
 
 /// Why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenFileError {
-    /// It cannot be read.
-    #[error("the token file {path}: {cause}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's error.
-        cause: std::io::Error,
-    },
     /// Others can read it.
     #[error("the token file {path} can be read by other users: `chmod 600 {path}`, or let it have digests only (`sandfork server token`)", path = path.display())]
-    Readable {
-        /// The file.
-        path: PathBuf,
-    },
-    /// It has a wrong line.
-    #[error("the token file {path}: {cause}", path = path.display())]
+    Readable { path: PathBuf },
+    /// It cannot be read, or has a wrong line.
+    #[error("the token file {path}: {problem}", path = path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
         /// What is wrong.
-        cause: TokenError,
+        problem: String,
     },
 }
 
@@ -128,8 +117,8 @@ impl Authenticator {
     /// All tenants that the configuration and the tokens name. It makes those that no request has named yet.
     ///
     /// # Errors
-    /// If one cannot be made: its name, and why.
-    pub fn all(&self) -> Result<Vec<Arc<Tenant>>, (Arc<str>, TenantError)> {
+    /// If one cannot be made.
+    pub fn all(&self) -> Result<Vec<Arc<Tenant>>, TenantError> {
         let tokens = self.tokens.read().unwrap_or_else(PoisonError::into_inner);
         let mut names: Vec<Arc<str>> = match &*tokens {
             Some(tokens) => tokens.tenants().cloned().collect(),
@@ -139,19 +128,14 @@ impl Authenticator {
         names.extend(self.config.tenants.keys().map(|name| name.as_str().into()));
         names.sort();
         names.dedup();
-        names.into_iter().map(|name| self.named(name)).collect()
+        names.into_iter().map(|name| self.tenant(name)).collect()
     }
 
     /// The tenant of this name. It is made if no request has named it yet.
     ///
     /// # Errors
-    /// If it cannot be made: its name, and why.
-    pub fn named(&self, name: Arc<str>) -> Result<Arc<Tenant>, (Arc<str>, TenantError)> {
-        let tenant = self.tenant(Arc::clone(&name));
-        tenant.map_err(|cause| (name, cause))
-    }
-
-    fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, TenantError> {
+    /// If it cannot be made.
+    pub fn tenant(&self, name: Arc<str>) -> Result<Arc<Tenant>, TenantError> {
         if let Some(tenant) = locked(&self.tenants).get(&name) {
             return Ok(Arc::clone(tenant));
         }
@@ -171,21 +155,17 @@ impl Authenticator {
 }
 
 fn read(path: &Path) -> Result<Tokens, TokenFileError> {
-    let unreadable = |cause| TokenFileError::Unreadable {
-        path: path.to_owned(),
-        cause,
+    let wrong = |problem: String| {
+        let path = path.to_owned();
+        TokenFileError::Wrong { path, problem }
     };
-    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
-    let text = fs::read_to_string(path).map_err(unreadable)?;
-    if mode & 0o077 != 0 && has_plain_tokens(&text) {
-        return Err(TokenFileError::Readable {
-            path: path.to_owned(),
-        });
+    let metadata = fs::metadata(path).map_err(|cause| wrong(cause.to_string()))?;
+    let text = fs::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
+    if metadata.permissions().mode() & 0o077 != 0 && has_plain_tokens(&text) {
+        let path = path.to_owned();
+        return Err(TokenFileError::Readable { path });
     }
-    Tokens::read(&text).map_err(|cause| TokenFileError::Wrong {
-        path: path.to_owned(),
-        cause,
-    })
+    Tokens::read(&text).map_err(|cause| wrong(cause.to_string()))
 }
 
 /// The token of a request, in any of the ways.

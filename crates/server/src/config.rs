@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::env;
 use std::fs;
-use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -22,15 +21,7 @@ use crate::tokens::is_tenant;
 /// Why a configuration is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// A file cannot be read.
-    #[error("{path}: {cause}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// The file is no configuration.
+    /// The file cannot be read, or is no configuration.
     #[error("{path}: {problem}", path = path.display())]
     Invalid {
         /// The file.
@@ -162,10 +153,8 @@ impl Config {
         let mut directory = Path::new("");
         let mut path = Path::new("the command line");
         if let Some(named) = &sandboxes.config {
-            let text = fs::read_to_string(named).map_err(|cause| ConfigError::Unreadable {
-                path: named.clone(),
-                cause,
-            })?;
+            let text = fs::read_to_string(named);
+            let text = text.map_err(|cause| invalid(named, cause.to_string()))?;
             file = toml::from_str(&text).map_err(|error| {
                 let before = error.span().map_or(0, |span| span.start);
                 let line = text[..before].matches('\n').count() + 1;
@@ -289,11 +278,9 @@ impl Profile {
     }
 }
 
-fn invalid(path: &Path, problem: impl Into<String>) -> ConfigError {
-    ConfigError::Invalid {
-        path: path.to_owned(),
-        problem: problem.into(),
-    }
+fn invalid(path: &Path, problem: String) -> ConfigError {
+    let path = path.to_owned();
+    ConfigError::Invalid { path, problem }
 }
 
 #[cfg(test)]

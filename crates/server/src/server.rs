@@ -127,7 +127,7 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     let tenants = match over {
         Over::Http => authenticator.all()?,
         // Its client has no token.
-        Over::Streams => vec![authenticator.named(tokens::DEFAULT_TENANT.into())?],
+        Over::Streams => vec![authenticator.tenant(tokens::DEFAULT_TENANT.into())?],
     };
     let processors = available_parallelism().unwrap_or(NonZeroUsize::MIN);
     let runtime = runtime(&config, &tenants, config.jobs.unwrap_or(processors))?;
@@ -138,8 +138,9 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     // Before the port is open: the first client finds warm interpreters, and a mistake in a policy is found now.
     let mut most = usize::MAX;
     for tenant in &tenants {
+        let sandbox = warm(tenant);
         let sandbox =
-            warm(tenant).map_err(|cause| (Arc::clone(&tenant.name), TenantError::from(cause)))?;
+            sandbox.map_err(|cause| TenantError::Sandbox(Arc::clone(&tenant.name), cause))?;
         most = most.min(Capacity::of(&sandbox).runs.get());
     }
     if arguments.sandboxes.check {

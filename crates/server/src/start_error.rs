@@ -1,7 +1,5 @@
 //! Why the server does not start, as its command says it.
 
-use std::sync::Arc;
-
 use crate::auth::TokenFileError;
 use crate::config::ConfigError;
 use crate::http::TlsError;
@@ -16,11 +14,8 @@ pub enum StartError {
     Tokens(#[from] TokenFileError),
     #[error(transparent)]
     Tls(#[from] TlsError),
-    #[error("the tenant `{tenant}`: {cause}")]
-    Tenant {
-        tenant: Arc<str>,
-        cause: TenantError,
-    },
+    #[error(transparent)]
+    Tenant(#[from] TenantError),
     #[error("a token is drawn by getrandom(2): {0}")]
     Random(#[from] getrandom::Error),
     #[error("a tenant is named by at most 64 letters, digits, `-` and `_`")]
@@ -38,21 +33,12 @@ pub enum StartError {
     System(#[from] std::io::Error),
 }
 
-impl From<(Arc<str>, TenantError)> for StartError {
-    fn from((tenant, cause): (Arc<str>, TenantError)) -> Self {
-        Self::Tenant { tenant, cause }
-    }
-}
-
 impl StartError {
     /// The caller's mistake, or the host's, as the command `sandfork` has it.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Tenant {
-                cause: TenantError::Sandbox(cause),
-                ..
-            } => cause.exit_code(),
-            Self::Tenant { .. }
+            Self::Tenant(TenantError::Sandbox(_, cause)) => cause.exit_code(),
+            Self::Tenant(_)
             | Self::Config(_)
             | Self::Tokens(_)
             | Self::Tls(_)

@@ -26,18 +26,18 @@ pub const MOST_WATCHES: usize = 8;
 #[derive(Debug, thiserror::Error)]
 pub enum TenantError {
     /// Its policy cannot be read, or the host cannot provide a sandbox of it.
-    #[error(transparent)]
-    Sandbox(#[from] sandfork::Error),
+    #[error("the tenant `{0}`: {1}")]
+    Sandbox(Arc<str>, sandfork::Error),
     /// Its quota lets nothing begin.
-    #[error("{0}")]
-    Quota(String),
+    #[error("the tenant `{0}`: {1}")]
+    Quota(Arc<str>, String),
 }
 
 impl From<TenantError> for Failure {
     fn from(error: TenantError) -> Self {
         match error {
-            TenantError::Sandbox(error) => error.into(),
-            TenantError::Quota(problem) => {
+            TenantError::Sandbox(_, error) => error.into(),
+            TenantError::Quota(_, problem) => {
                 tracing::error!("a tenant has a quota that lets nothing begin: {problem}");
                 Self::Mistake
             }
@@ -91,9 +91,11 @@ impl Tenant {
         places: Places,
         budget: Budget,
     ) -> Result<Self, TenantError> {
-        let sandboxes = Sandboxes::new(profile.clone())?;
+        let sandboxes = Sandboxes::new(profile.clone());
+        let sandboxes =
+            sandboxes.map_err(|cause| TenantError::Sandbox(Arc::clone(&name), cause))?;
         let check = profile.quota.check(sandboxes.memory(Variant::default()));
-        check.map_err(TenantError::Quota)?;
+        check.map_err(|problem| TenantError::Quota(Arc::clone(&name), problem))?;
         let account = Account::new(profile.quota.clone(), Instant::now());
         Ok(Self {
             name,

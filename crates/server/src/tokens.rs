@@ -28,42 +28,24 @@ const DIGEST: &str = "sha256:";
 pub enum TokenError {
     /// A line that is none of the forms.
     #[error("line {line}: a line is TOKEN, TENANT TOKEN or TENANT TOKEN UNTIL")]
-    Form {
-        /// Its number.
-        line: usize,
-    },
+    Form { line: usize },
     /// The name of a tenant.
     #[error("line {line}: a tenant is named by at most 64 letters, digits, `-` and `_`")]
-    Tenant {
-        /// Its number.
-        line: usize,
-    },
+    Tenant { line: usize },
     /// A token that can be guessed.
     #[error(
         "line {line}: a token has {SHORTEST} characters or more; `sandfork server token` draws one"
     )]
-    Short {
-        /// Its number.
-        line: usize,
-    },
+    Short { line: usize },
     /// A digest that is none.
     #[error("line {line}: behind `{DIGEST}` stand 64 hexadecimal digits")]
-    Digest {
-        /// Its number.
-        line: usize,
-    },
+    Digest { line: usize },
     /// A time that is none.
     #[error("line {line}: the time is not as in 2027-01-31T12:00:00Z")]
-    Until {
-        /// Its number.
-        line: usize,
-    },
+    Until { line: usize },
     /// The same token twice.
     #[error("line {line}: the token is that of an earlier line")]
-    Twice {
-        /// Its number.
-        line: usize,
-    },
+    Twice { line: usize },
     /// No token at all.
     #[error("it has no token, so no client could run code; `sandfork server token` draws one")]
     Empty,
