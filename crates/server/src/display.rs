@@ -40,7 +40,7 @@ impl Serialize for Form<'_> {
 pub type Forms<'a> = BTreeMap<&'a str, Form<'a>>;
 
 /// The representations of a displayed value.
-pub fn representations(display: &DisplayOutput) -> Forms<'_> {
+fn representations(display: &DisplayOutput) -> Forms<'_> {
     let buffers = display.buffers();
     let mut all = Forms::new();
     for (kind, value) in display.data() {
@@ -55,24 +55,27 @@ pub fn representations(display: &DisplayOutput) -> Forms<'_> {
 }
 
 /// One thing that a cell showed.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct Shown<'a> {
     /// It is the value of the last expression.
+    #[serde(rename = "main")]
     pub is_main: bool,
     /// Its representations.
     pub data: Forms<'a>,
 }
 
-/// What the cell displayed, and the text of its value, as a notebook shows them.
+/// What the cell displayed.
+pub fn shown(report: &CellReport) -> Vec<Shown<'_>> {
+    let shown = report.shown().iter().map(|display| Shown {
+        is_main: display.is_main(),
+        data: representations(display),
+    });
+    shown.collect()
+}
+
+/// The same, and the text of its value, as a notebook shows them.
 pub fn displays(report: &CellReport) -> Vec<Shown<'_>> {
-    let mut displays: Vec<_> = report
-        .shown()
-        .iter()
-        .map(|display| Shown {
-            is_main: display.is_main(),
-            data: representations(display),
-        })
-        .collect();
+    let mut displays = shown(report);
     if let Some(text) = value_text(report) {
         let main = displays.iter().position(|shown| shown.is_main);
         let main = main.unwrap_or_else(|| {

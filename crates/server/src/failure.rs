@@ -1,11 +1,14 @@
 //! Why a request has no result, and the status that says so.
 
-use axum::Json;
+use std::sync::Arc;
+
 use axum::extract::Path;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, Method, StatusCode};
+use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
+use axum::{Json, Router};
 use sandfork::ErrorKind;
 use serde_json::json;
 
@@ -153,8 +156,31 @@ impl IntoResponse for Failure {
             );
         }
         response.extensions_mut().insert(FailureKind(self.kind()));
+        response.extensions_mut().insert(Arc::new(self));
         response
     }
+}
+
+/// How a protocol answers failures. `None` where it does so as Sandfork's own API.
+type Form = fn(&Failure) -> Option<Response>;
+
+/// Has routes answer their failures in this form.
+pub fn answer_in<S: Clone + Send + Sync + 'static>(form: Form, routes: Router<S>) -> Router<S> {
+    let formed = move |response: Response| async move { in_form(form, response) };
+    routes.layer(map_response(formed))
+}
+
+/// Answers in this form, where the response is a failure that has none yet.
+pub fn in_form(form: Form, mut response: Response) -> Response {
+    let Some(failure) = response.extensions_mut().remove::<Arc<Failure>>() else {
+        return response;
+    };
+    let Some(mut formed) = form(&failure) else {
+        return response;
+    };
+    let kind = FailureKind(failure.kind());
+    formed.extensions_mut().insert(kind);
+    formed
 }
 
 /// Why the request of a response failed, for the log.

@@ -87,7 +87,7 @@ impl Meters {
             let meter = meter.upgrade();
             if let Some(meter) = &meter {
                 meter.charge();
-                if for_metrics || meter.tenant.bounds_cpu() {
+                if for_metrics || meter.tenant.account().bounds_cpu() {
                     meter.interrupter.count_cpu();
                 }
             }

@@ -9,7 +9,6 @@ use tokio::sync::{Mutex as Turns, OwnedMappedMutexGuard, OwnedMutexGuard};
 
 use crate::descriptors::SessionPlace;
 use crate::failure::Failure;
-use crate::http::Budget;
 use crate::locked;
 use crate::meter::{Meter, Metered};
 use crate::metrics::Metrics;
@@ -30,10 +29,11 @@ pub struct Open {
     pub tenant: Arc<Tenant>,
     /// Requests for it take turns, in their order. Without it, the session has ended.
     session: Arc<Turns<Option<Session>>>,
-    interrupter: Interrupter,
+    /// Interrupts the cell that runs.
+    pub interrupter: Interrupter,
     end: Mutex<End>,
-    /// What it uses between its cells.
-    meter: Arc<Meter>,
+    /// Charges the tenant with what it uses between its cells.
+    pub meter: Arc<Meter>,
     /// Its programs, which run beside its cells.
     pub programs: Programs,
     /// Watches its directories.
@@ -46,7 +46,8 @@ pub struct Open {
 /// Counts as a session: of its tenant, in the metrics, and for its descriptors.
 #[derive(Debug)]
 pub struct Counts {
-    of_tenant: Opened,
+    /// As one of its tenant.
+    pub of_tenant: Opened,
     _place: SessionPlace,
     metrics: Arc<Metrics>,
 }
@@ -60,11 +61,6 @@ impl Counts {
             _place: place,
             metrics: Arc::clone(metrics),
         }
-    }
-
-    /// Whose session it is.
-    pub fn tenant(&self) -> &Arc<Tenant> {
-        self.of_tenant.tenant()
     }
 }
 
@@ -98,7 +94,7 @@ impl Open {
             id,
             opened: SystemTime::now(),
             idle,
-            tenant: Arc::clone(counts.tenant()),
+            tenant: Arc::clone(&counts.of_tenant.tenant),
             meter,
             interrupter: session.interrupter(),
             end: Mutex::default(),
@@ -144,7 +140,7 @@ impl Open {
     /// Nothing runs any more.
     pub fn done(&self) {
         locked(&self.end).running = None;
-        self.charge();
+        self.meter.charge();
         self.is_used();
     }
 
@@ -192,7 +188,7 @@ impl Open {
         admission: &Admission,
         act: impl FnOnce(&mut Session) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
-        self.charge();
+        self.meter.charge();
         let running = self.tenant.begin_setup()?;
         let mut session = self.turn().await?;
         when_admitted(admission, Arc::clone(&self.tenant.name), move |_| {
@@ -200,21 +196,6 @@ impl Open {
             act(&mut session)
         })
         .await
-    }
-
-    /// Charges the tenant with what the session has used between its cells.
-    pub fn charge(&self) {
-        self.meter.charge();
-    }
-
-    /// The memory of its tenant's bodies and answers.
-    pub fn budget(&self) -> Budget {
-        self.tenant.budget.clone()
-    }
-
-    /// Interrupts the cell that runs.
-    pub fn interrupt(&self) {
-        self.interrupter.interrupt();
     }
 
     /// Whether a request uses it.

@@ -1,16 +1,14 @@
 //! Runs and sessions block a thread. This has threads do it, and ends what no client waits for any more.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use opentelemetry::Context;
 use sandfork::session::{Cell, CellReport, Session};
 use sandfork::{Admission, Cancel, ErrorKind, Outcome, OutputSink, Request};
 use tokio::task::spawn_blocking;
 
-use crate::descriptors::{SessionPlace, none_left};
+use crate::descriptors::none_left;
 use crate::failure::Failure;
-use crate::meter::Meter;
 use crate::open::Open;
 use crate::sandboxes::Variant;
 use crate::server::App;
@@ -90,7 +88,7 @@ pub async fn in_session<T: Send + 'static>(
     open: Arc<Open>,
     act: impl FnOnce(&mut Session, &mut Turn) -> Result<T, Failure> + Send + 'static,
 ) -> Result<T, Failure> {
-    open.charge();
+    open.meter.charge();
     let running = tenant.begin_cell()?;
     let mut session = open.turn().await?;
     in_turn(app, tenant, running, move |turn| {
@@ -120,7 +118,7 @@ pub async fn in_turn<T: Send + 'static>(
         act(&mut Turn {
             app: of,
             tenant,
-            running,
+            _running: running,
             answering,
             cancel: cancel.clone(),
         })
@@ -146,9 +144,12 @@ pub async fn when_admitted<T: Send + 'static>(
 /// A turn to run guest code.
 #[derive(Debug)]
 pub struct Turn {
-    app: Arc<App>,
-    tenant: Arc<Tenant>,
-    running: Arc<Running>,
+    /// What handlers share.
+    pub app: Arc<App>,
+    /// Whose turn it is.
+    pub tenant: Arc<Tenant>,
+    /// Counts until the turn is over.
+    _running: Arc<Running>,
     /// The span of the answer that it is for.
     answering: Context,
     /// Ends what runs, when the client has gone.
@@ -156,11 +157,6 @@ pub struct Turn {
 }
 
 impl Turn {
-    /// The longest time of a run or a cell.
-    pub fn longest(&self) -> Duration {
-        self.tenant.sandboxes.wall()
-    }
-
     /// Runs a cell, and counts it.
     ///
     /// # Errors
@@ -176,22 +172,9 @@ impl Turn {
         Ok(report)
     }
 
-    /// The place of a session that lives longer than this turn.
-    ///
-    /// # Errors
-    /// If none is left.
-    pub fn place(&self) -> Result<SessionPlace, Failure> {
-        self.app.sessions.place(&self.tenant)
-    }
-
-    /// Counts what a session uses between its cells, until the result is dropped.
-    pub fn meter(&self, session: &Session) -> Arc<Meter> {
-        self.app.sessions.meters.add(&self.tenant, session)
-    }
-
     /// Counts the processor time of what is no run or cell of its own.
     pub fn used(&self, outcome: &Outcome) {
-        self.running.used(outcome.usage().cpu);
+        self.tenant.used(outcome.usage().cpu);
     }
 
     /// Counts and traces a run or a cell that has ended.

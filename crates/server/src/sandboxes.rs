@@ -35,7 +35,8 @@ pub enum Executes {
 #[derive(Debug)]
 pub struct Sandboxes {
     profile: Profile,
-    policy: Policy,
+    /// The policy as requests find it.
+    pub policy: Policy,
     /// The sandbox that was used last comes last.
     made: Mutex<Vec<(Variant, Arc<Slot>)>>,
 }
@@ -63,18 +64,13 @@ impl Sandboxes {
 
     /// The most memory of a run of this variant, in bytes.
     pub fn memory(&self, variant: Variant) -> u64 {
-        let most = self.limit(LimitName::Memory);
+        let most = self.policy.limit(LimitName::Memory);
         variant.memory.map_or(most, |memory| memory.min(most))
-    }
-
-    /// An amount of the policy.
-    pub fn limit(&self, name: LimitName) -> u64 {
-        self.policy.limit(name)
     }
 
     /// The longest time of a run.
     pub fn wall(&self) -> Duration {
-        Duration::from_millis(self.limit(LimitName::Wall))
+        Duration::from_millis(self.policy.limit(LimitName::Wall))
     }
 
     /// Whether guests reach other hosts.
@@ -91,7 +87,7 @@ impl Sandboxes {
     /// # Errors
     /// If it is no time.
     pub fn time(&self, limit: LimitName, field: &str, seconds: f64) -> Result<Duration, Failure> {
-        let most = Duration::from_millis(self.limit(limit));
+        let most = Duration::from_millis(self.policy.limit(limit));
         match Duration::try_from_secs_f64(seconds) {
             Ok(time) if !time.is_zero() => Ok(time.min(most)),
             // More than a Duration holds, which the policy bounds.
@@ -113,7 +109,7 @@ impl Sandboxes {
     ) -> Result<Arc<Sandbox>, Error> {
         let memory = variant
             .memory
-            .filter(|memory| *memory < self.limit(LimitName::Memory));
+            .filter(|memory| *memory < self.policy.limit(LimitName::Memory));
         let variant = Variant { memory, ..variant };
         let slot = self.slot(variant);
         if let Some(sandbox) = slot.made.get() {

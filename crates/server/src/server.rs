@@ -46,8 +46,10 @@ const MOST_IN_SESSIONS: usize = 4096;
 /// What handlers share.
 #[derive(Debug)]
 pub struct App {
-    authenticator: Authenticator,
-    draining: Arc<Draining>,
+    /// Knows the tenants, and whether clients need a token.
+    pub authenticator: Authenticator,
+    /// Whether the server ends.
+    pub draining: Arc<Draining>,
     /// Which runs, cells and uses of sessions start, wait or are refused.
     pub admission: Admission,
     /// How many run at once.
@@ -336,7 +338,7 @@ pub async fn identify(
     mut request: Request,
     next: Next,
 ) -> Result<Response, Failure> {
-    let tenant = if app.is_draining() {
+    let tenant = if app.draining.has_begun() {
         Err(Failure::Draining)
     } else {
         app.authenticator.tenant_of(request.headers())
@@ -359,7 +361,7 @@ pub async fn identify(
 }
 
 async fn ready(State(app): State<Arc<App>>) -> Response {
-    if app.is_draining() {
+    if app.draining.has_begun() {
         return Failure::Draining.into_response();
     }
     "ready\n".into_response()
@@ -371,11 +373,6 @@ async fn metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 impl App {
-    /// Whether the server ends.
-    pub fn is_draining(&self) -> bool {
-        self.draining.has_begun()
-    }
-
     /// How long a run or a cell of this time, or of the policy's, waits for a client that takes no output. It has a turn that
     /// others wait for.
     pub fn patience(&self, tenant: &Tenant, wall: Option<Duration>) -> Duration {
@@ -383,15 +380,5 @@ impl App {
         self.bodies
             .pause
             .min(wall.map_or(longest, |wall| wall.min(longest)))
-    }
-
-    /// Whether a tenant still has a token, where one is needed.
-    pub fn admits(&self, tenant: &Tenant) -> bool {
-        self.authenticator.admits(&tenant.name)
-    }
-
-    /// Whether clients need a token.
-    pub fn has_tokens(&self) -> bool {
-        self.authenticator.has_tokens()
     }
 }

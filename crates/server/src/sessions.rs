@@ -1,7 +1,7 @@
 //! The open sessions of all tenants, by their ids.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use sandfork::Admission;
@@ -41,10 +41,6 @@ impl Sessions {
         }
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Arc<Open>>> {
-        locked(&self.open)
-    }
-
     /// Opens a session, which is closed when it has not been used for `idle`.
     ///
     /// # Errors
@@ -76,7 +72,7 @@ impl Sessions {
     }
 
     fn kept(&self, open: Arc<Open>) -> Arc<Open> {
-        self.all().insert(open.id.clone(), Arc::clone(&open));
+        locked(&self.open).insert(open.id.clone(), Arc::clone(&open));
         open
     }
 
@@ -91,13 +87,13 @@ impl Sessions {
         idle: Duration,
         make: impl FnOnce(&Tenant) -> Result<Session, Failure> + Send + 'static,
     ) -> Result<Arc<Open>, Failure> {
-        let (id, tenant) = (new_id()?, Arc::clone(counts.tenant()));
+        let (id, tenant) = (new_id()?, Arc::clone(&counts.tenant));
         let (running, client) = (tenant.begin_setup()?, Arc::clone(&tenant.name));
         let counts = Counts::new(counts, self.place(&tenant)?, &self.metrics);
         // It counts as long as it is being made, also for a client that has left.
         let session = when_admitted(&self.admission, client, move |_| {
             let _running = running;
-            Ok((make(counts.tenant())?, counts))
+            Ok((make(&counts.of_tenant.tenant)?, counts))
         });
         let (session, counts) = session.await?;
         let meter = self.meters.add(&tenant, &session);
@@ -109,7 +105,7 @@ impl Sessions {
     /// # Errors
     /// If there is none.
     pub fn find(&self, tenant: &Tenant, id: &str) -> Result<Arc<Open>, Failure> {
-        let all = self.all();
+        let all = locked(&self.open);
         let found = all.get(id).filter(|open| open.tenant.name == tenant.name);
         let found =
             found.ok_or_else(|| Failure::NotFound("there is no such session".to_owned()))?;
@@ -119,7 +115,7 @@ impl Sessions {
 
     /// The sessions of this tenant, the oldest first.
     pub fn of(&self, tenant: &Tenant) -> Vec<Arc<Open>> {
-        let all = self.all();
+        let all = locked(&self.open);
         let of_tenant = all.values().filter(|open| open.tenant.name == tenant.name);
         let mut sessions: Vec<_> = of_tenant.cloned().collect();
         sessions.sort_by_key(|open| open.opened);
@@ -132,7 +128,7 @@ impl Sessions {
     /// If there is none.
     pub async fn close(&self, tenant: &Tenant, id: &str) -> Result<(), Failure> {
         let found = self.find(tenant, id)?;
-        self.all().remove(&found.id);
+        locked(&self.open).remove(&found.id);
         found.close().await;
         Ok(())
     }
@@ -140,7 +136,9 @@ impl Sessions {
     /// Closes the sessions that were not used for as long as they may be. Does not wait for their ends.
     pub fn close_idle(&self) {
         // A request that finds one before this uses it, and one that comes later does not find it.
-        let idle: Vec<_> = self.all().extract_if(|_, open| open.is_idle()).collect();
+        let idle: Vec<_> = locked(&self.open)
+            .extract_if(|_, open| open.is_idle())
+            .collect();
         for (_, open) in idle {
             tokio::spawn(async move { open.close().await });
         }

@@ -108,7 +108,8 @@ impl Tenant {
         })
     }
 
-    fn account(&self) -> MutexGuard<'_, Account> {
+    /// What it has running, and may still begin.
+    pub fn account(&self) -> MutexGuard<'_, Account> {
         locked(&self.account)
     }
 
@@ -192,11 +193,6 @@ impl Tenant {
         self.sandbox(Variant::default())?.session()
     }
 
-    /// Whether its quota bounds its processor time.
-    pub fn bounds_cpu(&self) -> bool {
-        self.account().bounds_cpu()
-    }
-
     /// Counts processor time that no run has used.
     pub fn used(&self, time: Duration) {
         self.account().used(time);
@@ -223,13 +219,6 @@ pub struct Running {
     memory: u64,
 }
 
-impl Running {
-    /// Counts processor time that it used.
-    pub fn used(&self, time: Duration) {
-        self.tenant.used(time);
-    }
-}
-
 impl Drop for Running {
     fn drop(&mut self) {
         self.tenant.account().end_run(self.memory);
@@ -239,15 +228,9 @@ impl Drop for Running {
 /// A session that counts.
 #[derive(Debug)]
 pub struct Opened {
-    tenant: Arc<Tenant>,
-    memory: u64,
-}
-
-impl Opened {
     /// Whose session it is.
-    pub fn tenant(&self) -> &Arc<Tenant> {
-        &self.tenant
-    }
+    pub tenant: Arc<Tenant>,
+    memory: u64,
 }
 
 impl Drop for Opened {

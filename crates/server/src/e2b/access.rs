@@ -15,11 +15,10 @@ use serde::Deserialize;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::E2bFailure;
 use super::registry::Sandbox;
 use crate::failure::{Failure, FailureKind};
 use crate::http::TenantName;
-use crate::server::{self, App};
+use crate::server::App;
 use crate::tenant::tenant_and_id;
 
 /// The ports that E2B's clients name: those of `envd` and of the code interpreter.
@@ -45,24 +44,15 @@ struct Signed {
     signature_expiration: Option<u64>,
 }
 
-/// Finds the tenant of a request, as for the other protocols.
-pub async fn identify(
-    state: State<Arc<App>>,
-    request: Request,
-    next: Next,
-) -> Result<Response, E2bFailure> {
-    Ok(server::identify(state, request, next).await?)
-}
-
 /// The sandbox of the tenant that a path names. As a `Result` it leaves the body of the request to be read first: a
 /// connection on which some is left is closed.
 #[derive(Debug)]
 pub struct Named(pub Arc<Sandbox>);
 
 impl FromRequestParts<Arc<App>> for Named {
-    type Rejection = E2bFailure;
+    type Rejection = Failure;
 
-    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, E2bFailure> {
+    async fn from_request_parts(parts: &mut Parts, app: &Arc<App>) -> Result<Self, Failure> {
         let (tenant, id) = tenant_and_id(parts).await?;
         Ok(Self(app.e2b.find(&tenant, &id)?))
     }
@@ -70,8 +60,8 @@ impl FromRequestParts<Arc<App>> for Named {
 
 /// Finds the sandbox of a request and checks the token of the sandbox. A request without both goes no further.
 pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let found = if app.is_draining() {
-        Err(E2bFailure(Failure::Draining).into_response())
+    let found = if app.draining.has_begun() {
+        Err(Failure::Draining.into_response())
     } else {
         sandbox(&app, &request).map_err(unavailable)
     };
@@ -85,7 +75,7 @@ pub async fn reach(State(app): State<Arc<App>>, mut request: Request, next: Next
                     extensions.insert(sandbox);
                     return place.until_sent(next.run(request).await);
                 }
-                Err(failure) => E2bFailure(failure).into_response(),
+                Err(failure) => failure.into_response(),
             }
         }
         Err(response) => response,
@@ -126,7 +116,7 @@ fn sandbox(app: &App, request: &Request) -> Result<Arc<Sandbox>, &'static str> {
 
 /// Whether its own token opens it: not after the last token of its tenant was taken away.
 fn is_open(app: &App, sandbox: &Sandbox) -> bool {
-    sandbox.is_running() && app.admits(&sandbox.tenant)
+    sandbox.is_running() && app.authenticator.admits(&sandbox.tenant.name)
 }
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

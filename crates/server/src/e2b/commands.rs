@@ -77,17 +77,6 @@ pub struct Command {
 /// What a client writes: bytes, or nothing for the end of all. The answer says whether the program took it.
 type Input = (Option<Bytes>, oneshot::Sender<Result<(), Failure>>);
 
-/// The programs of a sandbox.
-#[derive(Debug, Default)]
-pub struct Commands(Mutex<Vec<Arc<Command>>>);
-
-impl Commands {
-    /// Those that run.
-    pub fn all(&self) -> Vec<Arc<Command>> {
-        locked(&self.0).clone()
-    }
-}
-
 impl Command {
     /// Starts a program, and the threads that serve it. Waits until it runs.
     pub async fn started(
@@ -95,7 +84,7 @@ impl Command {
         program: Program,
         what: (Config, Option<String>, Output),
     ) -> Result<Receiver<Bytes>, Failure> {
-        sandbox.context(None)?.open.charge();
+        sandbox.context(None)?.open.meter.charge();
         let running = sandbox.tenant.begin_cell()?;
         let (answer, started) = oneshot::channel();
         // Not one of the threads that others run on: guest code may not answer for a while.
@@ -137,12 +126,12 @@ impl Command {
         let process = self.process.clone();
         on_a_thread(move || write(&process, inputs))?;
         let (command, of) = (Arc::clone(self), Arc::downgrade(sandbox));
-        let mut all = locked(&sandbox.commands.0);
+        let mut all = locked(&sandbox.commands);
         on_a_thread(move || {
             let end = command.attend();
             // First, so that a client that knows of the end does not find the program any more.
             if let Some(sandbox) = of.upgrade() {
-                locked(&sandbox.commands.0).retain(|other| !Arc::ptr_eq(other, &command));
+                locked(&sandbox.commands).retain(|other| !Arc::ptr_eq(other, &command));
             }
             command.end(&end);
             drop(running);

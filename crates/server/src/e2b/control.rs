@@ -14,7 +14,7 @@ use serde_json::{Map, Value, json};
 use super::access::Named;
 use super::context::Context;
 use super::registry::{AtEnd, Sandbox, Settings, Texts};
-use super::{E2bFailure, ENVD_VERSION, pausing, snapshots};
+use super::{Answer, ENVD_VERSION, pausing, snapshots};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
 use crate::server::App;
@@ -83,12 +83,9 @@ pub fn lifetime(seconds: Option<i64>) -> Result<Duration, Failure> {
 pub async fn create(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
-    posted: Result<JsonBody<NewSandbox>, Failure>,
-) -> Result<Response, E2bFailure> {
-    let JsonBody {
-        value: asked,
-        held: _held,
-    } = posted?;
+    posted: JsonBody<NewSandbox>,
+) -> Result<Response, Failure> {
+    let asked = posted.value;
     for (key, reason) in REFUSED {
         let value = asked.more.get(key).unwrap_or(&Value::Null);
         let is_empty = matches!(value, Value::Null | Value::Bool(false))
@@ -96,13 +93,13 @@ pub async fn create(
             || value.as_array().is_some_and(Vec::is_empty)
             || value.as_object().is_some_and(Map::is_empty);
         if !is_empty {
-            return Err(Failure::Unsupported(format!("{key}: {reason}")).into());
+            return Err(Failure::Unsupported(format!("{key}: {reason}")));
         }
     }
     pausing::check_memory(asked.pause_memory)?;
     if asked.internet == Some(false) && tenant.sandboxes.has_network() {
         let reason = "allow_internet_access: the policy of the tenant allows hosts, and a sandbox has what it allows";
-        return Err(Failure::Unsupported(reason.to_owned()).into());
+        return Err(Failure::Unsupported(reason.to_owned()));
     }
     let settings = Settings {
         template: asked.template,
@@ -129,8 +126,7 @@ pub async fn create(
             let [base, _, interpreter] = TEMPLATES;
             return Err(Failure::NotFound(format!(
                 "templateID: there are `{base}`, `{interpreter}` and the snapshots of the tenant"
-            ))
-            .into());
+            )));
         }
     };
     Ok((StatusCode::CREATED, Json(access(&sandbox))).into_response())
@@ -153,7 +149,7 @@ pub fn access(sandbox: &Sandbox) -> Value {
 pub fn described(sandbox: &Sandbox) -> Value {
     const MIB: u64 = 1 << 20;
     let time = |time: SystemTime| humantime::format_rfc3339_millis(time).to_string();
-    let limit = |name| sandbox.tenant.sandboxes.limit(name);
+    let limit = |name| sandbox.tenant.sandboxes.policy.limit(name);
     json!({
         "templateID": sandbox.template,
         "sandboxID": sandbox.id,
@@ -170,7 +166,7 @@ pub fn described(sandbox: &Sandbox) -> Value {
 }
 
 /// One of the sandboxes.
-pub async fn show(Named(sandbox): Named) -> Result<Json<Value>, E2bFailure> {
+pub async fn show(Named(sandbox): Named) -> Answer {
     Ok(Json(described(&sandbox)))
 }
 
@@ -178,32 +174,31 @@ pub async fn show(Named(sandbox): Named) -> Result<Json<Value>, E2bFailure> {
 pub async fn remove(
     State(app): State<Arc<App>>,
     Named(sandbox): Named,
-) -> Result<StatusCode, E2bFailure> {
+) -> Result<StatusCode, Failure> {
     app.e2b.end(sandbox).await;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// Sets when a sandbox ends.
 pub async fn set_timeout(
-    named: Result<Named, E2bFailure>,
-    posted: Result<JsonBody<Timeout>, Failure>,
-) -> Result<StatusCode, E2bFailure> {
-    let posted = posted?;
+    named: Result<Named, Failure>,
+    posted: JsonBody<Timeout>,
+) -> Result<StatusCode, Failure> {
     named?.0.set_lifetime(lifetime(posted.value.timeout)?);
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// No samples are kept: the server's own metrics have what its tenants use.
-pub async fn metrics(_named: Named) -> Result<Json<Value>, E2bFailure> {
+pub async fn metrics(_named: Named) -> Answer {
     Ok(Json(json!([])))
 }
 
 /// The network of a sandbox is that of its tenant's policy.
 pub async fn network(
-    named: Result<Named, E2bFailure>,
+    named: Result<Named, Failure>,
     _read: Result<RawBody, Failure>,
-) -> Result<StatusCode, E2bFailure> {
+) -> Result<StatusCode, Failure> {
     named?;
     let reason = "the network of a sandbox cannot be changed: the policy of the tenant says which hosts it reaches";
-    Err(Failure::Unsupported(reason.to_owned()).into())
+    Err(Failure::Unsupported(reason.to_owned()))
 }

@@ -12,18 +12,15 @@ use sandfork::session::{FileEntry, Parents, Removal, Session};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Place;
 use super::context::set_up;
 use super::registry::Sandbox;
-use super::rpc::{RpcFailure, check_header};
+use super::rpc::check_header;
+use super::{Answer, OfSandbox, Place};
 use crate::failure::Failure;
 use crate::files::failed;
 use crate::http::JsonBody;
 use crate::running::in_session;
 use crate::server::App;
-
-type OfSandbox = Extension<Arc<Sandbox>>;
-type Answer = Result<Json<Value>, RpcFailure>;
 
 /// The most entries of a list of more than one directory.
 const MOST_ENTRIES: usize = 10_000;
@@ -81,9 +78,9 @@ fn entry(session: &mut Session, place: &Place) -> Result<Value, Failure> {
 pub async fn stat(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<JsonBody<OfPath>, Failure>,
+    posted: JsonBody<OfPath>,
 ) -> Answer {
-    let place = Place::new(&posted?.value.path)?;
+    let place = Place::new(&posted.value.path)?;
     let entry = with(&sandbox, &headers, move |session| entry(session, &place));
     Ok(Json(entry.await?))
 }
@@ -92,9 +89,9 @@ pub async fn stat(
 pub async fn make_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<JsonBody<OfPath>, Failure>,
+    posted: JsonBody<OfPath>,
 ) -> Answer {
-    let place = Place::new(&posted?.value.path)?;
+    let place = Place::new(&posted.value.path)?;
     let made = with(&sandbox, &headers, move |session| {
         if session.stat(place.as_str()).is_ok() {
             return Err(Failure::Exists(format!("`{}` exists", place.guest())));
@@ -111,9 +108,9 @@ pub async fn make_dir(
 pub async fn remove(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<JsonBody<OfPath>, Failure>,
+    posted: JsonBody<OfPath>,
 ) -> Answer {
-    let place = Place::new(&posted?.value.path)?;
+    let place = Place::new(&posted.value.path)?;
     let removed = with(&sandbox, &headers, move |session| {
         session
             .remove(place.as_str(), Removal::Tree)
@@ -127,9 +124,9 @@ pub async fn remove(
 pub async fn list_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<JsonBody<OfPath>, Failure>,
-) -> Result<Response, RpcFailure> {
-    let JsonBody { value: asked, held } = posted?;
+    posted: JsonBody<OfPath>,
+) -> Result<Response, Failure> {
+    let JsonBody { value: asked, held } = posted;
     let place = Place::new(&asked.path)?;
     let listed = with(&sandbox, &headers, move |session| {
         let mut listed = Vec::new();
@@ -150,7 +147,7 @@ pub async fn list_dir(
         }
         held.answer(&BTreeMap::from([("entries", listed)]))
     });
-    Ok(listed.await?)
+    listed.await
 }
 
 /// Moves an entry: the guest's own Python does it, with the rights of the guest.
@@ -158,10 +155,10 @@ pub async fn rename(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<JsonBody<Move>, Failure>,
+    posted: JsonBody<Move>,
 ) -> Answer {
     check_header(&headers)?;
-    let asked = posted?.value;
+    let asked = posted.value;
     let (source, destination) = (Place::new(&asked.source)?, Place::new(&asked.destination)?);
     let (from, to) = (json!(source.guest()), json!(destination.guest()));
     let code = format!("__import__('os').rename({from}, {to})");

@@ -20,15 +20,13 @@ use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 
 use super::context::{Context, set_up};
-use super::registry::{Sandbox, Texts};
-use super::{E2bFailure, Place};
+use super::registry::Texts;
+use super::{Answer, OfSandbox, Place};
 use crate::display::{Forms, Shown, displays, error};
 use crate::failure::{Failure, InPath};
 use crate::http::{Budget, Held, JsonBody, Live, LiveText, WithBytes, length_of, unwritten};
 use crate::running::in_session;
 use crate::server::App;
-
-type OfSandbox = Extension<Arc<Sandbox>>;
 
 /// While a cell says nothing, the answer says as often that it goes on.
 const KEEPALIVE: Duration = Duration::from_secs(5);
@@ -80,16 +78,16 @@ fn check_language(language: Option<&str>) -> Result<(), Failure> {
 pub async fn execute(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<Execute>, Failure>,
-) -> Result<Response, E2bFailure> {
-    let JsonBody { value: asked, held } = posted?;
+    posted: JsonBody<Execute>,
+) -> Result<Response, Failure> {
+    let JsonBody { value: asked, held } = posted;
     if asked.context_id.is_some() && asked.language.is_some() {
         let both = "a cell has `context_id` or `language`, and not both";
-        return Err(Failure::Request(both.to_owned()).into());
+        return Err(Failure::Request(both.to_owned()));
     }
     check_language(asked.language.as_deref())?;
     let context = sandbox.context(asked.context_id.as_deref())?;
-    let budget = held.budget();
+    let budget = held.budget.clone();
     let patience = app.patience(&sandbox.tenant, None);
     let live = Live::begin(held, patience, broken, move |mut sender| async move {
         let (open, tenant) = (Arc::clone(&context.open), Arc::clone(&sandbox.tenant));
@@ -234,9 +232,9 @@ fn described(context: &Context) -> Value {
 pub async fn create(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<NewContext>, Failure>,
-) -> Result<Json<Value>, E2bFailure> {
-    let asked = posted?.value;
+    posted: JsonBody<NewContext>,
+) -> Answer {
+    let asked = posted.value;
     check_language(asked.language.as_deref())?;
     let cwd = Place::new(asked.cwd.as_deref().unwrap_or_default())?.guest();
     let context = Context::fresh(&app, &sandbox.tenant, cwd).await?;
@@ -249,7 +247,7 @@ pub async fn create(
 }
 
 /// The contexts of a sandbox.
-pub async fn list(Extension(sandbox): OfSandbox) -> Result<Json<Value>, E2bFailure> {
+pub async fn list(Extension(sandbox): OfSandbox) -> Answer {
     Ok(Json(sandbox.contexts()?.iter().map(described).collect()))
 }
 
@@ -257,7 +255,7 @@ pub async fn list(Extension(sandbox): OfSandbox) -> Result<Json<Value>, E2bFailu
 pub async fn remove(
     Extension(sandbox): OfSandbox,
     id: InPath<String>,
-) -> Result<StatusCode, E2bFailure> {
+) -> Result<StatusCode, Failure> {
     let Path(id) = id?;
     let context = sandbox.take(&id)?;
     context.open.close().await;
@@ -269,10 +267,10 @@ pub async fn restart(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     id: InPath<String>,
-) -> Result<StatusCode, E2bFailure> {
+) -> Result<StatusCode, Failure> {
     let Path(id) = id?;
     let context = sandbox.context(Some(&id))?;
-    context.open.interrupt();
+    context.open.interrupter.interrupt();
     let restart = |session: &mut Session| Ok(session.restart()?);
     context.open.with_turn(&app.admission, restart).await?;
     context.executions.store(0, Ordering::Relaxed);

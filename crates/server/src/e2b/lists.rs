@@ -10,7 +10,6 @@ use axum::http::HeaderValue;
 use axum::response::Response;
 use serde::Deserialize;
 
-use super::E2bFailure;
 use super::control::{OfTenant, described};
 use super::registry::{Sandbox, Texts};
 use crate::failure::Failure;
@@ -46,11 +45,11 @@ pub async fn list(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Response, E2bFailure> {
+) -> Result<Response, Failure> {
     let Query(asked) = asked?;
     if asked.started_after.is_some() {
         let reason = "startedAfter: sandboxes are not found by their time";
-        return Err(Failure::Unsupported(reason.to_owned()).into());
+        return Err(Failure::Unsupported(reason.to_owned()));
     }
     let wanted = pairs(&asked.metadata);
     let mut found = app.e2b.all();

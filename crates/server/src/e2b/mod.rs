@@ -22,32 +22,35 @@ mod watch;
 
 use std::sync::Arc;
 
-use axum::http::{Method, StatusCode};
+use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, delete, get, post, put};
-use axum::{Json, Router};
+use axum::{Extension, Json, Router};
 use sandfork::GuestPath;
-use serde_json::json;
+use serde_json::{Value, json};
 
 pub use self::pausing::end_over;
 pub use self::registry::Registry;
-use crate::failure::{Failure, FailureKind};
-use crate::server::App;
+use self::registry::Sandbox;
+use crate::failure::{Failure, answer_in};
+use crate::server::{App, identify, other_method};
+
+/// The sandbox of a request of the data plane.
+type OfSandbox = Extension<Arc<Sandbox>>;
+type Answer = Result<Json<Value>, Failure>;
 
 /// The version of `envd` whose protocol this is.
 const ENVD_VERSION: &str = "0.5.2";
 
 /// The routes, with what finds the tenant or the sandbox of a request.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    let other_method = async |method: Method| E2bFailure(Failure::Method(method));
-    let control = control_routes()
-        .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(Arc::clone(app), access::identify));
-    let data = data_routes()
-        .method_not_allowed_fallback(other_method)
-        .layer(from_fn_with_state(Arc::clone(app), access::reach));
-    control.merge(data)
+    let control = control_routes().method_not_allowed_fallback(other_method);
+    let control = answer_in(failed, control).layer(from_fn_with_state(Arc::clone(app), identify));
+    let data = data_routes().method_not_allowed_fallback(other_method);
+    let data = answer_in(failed, data).layer(from_fn_with_state(Arc::clone(app), access::reach));
+    // Those that go no further too.
+    answer_in(failed, control.merge(data))
 }
 
 /// The routes of the control plane.
@@ -83,12 +86,18 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/contexts/{id}", delete(interpreter::remove))
         .route("/contexts/{id}/restart", post(interpreter::restart))
         .route("/files", get(transfer::download).post(transfer::upload))
+        .merge(answer_in(rpc::failed, calls()))
+        .merge(answer_in(rpc::stream_failed, streams()))
+}
+
+/// The remote calls that are answered at once.
+fn calls() -> Router<Arc<App>> {
+    Router::new()
         .route("/filesystem.Filesystem/Stat", post(filesystem::stat))
         .route("/filesystem.Filesystem/MakeDir", post(filesystem::make_dir))
         .route("/filesystem.Filesystem/Move", post(filesystem::rename))
         .route("/filesystem.Filesystem/ListDir", post(filesystem::list_dir))
         .route("/filesystem.Filesystem/Remove", post(filesystem::remove))
-        .route("/filesystem.Filesystem/WatchDir", post(watch::watch_dir))
         .route("/filesystem.Filesystem/CreateWatcher", post(watch::create))
         .route(
             "/filesystem.Filesystem/GetWatcherEvents",
@@ -96,8 +105,6 @@ fn data_routes() -> Router<Arc<App>> {
         )
         .route("/filesystem.Filesystem/RemoveWatcher", post(watch::remove))
         .route("/filesystem.Filesystem/{call}", any(rpc::unsupported))
-        .route("/process.Process/Start", post(process::start))
-        .route("/process.Process/Connect", post(process::connect))
         .route("/process.Process/List", post(process::list))
         .route("/process.Process/SendInput", post(process::send_input))
         .route("/process.Process/CloseStdin", post(process::close_stdin))
@@ -106,33 +113,28 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/process.Process/{call}", any(rpc::unsupported))
 }
 
-/// A request without a result, as E2B's clients understand it.
-#[derive(Debug)]
-pub struct E2bFailure(Failure);
-
-impl<F: Into<Failure>> From<F> for E2bFailure {
-    fn from(failure: F) -> Self {
-        Self(failure.into())
-    }
+/// The remote calls whose answers are streams.
+fn streams() -> Router<Arc<App>> {
+    Router::new()
+        .route("/filesystem.Filesystem/WatchDir", post(watch::watch_dir))
+        .route("/process.Process/Start", post(process::start))
+        .route("/process.Process/Connect", post(process::connect))
 }
 
-impl E2bFailure {
-    fn status(&self) -> StatusCode {
-        match &self.0 {
-            Failure::Request(_) => StatusCode::BAD_REQUEST,
-            failure => failure.status(),
-        }
-    }
+/// A failure as E2B's clients understand it, and its status.
+fn described(failure: &Failure) -> (StatusCode, Value) {
+    let status = match failure {
+        Failure::Request(_) => StatusCode::BAD_REQUEST,
+        failure => failure.status(),
+    };
+    let body = json!({ "code": status.as_u16(), "message": failure.to_string() });
+    (status, body)
 }
 
-impl IntoResponse for E2bFailure {
-    fn into_response(self) -> Response {
-        let (status, kind) = (self.status(), self.0.kind());
-        let body = json!({ "code": status.as_u16(), "message": self.0.to_string() });
-        let mut response = (status, Json(body)).into_response();
-        response.extensions_mut().insert(FailureKind(kind));
-        response
-    }
+/// The answer to a request without a result.
+fn failed(failure: &Failure) -> Option<Response> {
+    let (status, body) = described(failure);
+    Some((status, Json(body)).into_response())
 }
 
 /// A path with the home that guests have here, in place of the one that they have at E2B.

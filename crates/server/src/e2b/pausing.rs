@@ -9,10 +9,9 @@ use axum::{Json, extract};
 use sandfork::ErrorKind;
 use sandfork::session::Session;
 use serde::Deserialize;
-use serde_json::Value;
 use tokio::time::timeout;
 
-use super::E2bFailure;
+use super::Answer;
 use super::access::Named;
 use super::context::Context;
 use super::control::{access, lifetime};
@@ -49,10 +48,10 @@ pub fn check_memory(memory: Option<bool>) -> Result<(), Failure> {
 
 /// Pauses a sandbox when the cells that were sent to it have ended.
 pub async fn pause(
-    named: Result<Named, E2bFailure>,
-    posted: Result<JsonBody<Asked>, Failure>,
-) -> Result<StatusCode, E2bFailure> {
-    check_memory(posted?.value.memory)?;
+    named: Result<Named, Failure>,
+    posted: JsonBody<Asked>,
+) -> Result<StatusCode, Failure> {
+    check_memory(posted.value.memory)?;
     let Named(sandbox) = named?;
     to_its_end(async move {
         let _change = sandbox.changes.lock().await;
@@ -65,10 +64,10 @@ pub async fn pause(
 /// Prolongs a sandbox's life to this time at least, resumes it if it is paused, and says how to reach it.
 pub async fn connect(
     extract::State(app): extract::State<Arc<App>>,
-    named: Result<Named, E2bFailure>,
-    posted: Result<JsonBody<Asked>, Failure>,
-) -> Result<Json<Value>, E2bFailure> {
-    let asked = posted?.value;
+    named: Result<Named, Failure>,
+    posted: JsonBody<Asked>,
+) -> Answer {
+    let asked = posted.value;
     check_memory(asked.memory)?;
     let lifetime = lifetime(asked.timeout)?;
     let Named(sandbox) = named?;
@@ -132,7 +131,7 @@ async fn to_paused(sandbox: &Sandbox) -> Result<(), Failure> {
             sandbox.set(State::Paused(contexts.into_iter().zip(sessions).collect()));
             sandbox.has_found_room();
             // They have ended, and count for the tenant.
-            sandbox.watchers.clear();
+            locked(&sandbox.watchers).clear();
             Ok(())
         }
         Err(failure) => {

@@ -12,20 +12,18 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use sandfork::session::Program;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::sync::mpsc::Receiver;
 
-use super::at_home;
 use super::commands::{Command, Output, Signal, Size};
 use super::config::Config;
 use super::registry::Sandbox;
-use super::rpc::{RpcFailure, StreamFailure, check_header, message, stream};
+use super::rpc::{check_header, message, stream};
+use super::{Answer, OfSandbox, at_home};
 use crate::failure::Failure;
 use crate::http::{JsonBody, RawBody};
+use crate::locked;
 use crate::running::blocking;
-
-type OfSandbox = Extension<Arc<Sandbox>>;
-type Answer = Result<Json<Value>, RpcFailure>;
 
 /// Bytes of a program's tag, which stays in memory.
 const MOST_TAG: usize = 1 << 10;
@@ -81,13 +79,14 @@ struct Described<'a> {
 pub async fn start(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<RawBody, Failure>,
-) -> Result<Response, StreamFailure> {
+    mut posted: RawBody,
+) -> Result<Response, Failure> {
     check_header(&headers)?;
-    let mut posted = posted?;
     let asked: Start = message(&mut posted)?;
     if asked.tag.as_ref().is_some_and(|tag| tag.len() > MOST_TAG) {
-        return Err(Failure::Request(format!("tag: it has more than {MOST_TAG} bytes")).into());
+        return Err(Failure::Request(format!(
+            "tag: it has more than {MOST_TAG} bytes"
+        )));
     }
     let config = asked.process;
     let mut program = Program::new([&config.cmd].into_iter().chain(&config.args).cloned());
@@ -117,9 +116,9 @@ pub async fn start(
 /// Sends what comes of a program that runs.
 pub async fn connect(
     Extension(sandbox): OfSandbox,
-    posted: Result<RawBody, Failure>,
-) -> Result<Response, StreamFailure> {
-    let asked: OfProcess = message(&mut posted?)?;
+    mut posted: RawBody,
+) -> Result<Response, Failure> {
+    let asked: OfProcess = message(&mut posted)?;
     Ok(answer(asked.process.find(&sandbox)?.listen()?))
 }
 
@@ -139,16 +138,16 @@ impl Selector {
             (Some(pid), _) => command.process.pid() == pid,
             (None, tag) => tag.is_some() && command.tag == *tag,
         };
-        let all = sandbox.commands.all();
+        let all = locked(&sandbox.commands);
         let found = all.iter().find(is_meant).cloned();
         found.ok_or_else(|| Failure::NotFound("there is no such process".to_owned()))
     }
 }
 
 /// The programs that run.
-pub async fn list(Extension(sandbox): OfSandbox) -> Result<Response, RpcFailure> {
+pub async fn list(Extension(sandbox): OfSandbox) -> Result<Response, Failure> {
     let listed = blocking(move || {
-        let all = sandbox.commands.all();
+        let all = locked(&sandbox.commands).clone();
         let described = all.iter().map(|command| Described {
             config: &command.config,
             pid: command.process.pid(),
@@ -158,15 +157,13 @@ pub async fn list(Extension(sandbox): OfSandbox) -> Result<Response, RpcFailure>
         let budget = &sandbox.tenant.budget;
         budget.answer(&BTreeMap::from([("processes", described)]))
     });
-    Ok(listed.await?)
+    listed.await
 }
 
 /// Writes to the standard input of a program, or types on its terminal.
-pub async fn send_input(
-    Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<OfProcess>, Failure>,
-) -> Answer {
-    let asked = posted?.value;
+pub async fn send_input(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
+    let asked = posted.value;
+    drop(posted.held);
     let TextInput { stdin, pty } = asked.input;
     let text = stdin.or(pty).unwrap_or_default();
     let bytes = STANDARD.decode(text);
@@ -178,21 +175,15 @@ pub async fn send_input(
 }
 
 /// Closes the standard input of a program.
-pub async fn close_stdin(
-    Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<OfProcess>, Failure>,
-) -> Answer {
-    let command = posted?.value.process.find(&sandbox)?;
+pub async fn close_stdin(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
+    let command = posted.value.process.find(&sandbox)?;
     command.close_input().await?;
     Ok(Json(json!({})))
 }
 
 /// Sends a signal to a program.
-pub async fn send_signal(
-    Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<OfProcess>, Failure>,
-) -> Answer {
-    let asked = posted?.value;
+pub async fn send_signal(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
+    let asked = posted.value;
     let signal = asked
         .signal
         .ok_or_else(|| Failure::Request("signal: it is missing".to_owned()))?;
@@ -201,11 +192,8 @@ pub async fn send_signal(
 }
 
 /// Tells the terminal of a program its size.
-pub async fn update(
-    Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<OfProcess>, Failure>,
-) -> Answer {
-    let asked = posted?.value;
+pub async fn update(Extension(sandbox): OfSandbox, posted: JsonBody<OfProcess>) -> Answer {
+    let asked = posted.value;
     let command = asked.process.find(&sandbox)?;
     if let Some(Terminal { size }) = asked.pty {
         command.process.resize(size.rows, size.cols);

@@ -9,10 +9,10 @@ use std::time::{Duration, Instant, SystemTime};
 use sandfork::session::Session;
 use tokio::sync::Mutex as Turns;
 
-use super::commands::Commands;
+use super::commands::Command;
 use super::context::Context;
 use super::snapshots::Saved;
-use super::watch::Watchers;
+use super::watch::Watching;
 use crate::failure::Failure;
 use crate::locked;
 use crate::sessions::{closed, new_id};
@@ -74,9 +74,9 @@ pub struct Sandbox {
     /// Held while it is paused or resumed.
     pub changes: Turns<()>,
     /// The programs that its clients have started.
-    pub commands: Commands,
-    /// The directories that its clients watch, but for streams.
-    pub watchers: Watchers,
+    pub commands: Mutex<Vec<Arc<Command>>>,
+    /// The directories whose events its clients ask for, by the ids of their watchers.
+    pub watchers: Mutex<BTreeMap<String, Arc<Watching>>>,
 }
 
 /// What a sandbox consists of.
@@ -136,8 +136,8 @@ impl Registry {
             refused: AtomicU32::new(0),
             state: Mutex::new(State::Running(contexts)),
             changes: Turns::default(),
-            commands: Commands::default(),
-            watchers: Watchers::default(),
+            commands: Mutex::default(),
+            watchers: Mutex::default(),
         });
         locked(&self.sandboxes).insert(sandbox.id.clone(), Arc::clone(&sandbox));
         Ok(sandbox)

@@ -20,21 +20,11 @@ use tokio::time::{Instant, interval_at};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::failure::{Failure, FailureKind, InPath};
+use crate::failure::{Failure, InPath, in_form};
 use crate::http::{RawBody, memory_of_values};
 
 /// The type of a stream of messages.
 pub const STREAM: &str = "application/connect+json";
-
-/// A call without a result, as its clients understand it.
-#[derive(Debug)]
-pub struct RpcFailure(pub Failure);
-
-impl<F: Into<Failure>> From<F> for RpcFailure {
-    fn from(failure: F) -> Self {
-        Self(failure.into())
-    }
-}
 
 /// Connect's word for it, and the status of an answer.
 fn code(failure: &Failure) -> (&'static str, StatusCode) {
@@ -58,14 +48,18 @@ fn code(failure: &Failure) -> (&'static str, StatusCode) {
     }
 }
 
-impl IntoResponse for RpcFailure {
-    fn into_response(self) -> Response {
-        let (code, status) = code(&self.0);
-        let body = json!({ "code": code, "message": self.0.to_string() });
-        let mut response = (status, Json(body)).into_response();
-        response.extensions_mut().insert(FailureKind(self.0.kind()));
-        response
-    }
+fn described(failure: &Failure) -> Value {
+    json!({ "code": code(failure).0, "message": failure.to_string() })
+}
+
+/// The answer to a call without a result, as its clients understand it.
+pub fn failed(failure: &Failure) -> Option<Response> {
+    Some((code(failure).1, Json(described(failure))).into_response())
+}
+
+/// The same for a call whose answer is a stream: its end says why.
+pub fn stream_failed(failure: &Failure) -> Option<Response> {
+    Some(([(CONTENT_TYPE, STREAM)], end(failure)).into_response())
 }
 
 /// The flag of the frame that ends a stream.
@@ -99,8 +93,7 @@ pub fn stream<T: Send + 'static>(messages: Receiver<Bytes>, alive: &Value, owned
 
 /// The end of a stream, for this reason.
 pub fn end(failure: &Failure) -> Bytes {
-    let error = json!({ "code": code(failure).0, "message": failure.to_string() });
-    frame(END, &json!({ "error": error }))
+    frame(END, &json!({ "error": described(failure) }))
 }
 
 /// The one message of a call that is answered with a stream.
@@ -119,28 +112,6 @@ pub fn message<T: DeserializeOwned>(body: &mut RawBody) -> Result<T, Failure> {
         .map_err(|error| Failure::Request(format!("the message is not what it must be: {error}")))
 }
 
-/// A call without a result whose answer is a stream: its end says why.
-#[derive(Debug)]
-pub struct StreamFailure(RpcFailure);
-
-impl<F: Into<Failure>> From<F> for StreamFailure {
-    fn from(failure: F) -> Self {
-        Self(failure.into().into())
-    }
-}
-
-impl IntoResponse for StreamFailure {
-    fn into_response(self) -> Response {
-        let RpcFailure(failure) = &self.0;
-        let headers = [(CONTENT_TYPE, STREAM)];
-        let mut response = (headers, end(failure)).into_response();
-        response
-            .extensions_mut()
-            .insert(FailureKind(failure.kind()));
-        response
-    }
-}
-
 /// A call that this server does not serve. Its body is read all the same: a connection on which some is left is closed.
 pub async fn unsupported(
     call: InPath<String>,
@@ -151,10 +122,11 @@ pub async fn unsupported(
         let call: String = call.chars().take(64).collect();
         Failure::Unsupported(format!("`{call}` is not served"))
     });
+    let response = failure.into_response();
     if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
-        return StreamFailure::from(failure).into_response();
+        return in_form(stream_failed, response);
     }
-    RpcFailure(failure).into_response()
+    response
 }
 
 /// Checks the user that a call is for: there is one.

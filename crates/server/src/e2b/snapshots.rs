@@ -13,12 +13,12 @@ use sandfork::session::Snapshot;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::E2bFailure;
 use super::access::Named;
 use super::context::{Context, with_environment};
 use super::control::{OfTenant, access, lifetime};
 use super::pausing::not_copied;
 use super::registry::{AtEnd, Registry, Sandbox, Settings, Texts};
+use super::{Answer, described};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::locked;
@@ -163,12 +163,14 @@ pub async fn revive(
 /// Keeps the state of a sandbox.
 pub async fn create(
     State(app): State<Arc<App>>,
-    named: Result<Named, E2bFailure>,
-    posted: Result<JsonBody<NewSnapshot>, Failure>,
-) -> Result<Response, E2bFailure> {
-    let name = posted?.value.name;
+    named: Result<Named, Failure>,
+    posted: JsonBody<NewSnapshot>,
+) -> Result<Response, Failure> {
+    let name = posted.value.name;
     if name.as_ref().is_some_and(|name| name.len() > 128) {
-        return Err(Failure::Request("name: it has more than 128 bytes".to_owned()).into());
+        return Err(Failure::Request(
+            "name: it has more than 128 bytes".to_owned(),
+        ));
     }
     let Named(sandbox) = named?;
     let saved = Arc::new(Saved::new(&app, &sandbox, name).await?);
@@ -183,7 +185,7 @@ pub async fn list(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Json<Value>, E2bFailure> {
+) -> Answer {
     let Query(asked) = asked?;
     let all = locked(&app.e2b.snapshots);
     let found = all.values().filter(|saved| {
@@ -202,7 +204,7 @@ pub async fn remove(
     State(app): State<Arc<App>>,
     Extension(tenant): OfTenant,
     id: InPath<String>,
-) -> Result<StatusCode, E2bFailure> {
+) -> Result<StatusCode, Failure> {
     let Path(id) = id?;
     let found = app.e2b.snapshot(&tenant, &id);
     let found = found.ok_or_else(|| Failure::NotFound("there is no such snapshot".to_owned()))?;
@@ -214,13 +216,15 @@ pub async fn remove(
 /// Makes sandboxes that begin with the state of one that lives. Each has a result of its own.
 pub async fn fork(
     State(app): State<Arc<App>>,
-    named: Result<Named, E2bFailure>,
-    posted: Result<JsonBody<Fork>, Failure>,
-) -> Result<Response, E2bFailure> {
-    let asked = posted?.value;
+    named: Result<Named, Failure>,
+    posted: JsonBody<Fork>,
+) -> Result<Response, Failure> {
+    let asked = posted.value;
     let (count, lifetime) = (asked.count.unwrap_or(1), lifetime(asked.timeout)?);
     if !(1..=MOST_FORKS).contains(&count) {
-        return Err(Failure::Request(format!("count: it is from 1 to {MOST_FORKS}")).into());
+        return Err(Failure::Request(format!(
+            "count: it is from 1 to {MOST_FORKS}"
+        )));
     }
     let Named(sandbox) = named?;
     let mut saved = Saved::new(&app, &sandbox, None).await?;
@@ -241,11 +245,7 @@ pub async fn fork(
         };
         results.push(match revive(&app, &saved, settings).await {
             Ok(fork) => json!({ "sandbox": access(&fork) }),
-            Err(failure) => {
-                let failure = E2bFailure(failure);
-                let (code, message) = (failure.status().as_u16(), failure.0.to_string());
-                json!({ "error": { "code": code, "message": message } })
-            }
+            Err(failure) => json!({ "error": described(&failure).1 }),
         });
     }
     Ok((StatusCode::CREATED, Json(results)).into_response())

@@ -10,17 +10,14 @@ use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::registry::Sandbox;
 use super::rpc::check_user;
-use super::{E2bFailure, Place};
+use super::{Answer, OfSandbox, Place};
 use crate::failure::Failure;
 use crate::files::{put, read};
 use crate::http::RawBody;
 use crate::server::App;
-
-type OfSandbox = Extension<Arc<Sandbox>>;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
@@ -37,12 +34,12 @@ pub async fn download(
     State(app): State<Arc<App>>,
     Extension(sandbox): OfSandbox,
     asked: Result<Query<Asked>, QueryRejection>,
-) -> Result<Response, E2bFailure> {
+) -> Result<Response, Failure> {
     let Query(asked) = asked?;
     check_user(&asked.username)?;
     let place = Place::new(&asked.path.unwrap_or_default())?;
     let open = sandbox.context(None)?.open;
-    let budget = open.budget();
+    let budget = open.tenant.budget.clone();
     let read = open.with(move |session| read(app.longest_answer, &budget, session, place.as_str()));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
@@ -54,14 +51,13 @@ pub async fn upload(
     Extension(sandbox): OfSandbox,
     asked: Result<Query<Asked>, QueryRejection>,
     headers: HeaderMap,
-    posted: Result<RawBody, Failure>,
-) -> Result<Json<Value>, E2bFailure> {
-    let RawBody { bytes, held } = posted?;
+    RawBody { bytes, held }: RawBody,
+) -> Answer {
     let Query(asked) = asked?;
     check_user(&asked.username)?;
     if headers.contains_key(CONTENT_ENCODING) {
         let reason = "Content-Encoding: files come as they are";
-        return Err(Failure::Unsupported(reason.to_owned()).into());
+        return Err(Failure::Unsupported(reason.to_owned()));
     }
     // The parts are copies.
     let copies = sandbox.tenant.budget.hold(bytes.len() as u64)?;

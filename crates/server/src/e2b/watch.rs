@@ -1,7 +1,6 @@
 //! Directories that clients watch: as a stream of events, or by asking for those that came.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Instant;
 
 use axum::http::HeaderMap;
@@ -14,10 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::{Sender, channel};
 
-use super::Place;
 use super::commands::on_a_thread;
 use super::registry::Sandbox;
-use super::rpc::{RpcFailure, StreamFailure, check_header, end, frame, message, stream};
+use super::rpc::{check_header, end, frame, message, stream};
+use super::{Answer, OfSandbox, Place};
 use crate::failure::Failure;
 use crate::files::failed;
 use crate::http::{JsonBody, RawBody};
@@ -25,9 +24,6 @@ use crate::locked;
 use crate::running::blocking;
 use crate::sessions::new_id;
 use crate::tenant::MOST_WATCHES;
-
-type OfSandbox = Extension<Arc<Sandbox>>;
-type Answer = Result<Json<Value>, RpcFailure>;
 
 /// The most bytes of events in an answer, but for those that were read with the last of them.
 const MOST_BYTES: usize = 256 << 10;
@@ -52,25 +48,6 @@ pub struct OfWatcher {
 pub struct Watching {
     watch: Watch,
     _counts: OwnedSemaphorePermit,
-}
-
-/// Those of a sandbox that clients ask for events.
-#[derive(Debug, Default)]
-pub struct Watchers(Mutex<BTreeMap<String, Arc<Watching>>>);
-
-impl Watchers {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Watching>>> {
-        locked(&self.0)
-    }
-
-    /// Ends all, as their sessions have ended.
-    pub fn clear(&self) {
-        self.all().clear();
-    }
-
-    fn take(&self, id: &str) -> Result<Arc<Watching>, Failure> {
-        self.all().remove(id).ok_or_else(missing)
-    }
 }
 
 fn missing() -> Failure {
@@ -163,10 +140,10 @@ impl Drop for CloseOnDrop {
 pub async fn watch_dir(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<RawBody, Failure>,
-) -> Result<Response, StreamFailure> {
+    mut posted: RawBody,
+) -> Result<Response, Failure> {
     check_header(&headers)?;
-    let asked: OfDirectory = message(&mut posted?)?;
+    let asked: OfDirectory = message(&mut posted)?;
     let watching = asked.begin(&sandbox).await?;
     let (sender, receiver) = channel(1);
     // There is room.
@@ -180,22 +157,19 @@ pub async fn watch_dir(
 pub async fn create(
     Extension(sandbox): OfSandbox,
     headers: HeaderMap,
-    posted: Result<JsonBody<OfDirectory>, Failure>,
+    posted: JsonBody<OfDirectory>,
 ) -> Answer {
     check_header(&headers)?;
-    let watching = posted?.value.begin(&sandbox).await?;
+    let watching = posted.value.begin(&sandbox).await?;
     let id = new_id()?;
-    sandbox.watchers.all().insert(id.clone(), watching);
+    locked(&sandbox.watchers).insert(id.clone(), watching);
     Ok(Json(json!({ "watcherId": id })))
 }
 
 /// What happened since the client asked last.
-pub async fn events(
-    Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<OfWatcher>, Failure>,
-) -> Answer {
-    let id = posted?.value.id;
-    let found = sandbox.watchers.all().get(&id).cloned();
+pub async fn events(Extension(sandbox): OfSandbox, posted: JsonBody<OfWatcher>) -> Answer {
+    let id = posted.value.id;
+    let found = locked(&sandbox.watchers).get(&id).cloned();
     let watching = found.ok_or_else(missing)?;
     let happened = blocking(move || {
         let (mut events, mut bytes) = (Vec::new(), 0);
@@ -213,16 +187,15 @@ pub async fn events(
     let happened = happened.await;
     if let Err(Failure::NotFound(_)) = happened {
         // It has ended.
-        _ = sandbox.watchers.take(&id);
+        let ended = locked(&sandbox.watchers).remove(&id);
+        drop(ended);
     }
     Ok(Json(happened?))
 }
 
 /// Watches a directory no longer.
-pub async fn remove(
-    Extension(sandbox): OfSandbox,
-    posted: Result<JsonBody<OfWatcher>, Failure>,
-) -> Answer {
-    sandbox.watchers.take(&posted?.value.id)?;
+pub async fn remove(Extension(sandbox): OfSandbox, posted: JsonBody<OfWatcher>) -> Answer {
+    let removed = locked(&sandbox.watchers).remove(&posted.value.id);
+    removed.ok_or_else(missing)?;
     Ok(Json(json!({})))
 }

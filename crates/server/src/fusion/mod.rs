@@ -10,9 +10,8 @@ mod run_jupyter;
 
 use std::sync::Arc;
 
-use axum::extract::{Request, State};
 use axum::http::StatusCode;
-use axum::middleware::{Next, from_fn_with_state};
+use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
@@ -20,27 +19,19 @@ use sandfork::{Ending, Outcome};
 use serde::Serialize;
 use serde_json::json;
 
-use crate::failure::{Failure, FailureKind};
-use crate::server::{self, App};
+use crate::failure::{Failure, answer_in};
+use crate::server::{App, identify, other_method};
 
 /// The routes, with what finds the tenant of a request.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
-    Router::new()
+    let routes = Router::new()
         .route("/run_code", post(run_code::run_code))
         .route("/run_jupyter", post(run_jupyter::run_jupyter))
         .route("/v1/ping", get(async || Json("pong")))
-        .method_not_allowed_fallback(server::other_method)
-        .layer(from_fn_with_state(Arc::clone(app), identify))
-}
-
-/// Finds the tenant of a request, as for the other protocols.
-async fn identify(state: State<Arc<App>>, request: Request, next: Next) -> Response {
-    let identified = server::identify(state, request, next).await;
-    identified.unwrap_or_else(|failure| match failure {
-        // With the ways to present a token.
-        Failure::Unauthorized(_) => failure.into_response(),
-        failure => FusionFailure(failure).into_response(),
-    })
+        .method_not_allowed_fallback(other_method);
+    let identified = answer_in(failed, routes).layer(from_fn_with_state(Arc::clone(app), identify));
+    // Those that go no further too.
+    answer_in(failed, identified)
 }
 
 /// How the whole ended.
@@ -122,35 +113,20 @@ fn megabytes(limit: i64) -> Option<u64> {
     Some(limit.max(64).saturating_mul(1 << 20))
 }
 
-/// A request without a result, as SandboxFusion's clients understand it.
-#[derive(Debug)]
-struct FusionFailure(Failure);
-
-impl<F: Into<Failure>> From<F> for FusionFailure {
-    fn from(failure: F) -> Self {
-        Self(failure.into())
-    }
-}
-
-impl IntoResponse for FusionFailure {
-    fn into_response(self) -> Response {
-        let Self(failure) = self;
-        let (kind, message) = (failure.kind(), failure.to_string());
-        let mut response = match failure {
-            // Clients try again.
-            _ if failure.is_overload() => (
-                StatusCode::GATEWAY_TIMEOUT,
-                Json(json!({ "detail": message })),
-            )
-                .into_response(),
-            Failure::Sandbox(_) => {
-                let body =
-                    json!({ "status": RunStatus::SandboxError, "message": message, "files": {} });
-                Json(body).into_response()
-            }
-            _ => (failure.status(), Json(json!({ "detail": message }))).into_response(),
-        };
-        response.extensions_mut().insert(FailureKind(kind));
-        response
-    }
+/// The answer to a request without a result, as SandboxFusion's clients understand it.
+fn failed(failure: &Failure) -> Option<Response> {
+    let message = failure.to_string();
+    let status = match failure {
+        // With the ways to present a token. A method is refused as on all paths.
+        Failure::Unauthorized(_) | Failure::Method(_) => return None,
+        Failure::Sandbox(_) => {
+            let body =
+                json!({ "status": RunStatus::SandboxError, "message": message, "files": {} });
+            return Some(Json(body).into_response());
+        }
+        // Clients try again.
+        _ if failure.is_overload() => StatusCode::GATEWAY_TIMEOUT,
+        _ => failure.status(),
+    };
+    Some((status, Json(json!({ "detail": message }))).into_response())
 }

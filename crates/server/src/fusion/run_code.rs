@@ -10,7 +10,7 @@ use sandfork::{Ending, LimitName, Outcome, Request};
 use serde::{Deserialize, Serialize};
 
 use super::language::{COMPILED, Language, Way};
-use super::{FusionFailure, ProgramResult, RunStatus};
+use super::{ProgramResult, RunStatus};
 use crate::failure::Failure;
 use crate::files::{Encoded, Fetched, decoded, guest_path};
 use crate::http::JsonBody;
@@ -62,9 +62,9 @@ struct CodeResult {
 pub async fn run_code(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
-    posted: Result<JsonBody<RunCode>, Failure>,
-) -> Result<Response, FusionFailure> {
-    let JsonBody { value: asked, held } = posted?;
+    posted: JsonBody<RunCode>,
+) -> Result<Response, Failure> {
+    let JsonBody { value: asked, held } = posted;
     let code = asked.code.ok_or_else(|| missing("code"))?;
     let fetched = Fetched::new(&asked.fetch_files, app.longest_answer)?;
     let mut request = Job {
@@ -106,7 +106,7 @@ pub async fn run_code(
             let result = ProgramResult::of(&outcome);
             let program = made.take(COMPILED).filter(|_| result.is_success());
             let Some(program) = program else {
-                return Ok(held.answer(&CodeResult::of(Some(result), None, &fetched))?);
+                return held.answer(&CodeResult::of(Some(result), None, &fetched));
             };
             compilation = Some(result);
             request.add(COMPILED, program)?;
@@ -126,7 +126,7 @@ pub async fn run_code(
         check_started(&outcome, argv[0])?;
     }
     let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
-    Ok(held.answer(&result)?)
+    held.answer(&result)
 }
 
 /// A run of a request.

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
-use super::{FusionFailure, ProgramResult, ProgramStatus, RunStatus};
+use super::{ProgramResult, ProgramStatus, RunStatus};
 use crate::descriptors::SessionPlace;
 use crate::display::{Forms, displays, error};
 use crate::failure::Failure;
@@ -85,9 +85,9 @@ struct CellResult<'a> {
 pub async fn run_jupyter(
     State(app): State<Arc<App>>,
     Extension(tenant): Extension<Arc<Tenant>>,
-    posted: Result<JsonBody<RunJupyter>, Failure>,
-) -> Result<Response, FusionFailure> {
-    let JsonBody { value: asked, held } = posted?;
+    posted: JsonBody<RunJupyter>,
+) -> Result<Response, Failure> {
+    let JsonBody { value: asked, held } = posted;
     let variant = Variant {
         memory: super::megabytes(asked.memory_limit_mb),
         ..Variant::default()
@@ -115,16 +115,16 @@ pub async fn run_jupyter(
         result: JupyterResult::default(),
         longest_answer: app.longest_answer,
         bytes: 0,
-        held: held.budget().hold(0)?,
+        held: held.budget.hold(0)?,
     };
     let running = Arc::new(tenant.begin_run(variant)?);
     let notebook = Arc::new(Mutex::new(notebook));
     let mut has_begun = false;
     let result = loop {
         // Between two cells others have their turns.
-        let (of, notebook) = (Arc::clone(&tenant), Arc::clone(&notebook));
+        let notebook = Arc::clone(&notebook);
         let step = in_turn(&app, &tenant, Arc::clone(&running), move |turn| {
-            Ok(locked(&notebook).step(&of, turn))
+            Ok(locked(&notebook).step(turn))
         });
         match step.await {
             Ok(done) => {
@@ -135,11 +135,11 @@ pub async fn run_jupyter(
                 next_may_begin(&tenant).await;
             }
             Err(failure) if has_begun && failure.is_overload() => sleep(UNTIL_NEXT_TRY).await,
-            Err(failure) => return Err(failure.into()),
+            Err(failure) => return Err(failure),
         }
     };
     drop(notebook);
-    Ok(held.answer(&result)?)
+    held.answer(&result)
 }
 
 /// Waits until the tenant's rate lets the next cell begin.
@@ -191,11 +191,9 @@ impl Drop for Notebook {
 
 impl Notebook {
     /// Runs the next cell in this turn. Returns the result after the last one.
-    fn step(&mut self, tenant: &Tenant, turn: &mut Turn) -> Result<Option<JupyterResult>, Failure> {
-        let mut open = match self.session.take() {
-            Some(open) => open,
-            None => self.open(tenant, turn)?,
-        };
+    fn step(&mut self, turn: &mut Turn) -> Result<Option<JupyterResult>, Failure> {
+        let open = self.session.take();
+        let mut open = open.map_or_else(|| self.open(turn), Ok)?;
         let ((session, _), _) = &mut open;
         let begun = Instant::now();
         let goes_on = self.run_next(session, begun, turn)?;
@@ -213,11 +211,12 @@ impl Notebook {
         Ok(Some(mem::take(&mut self.result)))
     }
 
-    fn open(&self, tenant: &Tenant, turn: &Turn) -> Result<(Metered, SessionPlace), Failure> {
+    fn open(&self, turn: &Turn) -> Result<(Metered, SessionPlace), Failure> {
+        let (sessions, tenant) = (&turn.app.sessions, &turn.tenant);
         // Between its turns it has its descriptors too.
-        let place = turn.place()?;
+        let place = sessions.place(tenant)?;
         let session = tenant.sandbox(self.variant)?.session()?;
-        let meter = turn.meter(&session);
+        let meter = sessions.meters.add(tenant, &session);
         let mut metered = (session, meter);
         for (path, contents) in &self.files {
             put(&mut metered.0, &path.to_string(), contents)?;
@@ -243,7 +242,7 @@ impl Notebook {
         }
         let wall = self.each.map_or(left, |each| each.min(left));
         let cell = Cell::new(source).last(ResultMode::Notebook);
-        let cell = cell.wall(wall.min(turn.longest()));
+        let cell = cell.wall(wall.min(turn.tenant.sandboxes.wall()));
         let report = turn.run(session, cell, &mut ())?;
         let is_over = time_left().is_zero();
         let (outcome, driver) = (report.outcome(), &mut self.result.driver);
@@ -268,7 +267,7 @@ impl Notebook {
     /// Reads the files of the answer. One that is not there, or is too long, is missing in it.
     fn fetch(&mut self, session: &mut Session) -> Result<(), Failure> {
         for (name, path) in mem::take(&mut self.fetch) {
-            let budget = self.held.budget();
+            let budget = self.held.budget.clone();
             let (bytes, _held) =
                 match read(self.longest_answer, &budget, session, &path.to_string()) {
                     Err(failure) if failure.is_overload() => return Err(failure),

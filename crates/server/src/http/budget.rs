@@ -31,7 +31,8 @@ struct Places {
 /// A part of it, until it is dropped.
 #[derive(Debug)]
 pub struct Held {
-    budget: Budget,
+    /// What it is a part of.
+    pub budget: Budget,
     /// Of each that it counts in.
     parts: Vec<OwnedSemaphorePermit>,
 }
@@ -95,11 +96,6 @@ impl Budget {
 }
 
 impl Held {
-    /// What it is a part of.
-    pub fn budget(&self) -> Budget {
-        self.budget.clone()
-    }
-
     /// Takes more, until it is so many bytes. Few are free: the number of connections bounds them.
     ///
     /// # Errors
@@ -154,7 +150,7 @@ impl Held {
     /// # Errors
     /// If so much memory is not left.
     pub fn answer(self, value: &impl Serialize) -> Result<Response, Failure> {
-        let budget = self.budget();
+        let budget = self.budget.clone();
         drop(self);
         budget.answer(value)
     }

@@ -117,7 +117,7 @@ impl<T> Live<T> {
         let is_too_slow = Arc::new(AtomicBool::new(false));
         let waiting = Arc::new(Mutex::new(Waiting {
             bytes: 0,
-            held: held.budget().hold(0)?,
+            held: held.budget.hold(0)?,
         }));
         let mut running: Running<T> = Box::pin(begin(LiveSender {
             sender,

@@ -19,7 +19,7 @@ pub async fn refuse_other_sites(
     request: Request,
     next: Next,
 ) -> Response {
-    let is_open = !app.has_tokens();
+    let is_open = !app.authenticator.has_tokens();
     match check(request.method(), request.headers(), is_open) {
         Ok(()) => next.run(request).await,
         Err(problem) => {

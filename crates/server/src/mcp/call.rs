@@ -170,7 +170,7 @@ impl Call<'_> {
     async fn read_file(&mut self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        let (most, budget) = (self.app.longest_answer, open.budget());
+        let (most, budget) = (self.app.longest_answer, open.tenant.budget.clone());
         let read = open.with(move |session| files::read(most, &budget, session, &path));
         let (bytes, _held) = read.await?;
         Ok(text(shortened(&String::from_utf8_lossy(&bytes))))

@@ -62,7 +62,7 @@ pub fn routes(app: &Arc<App>, longest: usize) -> Router<Arc<App>> {
         .with_json_response(true)
         .with_max_request_body_bytes(longest);
     // Names of other hosts are for those that need a token, which a page in a browser does not have.
-    let config = if app.has_tokens() {
+    let config = if app.authenticator.has_tokens() {
         config.disable_allowed_hosts()
     } else {
         config.enforce_origin_validation()
@@ -91,7 +91,7 @@ async fn in_budget(
     let RawBody { bytes, mut held } = RawBody::from_request(whole, &app).await?;
     held.grow(TIMES_TO_READ * memory_of_values(&bytes) + TIMES_FOR_ESCAPES * bytes.len() as u64)?;
     let response = next.run(Request::from_parts(parts, bytes.into())).await;
-    let budget = held.budget();
+    let budget = held.budget.clone();
     drop(held);
     // A stream, whose length is not known, has no results of tools.
     let length = response.body().size_hint().exact();

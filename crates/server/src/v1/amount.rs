@@ -33,7 +33,7 @@ impl Amount {
             Self::Number(seconds) => seconds.as_f64().unwrap_or(f64::NAN),
             Self::Text(text) => Duration::from_millis(amount(limit, text)?).as_secs_f64(),
         };
-        let most = Duration::from_millis(of.limit(limit));
+        let most = Duration::from_millis(of.policy.limit(limit));
         if seconds > most.as_secs_f64() {
             return Err(self.above(limit, &format!("{most:?}")));
         }
@@ -51,7 +51,7 @@ impl Amount {
             })?,
             Self::Text(text) => amount(limit, text)?,
         };
-        let most = of.limit(limit);
+        let most = of.policy.limit(limit);
         if bytes > most {
             return Err(self.above(limit, &format!("{most} bytes")));
         }

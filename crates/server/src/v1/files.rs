@@ -30,7 +30,7 @@ pub async fn read(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<Response, Failure> {
-    let budget = open.budget();
+    let budget = open.tenant.budget.clone();
     let read = open.with(move |session| files::read(app.longest_answer, &budget, session, &path));
     let (bytes, held) = read.await?;
     let headers = [(CONTENT_TYPE, "application/octet-stream")];
@@ -58,11 +58,8 @@ pub async fn remove(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<StatusCode, Failure> {
-    open.with(move |session| {
-        let removed = session.remove(&path, Removal::Tree);
-        removed.map_err(failed)
-    })
-    .await?;
+    let removed = open.with(move |session| session.remove(&path, Removal::Tree).map_err(failed));
+    removed.await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -80,7 +77,7 @@ pub async fn list_root(Named(open): Named) -> Result<Response, Failure> {
 }
 
 async fn entries(open: &Open, path: String) -> Result<Response, Failure> {
-    let budget = open.budget();
+    let budget = open.tenant.budget.clone();
     open.with(move |session| {
         let entries = session.list(&path).map_err(failed)?;
         budget.answer(&BTreeMap::from([("entries", entries)]))
@@ -93,10 +90,7 @@ pub async fn make_directory(
     Named(open): Named,
     Path(InSession { path }): Path<InSession>,
 ) -> Result<StatusCode, Failure> {
-    open.with(move |session| {
-        let made = session.make_dir(&path, Parents::Made);
-        made.map_err(failed)
-    })
-    .await?;
+    let made = open.with(move |session| session.make_dir(&path, Parents::Made).map_err(failed));
+    made.await?;
     Ok(StatusCode::NO_CONTENT)
 }

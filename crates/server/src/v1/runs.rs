@@ -67,7 +67,7 @@ pub async fn run(
         let outcome = run_request(&app, &tenant, variant, request, ()).await?;
         return held.answer(&Answer::of(&outcome, &fetched));
     }
-    let budget = held.budget();
+    let budget = held.budget.clone();
     let begin = move |sink| async move {
         let outcome = run_request(&app, &tenant, variant, request, sink).await?;
         budget.json(&Answer::of(&outcome, &fetched))

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::amount::Amount;
 use super::events;
-use crate::display::{Forms, representations};
+use crate::display::{Shown, shown};
 use crate::failure::{Failure, InPath};
 use crate::http::JsonBody;
 use crate::open::Open;
@@ -113,7 +113,7 @@ pub async fn fork(State(app): State<Arc<App>>, Named(of): Named) -> Result<Respo
 
 /// Interrupts the cell that runs, if one does.
 pub async fn interrupt(Named(open): Named) -> StatusCode {
-    open.interrupt();
+    open.interrupter.interrupt();
     StatusCode::NO_CONTENT
 }
 
@@ -153,7 +153,7 @@ pub async fn cell(
         return held.answer(&Answer::of(&report));
     }
     let patience = app.patience(&tenant, wall);
-    let budget = held.budget();
+    let budget = held.budget.clone();
     let begin = move |sink| async move {
         let report = run_cell(&app, &tenant, open, cell, sink).await?;
         budget.json(&Answer::of(&report))
@@ -166,25 +166,15 @@ pub async fn cell(
 struct Answer<'a> {
     #[serde(flatten)]
     outcome: &'a Outcome,
-    displays: Vec<Display<'a>>,
+    displays: Vec<Shown<'a>>,
     session: &'static str,
-}
-
-#[derive(Serialize)]
-struct Display<'a> {
-    main: bool,
-    data: Forms<'a>,
 }
 
 impl<'a> Answer<'a> {
     fn of(report: &'a CellReport) -> Self {
-        let displays = report.shown().iter().map(|display| Display {
-            main: display.is_main(),
-            data: representations(display),
-        });
         Self {
             outcome: report.outcome(),
-            displays: displays.collect(),
+            displays: shown(report),
             session: match report.session() {
                 SessionState::Live => "live",
                 SessionState::Ended => "ended",
