@@ -188,43 +188,29 @@ def usage(report: Mapping[str, Any]) -> Usage:
     return Usage(**_known(Usage, report))
 
 
+_SUMS = ("wall_ms", "cpu_ms", "output_bytes", "connections", "sent_bytes", "received_bytes")
+_PEAKS = ("peak_memory_bytes", "peak_pids")
+
+
 class Total:
     """The usage of many cells. It is added up for each cell, and rarely asked for."""
 
     def __init__(self) -> None:
-        self._wall_ms, self._cpu_ms = 0.0, 0.0
-        self._output, self._connections, self._sent, self._received = 0, 0, 0, 0
-        self._memory: int | None = None
-        self._pids: int | None = None
-        self._written: int | None = None
+        self._total = dict(vars(Usage()))
 
     def add(self, report: Mapping[str, Any]) -> None:
         """Adds a report on another cell."""
-        get = report.get
-        self._wall_ms += get("wall_ms", 0.0)
-        self._cpu_ms += get("cpu_ms", 0.0)
-        self._output += get("output_bytes", 0)
-        self._connections += get("connections", 0)
-        self._sent += get("sent_bytes", 0)
-        self._received += get("received_bytes", 0)
-        memory, pids, self._written = get("peak_memory_bytes"), get("peak_pids"), get("written_bytes")
-        if memory is not None and (self._memory is None or memory > self._memory):
-            self._memory = memory
-        if pids is not None and (self._pids is None or pids > self._pids):
-            self._pids = pids
+        total = self._total
+        for name in _SUMS:
+            total[name] += report.get(name, 0)
+        for name in _PEAKS:
+            peak = report.get(name)
+            if peak is not None and (total[name] is None or peak > total[name]):
+                total[name] = peak
+        total["written_bytes"] = report.get("written_bytes")
 
     def usage(self) -> Usage:
-        return Usage(
-            wall_ms=self._wall_ms,
-            cpu_ms=self._cpu_ms,
-            peak_memory_bytes=self._memory,
-            peak_pids=self._pids,
-            written_bytes=self._written,
-            output_bytes=self._output,
-            connections=self._connections,
-            sent_bytes=self._sent,
-            received_bytes=self._received,
-        )
+        return Usage(**self._total)
 
 
 def limit(report: Mapping[str, Any] | None) -> Limit | None:
