@@ -37,14 +37,16 @@ impl ExceptionInfo {
 
 /// What a run used, as the kernel and the supervisor counted it. `None` if this host has no way to
 /// measure it.
-#[derive(Clone, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Usage {
     /// Wall time, from handing over the code to the end of the guest's main process. It does not
     /// include forking and jailing the worker.
+    #[serde(rename = "wall_ms", serialize_with = "in_milliseconds")]
     pub wall: Duration,
     /// Processor time of all processes, user and system. With a cgroup it includes the worker's own
     /// set-up, so it can exceed `wall`. Without one it is what getrusage(2) reports for the main
     /// process and the children it waited for, or more if the watchdog saw more.
+    #[serde(rename = "cpu_ms", serialize_with = "in_milliseconds")]
     pub cpu: Duration,
     /// Peak memory of all processes together, bytes: what was charged to the cgroup, including files
     /// in `/work` and `/tmp`. Without a cgroup, the largest resident set, which also counts memory
@@ -57,12 +59,16 @@ pub struct Usage {
     /// Bytes read from stdout and stderr, never more than `limits.output`.
     pub output_bytes: u64,
     /// Connections to other hosts that were begun, and refusals.
+    #[serde(skip_serializing_if = "is_zero")]
     pub connections: u64,
     /// Bytes sent to other hosts.
+    #[serde(skip_serializing_if = "is_zero")]
     pub sent_bytes: u64,
     /// Bytes received from other hosts.
+    #[serde(skip_serializing_if = "is_zero")]
     pub received_bytes: u64,
     /// The time of each phase. Present in the JSON of a run, and not of a session's cell.
+    #[serde(skip_serializing_if = "Phases::are_of_a_cell")]
     pub phases: Phases,
 }
 
@@ -73,45 +79,14 @@ impl Usage {
     }
 }
 
-impl Serialize for Usage {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Json {
-            wall_ms: f64,
-            cpu_ms: f64,
-            peak_memory_bytes: Option<u64>,
-            peak_pids: Option<u64>,
-            written_bytes: Option<u64>,
-            output_bytes: u64,
-            #[serde(skip_serializing_if = "is_zero")]
-            connections: u64,
-            #[serde(skip_serializing_if = "is_zero")]
-            sent_bytes: u64,
-            #[serde(skip_serializing_if = "is_zero")]
-            received_bytes: u64,
-            #[serde(skip_serializing_if = "Option::is_none")]
-            phases: Option<Phases>,
-        }
-        Json {
-            wall_ms: milliseconds(self.wall),
-            cpu_ms: milliseconds(self.cpu),
-            peak_memory_bytes: self.peak_memory_bytes,
-            peak_pids: self.peak_pids,
-            written_bytes: self.written_bytes,
-            output_bytes: self.output_bytes,
-            connections: self.connections,
-            sent_bytes: self.sent_bytes,
-            received_bytes: self.received_bytes,
-            phases: Some(self.phases).filter(Phases::are_of_a_run),
-        }
-        .serialize(serializer)
-    }
-}
-
-// serde requires this signature.
+// serde requires these signatures.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+fn in_milliseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_f64(milliseconds(*time))
 }
 
 /// Milliseconds with microsecond precision: a run may take less than one millisecond.

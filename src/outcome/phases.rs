@@ -72,13 +72,13 @@ impl Phases {
         ]
     }
 
-    /// Whether these are the phases of a run, not of a cell in a session whose worker goes on.
-    pub(super) fn are_of_a_run(&self) -> bool {
+    /// Whether these are the phases of a cell in a session whose worker goes on, not of a run.
+    pub(super) fn are_of_a_cell(&self) -> bool {
         let cell = Self {
             code: self.code,
             ..Self::default()
         };
-        *self != cell
+        *self == cell
     }
 }
 
@@ -154,8 +154,8 @@ mod tests {
             code,
             ..Phases::default()
         };
-        assert!(!cell.are_of_a_run());
+        assert!(cell.are_of_a_cell());
         let exit = Duration::from_micros(1);
-        assert!(Phases { exit, ..cell }.are_of_a_run());
+        assert!(!Phases { exit, ..cell }.are_of_a_cell());
     }
 }
