@@ -44,7 +44,7 @@ impl Wrong {
     fn protocol(message: impl Into<String>) -> Self {
         Self {
             id: None,
-            code: ErrorCode::Protocol,
+            code: ErrorCode::PROTOCOL,
             message: message.into(),
         }
     }
@@ -163,7 +163,7 @@ fn task(header: &TaskHeader, line: &[u8], policy: &Policy) -> Result<Task, Wrong
         .map(task)
         .map_err(|message| Wrong {
             id: Some(header.id),
-            code: ErrorCode::Request,
+            code: ErrorKind::Request.into(),
             message,
         })
 }

@@ -277,46 +277,20 @@ impl FileEvent {
     }
 }
 
-/// The kind of an error, in one word.
+/// The kind of an error, in one word: that of an [`ErrorKind`], or one of its own.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-#[non_exhaustive]
-pub enum ErrorCode {
-    /// The policy is invalid on every host.
-    Policy,
-    /// This host cannot enforce the policy.
-    Host,
-    /// The interpreter is missing or unsuitable, or could not preload a module that the policy
-    /// names.
-    Interpreter,
-    /// A layer did not hold.
-    NotEnforced,
-    /// The request is invalid.
-    Request,
-    /// A system call failed, or a required process ended.
-    System,
-    /// A cell is running, or there is no room for another worker.
-    Busy,
-    /// The session's worker is gone.
-    SessionEnded,
+pub struct ErrorCode(&'static str);
+
+impl ErrorCode {
     /// A file request failed.
-    File,
+    pub const FILE: Self = Self("file");
     /// The caller's message cannot be parsed, or comes at the wrong time.
-    Protocol,
+    pub const PROTOCOL: Self = Self("protocol");
 }
 
 impl From<ErrorKind> for ErrorCode {
     fn from(kind: ErrorKind) -> Self {
-        match kind {
-            ErrorKind::Policy => Self::Policy,
-            ErrorKind::Host => Self::Host,
-            ErrorKind::Interpreter => Self::Interpreter,
-            ErrorKind::NotEnforced => Self::NotEnforced,
-            ErrorKind::Request => Self::Request,
-            ErrorKind::Busy => Self::Busy,
-            ErrorKind::SessionEnded => Self::SessionEnded,
-            ErrorKind::System => Self::System,
-        }
+        Self(kind.as_str())
     }
 }
 
@@ -342,7 +316,7 @@ impl ClientEvent {
     pub fn not_written(id: Option<u64>, error: &MessageError) -> Self {
         Self::Error {
             id,
-            error: ErrorCode::Protocol,
+            error: ErrorCode::PROTOCOL,
             message: format!("an answer could not be written: {error}"),
             errno: None,
             why: None,

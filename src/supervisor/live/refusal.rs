@@ -59,8 +59,8 @@ impl Refusal {
     /// The code for a caller at the other end of a socket.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::File(_) | Self::Watch(WatchRefusal::File(_)) => ErrorCode::File,
-            Self::Protocol(_) => ErrorCode::Protocol,
+            Self::File(_) | Self::Watch(WatchRefusal::File(_)) => ErrorCode::FILE,
+            Self::Protocol(_) => ErrorCode::PROTOCOL,
             other => other.kind().into(),
         }
     }
@@ -145,18 +145,18 @@ mod tests {
             })
         };
         let table = [
-            (Refusal::Busy, ErrorKind::Busy, ErrorCode::Busy),
+            (Refusal::Busy, ErrorKind::Busy, ErrorKind::Busy.into()),
             (
                 Refusal::Ended(String::new()),
                 ErrorKind::SessionEnded,
-                ErrorCode::SessionEnded,
+                ErrorKind::SessionEnded.into(),
             ),
-            (on_disk(2), ErrorKind::Busy, ErrorCode::Busy),
-            (on_disk(4), ErrorKind::Request, ErrorCode::Request),
+            (on_disk(2), ErrorKind::Busy, ErrorKind::Busy.into()),
+            (on_disk(4), ErrorKind::Request, ErrorKind::Request.into()),
             (
                 SnapshotRefusal::HostDescriptors.into(),
                 ErrorKind::System,
-                ErrorCode::System,
+                ErrorKind::System.into(),
             ),
             (
                 SnapshotRefusal::Saved {
@@ -165,19 +165,23 @@ mod tests {
                 }
                 .into(),
                 ErrorKind::System,
-                ErrorCode::System,
+                ErrorKind::System.into(),
             ),
-            (Refusal::NoWall, ErrorKind::Request, ErrorCode::Request),
-            (lost(), ErrorKind::System, ErrorCode::System),
+            (
+                Refusal::NoWall,
+                ErrorKind::Request,
+                ErrorKind::Request.into(),
+            ),
+            (lost(), ErrorKind::System, ErrorKind::System.into()),
             (
                 Refusal::File(FileError::Gone),
                 ErrorKind::Request,
-                ErrorCode::File,
+                ErrorCode::FILE,
             ),
             (
                 Refusal::Protocol(String::new()),
                 ErrorKind::Request,
-                ErrorCode::Protocol,
+                ErrorCode::PROTOCOL,
             ),
         ];
         for (refusal, kind, code) in table {
@@ -215,7 +219,7 @@ mod tests {
         for refusal in ended {
             assert_eq!(
                 (refusal.code(), refusal.why()),
-                (ErrorCode::SessionEnded, Some(why))
+                (ErrorKind::SessionEnded.into(), Some(why))
             );
         }
         assert_eq!(Refusal::Busy.why(), None);
