@@ -2,12 +2,12 @@
 //! to exchange it.
 
 use std::env;
-use std::fmt;
 use std::path::{self, Path, PathBuf};
 
 use super::cache_directory::cache_directory;
 use super::route::{Links, Route};
 use super::{CallerEnvironment, EnvironmentStore, Interpreter, SystemPath, interpreter};
+use crate::outcome::word_enum;
 
 /// Something that later starts run or believe.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -18,48 +18,31 @@ pub struct Kept {
     pub route: Route,
 }
 
-/// What later starts run or believe.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum KeptKind {
-    /// A file of the policy.
-    Policy,
-    /// A virtual environment.
-    VirtualEnvironment,
-    /// The interpreter.
-    Interpreter,
-    /// What the interpreter imports and loads.
-    Libraries,
-    /// What all programs load.
-    SystemLibraries,
-    /// A program's name in a directory of `PATH`.
-    OnPath,
-    /// The directory of the files for the next start, and of the key of snapshots.
-    Cache,
-    /// The directory of environments of packages.
-    Environments,
-    /// This program.
-    Program,
-    /// The certificates that the host trusts.
-    Certificates,
-    /// A file with a secret of the policy.
-    Secret,
-}
-
-impl fmt::Display for KeptKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Policy => "the policy",
-            Self::VirtualEnvironment => "the virtual environment",
-            Self::Interpreter => "the interpreter",
-            Self::Libraries => "the interpreter's libraries",
-            Self::SystemLibraries => "the system's libraries",
-            Self::OnPath => "programs on `PATH`",
-            Self::Cache => "Sandfork's cache",
-            Self::Environments => "the environments of packages",
-            Self::Program => "the program that runs Sandfork",
-            Self::Certificates => "the trusted certificates",
-            Self::Secret => "a secret",
-        })
+word_enum! {
+    /// What later starts run or believe, as a sentence names it.
+    pub enum KeptKind {
+        /// A file of the policy.
+        Policy = "the policy",
+        /// A virtual environment.
+        VirtualEnvironment = "the virtual environment",
+        /// The interpreter.
+        Interpreter = "the interpreter",
+        /// What the interpreter imports and loads.
+        Libraries = "the interpreter's libraries",
+        /// What all programs load.
+        SystemLibraries = "the system's libraries",
+        /// A program's name in a directory of `PATH`.
+        OnPath = "programs on `PATH`",
+        /// The directory of the files for the next start, and of the key of snapshots.
+        Cache = "Sandfork's cache",
+        /// The directory of environments of packages.
+        Environments = "the environments of packages",
+        /// This program.
+        Program = "the program that runs Sandfork",
+        /// The certificates that the host trusts.
+        Certificates = "the trusted certificates",
+        /// A file with a secret of the policy.
+        Secret = "a secret",
     }
 }
 

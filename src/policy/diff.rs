@@ -1,7 +1,6 @@
 //! What differs between two policies, and which of them allows more.
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use super::effective::Policy;
@@ -10,7 +9,7 @@ use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::ImportPattern;
 use super::origin::Located;
 use super::values::{ListChange, Value, given};
-use crate::outcome::{Level, Unit};
+use crate::outcome::{Level, Unit, word_enum};
 use sandfork_egress::rules::Rule;
 
 /// One difference between two policies.
@@ -24,24 +23,15 @@ pub struct Difference {
     pub effect: Effect,
 }
 
-/// What a change means for a guest.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Effect {
-    /// It may do more.
-    Wider,
-    /// It may do less.
-    Narrower,
-    /// Neither, or it depends on the values.
-    Other,
-}
-
-impl fmt::Display for Effect {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Wider => "wider",
-            Self::Narrower => "narrower",
-            Self::Other => "other",
-        })
+word_enum! {
+    /// What a change means for a guest.
+    pub enum Effect {
+        /// It may do more.
+        Wider = "wider",
+        /// It may do less.
+        Narrower = "narrower",
+        /// Neither, or it depends on the values.
+        Other = "other",
     }
 }
 
