@@ -258,7 +258,7 @@ fn resolve_interpreter(values: &mut Values, layers: &[Layer]) -> Result<(), Poli
     if text.contains(['/', '~', '\0']) {
         match resolve(text, directory) {
             Ok(path) => values.replace(INTERPRETER, Value::Text(path.display().to_string())),
-            Err(error) => return refused(error.to_string()),
+            Err(problem) => return refused(problem),
         }
     }
     Ok(())

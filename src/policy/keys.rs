@@ -10,7 +10,7 @@ use super::keyword::{NetworkMode, Stdin, SystemFiles};
 use super::module_name::{ImportPattern, Preload};
 use super::network::{Proxy, Resolver};
 use super::packages::{EnvironmentName, Requirement};
-use super::paths::{PathError, host_path, resolve_visible};
+use super::paths::{host_path, resolve_visible};
 use crate::outcome::{Level, LimitName};
 
 /// The description of a policy file.
@@ -212,7 +212,7 @@ const ANY: Grammar = Grammar {
 };
 
 const DIRECTORY: Grammar = Grammar {
-    read: |text, base| path_text(resolve_visible(text, base)),
+    read: |text, base| resolve_visible(text, base).map(path_text),
     ..ANY
 };
 
@@ -227,7 +227,7 @@ const OPTIONAL_DIRECTORY: Grammar = Grammar {
 
 const HOST_PATH: Grammar = Grammar {
     expected: "a path in quotes, such as \"/srv/data\"",
-    read: |text, base| path_text(host_path(text, base)),
+    read: |text, base| host_path(text, base).map(path_text),
     ..ANY
 };
 
@@ -293,11 +293,8 @@ pub(super) const VALUE: Grammar = Grammar {
     ..ANY
 };
 
-fn path_text(path: Result<PathBuf, PathError>) -> Result<String, String> {
-    match path {
-        Ok(path) => Ok(path.display().to_string()),
-        Err(error) => Err(error.to_string()),
-    }
+fn path_text(path: PathBuf) -> String {
+    path.display().to_string()
 }
 
 fn or_empty<T: FromStr<Err: Display> + Display>(

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::error::PolicyError;
+use super::error::{PolicyError, Refused};
 use super::keys::{SECTIONS, keys_of};
 use super::overrides::Override;
 use super::values::{Item, ListChange, Value, Values};
@@ -31,7 +31,10 @@ pub fn learnt(
 ) -> Result<String, PolicyError> {
     let mut read: Vec<(Values, &str)> = Vec::new();
     for grant in grants {
-        let layer = grant.set.layer(directory).map_err(first)?;
+        let layer = grant
+            .set
+            .layer(directory)
+            .map_err(|errors| Refused::from(errors).first())?;
         if let Some(error) = layer.errors.into_iter().next() {
             return Err(error);
         }
@@ -53,11 +56,6 @@ pub fn learnt(
         }
     }
     Ok(file)
-}
-
-fn first(errors: Vec<PolicyError>) -> PolicyError {
-    let mut errors = errors.into_iter();
-    errors.next().expect("a text that is refused has an error")
 }
 
 fn write_key(name: &str, said: &[(&Value, &str)], file: &mut String) {

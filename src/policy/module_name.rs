@@ -3,23 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use thiserror::Error;
-
-/// Why a text is not a module name or an import pattern.
-#[derive(Clone, Debug, Eq, Error, PartialEq)]
-pub enum ModuleNameError {
-    /// The text is not a module name.
-    #[error(
-        "\"{0}\" is not a module name: write it as in an import statement, such as \"numpy\" or \"numpy.linalg\""
-    )]
-    Name(String),
-    /// The text is not an import pattern.
-    #[error(
-        "\"{0}\" is not an import pattern: write \"numpy\" for one module, \"numpy.*\" for it and all beneath it, or \"*\" for every module"
-    )]
-    Pattern(String),
-}
-
 /// Whether each part between dots is a Python identifier. Python's own rule (XID, PEP 3131) is
 /// slightly narrower for rare scripts; the interpreter decides when it imports.
 fn is_dotted_name(text: &str) -> bool {
@@ -68,15 +51,17 @@ impl Preload {
 }
 
 impl FromStr for Preload {
-    type Err = ModuleNameError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ModuleNameError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (module, presence) = match text.strip_suffix('?') {
             Some(module) => (module, Presence::WhereInstalled),
             None => (text, Presence::Required),
         };
         if !is_dotted_name(module) {
-            return Err(ModuleNameError::Name(text.to_owned()));
+            return Err(format!(
+                "\"{text}\" is not a module name: write it as in an import statement, such as \"numpy\" or \"numpy.linalg\""
+            ));
         }
         Ok(Self {
             module: module.to_owned(),
@@ -107,16 +92,19 @@ pub enum ImportPattern {
 }
 
 impl FromStr for ImportPattern {
-    type Err = ModuleNameError;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Self, ModuleNameError> {
+    fn from_str(text: &str) -> Result<Self, String> {
         let (name, pattern): (&str, fn(String) -> Self) = match text.strip_suffix(".*") {
             _ if text == "*" => return Ok(Self::Everything),
             Some(package) => (package, Self::Package),
             None => (text, Self::Module),
         };
         if !is_dotted_name(name) && !is_distribution_name(text) {
-            return Err(ModuleNameError::Pattern(text.to_owned()));
+            return Err(format!(
+                "\"{text}\" is not an import pattern: write \"numpy\" for one module, \"numpy.*\" for it and all beneath \
+                 it, or \"*\" for every module"
+            ));
         }
         Ok(pattern(name.to_owned()))
     }
@@ -171,7 +159,13 @@ mod tests {
             "", "?", "num py", "numpy??", ".numpy", "numpy.", "a..b", "1a", "a-b", "*",
         ] {
             let refused = text.parse::<Preload>();
-            assert_eq!(refused, Err(ModuleNameError::Name(text.to_owned())));
+            assert_eq!(
+                refused,
+                Err(format!(
+                    "\"{text}\" is not a module name: write it as in an import statement, such as \"numpy\" or \
+                     \"numpy.linalg\""
+                ))
+            );
         }
         for text in ["_private", "größe", "a.b_2.c"] {
             assert!(text.parse::<Preload>().is_ok(), "{text}");
@@ -214,7 +208,13 @@ mod tests {
             "a-ä",
         ] {
             let refused = text.parse::<ImportPattern>();
-            assert_eq!(refused, Err(ModuleNameError::Pattern(text.to_owned())));
+            assert_eq!(
+                refused,
+                Err(format!(
+                    "\"{text}\" is not an import pattern: write \"numpy\" for one module, \"numpy.*\" for it and all \
+                     beneath it, or \"*\" for every module"
+                ))
+            );
         }
     }
 }

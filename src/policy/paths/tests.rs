@@ -1,12 +1,17 @@
 use super::*;
 
-fn host_path(text: &str) -> Result<String, PathError> {
+fn host_path(text: &str) -> Result<String, String> {
     super::host_path(text, Some(Path::new("/home/user"))).map(|path| path.display().to_string())
 }
 
-fn resolved(text: &str) -> Result<String, PathError> {
+fn resolved(text: &str) -> Result<String, String> {
     let path = resolve_visible(text, Some(Path::new("/home/user/policies")))?;
     Ok(path.display().to_string())
+}
+
+fn assert_refused(read: Result<impl std::fmt::Debug, String>, why: &str) {
+    let problem = read.expect_err("it is refused");
+    assert!(problem.contains(why), "{problem}");
 }
 
 #[test]
@@ -21,21 +26,18 @@ fn host_paths_start_from_the_policy_file_or_the_root() {
     assert_eq!(host_path("data"), Ok("/home/user/data".to_owned()));
     assert_eq!(host_path("./data"), Ok("/home/user/data".to_owned()));
     assert_eq!(host_path("../data"), Ok("/home/data".to_owned()));
-    assert_eq!(host_path("../.."), Err(PathError::Root));
-    assert!(matches!(host_path("~/data"), Err(PathError::Home(_))));
-    assert!(matches!(host_path("~"), Err(PathError::Home(_))));
-    assert!(matches!(
-        host_path("/srv/../etc"),
-        Err(PathError::Parent(_))
-    ));
-    assert!(matches!(host_path(""), Err(PathError::NotAPath(_))));
-    assert!(matches!(host_path("/a\0b"), Err(PathError::NotAPath(_))));
+    assert_refused(host_path("../.."), "would hand the whole host to the guest");
+    assert_refused(host_path("~/data"), "starts with `~`");
+    assert_refused(host_path("~"), "starts with `~`");
+    assert_refused(host_path("/srv/../etc"), "contains `..`");
+    assert_refused(host_path(""), "is not a path");
+    assert_refused(host_path("/a\0b"), "is not a path");
 }
 
 #[test]
 fn places_of_the_sandbox_are_not_the_hosts() {
     for root in ["/", "//", "/."] {
-        assert_eq!(host_path(root), Err(PathError::Root), "{root}");
+        assert_refused(host_path(root), "would hand the whole host to the guest");
     }
     for path in [
         "/proc",
@@ -46,16 +48,10 @@ fn places_of_the_sandbox_are_not_the_hosts() {
         "/dev/null",
     ] {
         let refused = host_path(path);
-        assert!(
-            matches!(refused, Err(PathError::Synthetic { .. })),
-            "{path}: {refused:?}"
-        );
+        assert_refused(refused, "is in the sandbox's own");
     }
     for path in ["/work", "/tmp/"] {
-        assert!(
-            matches!(host_path(path), Err(PathError::Session(_))),
-            "{path}"
-        );
+        assert_refused(host_path(path), "is the session's own directory");
     }
     for path in [
         "/process",
@@ -81,25 +77,25 @@ fn relative_paths_start_from_the_policy_file() {
 
 #[test]
 fn relative_paths_do_not_climb_out_of_the_rules() {
-    assert_eq!(resolved("../../.."), Err(PathError::Root));
-    assert_eq!(resolved("../../../../../.."), Err(PathError::Root));
-    assert!(matches!(
-        resolved("../../../proc/1"),
-        Err(PathError::Synthetic { .. })
-    ));
-    assert!(matches!(resolved("~/lib"), Err(PathError::Home(_))));
-    assert!(matches!(resolved(""), Err(PathError::NotAPath(_))));
+    assert_refused(
+        resolved("../../.."),
+        "would hand the whole host to the guest",
+    );
+    assert_refused(
+        resolved("../../../../../.."),
+        "would hand the whole host to the guest",
+    );
+    assert_refused(resolved("../../../proc/1"), "is in the sandbox's own");
+    assert_refused(resolved("~/lib"), "starts with `~`");
+    assert_refused(resolved(""), "is not a path");
 }
 
 #[test]
 fn a_relative_path_needs_a_directory() {
     let no_base = resolve("lib", None);
-    assert!(matches!(no_base, Err(PathError::NoBase(_))), "{no_base:?}");
+    assert_refused(no_base, "is a relative path");
     let relative_base = resolve("lib", Some(Path::new("policies")));
-    assert!(
-        matches!(relative_base, Err(PathError::NoBase(_))),
-        "{relative_base:?}"
-    );
+    assert_refused(relative_base, "is a relative path");
     assert_eq!(resolve("/opt/lib", None), Ok(PathBuf::from("/opt/lib")));
 }
 
@@ -108,8 +104,5 @@ fn a_path_that_toml_cannot_hold_is_refused() {
     use std::os::unix::ffi::OsStrExt;
 
     let base = Path::new(std::ffi::OsStr::from_bytes(b"/home/\xff"));
-    assert!(matches!(
-        resolve("lib", Some(base)),
-        Err(PathError::NotUtf8(_))
-    ));
+    assert_refused(resolve("lib", Some(base)), "is not UTF-8");
 }
