@@ -14,7 +14,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use sandfork_jail::sys;
 
-use super::{FACTS_SCRIPT, Interpreter, InterpreterError, Rejection};
+use super::{FACTS_SCRIPT, Interpreter, InterpreterError};
 use crate::host::{CallerEnvironment, io_exhaustion_hint};
 
 const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
@@ -50,18 +50,10 @@ pub fn probe(
     let old = run(path, &["-E", "-s", "-S", "-c", PRINT_VERSION], environment)?;
     let version = old.stdout.trim();
     if old.status.success() && version.starts_with("2.") {
-        let what = Rejection::TooOld {
-            version: version.to_owned(),
-        };
-        return Err(InterpreterError::Unsuitable {
-            path: path.to_owned(),
-            what,
-        });
+        let what = format!("Python {version}");
+        return Err(InterpreterError::unsuitable(path, &what));
     }
-    Err(InterpreterError::Broken {
-        path: path.to_owned(),
-        how: answer.describe(),
-    })
+    Err(InterpreterError::broken(path, &answer.describe()))
 }
 
 struct Answer {
@@ -99,10 +91,7 @@ fn run(
     arguments: &[&str],
     environment: &CallerEnvironment,
 ) -> Result<Answer, InterpreterError> {
-    let broken = |how: String| InterpreterError::Broken {
-        path: path.to_owned(),
-        how,
-    };
+    let broken = |how: String| InterpreterError::broken(path, &how);
     let mut child = Command::new(path)
         .args(arguments)
         .env_clear()
@@ -131,18 +120,15 @@ fn run(
 }
 
 fn not_run(path: &Path, error: &io::Error) -> InterpreterError {
-    let (path, cause) = (path.to_owned(), error.to_string());
+    let shown = path.display();
     match io_exhaustion_hint(error, "") {
-        "" => InterpreterError::NotExecutable {
-            remedy: remedy_for(&path, error),
-            path,
-            cause,
-        },
-        remedy => InterpreterError::NotStarted {
-            path,
-            cause,
-            remedy,
-        },
+        "" => InterpreterError::Unusable(format!(
+            "the interpreter {shown} cannot be executed ({error}): {}",
+            remedy_for(path, error)
+        )),
+        remedy => InterpreterError::NotStarted(format!(
+            "the interpreter {shown} could not be started ({error}): {remedy}"
+        )),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Interpreter, InterpreterError, Link, OLDEST, Rejection, closed};
+use super::{Interpreter, InterpreterError, Link, OLDEST, closed};
 use crate::policy::normalize;
 
 /// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for
@@ -19,9 +19,8 @@ impl Interpreter {
     ///
     /// `asked` is the path under which it ran, for the error.
     pub fn from_facts(facts: &str, asked: &Path) -> Result<Self, InterpreterError> {
-        let broken = |how: &str| InterpreterError::Broken {
-            path: asked.to_owned(),
-            how: format!("its answer cannot be read: {how}"),
+        let broken = |how: &str| {
+            InterpreterError::broken(asked, &format!("its answer cannot be read: {how}"))
         };
         let fields: Vec<&str> = facts.trim_end_matches('\n').split('\0').collect();
         let [
@@ -81,20 +80,15 @@ fn check(
     abiflags: &str,
 ) -> Result<(), InterpreterError> {
     let what = if implementation != "cpython" {
-        let implementation = implementation.to_owned();
-        Rejection::Implementation { implementation }
+        format!("not CPython but {implementation}")
     } else if (major, minor) < OLDEST {
-        let version = format!("{major}.{minor}.{patch}");
-        Rejection::TooOld { version }
+        format!("Python {major}.{minor}.{patch}")
     } else if abiflags.contains('t') {
-        Rejection::FreeThreaded
+        "a free-threaded build of CPython".to_owned()
     } else {
         return Ok(());
     };
-    Err(InterpreterError::Unsuitable {
-        path: asked.to_owned(),
-        what,
-    })
+    Err(InterpreterError::unsuitable(asked, &what))
 }
 
 /// The symbolic links from a path to the file, and the file, without `..`, as Python's `os.path.normpath` makes them.

@@ -64,135 +64,35 @@ pub enum Reach {
     Root,
 }
 
-/// Why an interpreter cannot be used.
+/// Why an interpreter cannot be used: a sentence with the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum InterpreterError {
-    /// No program on PATH has that name.
-    #[error(
-        "there is no `{name}` on PATH ({searched}): install CPython 3.9 or later, or set \
-         `python.interpreter` to the path of one"
-    )]
-    NotOnPath {
-        /// The name, as the policy writes it.
-        name: String,
-        /// The PATH.
-        searched: String,
-    },
-    /// The path does not exist.
-    #[error(
-        "the interpreter {path} cannot be found ({cause}): set `python.interpreter` to a program, \
-         a name on PATH or a virtual environment", path = path.display()
-    )]
-    NotFound {
-        /// The path, as the policy writes it.
-        path: PathBuf,
-        /// The operating system's error message.
-        cause: String,
-    },
-    /// The program is where this user may not go.
-    #[error(
-        "the interpreter {link} leads to {path}, which uid {uid} may not execute, because {closed} is \
-         closed to it: make the virtual environment from an interpreter that this user can run, such \
-         as /usr/bin/python3, or open {closed}",
-        link = link.display(), path = path.display(), closed = closed.display()
-    )]
-    OutOfReach {
-        /// The path, as the policy writes it.
-        link: PathBuf,
-        /// The program itself.
-        path: PathBuf,
-        /// What is closed: the program, or a directory above it.
-        closed: PathBuf,
-        /// The user.
-        uid: u32,
-    },
-    /// The link leads nowhere.
-    #[error(
-        "the interpreter {link} is a link to {path}, which does not exist: make the virtual \
-         environment again, because the Python that made it is gone",
-        link = link.display(), path = path.display()
-    )]
-    Dangling {
-        /// The path, as the policy writes it.
-        link: PathBuf,
-        /// Where it leads.
-        path: PathBuf,
-    },
-    /// The path is a directory without a virtual environment.
-    #[error(
-        "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv \
-         {dir}`", dir = dir.display()
-    )]
-    NotAVirtualEnvironment {
-        /// The directory, as the policy writes it.
-        dir: PathBuf,
-    },
-    /// It could not be executed.
-    #[error(
-        "the interpreter {path} cannot be executed ({cause}): {remedy}", path = path.display()
-    )]
-    NotExecutable {
-        /// The path of the interpreter.
-        path: PathBuf,
-        /// The operating system's error message.
-        cause: String,
-        /// What to do about it.
-        remedy: String,
-    },
+    /// It is missing or unsuitable, or this user cannot execute it.
+    #[error("{0}")]
+    Unusable(String),
     /// It could not be started, because the host has run out of something.
-    #[error(
-        "the interpreter {path} could not be started ({cause}): {remedy}", path = path.display()
-    )]
-    NotStarted {
-        /// The path of the interpreter.
-        path: PathBuf,
-        /// The operating system's error message.
-        cause: String,
-        /// What to do about it.
-        remedy: &'static str,
-    },
-    /// The interpreter ended without an answer.
-    #[error(
-        "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, \
-         or name another with `python.interpreter`", path = path.display()
-    )]
-    Broken {
-        /// The path of the interpreter.
-        path: PathBuf,
-        /// How it ended, and its last output.
-        how: String,
-    },
-    /// The interpreter answered, and it is unsuitable.
-    #[error(
-        "the interpreter {path} is {what}, and Sandfork needs CPython 3.9 or later with the global \
-         interpreter lock: name another with `python.interpreter`", path = path.display()
-    )]
-    Unsuitable {
-        /// The path of the interpreter.
-        path: PathBuf,
-        /// Why it is unsuitable.
-        what: Rejection,
-    },
+    #[error("{0}")]
+    NotStarted(String),
 }
 
-/// Why an interpreter is unsuitable.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum Rejection {
-    /// It is not CPython.
-    #[error("not CPython but {implementation}")]
-    Implementation {
-        /// `sys.implementation.name`.
-        implementation: String,
-    },
-    /// It is older than CPython 3.9.
-    #[error("Python {version}")]
-    TooOld {
-        /// The version that it reports.
-        version: String,
-    },
-    /// It was built without the global interpreter lock.
-    #[error("a free-threaded build of CPython")]
-    FreeThreaded,
+impl InterpreterError {
+    /// It ended without an answer: how, with its last output.
+    fn broken(path: &Path, how: &str) -> Self {
+        let path = path.display();
+        Self::Unusable(format!(
+            "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, or name another \
+             with `python.interpreter`"
+        ))
+    }
+
+    /// It answered, and is something else than what is needed.
+    fn unsuitable(path: &Path, what: &str) -> Self {
+        Self::Unusable(format!(
+            "the interpreter {} is {what}, and Sandfork needs CPython 3.9 or later with the global interpreter lock: name \
+             another with `python.interpreter`",
+            path.display()
+        ))
+    }
 }
 
 /// The oldest CPython that is supported.

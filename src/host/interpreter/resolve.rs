@@ -26,10 +26,11 @@ pub fn resolve(
             return Ok(found);
         }
         if !as_path.is_dir() {
-            return Err(InterpreterError::NotOnPath {
-                name: interpreter.to_owned(),
-                searched: environment.path().to_string_lossy().into_owned(),
-            });
+            return Err(InterpreterError::Unusable(format!(
+                "there is no `{interpreter}` on PATH ({}): install CPython 3.9 or later, or set `python.interpreter` to the \
+                 path of one",
+                environment.path().to_string_lossy()
+            )));
         }
     }
     if let Some(unreachable) = behind_links(as_path) {
@@ -39,10 +40,10 @@ pub fn resolve(
     match found {
         Ok((found, path)) if found.is_dir() => in_virtual_environment(&path),
         Ok((_, path)) => Ok(path),
-        Err(error) => Err(InterpreterError::NotFound {
-            path: as_path.to_owned(),
-            cause: error.to_string(),
-        }),
+        Err(error) => Err(InterpreterError::Unusable(format!(
+            "the interpreter {interpreter} cannot be found ({error}): set `python.interpreter` to a program, a name on \
+             PATH or a virtual environment"
+        ))),
     }
 }
 
@@ -68,11 +69,12 @@ fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {
         };
     }
     let unreachable = candidates.iter().find_map(|python| behind_links(python));
-    Err(
-        unreachable.unwrap_or_else(|| InterpreterError::NotAVirtualEnvironment {
-            dir: dir.to_owned(),
-        }),
-    )
+    Err(unreachable.unwrap_or_else(|| {
+        InterpreterError::Unusable(format!(
+            "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv {dir}`",
+            dir = dir.display()
+        ))
+    }))
 }
 
 /// Why this user cannot execute the program that a link leads to. `python` of a virtual environment
@@ -89,16 +91,20 @@ fn behind_links(link: &Path) -> Option<InterpreterError> {
         }
         _ => return None,
     };
-    let link = link.to_owned();
-    Some(match closed {
-        Some(closed) => InterpreterError::OutOfReach {
-            link,
-            path,
-            closed,
-            uid: geteuid().as_raw(),
-        },
-        None => InterpreterError::Dangling { link, path },
-    })
+    let (link, path) = (link.display(), path.display());
+    Some(InterpreterError::Unusable(match closed {
+        Some(closed) => format!(
+            "the interpreter {link} leads to {path}, which uid {} may not execute, because {closed} is closed to it: make \
+             the virtual environment from an interpreter that this user can run, such as /usr/bin/python3, or open \
+             {closed}",
+            geteuid(),
+            closed = closed.display()
+        ),
+        None => format!(
+            "the interpreter {link} is a link to {path}, which does not exist: make the virtual environment again, because \
+             the Python that made it is gone"
+        ),
+    }))
 }
 
 /// The first directory above a path that this user may not search.

@@ -102,10 +102,10 @@ fn what_cannot_be_found_is_named() {
          set `python.interpreter` to a program, a name on PATH or a virtual environment"
     );
     assert_eq!(
-        resolve(empty, &on_path("")).unwrap_err(),
-        InterpreterError::NotAVirtualEnvironment {
-            dir: dir.path().to_owned()
-        }
+        resolve(empty, &on_path("")).unwrap_err().to_string(),
+        format!(
+            "{empty} has no bin/python, so it is no virtual environment: make one with `python3 -m venv {empty}`"
+        )
     );
 }
 
@@ -118,9 +118,12 @@ fn an_environment_whose_base_is_gone_is_told() {
     symlink("/nowhere/python3", venv.join("bin/python3")).unwrap();
     for named in [venv.clone(), venv.join("bin/python")] {
         let error = resolve(named.to_str().unwrap(), &on_path("")).unwrap_err();
-        let link = venv.join("bin/python");
-        let path = PathBuf::from("/nowhere/python3");
-        assert_eq!(error, InterpreterError::Dangling { link, path });
+        let expected = format!(
+            "the interpreter {} is a link to /nowhere/python3, which does not exist: make the virtual environment again, \
+             because the Python that made it is gone",
+            venv.join("bin/python").display()
+        );
+        assert_eq!(error.to_string(), expected);
     }
 }
 
@@ -135,15 +138,14 @@ fn an_environment_whose_base_this_user_may_not_run_is_told() {
     let told = |closed: &Path| {
         let error = resolve(venv.to_str().unwrap(), &on_path("")).unwrap_err();
         let uid = nix::unistd::geteuid().as_raw();
-        assert_eq!(
-            error,
-            InterpreterError::OutOfReach {
-                link: venv.join("bin/python"),
-                path: base.clone(),
-                closed: closed.to_owned(),
-                uid
-            }
+        let expected = format!(
+            "the interpreter {} leads to {}, which uid {uid} may not execute, because {closed} is closed to it: make the \
+             virtual environment from an interpreter that this user can run, such as /usr/bin/python3, or open {closed}",
+            venv.join("bin/python").display(),
+            base.display(),
+            closed = closed.display()
         );
+        assert_eq!(error.to_string(), expected);
     };
     let close = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o0)).unwrap();
     close(&base);

@@ -208,7 +208,7 @@ impl Cause for HostError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::UnknownKernel | Self::NoProc | Self::NotText { .. } => ErrorKind::Host,
-            Self::Interpreter(InterpreterError::NotStarted { .. })
+            Self::Interpreter(InterpreterError::NotStarted(_))
             | Self::Exhausted { .. }
             | Self::Unreadable { .. } => ErrorKind::System,
             Self::Interpreter(_) => ErrorKind::Interpreter,

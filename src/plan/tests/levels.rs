@@ -198,10 +198,7 @@ fn nothing_runs_without_landlock_or_seccomp() {
 }
 
 fn no_interpreter() -> crate::host::InterpreterError {
-    crate::host::InterpreterError::NotOnPath {
-        name: "python3".into(),
-        searched: "/bin".into(),
-    }
+    crate::host::InterpreterError::Unusable("there is no `python3` on PATH".into())
 }
 
 #[test]

@@ -107,10 +107,11 @@ fn diagnosed() {
         diagnose(&fine.machine, Ok(&fine.interpreter))
     );
 
-    let missing = InterpreterError::NotOnPath {
-        name: "python3".into(),
-        searched: "/usr/bin:/bin".into(),
-    };
+    let missing = InterpreterError::Unusable(
+        "there is no `python3` on PATH (/usr/bin:/bin): install CPython 3.9 or later, or set `python.interpreter` to the \
+         path of one"
+            .into(),
+    );
     let debian = Machine {
         user: USER,
         cgroup: no_cgroup(),
