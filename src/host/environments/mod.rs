@@ -84,7 +84,12 @@ impl EnvironmentStore {
         let data = match set("XDG_DATA_HOME") {
             Some(data) => data,
             None if geteuid().is_root() => "/var/lib".into(),
-            None => set("HOME").ok_or(StoreError::NoHome)?.join(".local/share"),
+            None => {
+                let nowhere = "neither XDG_DATA_HOME nor HOME is an absolute path: set one to a directory of this user, for \
+                               environments";
+                let home = set("HOME").ok_or_else(|| StoreError::Unusable(nowhere.to_owned()))?;
+                home.join(".local/share")
+            }
         };
         Ok(Self {
             directory: data.join("sandfork/environments"),
@@ -165,10 +170,13 @@ impl EnvironmentStore {
     /// If another user can have, or it is not there.
     pub fn check(&self) -> Result<(), StoreError> {
         let found = fs::symlink_metadata(&self.directory);
-        let metadata = found.map_err(|cause| StoreError::io(&self.directory, cause))?;
+        let metadata = found.map_err(|cause| StoreError::io(&self.directory, &cause))?;
+        // Who may write to the directory that it leads to says nothing of who may replace the link.
         if metadata.is_symlink() {
-            let path = self.directory.clone();
-            return Err(StoreError::Link { path });
+            return Err(StoreError::Unusable(format!(
+                "{} is a symbolic link, and environments need a directory: put one in its place, or set XDG_DATA_HOME",
+                self.directory.display()
+            )));
         }
         Ok(check_private(&self.directory, &metadata)?)
     }
@@ -184,17 +192,13 @@ impl EnvironmentStore {
         let path = self.name_file(name);
         let text = match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|cause| StoreError::io(&path, cause))?,
+            read => read.map_err(|cause| StoreError::io(&path, &cause))?,
         };
         self.check()?;
-        let torn = |problem: String| {
-            let path = path.clone();
-            StoreError::Torn { path, problem }
-        };
-        let named: NamedEnvironment =
-            serde_json::from_str(&text).map_err(|error| torn(error.to_string()))?;
+        let named: NamedEnvironment = serde_json::from_str(&text)
+            .map_err(|error| StoreError::torn(&path, &error.to_string()))?;
         if !is_key(&named.environment) {
-            return Err(torn("it names no environment".to_owned()));
+            return Err(StoreError::torn(&path, "it names no environment"));
         }
         Ok(Some(named))
     }
@@ -221,11 +225,11 @@ impl EnvironmentStore {
     fn entries(directory: &Path) -> Result<Vec<String>, StoreError> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(|cause| StoreError::io(directory, cause))?,
+            entries => entries.map_err(|cause| StoreError::io(directory, &cause))?,
         };
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|cause| StoreError::io(directory, cause))?;
+            let entry = entry.map_err(|cause| StoreError::io(directory, &cause))?;
             names.extend(entry.file_name().into_string().ok());
         }
         names.sort();
@@ -238,7 +242,7 @@ impl EnvironmentStore {
     /// If it cannot be read.
     pub fn describe(&self, key: &str) -> Result<String, StoreError> {
         let path = self.path_of(key).join(DESCRIPTION);
-        read(&path).map_err(|cause| StoreError::io(&path, cause))
+        read(&path).map_err(|cause| StoreError::io(&path, &cause))
     }
 
     /// The environment of a name, which nothing removes while the lock is held.
@@ -247,15 +251,23 @@ impl EnvironmentStore {
     /// If there is none.
     pub fn find(&self, name: &EnvironmentName) -> Result<(PathBuf, File), StoreError> {
         let Some(named) = self.read_name(name)? else {
-            let (name, others) = (name.clone(), self.some_names());
-            return Err(StoreError::Unknown { name, others });
+            let others = match &*self.some_names() {
+                "" => String::new(),
+                names => format!(" (there is {names})"),
+            };
+            return Err(StoreError::Missing(format!(
+                "there is no environment `{name}`{others}: make it with `sandfork env create {name} PACKAGE...`"
+            )));
         };
         let lock = self.lock(&named.environment, Sharing::Shared, Patience::Waits)?;
         let path = self.path_of(&named.environment);
         // It may have been removed before it was locked.
         if !path.is_dir() {
-            let name = name.clone();
-            return Err(StoreError::Gone { name, path });
+            return Err(StoreError::Missing(format!(
+                "the environment `{name}` has been removed from {}: make it again with `sandfork env create {name} \
+                 PACKAGE...`",
+                path.display()
+            )));
         }
         Ok((path, lock.unwrap_or_else(|| unreachable!("waited for"))))
     }
@@ -266,8 +278,11 @@ impl EnvironmentStore {
     /// If it stands for nothing. The error names others.
     pub fn existing(&self, name: &EnvironmentName) -> Result<NamedEnvironment, StoreError> {
         self.read_name(name)?.ok_or_else(|| {
-            let (name, others) = (name.clone(), self.some_names());
-            StoreError::Absent { name, others }
+            let others = match &*self.some_names() {
+                "" => "no environment has a name".to_owned(),
+                names => format!("there is {names}; `sandfork env list` describes them"),
+            };
+            StoreError::Absent(format!("there is no environment `{name}`: {others}"))
         })
     }
 
@@ -291,27 +306,23 @@ impl EnvironmentStore {
         sources: Option<&SourcesDigest>,
     ) -> Result<(PathBuf, File), StoreError> {
         let binary = fs::canonicalize(interpreter);
-        let binary = binary.map_err(|cause| StoreError::io(interpreter, cause))?;
+        let binary = binary.map_err(|cause| StoreError::io(interpreter, &cause))?;
         let name = EnvironmentName::of_packages(packages, &binary, sources);
-        let words: Vec<String> = packages.iter().map(|it| quoted(&it.to_string())).collect();
-        let interpreter = interpreter.display().to_string();
-        let missing = || StoreError::NotInstalled {
-            list: packages
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", "),
-            interpreter: interpreter.clone().into(),
-            command: format!(
-                "sandfork env create --packages --python {} {}",
-                quoted(&interpreter),
-                words.join(" ")
-            ),
-        };
-        match self.find(&name) {
-            Err(StoreError::Unknown { .. } | StoreError::Gone { .. }) => Err(missing()),
-            found => found,
-        }
+        self.find(&name).map_err(|error| match error {
+            StoreError::Missing(_) => {
+                let list: Vec<String> = packages.iter().map(ToString::to_string).collect();
+                let words: Vec<String> = list.iter().map(|package| quoted(package)).collect();
+                let interpreter = interpreter.display().to_string();
+                StoreError::Missing(format!(
+                    "the packages {} are not installed for {interpreter}: `sandfork env create --packages --python {} {}` \
+                     installs them, or let a first use do it with `--set environments.create=true`",
+                    list.join(", "),
+                    quoted(&interpreter),
+                    words.join(" ")
+                ))
+            }
+            error => error,
+        })
     }
 
     /// Takes the lock of this subject. `None` if it is taken and not waited for.
@@ -327,7 +338,7 @@ impl EnvironmentStore {
         patience: Patience,
     ) -> Result<Option<File>, StoreError> {
         let path = self.directory.join("locks");
-        let io = |cause| StoreError::io(&path, cause);
+        let io = |cause: io::Error| StoreError::io(&path, &cause);
         let file = OpenOptions::new()
             .read(true)
             .write(true)
