@@ -59,14 +59,15 @@ impl Session {
     ///
     /// As [`install`](Self::install), and when it was ended.
     pub fn install_cancellable(&mut self, packages: &[&str], cancel: &Cancel) -> Result<(), Error> {
+        let refused = "no packages can be added to this session: open it with `environments.add = true` in its policy";
         let (interpreter, environment) = self
             .sandbox()
             .to_add_packages()
-            .ok_or(EnvironmentError::NotAdded)?;
+            .ok_or_else(|| EnvironmentError::Request(refused.to_owned()))?;
         let environment = environment.clone();
         let packages: Result<Vec<Requirement>, String> =
             packages.iter().map(|package| package.parse()).collect();
-        let packages = packages.map_err(EnvironmentError::NotAPackage)?;
+        let packages = packages.map_err(EnvironmentError::Request)?;
         let mut creation = Creation {
             name: None,
             wanted: Wanted::packages(&packages),
@@ -88,18 +89,17 @@ impl Session {
                 Some(Value::List(there)) => {
                     let there = there.iter().take(MOST_BESIDE).map(text);
                     let there = creation.wanted.beside(there);
-                    there.map_err(EnvironmentError::NotAPackage)?;
+                    there.map_err(EnvironmentError::Request)?;
                 }
                 _ if cancel.is_used() => return Err(EnvironmentError::Interrupted.into()),
                 _ => {
                     let cause = outcome.error().map(words);
                     let cause = cause.unwrap_or_else(|| outcome.status().to_string());
-                    return Err(EnvironmentError::Unusable(cause).into());
+                    return Err(unusable(&cause));
                 }
             }
         }
-        let cause = "its packages change while others are added".to_owned();
-        Err(EnvironmentError::Unusable(cause).into())
+        Err(unusable("its packages change while others are added"))
     }
 }
 
@@ -115,6 +115,11 @@ impl Wanted {
         }
         Ok(())
     }
+}
+
+/// A session's guest does not add what was installed.
+fn unusable(cause: &str) -> Error {
+    EnvironmentError::Request(format!("the session cannot use the packages: {cause}")).into()
 }
 
 /// What an exception says, or its name if it says nothing.

@@ -3,7 +3,6 @@
 use sandfork_egress::address::AddressClass;
 use sandfork_egress::host::{Authority, Host};
 
-use super::index::IndexError;
 use super::place::Place;
 use crate::host::PipConfig;
 
@@ -22,11 +21,7 @@ impl<'a> Allowed<'a> {
     ///
     /// # Errors
     /// If one of `--allow-host` is none.
-    pub fn new(
-        own: &PipConfig,
-        proxied: Proxied<'a>,
-        allowed: &[String],
-    ) -> Result<Self, IndexError> {
+    pub fn new(own: &PipConfig, proxied: Proxied<'a>, allowed: &[String]) -> Result<Self, String> {
         let options = ["index-url", "extra-index-url", "find-links"];
         let urls = options.map(|option| own.values(option).iter().map(move |url| (option, url)));
         // One that is none is an error where it is used.
@@ -36,12 +31,9 @@ impl<'a> Allowed<'a> {
             .filter_map(|(option, url)| Place::read(option, url).ok());
         let hosts = allowed.iter().map(|text| {
             let read: Result<Authority, _> = text.parse();
-            let authority = read.map_err(|error| IndexError::NotAHost {
-                shown: text.clone(),
-                cause: error.to_string(),
-            })?;
+            let authority = read.map_err(|error| format!("`--allow-host {text}`: {error}"))?;
             let ports = authority.port.map_or(vec![80, 443], |port| vec![port]);
-            Ok((authority.host, ports))
+            Ok::<_, String>((authority.host, ports))
         });
         Ok(Self {
             own: own.collect(),
@@ -55,7 +47,7 @@ impl<'a> Allowed<'a> {
     ///
     /// # Errors
     /// If it is an address there that only a requirements file names.
-    pub fn is_private(&self, place: &Place) -> Result<bool, IndexError> {
+    pub fn is_private(&self, place: &Place) -> Result<bool, String> {
         if self.proxied.applies_to(&place.host.to_string()) {
             return Ok(false);
         }
@@ -73,9 +65,12 @@ impl<'a> Allowed<'a> {
             host: place.host.clone(),
             port: Some(place.port),
         };
-        is_public
-            .then_some(false)
-            .ok_or_else(|| IndexError::OnlyOfFile(authority.to_string()))
+        is_public.then_some(false).ok_or_else(|| {
+            format!(
+                "only a requirements file names {authority}, which is on a private network: `--allow-host {authority}` lets \
+                 the installation reach it"
+            )
+        })
     }
 }
 

@@ -10,9 +10,10 @@ use sha2::{Digest, Sha256};
 use super::error::EnvironmentError;
 use super::explain::plain;
 use super::jail::InstallJail;
-use super::lock::{LockError, LockedWheel, Source, hexadecimal};
+use super::lock::{LockedWheel, Source, wrong};
 use super::place::file_url;
 use crate::plan::bytes;
+use crate::policy::hexadecimal;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use sandfork_jail::sys::write_signals;
 
@@ -38,7 +39,7 @@ pub fn build_sources(
     directory: &Path,
 ) -> Result<Vec<LockedWheel>, EnvironmentError> {
     for package in found.iter_mut().filter(|package| !package.is_wheel()) {
-        package.check_package()?;
+        package.check_package().map_err(EnvironmentError::Lock)?;
         let taken = Taken::default();
         let into = directory.join(BUILT);
         let (slot, place) = (Arc::clone(&taken), into.clone());
@@ -72,8 +73,7 @@ pub fn build_sources(
 }
 
 fn unnamed(package: &LockedWheel) -> EnvironmentError {
-    let (name, what) = (plain(&package.name), "built no wheel".to_owned());
-    LockError::Wheel { name, what }.into()
+    EnvironmentError::Lock(wrong(&plain(&package.name), "built no wheel"))
 }
 
 /// Copies the built wheel, and returns its hash.

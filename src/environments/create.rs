@@ -107,27 +107,15 @@ pub fn create(
     progress: &mut dyn FnMut(Step),
 ) -> Result<Made, EnvironmentError> {
     if creation.wanted.lines.is_empty() {
-        return Err(EnvironmentError::Nothing);
+        let nothing = "an environment needs a package: name one, or a file with `-r` or `--lock`";
+        return Err(EnvironmentError::Request(nothing.to_owned()));
     }
     let path = resolve_interpreter(&creation.interpreter, environment).map_err(HostError::from)?;
     let interpreter = probe_interpreter(&path, environment).map_err(HostError::from)?;
     let binary =
         fs::canonicalize(&interpreter.binary).map_err(EnvironmentError::io(&interpreter.binary))?;
     let sources = Sources::of(creation, environment, &interpreter);
-    let name = match &creation.name {
-        Some(name) if name.is_of_packages() => return Err(EnvironmentError::Reserved),
-        Some(name) => name.clone(),
-        None => {
-            // What is added depends on what there is.
-            let (interpreter, others): (_, &[String]) = match creation.layer {
-                Layer::Added => (&interpreter.executable, &creation.wanted.constraints),
-                Layer::Whole => (&binary, &[]),
-            };
-            let sources = sources.name();
-            EnvironmentName::of_packages(&creation.packages, interpreter, sources.as_ref())
-                .beside(others)
-        }
-    };
+    let name = name_of(creation, &sources, &interpreter, &binary)?;
     let store = EnvironmentStore::of(environment)?;
     let store = match creation.layer {
         Layer::Whole => store,
@@ -174,9 +162,34 @@ pub fn create(
         jail = jail_for(Builds::Refused, &access)?;
         built = Some(directory);
     }
-    let made = making.install(&jail, &Lock::new(found)?, progress);
+    let lock_of_wheels = Lock::new(found).map_err(EnvironmentError::Lock)?;
+    let made = making.install(&jail, &lock_of_wheels, progress);
     drop((built, lock));
     made
+}
+
+/// The name of an environment: the one that was chosen, or that of its packages.
+fn name_of(
+    creation: &Creation,
+    sources: &Sources,
+    interpreter: &Interpreter,
+    binary: &Path,
+) -> Result<EnvironmentName, EnvironmentError> {
+    let Some(name) = &creation.name else {
+        // What is added depends on what there is.
+        let (interpreter, others): (&Path, &[String]) = match creation.layer {
+            Layer::Added => (&interpreter.executable, &creation.wanted.constraints),
+            Layer::Whole => (binary, &[]),
+        };
+        let sources = sources.name();
+        let name = EnvironmentName::of_packages(&creation.packages, interpreter, sources.as_ref());
+        return Ok(name.beside(others));
+    };
+    if name.is_of_packages() {
+        let reserved = "names that begin with `packages-` belong to the packages of policies: choose another name";
+        return Err(EnvironmentError::Request(reserved.to_owned()));
+    }
+    Ok(name.clone())
 }
 
 /// The directories of a store. Root's guests are another user, who must be able to read in them.
@@ -214,7 +227,7 @@ impl Making<'_> {
         if !path.is_dir() {
             return Ok(None);
         }
-        let name = self.name.clone();
+        let name = &self.name;
         let is_same = named.requirements == self.named.requirements
             && named.interpreter == self.named.interpreter;
         let is_of_same = named.sources == self.named.sources;
@@ -223,17 +236,18 @@ impl Making<'_> {
             return Ok(None);
         }
         if is_same && !is_of_same {
-            return Err(EnvironmentError::OtherSources(name));
+            return Err(EnvironmentError::Request(format!(
+                "the environment `{name}` has these packages from another index, or by other options of it, than are set \
+                 now: choose another name, or remove it with `sandfork env remove {name}`"
+            )));
         }
         if !is_same {
-            return Err(EnvironmentError::Taken {
-                name,
-                packages: format!(
-                    "{} for {}",
-                    named.requirements.join(", "),
-                    named.interpreter.display()
-                ),
-            });
+            return Err(EnvironmentError::Request(format!(
+                "the environment `{name}` has other packages ({} for {}): choose another name, or remove it with `sandfork \
+                 env remove {name}`",
+                named.requirements.join(", "),
+                named.interpreter.display()
+            )));
         }
         Ok(Some(self.made(&named.environment, Found::Whole)))
     }

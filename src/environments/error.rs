@@ -3,13 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::index::IndexError;
-use super::lock::LockError;
-use super::requirements::RequirementsError;
 use super::tree::FileError;
 use crate::error::{Cause, Error, ErrorKind};
 use crate::host::{HostError, StoreError};
-use crate::policy::EnvironmentName;
 
 /// Why an environment could not be made, shown or removed.
 #[derive(Debug, thiserror::Error)]
@@ -20,44 +16,15 @@ pub enum EnvironmentError {
     /// The interpreter.
     #[error(transparent)]
     Host(#[from] HostError),
-    /// A requirements file or a lock.
-    #[error(transparent)]
-    Requirements(#[from] RequirementsError),
-    /// pip's configuration.
-    #[error(transparent)]
-    Index(#[from] IndexError),
     /// The sandbox in which packages are resolved and installed.
     #[error("packages are installed in a sandbox, and none could be provided: {0}")]
     Sandbox(Error),
-    /// Nothing was asked for.
-    #[error("an environment needs a package: name one, or a file with `-r` or `--lock`")]
-    Nothing,
-    /// The interpreter has no pip.
-    #[error("{interpreter} has no pip, which finds the wheels of packages: install it (`{interpreter} -m ensurepip`, on Debian \
-             `apt install python3-venv`), or name another interpreter with `--python`", interpreter = interpreter.display())]
-    NoPip {
-        /// The interpreter.
-        interpreter: PathBuf,
-    },
-    /// The caller's uv cannot be used.
-    #[error(
-        "SANDFORK_UV names {named}, and {problem}: name uv 0.10 or later, or leave it empty for pip"
-    )]
-    NoUv {
-        /// What the caller names.
-        named: String,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// Its pip is too old.
-    #[error("the pip of {interpreter} is {version}, and finding wheels with their hashes needs pip 22.2 or later: \
-             `{interpreter} -m pip install --upgrade pip`", interpreter = interpreter.display())]
-    OldPip {
-        /// The interpreter.
-        interpreter: PathBuf,
-        /// Its version.
-        version: String,
-    },
+    /// What the caller asks for, which it can correct.
+    #[error("{0}")]
+    Request(String),
+    /// The interpreter's pip.
+    #[error("{0}")]
+    Pip(String),
     /// pip found no set of wheels.
     #[error("the packages cannot be installed: {said}{hosts}")]
     Unresolved {
@@ -66,72 +33,12 @@ pub enum EnvironmentError {
         /// Hosts that the sandbox may not reach.
         hosts: String,
     },
-    /// A running session asks for packages of which the index has no set of wheels.
-    #[error("the packages cannot be installed: {0}")]
-    NotFound(String),
     /// The index describes what cannot be installed.
     #[error("the index is not followed: {0}")]
-    Lock(#[from] LockError),
-    /// A wheel cannot be installed.
-    #[error("{file} {reason}{hosts}; nothing was installed")]
-    Wheel {
-        /// The wheel.
-        file: String,
-        /// What is wrong with it.
-        reason: String,
-        /// Hosts that the sandbox may not reach.
-        hosts: String,
-    },
-    /// A wheel has a file that cannot be kept.
-    #[error("{0}; nothing was installed")]
-    File(FileError),
-    /// The sandbox ended before it was done.
-    #[error("the packages could not be {doing}: the installer ended with status {status}{detail}")]
-    Ended {
-        /// What was being done.
-        doing: &'static str,
-        /// How it ended.
-        status: String,
-        /// What it said.
-        detail: String,
-    },
-    /// The environment is used.
-    #[error(
-        "the environment `{0}` is used by a sandbox, or kept by a process for its next one: end it first"
-    )]
-    InUse(EnvironmentName),
-    /// The name stands for others.
-    #[error(
-        "the environment `{name}` has other packages ({packages}): choose another name, or remove it with `sandfork env remove {name}`"
-    )]
-    Taken {
-        /// The name.
-        name: EnvironmentName,
-        /// What it has.
-        packages: String,
-    },
-    /// The name stands for the same packages of another index.
-    #[error(
-        "the environment `{0}` has these packages from another index, or by other options of it, than are set now: choose \
-         another name, or remove it with `sandfork env remove {0}`"
-    )]
-    OtherSources(EnvironmentName),
-    /// The name is one of Sandfork's own.
-    #[error(
-        "names that begin with `packages-` belong to the packages of policies: choose another name"
-    )]
-    Reserved,
-    /// Not the name of a package, with versions.
+    Lock(String),
+    /// What was found could not be installed.
     #[error("{0}")]
-    NotAPackage(String),
-    /// The policy of a session.
-    #[error(
-        "no packages can be added to this session: open it with `environments.add = true` in its policy"
-    )]
-    NotAdded,
-    /// A session's guest does not add what was installed.
-    #[error("the session cannot use the packages: {0}")]
-    Unusable(String),
+    Failed(String),
     /// The caller ended it.
     #[error("interrupted; nothing was installed")]
     Interrupted,
@@ -160,7 +67,7 @@ impl From<FileError> for EnvironmentError {
     fn from(error: FileError) -> Self {
         match error {
             FileError::Io { path, cause } => Self::Io { path, cause },
-            error => Self::File(error),
+            FileError::Refused(why) => Self::Failed(format!("{why}; nothing was installed")),
         }
     }
 }
@@ -169,7 +76,9 @@ impl EnvironmentError {
     /// As the error of a request by a session that lives: unless hosts were not reached, another attempt finds no more.
     pub(super) fn of_session(self) -> Self {
         match self {
-            Self::Unresolved { said, hosts } if hosts.is_empty() => Self::NotFound(said),
+            Self::Unresolved { ref hosts, .. } if hosts.is_empty() => {
+                Self::Request(self.to_string())
+            }
             other => other,
         }
     }
@@ -187,24 +96,11 @@ impl Cause for EnvironmentError {
             Self::Store(error) => error.kind(),
             Self::Host(error) => error.kind(),
             Self::Sandbox(error) => error.kind(),
-            Self::Requirements(_)
-            | Self::Index(_)
-            | Self::Nothing
-            | Self::InUse(_)
-            | Self::Taken { .. }
-            | Self::OtherSources(_)
-            | Self::Reserved
-            | Self::NotAPackage(_)
-            | Self::NotAdded
-            | Self::NotFound(_)
-            | Self::NoUv { .. }
-            | Self::Unusable(_) => ErrorKind::Request,
-            Self::NoPip { .. } | Self::OldPip { .. } => ErrorKind::Interpreter,
+            Self::Request(_) => ErrorKind::Request,
+            Self::Pip(_) => ErrorKind::Interpreter,
             Self::Unresolved { .. }
             | Self::Lock(_)
-            | Self::Wheel { .. }
-            | Self::File(_)
-            | Self::Ended { .. }
+            | Self::Failed(_)
             | Self::Interrupted
             | Self::Io { .. } => ErrorKind::System,
         }

@@ -16,41 +16,9 @@ const PYPI_HOSTS: [&str; 2] = ["pypi.org", "files.pythonhosted.org"];
 /// How the variables begin through which secrets reach the egress process.
 const SECRET: &str = "SANDFORK_INDEX_SECRET_";
 
-/// Why an index cannot be used.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum IndexError {
-    /// Not a URL of an index. Its text may have a password.
-    #[error(
-        "pip's `{option}` names `{shown}`, which is no URL of http or https and no directory: correct it in pip's configuration \
-             or with `--index-url`"
-    )]
-    NotAUrl {
-        /// pip's option.
-        option: &'static str,
-        /// The text behind the user.
-        shown: String,
-    },
-    /// A setting that cannot be followed.
-    #[error("pip's `{option}` is set, which Sandfork does not have: {remedy}")]
-    Unsupported {
-        /// pip's option.
-        option: &'static str,
-        /// What to do.
-        remedy: &'static str,
-    },
-    /// An address of a private network.
-    #[error(
-        "only a requirements file names {0}, which is on a private network: `--allow-host {0}` lets the installation reach it"
-    )]
-    OnlyOfFile(String),
-    /// Not a host.
-    #[error("`--allow-host {shown}`: {cause}")]
-    NotAHost {
-        /// What was given.
-        shown: String,
-        /// Why it is none.
-        cause: String,
-    },
+/// Why a setting of pip's is not followed.
+fn unsupported(option: &str, remedy: &str) -> String {
+    format!("pip's `{option}` is set, which Sandfork does not have: {remedy}")
 }
 
 /// How a sandbox reaches the places that packages come from.
@@ -81,12 +49,12 @@ impl Access {
         own: &PipConfig,
         variable: impl Fn(&str) -> Option<&'a str>,
         allowed: &[String],
-    ) -> Result<Self, IndexError> {
+    ) -> Result<Self, String> {
         if config.value("client-cert").is_some() {
-            return Err(IndexError::Unsupported {
-                option: "client-cert",
-                remedy: "use an index that asks for a user instead, or `--find-links` with a directory of wheels",
-            });
+            return Err(unsupported(
+                "client-cert",
+                "use an index that asks for a user instead, or `--find-links` with a directory of wheels",
+            ));
         }
         let mut access = Self::default();
         let mut places = Vec::new();
@@ -140,7 +108,7 @@ impl Access {
         }
     }
 
-    fn index(&mut self, flag: &str, option: &'static str, url: &str) -> Result<Place, IndexError> {
+    fn index(&mut self, flag: &str, option: &str, url: &str) -> Result<Place, String> {
         let place = Place::read(option, url)?;
         self.options.extend([flag.to_owned(), place.url.clone()]);
         Ok(place)
@@ -151,7 +119,7 @@ impl Access {
         &mut self,
         config: &PipConfig,
         variable: &impl Fn(&str) -> Option<&'a str>,
-    ) -> Result<Proxied<'a>, IndexError> {
+    ) -> Result<Proxied<'a>, String> {
         let names = ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
         let set = names
             .into_iter()
@@ -166,10 +134,10 @@ impl Access {
             format!("http://{url}")
         };
         if !url.starts_with("http://") {
-            return Err(IndexError::Unsupported {
-                option: "proxy",
-                remedy: "name a proxy whose URL begins with http://",
-            });
+            return Err(unsupported(
+                "proxy",
+                "name a proxy whose URL begins with http://",
+            ));
         }
         let place = Place::read("proxy", &url)?;
         let user = place.user.map(|user| self.secret(user));
@@ -191,7 +159,7 @@ impl Access {
         format!("${{{name}}}")
     }
 
-    fn allow(&mut self, places: &[Place], allowed: &Allowed) -> Result<(), IndexError> {
+    fn allow(&mut self, places: &[Place], allowed: &Allowed) -> Result<(), String> {
         let mut entries = Vec::new();
         let mut seen: Vec<(&Host, u16)> = Vec::new();
         for place in places {
@@ -253,7 +221,7 @@ mod tests {
     fn access(
         settings: &[(&str, &str)],
         variables: &[(&str, &'static str)],
-    ) -> Result<Access, IndexError> {
+    ) -> Result<Access, String> {
         let mut config = PipConfig::default();
         for (option, value) in settings {
             config.set(option, value);

@@ -145,11 +145,11 @@ impl InstallJail {
             .error()
             .map(|error| format!(" ({}: {})", plain(&error.name), plain(&error.message)));
         let limit = outcome.limit().map(|hit| format!(" ({})", hit.name.key()));
-        EnvironmentError::Ended {
-            doing,
-            status: outcome.status().to_string(),
-            detail: limit.or(error).unwrap_or_default(),
-        }
+        EnvironmentError::Failed(format!(
+            "the packages could not be {doing}: the installer ended with status {}{}",
+            outcome.status(),
+            limit.or(error).unwrap_or_default()
+        ))
     }
 
     /// Fetches the wheels of a lock and writes their files into an empty directory. `prefix` is where it will be, and
@@ -212,11 +212,12 @@ impl InstallJail {
             match said {
                 None => return Err(self.ended(outcome, "installed")),
                 Some(Some((_, reason))) => {
-                    return Err(EnvironmentError::Wheel {
-                        file: wheel.file.clone(),
-                        reason: plain(&reason),
-                        hosts: refused_hosts(outcome.network()),
-                    });
+                    return Err(EnvironmentError::Failed(format!(
+                        "{} {}{}; nothing was installed",
+                        wheel.file,
+                        plain(&reason),
+                        refused_hosts(outcome.network())
+                    )));
                 }
                 Some(None) => {}
             }
@@ -245,7 +246,7 @@ impl Writer {
 
     fn write(&mut self, arguments: &ToolArguments) -> Result<(), FileError> {
         let buffers = arguments.buffers();
-        let wrong = || FileError::Order("a call".to_owned());
+        let wrong = || FileError::order("a call");
         let [pieces, data] = &arguments.args[..] else {
             return Err(wrong());
         };

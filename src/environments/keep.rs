@@ -54,8 +54,7 @@ pub fn description(store: &EnvironmentStore, key: &str) -> Result<Description, E
     let text = store.describe(key)?;
     let read = serde_json::from_str(&text);
     read.map_err(|error: serde_json::Error| {
-        let (path, problem) = (store.path_of(key), error.to_string());
-        StoreError::Torn { path, problem }.into()
+        StoreError::torn(&store.path_of(key), &error.to_string()).into()
     })
 }
 
@@ -87,7 +86,9 @@ pub fn remove(store: &EnvironmentStore, name: &EnvironmentName) -> Result<(), En
         .into_iter()
         .any(|(other, of)| other != *name && of.environment == *key);
     if alone.is_none() && !others {
-        return Err(EnvironmentError::InUse(name.clone()));
+        return Err(EnvironmentError::Request(format!(
+            "the environment `{name}` is used by a sandbox, or kept by a process for its next one: end it first"
+        )));
     }
     let path = store.name_file(name);
     fs::remove_file(&path).map_err(EnvironmentError::io(&path))?;

@@ -4,8 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::error::EnvironmentError;
 use super::jail::Builds;
-use super::requirements::RequirementsError;
+use super::requirements::in_line;
 
 /// The most packages of a directory: each is a mount of the sandbox.
 const MOST: usize = 512;
@@ -55,7 +56,7 @@ impl Links {
     ///
     /// # Errors
     /// If it is not beneath the directory of the file, or has too many.
-    pub fn distributions(&self, builds: Builds) -> Result<Vec<PathBuf>, RequirementsError> {
+    pub fn distributions(&self, builds: Builds) -> Result<Vec<PathBuf>, EnvironmentError> {
         let beside = fs::canonicalize(directory_of(&self.file));
         if !beside.is_ok_and(|own| self.directory.starts_with(own)) {
             return Err(self.refused("is not beneath the directory of the file"));
@@ -65,9 +66,8 @@ impl Links {
             Builds::Refused => &[".whl"],
         };
         let entries = fs::read_dir(&self.directory);
-        let entries = entries.map_err(|cause| RequirementsError::Unreadable {
-            path: self.directory.clone(),
-            cause,
+        let entries = entries.map_err(|cause| {
+            EnvironmentError::Request(format!("{}: {cause}", self.directory.display()))
         })?;
         let files = entries.flatten().filter(|entry| {
             let name = entry.file_name();
@@ -83,17 +83,14 @@ impl Links {
         Ok(files)
     }
 
-    fn refused(&self, problem: &str) -> RequirementsError {
-        RequirementsError::Line {
-            path: self.file.clone(),
-            line: self.line,
-            problem: format!(
-                "`--find-links {}` {problem}: if what is installed may read all of it, name it in pip's configuration, such as \
-                 with `PIP_FIND_LINKS={}`",
-                self.written,
-                self.directory.display()
-            ),
-        }
+    fn refused(&self, problem: &str) -> EnvironmentError {
+        let problem = format!(
+            "`--find-links {}` {problem}: if what is installed may read all of it, name it in pip's configuration, such as \
+             with `PIP_FIND_LINKS={}`",
+            self.written,
+            self.directory.display()
+        );
+        in_line(&self.file, self.line, &problem)
     }
 }
 

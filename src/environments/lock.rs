@@ -6,6 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use crate::policy::hexadecimal;
+
 /// The most packages of an environment. The largest that people make have some hundreds.
 pub const MOST_PACKAGES: usize = 4096;
 
@@ -44,26 +46,9 @@ pub struct Source {
     pub sha256: String,
 }
 
-/// Why a wheel cannot be locked.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum LockError {
-    /// There are too many.
-    #[error("it has more than {MOST_PACKAGES} packages")]
-    TooMany,
-    /// A package is there twice.
-    #[error("it has `{0}` twice")]
-    Twice(String),
-    /// What chose the wheels wrote something else.
-    #[error("what chose the wheels has written no lock ({0})")]
-    Unreadable(String),
-    /// A name, version, file or URL is none.
-    #[error("its package `{name}` has {what}")]
-    Wheel {
-        /// The package.
-        name: String,
-        /// What is wrong with it.
-        what: String,
-    },
+/// Why so many cannot be locked.
+pub fn too_many() -> String {
+    format!("it has more than {MOST_PACKAGES} packages")
 }
 
 impl Lock {
@@ -71,16 +56,16 @@ impl Lock {
     ///
     /// # Errors
     /// If one is not described as wheels are: all of it was chosen by an index.
-    pub fn new(mut wheels: Vec<LockedWheel>) -> Result<Self, LockError> {
+    pub fn new(mut wheels: Vec<LockedWheel>) -> Result<Self, String> {
         if wheels.len() > MOST_PACKAGES {
-            return Err(LockError::TooMany);
+            return Err(too_many());
         }
         for wheel in &mut wheels {
             wheel.check()?;
         }
         wheels.sort_by(|one, other| one.name.cmp(&other.name));
         if let Some(twice) = wheels.windows(2).find(|pair| pair[0].name == pair[1].name) {
-            return Err(LockError::Twice(twice[0].name.clone()));
+            return Err(format!("it has `{}` twice", twice[0].name));
         }
         Ok(Self(wheels))
     }
@@ -161,7 +146,7 @@ impl LockedWheel {
     ///
     /// # Errors
     /// If no package is described so.
-    pub fn check_package(&mut self) -> Result<(), LockError> {
+    pub fn check_package(&mut self) -> Result<(), String> {
         let name = canonical(&self.name);
         let is_outer = |c: char| c.is_ascii_alphanumeric();
         if !name.starts_with(is_outer)
@@ -197,7 +182,7 @@ impl LockedWheel {
         Ok(())
     }
 
-    fn check(&mut self) -> Result<(), LockError> {
+    fn check(&mut self) -> Result<(), String> {
         self.check_package()?;
         self.file = file_of(&self.url);
         let of_file = |c: char| c.is_ascii_alphanumeric() || "._-+!".contains(c);
@@ -215,23 +200,15 @@ impl LockedWheel {
         Ok(())
     }
 
-    fn wrong(&self, what: &str) -> LockError {
+    fn wrong(&self, what: &str) -> String {
         let name = self.name.chars().filter(char::is_ascii_graphic);
-        LockError::Wheel {
-            name: name.take(64).collect(),
-            what: what.to_owned(),
-        }
+        wrong(&name.take(64).collect::<String>(), what)
     }
 }
 
-/// Bytes as text.
-pub fn hexadecimal(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for byte in bytes {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+/// Why a package, which has this, cannot be locked.
+pub fn wrong(package: &str, what: &str) -> String {
+    format!("its package `{package}` has {what}")
 }
 
 /// The one form of a package's name (PEP 503).
@@ -350,7 +327,7 @@ mod tests {
             "its package `a` has no SHA-256 at the index"
         );
         let twice = Lock::new(vec![wheel("a", good), wheel("A", good)]);
-        assert_eq!(twice, Err(LockError::Twice("a".to_owned())));
+        assert_eq!(twice, Err("it has `a` twice".to_owned()));
     }
 
     #[test]

@@ -42,7 +42,6 @@ pub mod readers {
 
 pub use add::cell_that_adds;
 pub use create::{Creation, Found, Layer, Step, create};
-pub use error::EnvironmentError;
 pub use jail::Builds;
 pub use keep::{Description, Extent, description, names_of, prune, remove};
 pub use links::directory_of;

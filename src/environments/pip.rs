@@ -95,9 +95,12 @@ impl InstallJail {
 
     fn ask_pip(&self, request: Request, doing: &'static str) -> Result<Answer, EnvironmentError> {
         let (answer, outcome): (Answer, _) = self.ask(request, doing)?;
-        let interpreter = self.interpreter.clone();
+        let interpreter = self.interpreter.display();
         if answer.pip.is_empty() {
-            return Err(EnvironmentError::NoPip { interpreter });
+            return Err(EnvironmentError::Pip(format!(
+                "{interpreter} has no pip, which finds the wheels of packages: install it (`{interpreter} -m ensurepip`, on \
+                 Debian `apt install python3-venv`), or name another interpreter with `--python`"
+            )));
         }
         if let Some(said) = &answer.said {
             let said = cause(said, answer.passed_over.as_deref().unwrap_or_default());
@@ -107,11 +110,11 @@ impl InstallJail {
             });
         }
         if answer.packages.is_none() && answer.built.is_none() {
-            let version = plain(&answer.pip);
-            return Err(EnvironmentError::OldPip {
-                interpreter,
-                version,
-            });
+            return Err(EnvironmentError::Pip(format!(
+                "the pip of {interpreter} is {}, and finding wheels with their hashes needs pip 22.2 or later: \
+                 `{interpreter} -m pip install --upgrade pip`",
+                plain(&answer.pip)
+            )));
         }
         Ok(answer)
     }

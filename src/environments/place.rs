@@ -6,8 +6,6 @@ use std::path::Path;
 
 use sandfork_egress::host::{Authority, Host};
 
-use super::index::IndexError;
-
 /// A place of packages on the network, without its user.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Place {
@@ -26,11 +24,14 @@ impl Place {
     ///
     /// # Errors
     /// If it is none of http or https.
-    pub fn read(option: &'static str, url: &str) -> Result<Self, IndexError> {
-        let refused = || IndexError::NotAUrl {
-            option,
+    pub fn read(option: &str, url: &str) -> Result<Self, String> {
+        let refused = || {
             // Behind an `@` there is no password.
-            shown: url.rsplit('@').next().unwrap_or_default().to_owned(),
+            let shown = url.rsplit('@').next().unwrap_or_default();
+            format!(
+                "pip's `{option}` names `{shown}`, which is no URL of http or https and no directory: correct it in pip's \
+                 configuration or with `--index-url`"
+            )
         };
         let (scheme, rest) = url.split_once("://").ok_or_else(refused)?;
         let usual = match scheme {

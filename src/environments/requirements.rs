@@ -1,8 +1,9 @@
 //! What an environment is to have: packages, the lines of a requirements file, or a lock.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use super::error::EnvironmentError;
 use super::links::Links;
 use super::pylock::locked_lines;
 use super::requirement_line::{
@@ -33,52 +34,6 @@ pub struct Wanted {
     pub links: Vec<Links>,
 }
 
-/// Why a file is not followed.
-#[derive(Debug, thiserror::Error)]
-pub enum RequirementsError {
-    /// It cannot be read.
-    #[error("{path}: {cause}", path = path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        cause: std::io::Error,
-    },
-    /// It includes too many files, or itself.
-    #[error("{path} includes more than {MOST_FILES} files: it may include itself", path = path.display())]
-    TooMany {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A line that cannot be followed.
-    #[error("{path}:{line}: {problem}", path = path.display())]
-    Line {
-        /// The file.
-        path: PathBuf,
-        /// The line's number.
-        line: usize,
-        /// What is wrong, and the remedy.
-        problem: String,
-    },
-    /// Its packages need hashes, and one has none.
-    #[error("{path} has `{REQUIRE_HASHES}`, and `{requirement}` has no hash: add `--hash=sha256:...` to it, or remove the option",
-            path = path.display())]
-    WithoutHash {
-        /// The file.
-        path: PathBuf,
-        /// The package.
-        requirement: String,
-    },
-    /// It is no lock.
-    #[error("{path} is no {problem}", path = path.display())]
-    NoLock {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong, and the remedy.
-        problem: String,
-    },
-}
-
 impl Wanted {
     /// These packages.
     pub fn packages(packages: &[Requirement]) -> Self {
@@ -92,15 +47,15 @@ impl Wanted {
     ///
     /// # Errors
     /// If a file cannot be read, or asks for what is not installed in a sandbox.
-    pub fn add_file(&mut self, path: &Path) -> Result<(), RequirementsError> {
+    pub fn add_file(&mut self, path: &Path) -> Result<(), EnvironmentError> {
         let mut files = 0;
         self.follow(path, Purpose::Require, &mut files)?;
         let requires_hashes = self.options.iter().any(|it| it == REQUIRE_HASHES);
         match self.lines.iter().find(|line| !has_hash(line)) {
-            Some(line) if requires_hashes => {
-                let (path, requirement) = (path.to_owned(), line.clone());
-                Err(RequirementsError::WithoutHash { path, requirement })
-            }
+            Some(line) if requires_hashes => Err(EnvironmentError::Request(format!(
+                "{} has `{REQUIRE_HASHES}`, and `{line}` has no hash: add `--hash=sha256:...` to it, or remove the option",
+                path.display()
+            ))),
             _ => Ok(()),
         }
     }
@@ -110,18 +65,16 @@ impl Wanted {
         path: &Path,
         purpose: Purpose,
         files: &mut usize,
-    ) -> Result<(), RequirementsError> {
+    ) -> Result<(), EnvironmentError> {
         *files += 1;
         if *files > MOST_FILES {
-            let path = path.to_owned();
-            return Err(RequirementsError::TooMany { path });
+            return Err(EnvironmentError::Request(format!(
+                "{} includes more than {MOST_FILES} files: it may include itself",
+                path.display()
+            )));
         }
         for (number, line) in logical_lines(&read(path)?) {
-            let refused = |problem: String| RequirementsError::Line {
-                path: path.to_owned(),
-                line: number,
-                problem,
-            };
+            let refused = |problem: String| in_line(path, number, &problem);
             if let Some((purpose, other)) = include(&line, purpose) {
                 let beside = path.parent().unwrap_or(Path::new("."));
                 self.follow(&beside.join(other), purpose, files)?;
@@ -174,10 +127,9 @@ impl Wanted {
     ///
     /// # Errors
     /// If it is none, or has a package without a wheel.
-    pub fn of_lock(path: &Path) -> Result<Self, RequirementsError> {
-        let lines = locked_lines(&read(path)?).map_err(|problem| RequirementsError::NoLock {
-            path: path.to_owned(),
-            problem,
+    pub fn of_lock(path: &Path) -> Result<Self, EnvironmentError> {
+        let lines = locked_lines(&read(path)?).map_err(|problem| {
+            EnvironmentError::Request(format!("{} is no {problem}", path.display()))
         })?;
         Ok(Self {
             lines,
@@ -211,13 +163,14 @@ impl Wanted {
     }
 }
 
-fn read(path: &Path) -> Result<String, RequirementsError> {
-    let unreadable = |cause| RequirementsError::Unreadable {
-        path: path.to_owned(),
-        cause,
-    };
-    let file = File::open(path).map_err(unreadable)?;
-    whole_text(file, MOST_MIB).map_err(unreadable)
+fn read(path: &Path) -> Result<String, EnvironmentError> {
+    let text = File::open(path).and_then(|file| whole_text(file, MOST_MIB));
+    text.map_err(|cause| EnvironmentError::Request(format!("{}: {cause}", path.display())))
+}
+
+/// A line that cannot be followed: what is wrong, and the remedy.
+pub fn in_line(path: &Path, line: usize, problem: &str) -> EnvironmentError {
+    EnvironmentError::Request(format!("{}:{line}: {problem}", path.display()))
 }
 
 #[cfg(test)]
@@ -232,7 +185,7 @@ mod tests {
             fs::write(dir.path().join(name), text).expect("it is written");
         }
         let mut wanted = Wanted::default();
-        let told = |error: RequirementsError| {
+        let told = |error: EnvironmentError| {
             error
                 .to_string()
                 .replace(&format!("{}/", dir.path().display()), "")

@@ -54,8 +54,9 @@ impl Resolver {
         let found = match environment.text(VARIABLE) {
             Some("") => None,
             Some(named) => Some(Uv::at(Path::new(named)).map_err(|problem| {
-                let named = named.to_owned();
-                EnvironmentError::NoUv { named, problem }
+                EnvironmentError::Request(format!(
+                    "SANDFORK_UV names {named}, and {problem}: name uv 0.10 or later, or leave it empty for pip"
+                ))
             })?),
             None => on_path(environment.text("PATH").unwrap_or_default()),
         };

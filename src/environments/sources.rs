@@ -69,7 +69,8 @@ impl Sources {
         environment: &CallerEnvironment,
     ) -> Result<Access, EnvironmentError> {
         let variable = |name: &str| environment.text(name);
-        let mut access = Access::new(&self.all, &self.own, variable, &creation.allowed)?;
+        let access = Access::new(&self.all, &self.own, variable, &creation.allowed);
+        let mut access = access.map_err(EnvironmentError::Request)?;
         for links in &creation.wanted.links {
             // Where the caller's own configuration has it, all of it is shown.
             if !links.is_among(&access.directories) {

@@ -24,20 +24,9 @@ const OWN: [&str; 4] = ["pyvenv.cfg", "lib64", DESCRIPTION, "bin/python"];
 /// Why a file is not written.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// Its path leads elsewhere, or may look like another one.
-    #[error("a wheel has the file `{shown}`, {problem}")]
-    Path {
-        /// The path.
-        shown: String,
-        /// What is wrong with it.
-        problem: &'static str,
-    },
-    /// The parts of a file do not follow each other.
-    #[error("the installer sent `{0}` in the wrong order")]
-    Order(String),
-    /// There are too many files, or they are too large.
-    #[error("the wheels have more than {MOST_FILES} files or {} GiB", MOST_BYTES >> 30)]
-    TooLarge,
+    /// The installer may not write it.
+    #[error("{0}")]
+    Refused(String),
     /// The kernel refused.
     #[error("{path}: {cause}", path = path.display())]
     Io {
@@ -46,6 +35,21 @@ pub enum FileError {
         /// The kernel's error.
         cause: io::Error,
     },
+}
+
+impl FileError {
+    /// The parts of a file do not follow each other.
+    pub fn order(what: &str) -> Self {
+        Self::Refused(format!("the installer sent `{what}` in the wrong order"))
+    }
+
+    /// There are too many files, or they are too large.
+    fn too_large() -> Self {
+        let most = MOST_BYTES >> 30;
+        Self::Refused(format!(
+            "the wheels have more than {MOST_FILES} files or {most} GiB"
+        ))
+    }
 }
 
 /// Whether a file is a program.
@@ -95,7 +99,7 @@ impl Tree {
     ) -> Result<(), FileError> {
         self.bytes = self.bytes.saturating_add(data.len() as u64);
         if self.bytes > MOST_BYTES {
-            return Err(FileError::TooLarge);
+            return Err(FileError::too_large());
         }
         if offset == 0 {
             self.begin(path, mode)?;
@@ -109,7 +113,7 @@ impl Tree {
                     cause,
                 })
             }
-            _ => Err(FileError::Order(shown(path))),
+            _ => Err(FileError::order(&shown(path))),
         }
     }
 
@@ -121,7 +125,7 @@ impl Tree {
         let new = above.take_while(|directory| !directory.exists()).count();
         self.files += 1 + new as u64;
         if self.files > MOST_FILES {
-            return Err(FileError::TooLarge);
+            return Err(FileError::too_large());
         }
         let io = |cause| FileError::Io {
             path: target.clone(),
@@ -158,7 +162,9 @@ impl Tree {
 pub fn check(path: &str) -> Result<(), FileError> {
     let refused = |problem| {
         let shown = shown(path);
-        Err(FileError::Path { shown, problem })
+        Err(FileError::Refused(format!(
+            "a wheel has the file `{shown}`, {problem}"
+        )))
     };
     let parts: Vec<&str> = path.split('/').collect();
     if parts.iter().any(|part| matches!(*part, "" | "." | "..")) {
@@ -264,7 +270,8 @@ mod tests {
         assert_eq!(tree.files, 1 + 40 + 1 + 1);
         tree.files = MOST_FILES - 40;
         let refused = tree.write(&deep("b"), FileMode::Plain, 0, b"");
-        assert!(matches!(refused, Err(FileError::TooLarge)), "{refused:?}");
+        let told = refused.expect_err("too many").to_string();
+        assert_eq!(told, "the wheels have more than 400000 files or 16 GiB");
         assert!(!dir.path().join("lib/b").exists());
     }
 

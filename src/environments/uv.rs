@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::EnvironmentError;
 use super::explain::{plain, refused_hosts};
 use super::jail::{InstallJail, literal};
-use super::lock::{LockError, LockedWheel, MOST_PACKAGES};
+use super::lock::{LockedWheel, MOST_PACKAGES, too_many, wrong};
 use super::requirements::Wanted;
 use super::resolver::Uv;
 use super::tags::fit;
@@ -74,7 +74,7 @@ impl InstallJail {
         let request = self.request(RESOLVE, &call, wanted)?;
         let (answer, outcome): (Answer, _) = self.ask(request, "resolved")?;
         match answer.lock {
-            Some(lock) => Ok(locked_wheels(&lock)?),
+            Some(lock) => locked_wheels(&lock).map_err(EnvironmentError::Lock),
             None => Err(EnvironmentError::Unresolved {
                 said: cause(&answer.said.unwrap_or_default()),
                 hosts: refused_hosts(outcome.network()),
@@ -105,17 +105,16 @@ fn options(of_pip: &[String]) -> Vec<String> {
 }
 
 /// The wheels of a lock that uv has written, or that code which took its place has.
-fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, LockError> {
+fn locked_wheels(text: &str) -> Result<Vec<LockedWheel>, String> {
     if text.len() > LONGEST_LOCK {
-        return Err(LockError::TooMany);
+        return Err(too_many());
     }
-    let lock: Pylock =
-        toml::from_str(text).map_err(|error| LockError::Unreadable(plain(error.message())))?;
+    let lock: Pylock = toml::from_str(text).map_err(|error| {
+        let problem = plain(error.message());
+        format!("what chose the wheels has written no lock ({problem})")
+    })?;
     let wheels = lock.packages.into_iter().map(|package| {
-        let wrong = |what: &str| LockError::Wheel {
-            name: plain(&package.name),
-            what: what.to_owned(),
-        };
+        let wrong = |what: &str| wrong(&plain(&package.name), what);
         // uv lists each wheel that fits the interpreter.
         let fit = |wheel: &&File| fit(wheel.url.as_deref().unwrap_or_default());
         let wheel = package.wheels.iter().max_by_key(fit);
@@ -202,10 +201,7 @@ mod tests {
             let said = refused(&text.replacen(of, to, 1));
             assert!(said.starts_with(told), "{said}");
         }
-        assert_eq!(
-            refused(&"#".repeat(LONGEST_LOCK + 1)),
-            LockError::TooMany.to_string()
-        );
+        assert_eq!(refused(&"#".repeat(LONGEST_LOCK + 1)), too_many());
     }
 
     #[test]

@@ -57,6 +57,7 @@ pub use overrides::Override;
 pub use packages::{EnvironmentName, Requirement, SourcesDigest};
 pub(crate) use paths::normalize;
 pub(crate) use read::meant;
+pub(crate) use render::hexadecimal;
 pub use schema::schema;
 pub use secret::{Reference, Template};
 pub use source::{BuiltInsOnly, PolicySource};

@@ -1,11 +1,13 @@
 //! Names of environments, and the packages that an environment has.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use super::render::hexadecimal;
 
 /// The longest name of an environment.
 const LONGEST_NAME: usize = 64;
@@ -41,7 +43,7 @@ impl EnvironmentName {
             digest.update([0, 0]);
             digest.update(sources);
         }
-        Self(format!("{OF_PACKAGES}{}", hexadecimal(digest)))
+        Self(format!("{OF_PACKAGES}{}", short(digest)))
     }
 
     /// The name of the same packages where the versions of others are given.
@@ -54,7 +56,7 @@ impl EnvironmentName {
             digest.update([0]);
             digest.update(other);
         }
-        Self(format!("{OF_PACKAGES}{}", hexadecimal(digest)))
+        Self(format!("{OF_PACKAGES}{}", short(digest)))
     }
 
     /// Whether it stands for the packages of policies.
@@ -106,17 +108,13 @@ impl SourcesDigest {
             digest.update(option);
             digest.update([0]);
         }
-        (!options.is_empty()).then(|| Self(hexadecimal(digest)))
+        (!options.is_empty()).then(|| Self(short(digest)))
     }
 }
 
-fn hexadecimal(digest: Sha256) -> String {
-    let mut text = String::new();
-    for byte in &digest.finalize()[..16] {
-        // Writing to a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-    }
-    text
+/// The beginning of a digest, as text.
+fn short(digest: Sha256) -> String {
+    hexadecimal(&digest.finalize()[..16])
 }
 
 /// A package and its versions, as in a requirements file: `pandas==2.2.*`. No URL, no path and no option.

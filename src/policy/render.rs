@@ -21,11 +21,15 @@ pub(super) fn sha256(values: &Values) -> String {
         keys.remove("description");
     }
     json.sort_all_objects();
-    let digest = Sha256::digest(json.to_string());
-    let mut hex = String::with_capacity(64);
-    for byte in digest {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
+    hexadecimal(&Sha256::digest(json.to_string()))
+}
+
+/// Bytes as text.
+pub(crate) fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 * bytes.len());
+    for byte in bytes {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
     }
-    hex
+    text
 }

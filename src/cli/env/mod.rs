@@ -14,8 +14,8 @@ use serde_json::json;
 
 use crate::Error;
 use crate::environments::{
-    Builds, Creation, Description, EnvironmentError, Extent, Found, Layer, Step, Wanted,
-    cell_that_adds, create, description, is_missing, names_of, prune, remove,
+    Builds, Creation, Description, Extent, Found, Layer, Step, Wanted, cell_that_adds, create,
+    description, is_missing, names_of, prune, remove,
 };
 use crate::host::{CallerEnvironment, EnvironmentStore, NamedEnvironment};
 use crate::outcome::exit_code;
@@ -137,13 +137,12 @@ fn creation(arguments: &EnvCreateArguments) -> Result<Creation, Failure> {
             "`--lock` installs what the lock lists and nothing else: leave out `{package}`, or the lock"
         )));
     }
-    let unread = |error| Error::from(EnvironmentError::from(error));
     let mut wanted = match &arguments.lock {
-        Some(lock) => Wanted::of_lock(lock).map_err(unread)?,
+        Some(lock) => Wanted::of_lock(lock).map_err(Error::from)?,
         None => Wanted::packages(&packages),
     };
     for file in &arguments.requirements {
-        wanted.add_file(file).map_err(unread)?;
+        wanted.add_file(file).map_err(Error::from)?;
     }
     let there = arguments.beside.iter().map(String::as_str);
     wanted.beside(there).map_err(Failure::Usage)?;
