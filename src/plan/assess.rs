@@ -1,9 +1,8 @@
 //! What each layer can be on a host, independent of the policy.
 
 use std::collections::BTreeSet;
-use std::fmt;
 
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::layer_state::LayerState;
 use super::remedy;
@@ -27,48 +26,22 @@ pub struct Assessment {
     /// The reason for the state.
     pub why: String,
     /// The remedy, unless the layer holds.
-    pub remedy: Option<Remedy>,
-}
-
-/// What makes a layer hold.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Remedy {
-    /// An instruction to the user.
-    Do(String),
-    /// The remedy of the namespaces, which this layer needs.
-    AsForNamespaces,
-}
-
-impl fmt::Display for Remedy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Do(instruction) => instruction,
-            Self::AsForNamespaces => "as for `namespaces`",
-        })
-    }
-}
-
-impl Serialize for Remedy {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
+    pub remedy: Option<String>,
 }
 
 /// What is found of a layer: state, reason and remedy.
-type Finding = (LayerState, String, Option<Remedy>);
+type Finding = (LayerState, String, Option<String>);
 
 fn enforced(why: impl Into<String>) -> Finding {
     (LayerState::Enforced, why.into(), None)
 }
 
 fn degraded(why: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    let remedy = Remedy::Do(remedy.into());
-    (LayerState::Degraded, why.into(), Some(remedy))
+    (LayerState::Degraded, why.into(), Some(remedy.into()))
 }
 
 fn absent(why: impl Into<String>, remedy: impl Into<String>) -> Finding {
-    let remedy = Remedy::Do(remedy.into());
-    (LayerState::Absent, why.into(), Some(remedy))
+    (LayerState::Absent, why.into(), Some(remedy.into()))
 }
 
 /// Every layer, in the order of [`Layer::ALL`].
@@ -119,10 +92,10 @@ fn mounts(machine: &Machine) -> Finding {
         NamespaceSupport::Refused(refusal) if refusal.step.is_of_mounts() => {
             refused(machine, refusal)
         }
-        NamespaceSupport::Refused(_) => {
-            let why = "without namespaces nothing can be mounted".to_owned();
-            (LayerState::Absent, why, Some(Remedy::AsForNamespaces))
-        }
+        NamespaceSupport::Refused(_) => absent(
+            "without namespaces nothing can be mounted",
+            remedy::AS_FOR_NAMESPACES,
+        ),
     }
 }
 

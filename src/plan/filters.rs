@@ -2,7 +2,7 @@
 
 use super::seccomp::{self, Filters, HOST_WRITES, Rule, SeccompError, Surroundings, compile_with};
 use super::{CgroupPlan, PlanError};
-use crate::host::{Controller, Machine};
+use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, NetworkMode, Policy};
 
 /// Calls that allocate memory outside every process's size. A cgroup counts that memory, so with
@@ -29,7 +29,7 @@ pub(super) fn compile(
     cgroup: Option<&CgroupPlan>,
     uids: WorkerUids,
 ) -> Result<Filters, PlanError> {
-    let arch = machine.arch.ok_or(PlanError::UnknownArchitecture)?;
+    let arch = known_arch(machine)?;
     let surroundings = match level {
         Level::Landlock => Surroundings::SharedHost {
             landlock_abi: machine.landlock.abi().unwrap_or(0),
@@ -39,11 +39,8 @@ pub(super) fn compile(
             NetworkMode::Loopback | NetworkMode::Allow => Surroundings::Loopback,
         },
     };
-    let lists = policy.syscalls();
-    let names = |list: &[Located<String>]| -> Vec<String> {
-        list.iter().map(|name| name.value.clone()).collect()
-    };
-    let mut allowed = names(&lists.allow);
+    let lists = &policy.syscalls;
+    let mut allowed: Vec<String> = names(&lists.allow).map(str::to_owned).collect();
     let mut stricter: &[Rule] = &[];
     if !policy.filesystem().write.is_empty() {
         allowed.extend(DURABILITY.map(str::to_owned));
@@ -52,7 +49,7 @@ pub(super) fn compile(
     if uids == WorkerUids::EachItsOwn {
         allowed.push("epoll_ctl".to_owned());
     }
-    let mut denied = names(&lists.deny);
+    let mut denied: Vec<String> = names(&lists.deny).map(str::to_owned).collect();
     if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
         let uncounted = UNCOUNTED.map(str::to_owned).into_iter();
         denied.extend(uncounted.filter(|name| !allowed.contains(name)));
@@ -63,15 +60,16 @@ pub(super) fn compile(
 
 /// What every host refuses in a policy's lists of system calls.
 pub fn check_syscalls(policy: &Policy) -> Vec<PlanError> {
-    fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
-        list.iter().map(|name| name.value.as_str())
-    }
-    let lists = policy.syscalls();
+    let lists = &policy.syscalls;
     let errors = seccomp::check(names(&lists.allow), names(&lists.deny));
     errors
         .into_iter()
         .map(|source| locate(policy, source))
         .collect()
+}
+
+fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
+    list.iter().map(|name| name.value.as_str())
 }
 
 /// Finds the policy line that the error is about.
@@ -80,9 +78,14 @@ fn locate(policy: &Policy, source: SeccompError) -> PlanError {
     let mut named = lists.allow.iter().chain(&lists.deny);
     let origin = named
         .find(|name| name.value == source.syscall())
-        .map(|name| name.origin.clone());
-    PlanError::Syscall {
-        origin: origin.unwrap_or_else(|| policy.require_origin().clone()),
-        source,
-    }
+        .map_or(policy.require_origin(), |name| &name.origin);
+    PlanError::Policy(format!("{}{source}", origin.lead()))
+}
+
+/// The architecture for which filters are compiled.
+pub(super) fn known_arch(machine: &Machine) -> Result<Arch, PlanError> {
+    let unknown = "Sandfork has no system call table for this processor: run on x86_64 or aarch64";
+    machine
+        .arch
+        .ok_or_else(|| PlanError::Host(unknown.to_owned()))
 }

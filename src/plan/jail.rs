@@ -75,9 +75,11 @@ pub(super) fn prepare(
 fn check_work_exec(policy: &Policy, level: Level) -> Result<(), PlanError> {
     let Located { value, origin } = &policy.filesystem().work_exec;
     match (level, value) {
-        (Level::Landlock, WorkExec::Allowed) => Err(PlanError::WorkExecWithoutMounts {
-            origin: origin.clone(),
-        }),
+        (Level::Landlock, WorkExec::Allowed) => Err(PlanError::Host(format!(
+            "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the host's: set \
+             it to false, or run where level `standard` can be had",
+            origin.lead()
+        ))),
         _ => Ok(()),
     }
 }

@@ -15,28 +15,30 @@ pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
     for tree in trees.iter().filter(|tree| tree.is_writable()) {
         let writable = tree.real_path();
         for kept in &host.kept {
-            let (place, path, what) = (tree.place.clone(), tree.path.clone(), kept.what);
-            if let Some(entry) = kept.route.entry_in(writable) {
-                let entry = entry.to_owned();
-                return Err(PlanError::WritableKept {
-                    place,
-                    path,
-                    what,
-                    entry,
-                });
-            }
-            if writable.starts_with(&kept.route.end) {
-                let within = kept.route.end.clone();
-                return Err(PlanError::WritableInKept {
-                    place,
-                    path,
-                    what,
-                    within,
-                });
-            }
+            let what = kept.what;
+            let problem = if let Some(entry) = kept.route.entry_in(writable) {
+                format!(
+                    "guests could exchange {}, by which later starts find {what}: make only a directory of data in it \
+                     writable, or move {what} out of it",
+                    entry.display()
+                )
+            } else if writable.starts_with(&kept.route.end) {
+                format!(
+                    "it lies in {}, where later starts find {what}: name a directory of data outside of it in \
+                     `filesystem.write`",
+                    kept.route.end.display()
+                )
+            } else {
+                continue;
+            };
+            return Err(unwritable(&tree.place, &tree.path, &problem));
         }
     }
     Ok(())
+}
+
+fn unwritable(place: &Place, path: &Path, why: &str) -> PlanError {
+    place.refuses(path, format!("cannot be writable, because {why}"))
 }
 
 /// Packages that the Python client imports when it reads a value of a guest, if the caller has them.
@@ -61,13 +63,16 @@ pub fn check_imports(
     let imports: Vec<Route> = imports.iter().map(|path| find(path)).collect();
     for named in write {
         let writable = find(&named.value).end;
-        let place = || Place::Policy(named.origin.clone());
+        let refused = |why: &str| {
+            let place = Place::Policy(named.origin.clone());
+            Err(unwritable(&place, &named.value, why))
+        };
         if let Some(entry) = imports.iter().find_map(|route| route.entry_in(&writable)) {
-            return Err(PlanError::WritableImports {
-                place: place(),
-                path: named.value.clone(),
-                entry: entry.to_owned(),
-            });
+            return refused(&format!(
+                "guests could exchange {}, from which the caller imports modules: make only a directory of data in it \
+                 writable, or take it out of the caller's `sys.path`",
+                entry.display()
+            ));
         }
         for (index, route) in imports.iter().enumerate() {
             let Some(module) = module_beneath(&route.end, &writable) else {
@@ -79,13 +84,16 @@ pub fn check_imports(
                 .filter_map(|other| module_at(&other.end.join(&module)));
             let shadowed = files.find(|file| !file.starts_with(&writable));
             if shadowed.is_some() || FOR_VALUES.iter().any(|name| module == Path::new(name)) {
-                return Err(PlanError::WritableModule {
-                    place: place(),
-                    path: named.value.clone(),
-                    within: route.end.clone(),
-                    module: module.to_string_lossy().replace('/', ".").into(),
-                    shadowed,
-                });
+                let instead = match shadowed {
+                    Some(file) => format!("in place of {}", file.display()),
+                    None => "with which Sandfork reads values".to_owned(),
+                };
+                return refused(&format!(
+                    "the caller imports modules from {within}, and guests could make it the module `{}` {instead}: give \
+                     it another name, or take {within} out of the caller's `sys.path`",
+                    module.to_string_lossy().replace('/', "."),
+                    within = route.end.display()
+                ));
             }
         }
     }
@@ -116,11 +124,12 @@ pub(super) fn check_routes(wanted: &[Tree]) -> Result<(), PlanError> {
             route.is_some_and(|route| route.turns_in(above.real_path()))
         };
         if let Some(tree) = wanted.iter().find(turns) {
-            return Err(PlanError::WritableLink {
-                place: tree.place.clone(),
-                path: tree.path.clone(),
-                resolved: tree.real_path().clone(),
-            });
+            let problem = format!(
+                "leads to {resolved}, by a link where `filesystem.write` lets guests make links: name {resolved}, if that \
+                 is what the sandbox is to show",
+                resolved = tree.real_path().display()
+            );
+            return Err(tree.place.refuses(&tree.path, problem));
         }
     }
     Ok(())

@@ -27,27 +27,35 @@ pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, PlanEr
     let available = best_level(machine);
     match available.filter(|best| *best >= required) {
         Some(best) => Ok(best),
-        None => Err(PlanError::LevelUnavailable {
-            required,
-            origin: policy.require_origin().clone(),
-            obstacles: obstacles(machine, required),
-            available,
-        }),
+        None => {
+            let accept = |level| {
+                format!(
+                    "; or accept the weaker level `{level}` (`--set assurance.require={level}`)"
+                )
+            };
+            Err(PlanError::Host(format!(
+                "{} requires level `{required}`, which this host cannot give: {}{}",
+                policy.require_origin(),
+                obstacles(machine, required).join("; "),
+                available.map(accept).unwrap_or_default()
+            )))
+        }
     }
 }
 
 /// Refuses a network that the level has no namespace for.
 pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), PlanError> {
-    let mode = &policy.network().mode;
-    let word = match (mode.value, level) {
-        (NetworkMode::None, _) | (_, Level::Standard | Level::Full) => return Ok(()),
-        (NetworkMode::Loopback, Level::Landlock) => "loopback",
-        (NetworkMode::Allow, Level::Landlock) => "allow",
-    };
-    Err(PlanError::NetworkOfTheHost {
-        mode: word,
-        origin: mode.origin.clone(),
-    })
+    let mode = &policy.network.mode;
+    if mode.value == NetworkMode::None || level > Level::Landlock {
+        return Ok(());
+    }
+    Err(PlanError::Host(format!(
+        "{}`network.mode` is \"{}\", and at level `landlock`, the best of this host, the only loopback interface is the \
+         host's own: allow user namespaces (`sandfork doctor` tells how), or do without a network \
+         (`--set network.mode=none`)",
+        mode.origin.lead(),
+        mode.value
+    )))
 }
 
 /// Each layer as planned.

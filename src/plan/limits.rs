@@ -127,13 +127,14 @@ pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item 
             MIB.. if unit == Unit::Size => most - most % MIB,
             _ => most,
         };
-        Some(PlanError::QuotaAboveHost {
-            origin: policy.limit_origin(name).clone(),
-            key,
-            wanted: amount(unit, wanted),
-            available: format!("{} {}", amount(unit, most), name.spec().noun),
-            remedy: format!("lower it (`--set {key}={}`){or}", unit.text(lower)),
-        })
+        Some(PlanError::Host(format!(
+            "{}`{key}` is {}, more than this host's {} {}: lower it (`--set {key}={}`){or}",
+            policy.limit_origin(name).lead(),
+            amount(unit, wanted),
+            amount(unit, most),
+            name.spec().noun,
+            unit.text(lower)
+        )))
     })
 }
 

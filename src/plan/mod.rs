@@ -41,7 +41,7 @@ pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{CopiedPages, DirectoryFound, PreloadDiagnosis, Usability, diagnose};
 pub use environment::{PRELOAD_ONLY, preload_env};
-pub use error::{Place, PlanError};
+pub use error::PlanError;
 pub use explain::explain;
 pub use filters::check_syscalls;
 pub use grants::{
@@ -181,10 +181,10 @@ pub fn needs(policy: &Policy) -> Needs {
             .chain(policy.python().script.clone())
             .chain(files.iter().cloned())
             .collect(),
-        script: policy.python().script.clone(),
-        variables: policy.env().pass.iter().cloned().chain(variables).collect(),
-        kept: (!policy.filesystem().write.is_empty()).then(|| KeptNeeds {
-            policies: policy.files().to_vec(),
+        script: policy.python.script.clone(),
+        variables: policy.env.pass.iter().cloned().chain(variables).collect(),
+        kept: (!policy.filesystem.write.is_empty()).then(|| KeptNeeds {
+            policies: policy.files.clone(),
             secrets: files,
             interpreter: host_interpreter(policy),
         }),

@@ -13,6 +13,7 @@ use sandfork_jail::loopback::NetworkSocket;
 use sandfork_jail::program::{BpfProgram, HostIds, RootEntry, ZygoteJail};
 
 use super::PlanError;
+use super::filters::known_arch;
 use super::seccomp::egress_filter;
 use super::view::View;
 use crate::host::Host;
@@ -74,9 +75,11 @@ impl EgressPlan {
         // The policy has refused contradictions.
         let allow = Rules::new(rules.collect()).unwrap_or_default();
         let Some(sockets) = names::sockets(&allow) else {
-            return Err(PlanError::TooManyPorts {
-                origin: network.mode.origin.clone(),
-            });
+            return Err(PlanError::Policy(format!(
+                "{}`network.allow` has more than 36 different ports, or hosts with ports from 1024 on: remove some, or \
+                 reach them through a proxy of your own (`network.proxy`)",
+                network.mode.origin.lead()
+            )));
         };
         let machine = &host.machine;
         Ok(Some(Self {
@@ -89,7 +92,7 @@ impl EgressPlan {
             sockets,
             trust: host.certificates.clone(),
             identity: machine.user.drop_to,
-            filter: egress_filter(machine.arch.ok_or(PlanError::UnknownArchitecture)?),
+            filter: egress_filter(known_arch(machine)?),
             landlock_abi: machine.landlock.abi().unwrap_or(0),
         }))
     }
@@ -114,10 +117,10 @@ fn check_secrets(policy: &Policy, host: &Host) -> Result<(), PlanError> {
             if let Reference::Variable(name) = reference
                 && host.caller_env.get(name).is_none_or(String::is_empty)
             {
-                return Err(PlanError::SecretUnset {
-                    origin: template.origin.clone(),
-                    name: name.clone(),
-                });
+                return Err(PlanError::Host(format!(
+                    "{}${{{name}}} is not set in your environment: export {name}, or remove the reference from the policy",
+                    template.origin.lead()
+                )));
             }
         }
     }

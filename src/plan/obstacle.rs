@@ -1,10 +1,6 @@
 //! The layers that keep a machine from reaching a level.
 
-use std::fmt;
-
-use serde::Serialize;
-
-use super::assess::{Assessment, Remedy, assess};
+use super::assess::{Assessment, assess};
 use super::layer_state::LayerState;
 use super::remedy;
 use super::root::DEVICES;
@@ -13,35 +9,15 @@ use crate::outcome::Layer;
 use crate::policy::Level;
 
 /// A layer that does not hold, as part of an error.
-#[derive(Clone, Debug, Eq, PartialEq, Serialize)]
-pub struct Obstacle {
-    /// The layer.
-    pub layer: Layer,
-    /// Why it does not hold.
-    pub cause: String,
-    /// The remedy.
-    pub remedy: String,
-}
-
-impl fmt::Display for Obstacle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "layer `{}` cannot be enforced: {}; {}",
-            self.layer, self.cause, self.remedy
-        )
-    }
+fn obstacle(layer: Layer, cause: &str, remedy: &str) -> String {
+    format!("layer `{layer}` cannot be enforced: {cause}; {remedy}")
 }
 
 impl Assessment {
     /// The layer as an obstacle, unless it holds completely.
-    fn obstacle(&self) -> Option<Obstacle> {
+    fn obstacle(&self) -> Option<String> {
         let remedy = self.remedy.as_ref()?;
-        Some(Obstacle {
-            layer: self.layer,
-            cause: self.why.clone(),
-            remedy: remedy.to_string(),
-        })
+        Some(obstacle(self.layer, &self.why, remedy))
     }
 }
 
@@ -53,8 +29,8 @@ pub(super) fn best_level(machine: &Machine) -> Option<Level> {
 }
 
 /// The obstacles between the host and a level.
-pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<Obstacle> {
-    let mut found: Vec<Obstacle> = assess(machine)
+pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<String> {
+    let mut found: Vec<String> = assess(machine)
         .iter()
         .filter(|layer| hinders(layer, level))
         .filter_map(Assessment::obstacle)
@@ -70,7 +46,7 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
         Layer::Namespaces => level >= Level::Standard && assessed.state == LayerState::Absent,
         Layer::Mounts => {
             // The namespaces' own obstacle is already in the list, once.
-            let is_its_own = assessed.remedy != Some(Remedy::AsForNamespaces);
+            let is_its_own = assessed.remedy.as_deref() != Some(remedy::AS_FOR_NAMESPACES);
             level >= Level::Standard && assessed.state == LayerState::Absent && is_its_own
         }
         Layer::Landlock | Layer::Seccomp | Layer::Rlimits => assessed.state == LayerState::Absent,
@@ -81,7 +57,7 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
 
 /// What level `landlock` needs besides: no user namespace takes root's privileges from the guest, and the rules name
 /// devices of the host.
-fn without_namespaces(machine: &Machine) -> Option<Obstacle> {
+fn without_namespaces(machine: &Machine) -> Option<String> {
     let NamespaceSupport::Refused(refusal) = &machine.namespaces else {
         return None;
     };
@@ -116,9 +92,5 @@ fn without_namespaces(machine: &Machine) -> Option<Obstacle> {
         ),
         _ => return None,
     };
-    Some(Obstacle {
-        layer,
-        cause,
-        remedy,
-    })
+    Some(obstacle(layer, &cause, &remedy))
 }

@@ -63,12 +63,14 @@ impl PreloadPlan {
 /// Requires that a zygote can report the modules that it has preloaded.
 pub(super) fn check_length(preload: &[Located<Preload>]) -> Result<(), PlanError> {
     // With the quotes and the comma of each.
-    let bytes = preload.iter().map(|it| it.value.module().len() + 3).sum();
+    let bytes: usize = preload.iter().map(|it| it.value.module().len() + 3).sum();
     match preload.last() {
-        Some(last) if bytes > MAX_PRELOADED => Err(PlanError::PreloadTooLong {
-            origin: last.origin.clone(),
-            bytes,
-        }),
+        Some(last) if bytes > MAX_PRELOADED => Err(PlanError::Policy(format!(
+            "{}`python.preload` is too long: its names have {bytes} bytes with their quotes and commas, and at most \
+             {MAX_PRELOADED} fit into the report of what was preloaded: name packages without their submodules, or a \
+             module of your own that imports them",
+            last.origin.lead()
+        ))),
         _ => Ok(()),
     }
 }

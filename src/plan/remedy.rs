@@ -16,6 +16,9 @@ pub(super) const LANDLOCK_NOT_BUILT: &str =
 pub(super) const FILTERED: &str = "take the filter away or widen it: in a unit of systemd leave out `SystemCallFilter=` and \
      `RestrictNamespaces=`, or add `@sandbox` to the first, which gives level `landlock`";
 
+/// For a layer that needs namespaces.
+pub(super) const AS_FOR_NAMESPACES: &str = "as for `namespaces`";
+
 /// For a hard limit on open files that leaves no number for the data socket.
 pub(super) fn open_files() -> String {
     let least = DATA + 1;

@@ -10,6 +10,9 @@ use crate::host::{Host, Link, Route};
 use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
 
+/// Why a path would be both writable and a source of executable code.
+const WRITABLE_CODE: &str = "is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`";
+
 /// A directory or file of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Tree {
@@ -128,11 +131,10 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> 
     let mut behind_links = Vec::new();
     for mut tree in wanted {
         if let Some(own) = clash(&tree.path) {
-            return Err(PlanError::Clash {
-                place: tree.place,
-                path: tree.path,
-                own,
-            });
+            let problem = format!(
+                "cannot be shown, because the sandbox has its own {own}: name another path, or copy what is needed to one"
+            );
+            return Err(tree.place.refuses(&tree.path, problem));
         }
         if let Some(same) = trees.last_mut().filter(|last| last.path == tree.path) {
             same.merge(tree)?;
@@ -194,15 +196,8 @@ impl Tree {
     /// Merges another tree of the same path.
     fn merge(&mut self, other: Self) -> Result<(), PlanError> {
         if self.is_writable() != other.is_writable() {
-            let writable = if self.is_writable() {
-                self.place.clone()
-            } else {
-                other.place
-            };
-            return Err(PlanError::WritableCode {
-                place: writable,
-                path: other.path,
-            });
+            let writable = if self.is_writable() { self } else { &other };
+            return Err(writable.place.refuses(&other.path, WRITABLE_CODE));
         }
         if other.allow == PathAccess::ReadExecute {
             self.allow = other.allow;
@@ -225,17 +220,15 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
         let Some(tree) = trees.iter().filter(is_kept).find(inside) else {
             continue;
         };
-        let path = tree.path.clone();
         return Err(match &tree.place {
-            Place::Policy(_) => PlanError::ReadOnlyInWritable {
-                place: tree.place.clone(),
-                path,
-                above: above.real_path().clone(),
-            },
-            _ => PlanError::WritableCode {
-                place: above.place.clone(),
-                path,
-            },
+            Place::Policy(_) => {
+                let problem = format!(
+                    "is to be read-only, and lies in {}, which `filesystem.write` makes writable: remove one of the two",
+                    above.real_path().display()
+                );
+                tree.place.refuses(&tree.path, problem)
+            }
+            _ => above.place.refuses(&tree.path, WRITABLE_CODE),
         });
     }
     Ok(())
@@ -245,9 +238,11 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
 fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
     let is_closed = host.interpreter.closed.is_some();
     if level == Level::Landlock && host.machine.user.drop_to.is_some() && is_closed {
-        return Err(PlanError::InterpreterOutOfReach {
-            path: host.interpreter.binary.clone(),
-        });
+        return Err(PlanError::Host(format!(
+            "the interpreter {} cannot be reached by the unprivileged user that the guest runs as at level `landlock`: \
+             install one where every user can run it, such as /usr/bin/python3",
+            host.interpreter.binary.display()
+        )));
     }
     Ok(())
 }
@@ -263,11 +258,14 @@ fn check_closed(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
         return Ok(());
     };
     match trees.iter().find(|tree| closed.starts_with(&tree.path)) {
-        Some(tree) if matches!(tree.place, Place::Policy(_)) => Err(PlanError::InterpreterClosed {
-            place: tree.place.clone(),
-            path: tree.path.clone(),
-            closed: closed.clone(),
-        }),
+        Some(tree) if matches!(tree.place, Place::Policy(_)) => {
+            let problem = format!(
+                "has the interpreter in it, behind {closed}, which the unprivileged user that the guest runs as cannot \
+                 enter: name what the guest needs of {closed}",
+                closed = closed.display()
+            );
+            Err(tree.place.refuses(&tree.path, problem))
+        }
         _ => Ok(()),
     }
 }

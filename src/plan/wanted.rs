@@ -183,43 +183,38 @@ fn resolve<'a>(
     purpose: Use,
     named: &Located<PathBuf>,
 ) -> Result<&'a Route, PlanError> {
-    let missing = |cause: String| PlanError::PathMissing {
-        origin: named.origin.clone(),
-        key: purpose.key(),
-        path: named.value.clone(),
-        cause,
+    let path = named.value.display();
+    let refused = |problem: &str| {
+        let (place, key) = (named.origin.lead(), purpose.key());
+        PlanError::Host(format!("{place}{key}: {path} {problem}"))
     };
-    let unfit = |found, needed| PlanError::PathKind {
-        origin: named.origin.clone(),
-        key: purpose.key(),
-        path: named.value.clone(),
-        found,
-        needed,
+    let missing = |cause: &str| {
+        refused(&format!(
+            "cannot be found ({cause}): create it, or remove it from the policy"
+        ))
     };
     match paths.get(&named.value) {
-        None => Err(missing("the host was not asked about it".to_owned())),
-        Some(PathFact::Unreachable { errno }) => Err(missing(errno.to_string())),
+        None => Err(missing("the host was not asked about it")),
+        Some(PathFact::Unreachable { errno }) => Err(missing(&errno.to_string())),
         Some(PathFact::Found {
             kind: PathKind::Special,
             ..
-        }) => Err(unfit(
-            "a device, a socket or a fifo",
-            "a directory or a regular file",
+        }) => Err(refused(
+            "is a device, a socket or a fifo, and a directory or a regular file is needed here",
         )),
         Some(PathFact::Found {
             kind: PathKind::File,
             ..
-        }) if matches!(purpose, Use::ImportFrom | Use::Project) => {
-            Err(unfit("a file", "a directory of modules"))
-        }
+        }) if matches!(purpose, Use::ImportFrom | Use::Project) => Err(refused(
+            "is a file, and a directory of modules is needed here",
+        )),
         Some(PathFact::Found {
             reach: Reach::Root, ..
         }) if matches!(purpose, Use::ImportFrom | Use::Project) && user.drop_to.is_some() => {
-            Err(PlanError::ClosedDirectory {
-                origin: named.origin.clone(),
-                key: purpose.key(),
-                path: named.value.clone(),
-            })
+            Err(refused(&format!(
+                "is root's alone, and root's guests are another user: let others read it and what is in it, as by \
+                 `chmod -R go+rX {path}`"
+            )))
         }
         Some(PathFact::Found { route, .. }) => Ok(route),
     }
