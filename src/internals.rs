@@ -17,6 +17,21 @@ macro_rules! reveal {
     };
 }
 
+/// Reads what a public type has in fields of the crate's.
+macro_rules! reveal_fields {
+    ($name:ident of $type:ty: $($field:ident: $value:ty,)+) => {
+        pub trait $name {
+            $(fn $field(&self) -> &$value;)+
+        }
+
+        impl $name for $type {
+            $(fn $field(&self) -> &$value {
+                &self.$field
+            })+
+        }
+    };
+}
+
 pub mod batch {
     pub use crate::batch::expect::{Expect, Whitespace};
     pub use crate::batch::line::{TaskLine, TaskProgram};
@@ -54,18 +69,21 @@ pub mod plan {
 pub mod policy {
     pub use crate::policy::*;
 
-    reveal! { PolicySettings of Policy:
-        fn python() -> &PythonPolicy;
-        fn imports() -> &ImportPolicy;
-        fn filesystem() -> &FilesystemPolicy;
-        fn network() -> &NetworkPolicy;
-        fn env() -> &EnvPolicy;
-        fn stdin() -> Stdin;
-        fn limits() -> &Limits;
+    reveal! { PolicyOrigins of Policy:
         fn limit_origin(name: LimitName) -> &Origin;
-        fn session() -> SessionPolicy;
-        fn syscalls() -> &SyscallPolicy;
         fn require_origin() -> &Origin;
+    }
+
+    reveal_fields! { PolicySettings of Policy:
+        python: PythonPolicy,
+        imports: ImportPolicy,
+        filesystem: FilesystemPolicy,
+        network: NetworkPolicy,
+        env: EnvPolicy,
+        stdin: Stdin,
+        limits: Limits,
+        session: SessionPolicy,
+        syscalls: SyscallPolicy,
     }
 }
 

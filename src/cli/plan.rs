@@ -49,7 +49,7 @@ fn needs(policy: &Policy) -> Needs {
     let mut needs = plan::needs(policy);
     needs
         .variables
-        .retain(|name| !policy.env().pass.contains(name));
+        .retain(|name| !policy.env.pass.contains(name));
     needs
 }
 
@@ -83,7 +83,7 @@ pub(super) fn interpreter_refused_here(policy: &Policy) -> Option<Error> {
 /// Preloads what the policy names, as a run would: only an import shows whether a package can be
 /// preloaded.
 pub fn try_preloads(policy: &Policy) -> Result<Vec<PreloadPlan>, Error> {
-    if policy.python().preload.is_empty() {
+    if policy.python.preload.is_empty() {
         return Ok(Vec::new());
     }
     let builder = Sandbox::builder().policy(policy.clone());
@@ -95,7 +95,7 @@ fn diagnose_preloads(level: Option<Level>) -> Vec<PreloadDiagnosis> {
     policy::builtin_names()
         .filter_map(Policy::builtin)
         .filter(|policy| level.is_some_and(|level| level >= policy.require()))
-        .filter(|policy| !policy.python().preload.is_empty())
+        .filter(|policy| !policy.python.preload.is_empty())
         .map(|policy| {
             let (modules, error) = match try_preloads(&policy) {
                 Ok(modules) => (modules, None),
@@ -136,7 +136,7 @@ pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
     let machine = Machine::probe().map_err(Error::from)?;
     let environment = CallerEnvironment::current();
     let policy = Policy::default();
-    let interpreter = resolve_interpreter(&policy.python().interpreter.value, &environment)
+    let interpreter = resolve_interpreter(&policy.python.interpreter.value, &environment)
         .and_then(|path| probe_interpreter(&path, &environment));
     let mut diagnosis = diagnose(&machine, interpreter.as_ref());
     let found = |directory: PathBuf| DirectoryFound {

@@ -155,7 +155,7 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
 /// Where the file has what the interpreter is chosen by. An interpreter that no file names is that of a built-in policy, and
 /// only the file tells which of several has it.
 fn place_of_interpreter(policy: &Policy, name: &str, kind: ErrorKind) -> String {
-    let python = policy.python();
+    let python = &policy.python;
     let interpreter = ("python.interpreter", &python.interpreter.origin);
     let packages = python.packages.first().map(|it| &it.origin);
     let packages = packages.map(|origin| ("python.packages", origin));

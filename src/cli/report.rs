@@ -19,9 +19,9 @@ const MOST_CONNECTIONS: usize = 3;
 pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<String> {
     match outcome.ending() {
         Ending::Ok | Ending::Exit(0) => None,
-        Ending::Exception | Ending::Exit(_) => no_memory(outcome, policy.limits()),
-        Ending::Limit(hit) => Some(limit(hit.name, policy.limits())),
-        Ending::NotStarted(_) if policy.filesystem().system == SystemFiles::Libraries => Some(
+        Ending::Exception | Ending::Exit(_) => no_memory(outcome, &policy.limits),
+        Ending::Limit(hit) => Some(limit(hit.name, &policy.limits)),
+        Ending::NotStarted(_) if policy.filesystem.system == SystemFiles::Libraries => Some(
             format!("`{guest}` could not be started: {}", ProgramRefusal::Policy),
         ),
         Ending::NotStarted(errno) => Some(format!(

@@ -41,8 +41,8 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
         options.policy.overrides.push(set);
     }
     let policy = chosen(&options.policy)?;
-    let project = policy.python().project.as_ref();
-    let writable = policy.filesystem().write.iter();
+    let project = policy.python.project.as_ref();
+    let writable = policy.filesystem.write.iter();
     let around = Surroundings {
         is_shown: project.is_some_and(|project| target.beside.starts_with(&project.value)),
         writable: writable
@@ -50,7 +50,7 @@ pub fn run(arguments: RunArguments) -> Result<u8, Failure> {
             .map(|path| path.value.clone())
             .collect(),
         beside: target.beside,
-        stdin: policy.stdin(),
+        stdin: policy.stdin,
         // Without one, nothing relative is found.
         current: std::env::current_dir().unwrap_or_default(),
         arguments: arguments.target.arguments(),
@@ -86,7 +86,7 @@ pub fn exec(arguments: ExecArguments) -> Result<u8, Failure> {
         beside: current.clone(),
         current,
         is_shown: false,
-        stdin: policy.stdin(),
+        stdin: policy.stdin,
         writable: Vec::new(),
         arguments: own,
         given: options.transfer.inputs.clone(),
@@ -122,7 +122,7 @@ fn launch(
         let outputs = Arc::clone(&outputs);
         request = request.collect(move |work, outcome| outputs.collect(work, outcome));
     }
-    if tty.is_none() && policy.stdin() == Stdin::Pass {
+    if tty.is_none() && policy.stdin == Stdin::Pass {
         request = request.stdin(copied_stdin().map_err(Failure::Setup)?);
     }
     let sandbox = Sandbox::builder()

@@ -25,7 +25,7 @@ pub fn with_inputs(
     paths: &[PathBuf],
     policy: &Policy,
 ) -> Result<Request, Failure> {
-    let room = policy.limits().work_size();
+    let room = policy.limits.work_size();
     let mut left = room;
     let mut names: BTreeMap<String, &PathBuf> = BTreeMap::new();
     for path in paths {
@@ -94,7 +94,7 @@ impl Outputs {
                 .iter()
                 .map(wanted)
                 .collect::<Result<_, _>>()?,
-            room: policy.limits().work_size().max(policy.limits().file_size()),
+            room: policy.limits.work_size().max(policy.limits.file_size()),
             failed: Mutex::default(),
         })
     }

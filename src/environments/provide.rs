@@ -25,7 +25,7 @@ pub fn provide(
     if !is_missing(policy, environment) {
         return Ok(());
     }
-    let python = policy.python();
+    let python = &policy.python;
     let packages: Vec<Requirement> = python.packages.iter().map(|it| it.value.clone()).collect();
     let creation = Creation {
         name: None,
@@ -60,7 +60,7 @@ impl SandboxBuilder {
 
     /// Builds a sandbox whose packages were [provided](provide).
     pub(crate) fn build_provided(self) -> Result<Sandbox, Error> {
-        let adds = |policy: &Policy| policy.python().added_packages == AddedPackages::Shown;
+        let adds = |policy: &Policy| policy.python.added_packages == AddedPackages::Shown;
         if self.given_policy().is_some_and(adds) {
             let store = EnvironmentStore::of(&self.caller_environment())?;
             make_store(&store.added())?;
@@ -71,7 +71,7 @@ impl SandboxBuilder {
 
 /// Whether a policy has packages that are to be installed at the first use.
 fn installs(policy: &Policy) -> bool {
-    let python = policy.python();
+    let python = &policy.python;
     python.missing_packages == MissingPackages::Installed && !python.packages.is_empty()
 }
 

@@ -72,7 +72,7 @@ impl CgroupPlan {
     }
 
     pub(super) fn new(policy: &Policy, support: &CgroupSupport) -> Option<Self> {
-        let limits = policy.limits();
+        let limits = &policy.limits;
         match support {
             CgroupSupport::V1 { controllers } => Some(Self {
                 version: CgroupVersion::V1,

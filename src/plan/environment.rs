@@ -64,10 +64,10 @@ pub(super) fn variables(
             .map(|(name, value)| (name.to_owned(), value.to_owned())),
     );
     variables.insert("PATH".to_owned(), search_path(policy, host));
-    let threads = policy.limits().processors().to_string();
+    let threads = policy.limits.processors().to_string();
     variables.extend(THREAD_COUNTS.map(|name| (name.to_owned(), threads.clone())));
     variables.extend(network::variables(policy, view));
-    let env = policy.env();
+    let env = &policy.env;
     let passed = env
         .pass
         .iter()
@@ -89,7 +89,7 @@ fn search_path(policy: &Policy, host: &Host) -> String {
         .parent()
         .map(|dir| dir.display().to_string());
     let mut dirs: Vec<String> = own.into_iter().collect();
-    if policy.filesystem().system == SystemFiles::Programs {
+    if policy.filesystem.system == SystemFiles::Programs {
         dirs.extend(
             PROGRAMS
                 .map(str::to_owned)

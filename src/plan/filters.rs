@@ -34,7 +34,7 @@ pub(super) fn compile(
         Level::Landlock => Surroundings::SharedHost {
             landlock_abi: machine.landlock.abi().unwrap_or(0),
         },
-        Level::Standard | Level::Full => match policy.network().mode.value {
+        Level::Standard | Level::Full => match policy.network.mode.value {
             NetworkMode::None => Surroundings::Namespaces,
             NetworkMode::Loopback | NetworkMode::Allow => Surroundings::Loopback,
         },
@@ -42,7 +42,7 @@ pub(super) fn compile(
     let lists = &policy.syscalls;
     let mut allowed: Vec<String> = names(&lists.allow).map(str::to_owned).collect();
     let mut stricter: &[Rule] = &[];
-    if !policy.filesystem().write.is_empty() {
+    if !policy.filesystem.write.is_empty() {
         allowed.extend(DURABILITY.map(str::to_owned));
         stricter = HOST_WRITES;
     }
@@ -74,7 +74,7 @@ fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
 
 /// Finds the policy line that the error is about.
 fn locate(policy: &Policy, source: SeccompError) -> PlanError {
-    let lists = policy.syscalls();
+    let lists = &policy.syscalls;
     let mut named = lists.allow.iter().chain(&lists.deny);
     let origin = named
         .find(|name| name.value == source.syscall())

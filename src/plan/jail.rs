@@ -35,7 +35,7 @@ pub(super) fn prepare(
     let view = View::new(policy, host, level)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
         worker_uids: worker_uids(policy, host.machine.user),
-        network: match policy.network().mode.value {
+        network: match policy.network.mode.value {
             NetworkMode::None => Network::None,
             NetworkMode::Loopback | NetworkMode::Allow => Network::Loopback,
         },
@@ -54,7 +54,7 @@ pub(super) fn prepare(
         namespaces,
         root: root::entries(policy, host, level, &view),
         hostname: root::HOSTNAME.to_owned(),
-        machine: namespaces.map(|_| machine(policy.limits(), host)),
+        machine: namespaces.map(|_| machine(&policy.limits, host)),
         landlock: host.machine.landlock.abi().map(|abi| LandlockRules {
             abi,
             paths: landlock::rules(policy, level, &view),
@@ -73,7 +73,7 @@ pub(super) fn prepare(
 /// Without mounts the work directory is one of the host's: a program that a guest leaves there could be run by others,
 /// and the filters refuse the calls with which compilers mark one.
 fn check_work_exec(policy: &Policy, level: Level) -> Result<(), PlanError> {
-    let Located { value, origin } = &policy.filesystem().work_exec;
+    let Located { value, origin } = &policy.filesystem.work_exec;
     match (level, value) {
         (Level::Landlock, WorkExec::Allowed) => Err(PlanError::Host(format!(
             "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the host's: set \
@@ -87,7 +87,7 @@ fn check_work_exec(policy: &Policy, level: Level) -> Result<(), PlanError> {
 /// Uids for the workers. Files that a guest writes to the host belong to its uid, and the next guest
 /// must own them too. If a policy shows such a place, all workers have one uid.
 fn worker_uids(policy: &Policy, user: HostUser) -> Option<UidRange> {
-    let leaves_nothing = policy.filesystem().write.is_empty();
+    let leaves_nothing = policy.filesystem.write.is_empty();
     user.worker_uids.filter(|_| leaves_nothing)
 }
 
@@ -127,7 +127,7 @@ fn worker(
     cgroup: Option<&CgroupPlan>,
     view: &View,
 ) -> WorkerJail {
-    let limits = policy.limits();
+    let limits = &policy.limits;
     let quota = |target: &str, size, inodes, programs| {
         let shows = view.shown_beneath(Path::new(target));
         Tmpfs {
@@ -147,7 +147,7 @@ fn worker(
         }
         _ => ProcessCount::Own,
     };
-    let programs = match policy.filesystem().work_exec.value {
+    let programs = match policy.filesystem.work_exec.value {
         WorkExec::Allowed => Programs::Run,
         WorkExec::Denied => Programs::Refused,
     };
@@ -199,11 +199,11 @@ fn mount_points(shows: &[Shown]) -> u64 {
 /// Whether workers have pseudoterminals: programs want them, and the mount costs each worker about 25
 /// microseconds. Without a mount of the worker's own, `/dev/pts` would be the host's.
 pub(super) fn has_ptys(policy: &Policy, level: Level) -> bool {
-    level > Level::Landlock && policy.filesystem().system == SystemFiles::Programs
+    level > Level::Landlock && policy.filesystem.system == SystemFiles::Programs
 }
 
 fn proc_mount(policy: &Policy, level: Level) -> ProcMount {
-    match (level, policy.filesystem().proc) {
+    match (level, policy.filesystem.proc) {
         (Level::Landlock, _) | (_, ProcVisibility::Absent) => ProcMount::Absent,
         (_, ProcVisibility::Own) => ProcMount::Own,
     }

@@ -56,7 +56,7 @@ pub fn check_imports(
     mut find: impl FnMut(&Path) -> Route,
     mut module_at: impl FnMut(&Path) -> Option<PathBuf>,
 ) -> Result<(), PlanError> {
-    let write = &policy.filesystem().write;
+    let write = &policy.filesystem.write;
     if write.is_empty() {
         return Ok(());
     }

@@ -41,11 +41,11 @@ fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
         rule(ETC, PathAccess::Read),
         rule("/dev", PathAccess::ReadWriteFile),
     ];
-    if policy.filesystem().proc == ProcVisibility::Own {
+    if policy.filesystem.proc == ProcVisibility::Own {
         rules.push(rule("/proc", PathAccess::Read));
     }
     rules.push(rule(SYS, PathAccess::Read));
-    let work = match policy.filesystem().work_exec.value {
+    let work = match policy.filesystem.work_exec.value {
         WorkExec::Allowed => PathAccess::ReadWriteExecute,
         WorkExec::Denied => PathAccess::ReadWrite,
     };

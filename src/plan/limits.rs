@@ -90,9 +90,9 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
 /// where nothing counts what is touched: without a cgroup, or without the `/proc` in which a process measures
 /// itself.
 pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
-    let allowance = policy.limits().memory_allowance();
+    let allowance = policy.limits.memory_allowance();
     let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
-    if is_counted && policy.filesystem().proc == ProcVisibility::Own {
+    if is_counted && policy.filesystem.proc == ProcVisibility::Own {
         ProcessMemory::Touched(allowance)
     } else {
         ProcessMemory::Mapped(allowance)
@@ -119,7 +119,7 @@ pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
 /// The reason to refuse each limit that is above what the host has.
 pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item = PlanError> {
     LimitName::ALL.into_iter().filter_map(|name| {
-        let wanted = policy.limits().amount(name);
+        let wanted = policy.limits.amount(name);
         let (most, or) = available(machine, name).filter(|(most, _)| wanted > *most)?;
         let (key, unit) = (name.key(), name.spec().unit);
         let lower = match most {

@@ -170,7 +170,7 @@ pub enum HeldBy {
 /// The facts about a host that a plan for this policy needs.
 pub fn needs(policy: &Policy) -> Needs {
     let (variables, files) = network::secrets(policy);
-    let certificates: &[&str] = match policy.network().mode.value {
+    let certificates: &[&str] = match policy.network.mode.value {
         NetworkMode::Allow => &network::HOST_CERTIFICATES,
         NetworkMode::None | NetworkMode::Loopback => &[],
     };
@@ -178,7 +178,7 @@ pub fn needs(policy: &Policy) -> Needs {
         certificates: certificates.iter().map(PathBuf::from).collect(),
         paths: places::named_by(policy)
             .map(|(_, located)| located.value.clone())
-            .chain(policy.python().script.clone())
+            .chain(policy.python.script.clone())
             .chain(files.iter().cloned())
             .collect(),
         script: policy.python.script.clone(),
@@ -193,7 +193,7 @@ pub fn needs(policy: &Policy) -> Needs {
 
 /// The interpreter that a policy names, unless an environment with a name brings its own.
 fn host_interpreter(policy: &Policy) -> Option<String> {
-    let python = policy.python();
+    let python = &policy.python;
     let is_named = python.environment.is_some();
     (!is_named).then(|| python.interpreter.value.clone())
 }
@@ -247,7 +247,7 @@ pub fn refused<'a>(
 }
 
 fn interpreter(policy: &Policy, host: &Host) -> Result<InterpreterPlan, PlanError> {
-    let python = policy.python();
+    let python = &policy.python;
     preload::check_length(&python.preload)?;
     Ok(InterpreterPlan {
         executable: host.interpreter.executable.clone(),
@@ -265,7 +265,7 @@ fn interpreter(policy: &Policy, host: &Host) -> Result<InterpreterPlan, PlanErro
         path: python.path.iter().map(|path| path.value.clone()).collect(),
         project: python.project.as_ref().map(|path| path.value.clone()),
         imports: policy
-            .imports()
+            .imports
             .allow
             .iter()
             .map(ToString::to_string)
@@ -279,12 +279,12 @@ fn supervision(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Supervision {
         cgroup.limits_by(Controller::Memory) && cgroup.limits_by(Controller::Pids)
     });
     Supervision {
-        limits: *policy.limits(),
-        cpu_rule: policy.cpu_rule(),
-        stdin: policy.stdin(),
-        session_idle: policy.session().idle,
-        session_age: policy.session().age,
-        session_pause_after: policy.session().pause_after,
+        limits: policy.limits,
+        cpu_rule: policy.cpu_rule,
+        stdin: policy.stdin,
+        session_idle: policy.session.idle,
+        session_age: policy.session.age,
+        session_pause_after: policy.session.pause_after,
         held_by: if held {
             HeldBy::Cgroup
         } else {

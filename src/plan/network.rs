@@ -66,7 +66,7 @@ impl EgressPlan {
     /// # Errors
     /// If a secret is missing, or there are more ports than sockets.
     pub(super) fn new(policy: &Policy, host: &Host) -> Result<Option<Self>, PlanError> {
-        let network = policy.network();
+        let network = &policy.network;
         if network.mode.value != NetworkMode::Allow {
             return Ok(None);
         }
@@ -84,8 +84,8 @@ impl EgressPlan {
         let machine = &host.machine;
         Ok(Some(Self {
             allow,
-            connections: policy.limits().connections(),
-            bytes: policy.limits().network_bytes(),
+            connections: policy.limits.connections(),
+            bytes: policy.limits.network_bytes(),
             proxy: network.proxy.as_ref().map(|proxy| proxy.value.clone()),
             resolver: network.resolver,
             asks: network.asks,
@@ -112,7 +112,7 @@ impl EgressPlan {
 
 /// Variables that are not set now would be missed by the first request.
 fn check_secrets(policy: &Policy, host: &Host) -> Result<(), PlanError> {
-    for template in policy.network().templates() {
+    for template in policy.network.templates() {
         for reference in template.value.references() {
             if let Reference::Variable(name) = reference
                 && host.caller_env.get(name).is_none_or(String::is_empty)
@@ -129,7 +129,7 @@ fn check_secrets(policy: &Policy, host: &Host) -> Result<(), PlanError> {
 
 /// The variables and files of the policy's secrets.
 pub(super) fn secrets(policy: &Policy) -> (Vec<String>, Vec<PathBuf>) {
-    let templates: Vec<Template> = policy.network().templates().map(|it| it.value).collect();
+    let templates: Vec<Template> = policy.network.templates().map(|it| it.value).collect();
     let references = templates.iter().flat_map(Template::references);
     let (mut variables, mut files) = (Vec::new(), Vec::new());
     for reference in references {
@@ -168,7 +168,7 @@ fn certificates(view: &View) -> &'static str {
 /// Files by which the guest's programs resolve names and trust hosts. The authority of the egress process is
 /// added once that runs.
 pub(super) fn root_entries(policy: &Policy, host: &Host, view: &View) -> Vec<RootEntry> {
-    if policy.network().mode.value != NetworkMode::Allow {
+    if policy.network.mode.value != NetworkMode::Allow {
         return Vec::new();
     }
     let resolver = format!("nameserver {SERVICE}\noptions timeout:3 attempts:2\n");
@@ -191,7 +191,7 @@ pub(super) const NAME_SERVICE: &str = "/etc/nsswitch.conf";
 
 /// The file with what it says.
 pub(super) fn name_service(policy: &Policy) -> (&'static str, &'static str) {
-    let contents = match policy.network().mode.value {
+    let contents = match policy.network.mode.value {
         NetworkMode::None | NetworkMode::Loopback => {
             "passwd: files\ngroup: files\nhosts: files\nprotocols: files\nservices: files\n"
         }
@@ -227,7 +227,7 @@ const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 /// The names of the guest itself. One by which the policy lets it reach this machine is left out: a connection without
 /// the proxy stays in the guest's own network. No client reads a list of ports that need none.
 fn without_proxy(policy: &Policy) -> String {
-    let allow = &policy.network().allow;
+    let allow = &policy.network.allow;
     let leads_out = |name: &str| {
         allow.iter().any(|rule| {
             let RuleText { private, .. } = rule.value.clone().into();
@@ -240,7 +240,7 @@ fn without_proxy(policy: &Policy) -> String {
 
 /// The variables of a guest that reaches hosts.
 pub(super) fn variables(policy: &Policy, view: &View) -> BTreeMap<String, String> {
-    if policy.network().mode.value != NetworkMode::Allow {
+    if policy.network.mode.value != NetworkMode::Allow {
         return BTreeMap::new();
     }
     let proxy = format!("http://{SERVICE}:{PROXY_PORT}");

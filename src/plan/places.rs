@@ -80,13 +80,13 @@ impl Use {
 
 /// Every path that the policy names.
 pub(super) fn named_by(policy: &Policy) -> impl Iterator<Item = (Use, &Located<PathBuf>)> {
-    let files = policy.filesystem();
+    let files = &policy.filesystem;
     let imports = policy
-        .python()
+        .python
         .path
         .iter()
         .map(|path| (Use::ImportFrom, path));
-    let project = policy.python().project.iter();
+    let project = policy.python.project.iter();
     let imports = imports.chain(project.map(|path| (Use::Project, path)));
     let reads = files.read.iter().map(|path| (Use::Read, path));
     let writes = files.write.iter().map(|path| (Use::Write, path));

@@ -97,7 +97,7 @@ pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -
     if level == Level::Landlock {
         return Vec::new();
     }
-    let own_proc = policy.filesystem().proc == ProcVisibility::Own;
+    let own_proc = policy.filesystem.proc == ProcVisibility::Own;
     let mut entries: Vec<RootEntry> = [ETC, "/dev"]
         .map(|dir| RootEntry::Directory { target: dir.into() })
         .into();

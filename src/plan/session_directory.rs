@@ -41,7 +41,7 @@ impl FileQuota {
 impl SessionFiles {
     pub(super) fn of(policy: &Policy, level: Level) -> Self {
         match level {
-            Level::Landlock => Self::HostDirectory(FileQuota::new(policy.limits())),
+            Level::Landlock => Self::HostDirectory(FileQuota::new(&policy.limits)),
             Level::Standard | Level::Full => Self::Private,
         }
     }

@@ -39,7 +39,7 @@ impl View {
         check_reach(host, level)?;
         let mut view = Self {
             trees: Vec::new(),
-            links: wanted::system_links(host, policy.filesystem().system),
+            links: wanted::system_links(host, policy.filesystem.system),
         };
         let mut wanted = wanted::trees(policy, host)?;
         wanted.extend(wanted::script_tree(policy, host, level));

@@ -17,10 +17,10 @@ const ADDED: &str = "added/store";
 
 /// All requested trees, in no particular order.
 pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError> {
-    let system = policy.filesystem().system;
+    let system = policy.filesystem.system;
     let mut wanted = system_trees(host, system);
     wanted.extend(interpreter_trees(host, system));
-    if policy.python().added_packages == AddedPackages::Shown
+    if policy.python.added_packages == AddedPackages::Shown
         && let Some(environments) = &host.environments
     {
         let added = environments.join(ADDED);
@@ -117,7 +117,7 @@ fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
 /// The script that is about to run, at its own path, if the sandbox can show it there. Its text goes
 /// to the guest in any case, so a script that cannot be shown is no error.
 pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<Tree> {
-    let path = policy.python().script.as_ref()?;
+    let path = policy.python.script.as_ref()?;
     let Some(PathFact::Found {
         kind: PathKind::File,
         route,
@@ -126,7 +126,7 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
     else {
         return None;
     };
-    let mut writable = policy.filesystem().write.iter();
+    let mut writable = policy.filesystem.write.iter();
     let is_writable = writable.any(|write| {
         let real = match host.paths.get(&write.value) {
             Some(PathFact::Found { route, .. }) => &route.end,
@@ -141,7 +141,7 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
     let is_shown = !is_writable && !is_hidden && clash(path).is_none();
     is_shown.then(|| Tree {
         path: path.clone(),
-        allow: run_or_read(policy.filesystem().system),
+        allow: run_or_read(policy.filesystem.system),
         route: Some(route.clone()),
         place: Place::Script,
     })

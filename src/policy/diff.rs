@@ -173,16 +173,16 @@ impl Differ<'_> {
         match self.key {
             "imports.allow" => {
                 let item: Option<ImportPattern> = item.parse().ok();
-                let listed = &policy.imports().allow;
+                let listed = &policy.imports.allow;
                 item.is_some_and(|item| listed.iter().any(|pattern| pattern.covers(&item)))
             }
             "filesystem.read" => {
-                beneath(&policy.filesystem().read) || beneath(&policy.filesystem().write)
+                beneath(&policy.filesystem.read) || beneath(&policy.filesystem.write)
             }
-            "filesystem.write" => beneath(&policy.filesystem().write),
+            "filesystem.write" => beneath(&policy.filesystem.write),
             // Of entries for one host, those that describe it most closely decide: one more may allow less.
             "network.allow" => item.parse().is_ok_and(|item: Rule| {
-                let mut listed = policy.network().allow.iter();
+                let mut listed = policy.network.allow.iter();
                 listed.any(|rule| rule.value.hosts().meets(item.hosts()))
             }),
             _ => false,

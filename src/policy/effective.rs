@@ -23,19 +23,29 @@ pub struct Policy {
     pub(super) name: String,
     pub(super) description: String,
     pub(super) sha256: String,
-    pub(super) python: PythonPolicy,
-    pub(super) imports: ImportPolicy,
-    pub(super) filesystem: FilesystemPolicy,
-    pub(super) network: NetworkPolicy,
-    pub(super) env: EnvPolicy,
-    pub(super) stdin: Stdin,
-    pub(super) limits: Limits,
-    pub(super) cpu_rule: CpuRule,
-    pub(super) session: SessionPolicy,
-    pub(super) syscalls: SyscallPolicy,
+    /// The interpreter and its preloaded modules.
+    pub(crate) python: PythonPolicy,
+    /// What guest code may import.
+    pub(crate) imports: ImportPolicy,
+    /// What the guest sees of the host's files.
+    pub(crate) filesystem: FilesystemPolicy,
+    /// The network that the guest has.
+    pub(crate) network: NetworkPolicy,
+    /// Environment variables.
+    pub(crate) env: EnvPolicy,
+    /// What the guest reads on its standard input.
+    pub(crate) stdin: Stdin,
+    /// Limits on time, memory and every other resource that can run out.
+    pub(crate) limits: Limits,
+    /// What the limit on processor time is of a cell that has a wall time of its own.
+    pub(crate) cpu_rule: CpuRule,
+    /// How long a session lives if it is not closed.
+    pub(crate) session: SessionPolicy,
+    /// Changes to the list of allowed system calls.
+    pub(crate) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
     /// The files that it was read from, by absolute paths.
-    pub(super) files: Vec<PathBuf>,
+    pub(crate) files: Vec<PathBuf>,
     pub(super) values: Values,
 }
 
@@ -192,70 +202,15 @@ impl Policy {
         self.limits.amount(name)
     }
 
-    /// The files that it was read from, by absolute paths.
-    pub(crate) fn files(&self) -> &[PathBuf] {
-        &self.files
-    }
-
-    /// The interpreter and its preloaded modules.
-    pub(crate) fn python(&self) -> &PythonPolicy {
-        &self.python
-    }
-
     /// The same policy for a run of this script, given by an absolute path.
     pub(crate) fn with_script(mut self, script: PathBuf) -> Self {
         self.python.script = Some(script);
         self
     }
 
-    /// What guest code may import.
-    pub(crate) fn imports(&self) -> &ImportPolicy {
-        &self.imports
-    }
-
-    /// What the guest sees of the host's files.
-    pub(crate) fn filesystem(&self) -> &FilesystemPolicy {
-        &self.filesystem
-    }
-
-    /// The network that the guest has.
-    pub(crate) fn network(&self) -> &NetworkPolicy {
-        &self.network
-    }
-
-    /// Environment variables.
-    pub(crate) fn env(&self) -> &EnvPolicy {
-        &self.env
-    }
-
-    /// What the guest reads on its standard input.
-    pub(crate) fn stdin(&self) -> Stdin {
-        self.stdin
-    }
-
-    /// Limits on time, memory and every other resource that can run out.
-    pub(crate) fn limits(&self) -> &Limits {
-        &self.limits
-    }
-
-    /// What the limit on processor time is of a cell that has a wall time of its own.
-    pub(crate) fn cpu_rule(&self) -> CpuRule {
-        self.cpu_rule
-    }
-
     /// Where a limit was written.
     pub(crate) fn limit_origin(&self, name: LimitName) -> &Origin {
         given(self.values.origin(name.key()))
-    }
-
-    /// How long a session lives if it is not closed.
-    pub(crate) fn session(&self) -> SessionPolicy {
-        self.session
-    }
-
-    /// Changes to the list of allowed system calls.
-    pub(crate) fn syscalls(&self) -> &SyscallPolicy {
-        &self.syscalls
     }
 
     /// The lowest level at which a run may start.

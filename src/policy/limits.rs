@@ -80,7 +80,7 @@ mod tests {
     fn limits(overrides: &[&str]) -> Limits {
         let overrides: Vec<_> = overrides.iter().map(|text| text.parse().unwrap()).collect();
         let policy = Policy::load("standard", &overrides, &BuiltInsOnly).unwrap();
-        *policy.limits()
+        policy.limits
     }
 
     #[test]

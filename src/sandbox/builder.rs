@@ -126,7 +126,7 @@ impl SandboxBuilder {
         let support = CgroupSupport::probe();
         cgroup::make_room(&support)?;
         let chosen = ChosenInterpreter::of(&policy, &environment)?;
-        let added = match policy.python().added_packages {
+        let added = match policy.python.added_packages {
             AddedPackages::Shown => Some(AddedStore {
                 _held: EnvironmentStore::of(&environment)?.added().hold_all()?,
                 caller: environment.clone(),

@@ -26,7 +26,7 @@ impl ChosenInterpreter {
     /// # Errors
     /// If it cannot be found, or its environment has not been made.
     pub fn of(policy: &Policy, environment: &CallerEnvironment) -> Result<Self, Error> {
-        let python = policy.python();
+        let python = &policy.python;
         let store = || EnvironmentStore::of(environment);
         let found = if let Some(name) = &python.environment {
             store()?.find(&name.value)?

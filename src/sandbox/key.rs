@@ -43,7 +43,7 @@ impl SandboxKey {
         lifetime: Lifetime,
         environment: &CallerEnvironment,
     ) -> Result<Self, Error> {
-        let python = policy.python();
+        let python = &policy.python;
         // Those with packages are found by what is asked for, which takes no longer for an interpreter that is no
         // launcher script.
         let interpreter = if python.environment.is_some() || !python.packages.is_empty() {

@@ -180,7 +180,7 @@ fn read(
     }
     let script = |_| Err("the caller reads `file`, and sends `code`".to_owned());
     let (request, expect) = line.request(filename, script)?;
-    let fit = request.check_files(policy.limits());
+    let fit = request.check_files(&policy.limits);
     fit.map_err(|error| format!("`files`: {error}"))?;
     Ok((request, expect))
 }

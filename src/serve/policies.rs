@@ -160,7 +160,7 @@ mod tests {
                 &mut policy;
             *interpreter = Some("/opt/venv/bin/python".into());
             let policy = get(&policies, policy, set).unwrap();
-            policy.python().interpreter.value.clone()
+            policy.python.interpreter.value.clone()
         };
         for name in ["standard", "strict", "data-science"] {
             let policy = named(name, dir.path());
@@ -179,7 +179,7 @@ mod tests {
         assert_eq!(interpreter(inheriting, &[]), "python3");
         // Without one, the base decides.
         let standard = get(&policies, named("standard", dir.path()), &[]).unwrap();
-        assert_eq!(standard.python().interpreter.value, "python3");
+        assert_eq!(standard.python.interpreter.value, "python3");
     }
 
     #[test]

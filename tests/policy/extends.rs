@@ -1,7 +1,7 @@
 //! What `extends` reads, and in which order.
 
 use insta::assert_snapshot;
-use sandfork::internals::policy::{BuiltInsOnly, PolicySettings as _};
+use sandfork::internals::policy::{BuiltInsOnly, PolicyOrigins as _, PolicySettings as _};
 use sandfork::{LimitName, Policy, PolicyError};
 
 use crate::support::{Files, load};

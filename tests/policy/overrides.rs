@@ -1,7 +1,7 @@
 //! `--set KEY=VALUE`.
 
 use insta::assert_snapshot;
-use sandfork::internals::policy::PolicySettings as _;
+use sandfork::internals::policy::{PolicyOrigins as _, PolicySettings as _};
 use sandfork::{LimitName, Override, Policy};
 
 use crate::support::{Files, set};

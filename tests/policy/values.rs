@@ -95,7 +95,7 @@ fn every_key_reaches_the_effective_policy() {
     assert_eq!(filesystem.write[0].value.to_str(), Some("/srv/out"));
     assert_eq!(policy.env().set.get("A").map(String::as_str), Some("1"));
     assert_eq!(policy.env().pass, ["B"]);
-    assert_eq!(policy.stdin(), Stdin::Pass);
+    assert_eq!(*policy.stdin(), Stdin::Pass);
     let limits = policy.limits();
     assert_eq!((limits.work_size(), limits.work_inodes()), (1 << 20, 101));
     assert_eq!((limits.tmp_size(), limits.tmp_inodes()), (2 << 20, 102));

@@ -82,11 +82,11 @@ impl TaskLine {
     /// When it asks for more than the policy allows. The error names the key, and a value that
     /// would be allowed.
     pub fn check(&self, policy: &Policy) -> Result<(), TaskLineError> {
-        let resolved = self.limits.resolve(policy.limits());
+        let resolved = self.limits.resolve(&policy.limits);
         resolved.map_err(
             |AbovePolicy { name, allowed, .. }| TaskLineError::AbovePolicy { name, allowed },
         )?;
-        if self.stdin.is_some() && policy.stdin() == Stdin::Closed {
+        if self.stdin.is_some() && policy.stdin == Stdin::Closed {
             return Err(TaskLineError::StdinClosed);
         }
         Ok(())

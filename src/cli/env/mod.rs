@@ -152,7 +152,7 @@ fn creation(arguments: &EnvCreateArguments) -> Result<Creation, Failure> {
         packages,
         wanted,
         interpreter: interpreter
-            .unwrap_or_else(|| Policy::default().python().interpreter.value.clone()),
+            .unwrap_or_else(|| Policy::default().python.interpreter.value.clone()),
         index: arguments.index_url.clone(),
         allowed: arguments.allow_hosts.clone(),
         layer: if arguments.add {
@@ -347,7 +347,7 @@ pub fn provide(policy: &Policy) -> Result<(), Failure> {
     if !is_missing(policy, &CallerEnvironment::current()) {
         return Ok(());
     }
-    let python = policy.python();
+    let python = &policy.python;
     let packages = python
         .packages
         .iter()

@@ -114,19 +114,19 @@ impl Grants {
         let landlock = plan.jail.landlock.as_ref();
         Self {
             level: plan.level,
-            network: policy.network().mode.value,
-            mode_rule: policy.network().mode_rule,
+            network: policy.network.mode.value,
+            mode_rule: policy.network.mode_rule,
             read: policy
-                .filesystem()
+                .filesystem
                 .read
                 .iter()
                 .map(|path| path.value.clone())
                 .collect(),
-            system: policy.filesystem().system,
+            system: policy.filesystem.system,
             proc: plan.jail.worker.proc,
-            imports: policy.imports().allow.clone(),
+            imports: policy.imports.allow.clone(),
             denied: policy
-                .syscalls()
+                .syscalls
                 .deny
                 .iter()
                 .map(|name| name.value.clone())

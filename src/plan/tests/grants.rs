@@ -288,7 +288,7 @@ fn imports_and_limits_have_theirs() {
     assert_eq!(set("os.path").as_deref(), Some("imports.allow=os.path"));
     // A hostile guest chooses the name.
     assert_eq!(set("os\"]\n[syscalls]"), None);
-    let limits = *policy("").limits();
+    let limits = policy("").limits;
     let of = |name| of_limit(name, &limits, None).set();
     assert_eq!(of(LimitName::Wall).as_deref(), Some("limits.wall=1m"));
     assert_eq!(of(LimitName::Cores).as_deref(), Some("limits.cores=2"));

@@ -119,7 +119,7 @@ fn other_modes_have_nothing_of_it() {
             0
         );
     }
-    assert_eq!(policy(POLICY).network().mode.value, NetworkMode::Allow);
+    assert_eq!(policy(POLICY).network.mode.value, NetworkMode::Allow);
 }
 
 #[test]

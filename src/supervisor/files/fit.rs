@@ -102,7 +102,7 @@ mod tests {
             (GuestPath::parse_file(path).unwrap(), vec![b'x'; *size])
         };
         let files: Vec<_> = files.iter().map(file).collect();
-        check(&files, policy.limits())
+        check(&files, &policy.limits)
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl Policies {
         line.check(&policy)?;
         let script = |path| Script::load(Origin::Task(path)).map(Script::request_with_file);
         let (request, expect) = line.request(None, |path| script(path).map_err(no_script))?;
-        request.check_files(policy.limits())?;
+        request.check_files(&policy.limits)?;
         let task = Task::new(id, request).expect(expect);
         Ok(match own {
             Some(policy) => task.policy(policy),
