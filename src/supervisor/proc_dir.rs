@@ -146,8 +146,9 @@ pub fn number(process: BorrowedFd) -> io::Result<i32> {
         .ok_or_else(|| Errno::ESRCH.into())
 }
 
-/// `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, bytes: a program's pages of files are the host's page cache.
-pub fn own_share(pid: Pid) -> Option<u64> {
+/// `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, bytes, and the page tables: a program's pages of files are the
+/// host's page cache.
+pub fn own_share(proc: BorrowedFd, pid: Pid) -> Option<u64> {
     let rollup = read(format!("/proc/{pid}/smaps_rollup").as_ref()).ok()?;
     let kib = |name| {
         let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
@@ -155,7 +156,8 @@ pub fn own_share(pid: Pid) -> Option<u64> {
     };
     // Before Linux 5.3 the parts were not listed.
     let files = kib("Pss_File:").unwrap_or(0);
-    Some(kib("Pss:")?.saturating_sub(files) * 1024)
+    let tables = sys::procfs::page_tables(proc, &format!("{pid}/status"));
+    Some(kib("Pss:")?.saturating_sub(files) * 1024 + tables.unwrap_or(0))
 }
 
 #[cfg(test)]

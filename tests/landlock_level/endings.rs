@@ -149,6 +149,24 @@ time.sleep(20)",
     Ok(())
 }
 
+/// The guest writes to none of its pages, and so has none but the kernel's page of zeros.
+pub fn page_tables_count(who: Who) -> Result<(), Failed> {
+    memory_ends(
+        &Host::new(who),
+        "import ctypes, time
+libc = ctypes.CDLL(None)
+libc.mmap.restype = ctypes.c_void_p
+libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + 3 * [ctypes.c_int] + [ctypes.c_long]
+begin = libc.mmap(None, 1 << 39, 1, 0x4022, -1, 0)
+libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(1 << 39), 15)
+for number in range(160_000):
+    ctypes.string_at(begin + (number << 21), 1)
+    if number % 1000 == 0: time.sleep(0.02)
+time.sleep(20)",
+    );
+    Ok(())
+}
+
 /// Many processes, each within its own limits.
 pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);

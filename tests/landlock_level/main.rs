@@ -38,6 +38,7 @@ const TESTS: &[(&str, Test)] = &[
         "limits_hold_for_all_processes_together",
         endings::limits_hold_for_all_processes_together,
     ),
+    ("page_tables_count", endings::page_tables_count),
     (
         "a_daemon_is_gone_after_the_run",
         death::a_daemon_is_gone_after_the_run,

@@ -233,7 +233,7 @@ impl<'a> Watch<'a> {
         let mut memory = 0;
         for pid in self.tree() {
             let started = Instant::now();
-            memory += own_share(pid).unwrap_or(0);
+            memory += own_share(self.proc, pid).unwrap_or(0);
             if memory > allowed {
                 return Some(Stop::watchdog(LimitName::Memory));
             }
@@ -306,10 +306,7 @@ impl<'a> Watch<'a> {
 
     fn measure(&self, tree: Vec<Pid>) -> Measured {
         let stat = |pid| procfs::stat(self.proc, pid).ok();
-        let resident = |pid| {
-            let sizes = procfs::sizes(self.proc, &format!("{pid}/statm"));
-            sizes.map_or(0, |sizes| sizes.resident)
-        };
+        let resident = |pid| procfs::resident(self.proc, &format!("{pid}/status")).unwrap_or(0);
         // The reaper of level `landlock` waits for the orphans that end. The init of a namespace ignores SIGCHLD, as any
         // process may, and then Linux adds their time to no parent's.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);

@@ -85,8 +85,8 @@ impl Server {
         if let ProcessMemory::Touched(bytes) = jail.worker.memory {
             allowance::set_allowance(proc, bytes).in_step(Step::Fork)?;
         }
-        let sizes = sys::procfs::sizes(proc, "self/statm").in_step(Step::Fork)?;
-        Self::watching(control, jail, zygote, single, sizes.data).in_step(Step::Fork)
+        let bytes = sys::procfs::data(proc, "self/statm").in_step(Step::Fork)?;
+        Self::watching(control, jail, zygote, single, bytes).in_step(Step::Fork)
     }
 
     fn watching(
