@@ -324,10 +324,15 @@ impl<'a> WorkerLoop<'a> {
         if matches!(self.state.terms.purpose, Purpose::Run(_)) {
             self.state.io.link.discard_passed();
         }
+        let is_between_cells = self.state.cell.is_none();
         while self.state.data_open
             && let Some(frame) = self.state.io.link.next()
         {
             self.state.on_frame(frame, now, caller);
+        }
+        if is_between_cells {
+            // What a cell has left running may send frames for as long as the session waits, and no cell's limits hold.
+            self.state.io.watch.charge(clock::now() - now);
         }
         self.state.data_open
     }

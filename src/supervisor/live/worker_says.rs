@@ -103,15 +103,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         now: Instant,
         caller: &mut dyn Caller,
     ) -> Result<(), String> {
-        let cell = self.cell_of_caller();
-        let Some(cell) = cell.filter(|cell| cell.id == display.id) else {
-            // A thread that outlived its cell sent it.
+        let Some(cell) = self.cell_of_caller() else {
             return Ok(());
         };
         let blob = display.blob.as_ref().map_or(0, Blob::total);
         cell.displayed += OF_A_DISPLAY + header as u64 + blob;
         if cell.displayed > MOST_DISPLAYED {
             self.interrupt(Stop::output(), now);
+            return Ok(());
+        }
+        if cell.id != display.id {
+            // A thread that outlived its cell sent it. It was read all the same.
             return Ok(());
         }
         let payload = unchanging(&mut self.io, display.blob.as_ref(), payload)?;

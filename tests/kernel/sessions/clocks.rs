@@ -4,7 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sandfork::session::{Cell, SessionState, ToolArguments};
+use sandfork::session::{Cell, Parents, SessionState, ToolArguments};
 use sandfork::{Cancel, ErrorKind, LimitName, Status, Value};
 
 use super::{assert_ended, open, run, value};
@@ -25,6 +25,7 @@ pub fn tests() -> Vec<Test> {
         an_interrupt_between_cells_does_nothing,
         a_handle_cancels_its_cells_and_no_others,
         what_runs_on_between_cells_is_held_too,
+        frames_between_cells_are_the_guests_own_time,
     ]
 }
 
@@ -181,6 +182,35 @@ fn what_runs_on_between_cells_is_held_too(world: &World) {
         session.run("1").err()
     });
     let error = error.expect("the session has ended");
+    assert_eq!(error.kind(), ErrorKind::SessionEnded);
+    assert!(error.to_string().contains("limits.cpu"), "{error}");
+}
+
+/// The guest sends a frame in a hundredth of the time in which the supervisor reads it.
+fn frames_between_cells_are_the_guests_own_time(world: &World) {
+    let mut session = open(world, standard().set("limits.cpu=1s"));
+    // No cell runs once the test has made the directory: its result could come in the middle of a frame.
+    let code = "import os, socket, struct, threading, time
+link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 1023)
+header = b'{\"kind\":\"display\",\"id\":1000,\"data\":{\"a\":[%s]}}' % b','.join([b'[1]'] * 30_000)
+frame = struct.pack('<II', len(header), 0) + header
+def send():
+    while not os.path.exists('now'): time.sleep(0.01)
+    while True: link.sendall(frame)
+threading.Thread(target=send, daemon=True).start()";
+    let report = run(&mut session, code);
+    assert_ended(&report, Status::Ok, SessionState::Live);
+    session
+        .make_dir("now", Parents::Required)
+        .expect("it is made");
+    let until = Instant::now() + Duration::from_secs(120);
+    let error = loop {
+        match session.list(".") {
+            Err(error) => break error,
+            Ok(_) => assert!(Instant::now() < until, "the session goes on"),
+        }
+        thread::sleep(Duration::from_millis(20));
+    };
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("limits.cpu"), "{error}");
 }

@@ -45,6 +45,16 @@ fn a_file_of_a_display_that_no_one_gets_is_not_looked_at() {
     });
 }
 
+/// The supervisor reads what no one gets, too.
+#[test]
+fn a_display_for_another_cell_counts_in_that_which_runs() {
+    in_scene(SESSION, |scene| {
+        scene.cell(1);
+        passes(scene, 7, DISPLAY, 64 << 20);
+        assert_eq!((scene.life.io.interrupts, scene.life.io.accepted), (1, 0));
+    });
+}
+
 /// A cell could have its caller map tens of thousands of them.
 #[test]
 fn bytes_that_fit_into_a_frame_are_not_passed() {
