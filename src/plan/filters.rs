@@ -1,13 +1,15 @@
 //! The seccomp filters of a plan. Errors in a policy's lists are traced to their lines.
 
-use super::seccomp::{self, Filters, HOST_WRITES, Rule, SeccompError, Surroundings, compile_with};
+use super::seccomp::{
+    self, Filters, HOST_WRITES, SeccompError, Surroundings, UNCOUNTED, compile_with,
+};
 use super::{CgroupPlan, PlanError};
 use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, NetworkMode, Policy};
 
 /// Calls that allocate memory outside every process's size. A cgroup counts that memory, so with
 /// one they are allowed like other calls. A watchdog would not see it.
-const UNCOUNTED: [&str; 3] = ["memfd_create", "shmget", "msgget"];
+const WITHOUT_SIZE: [&str; 3] = ["memfd_create", "shmget", "msgget"];
 
 /// Calls that flush written data to disk. They have an effect only if the guest may write to files
 /// that outlive it.
@@ -41,20 +43,21 @@ pub(super) fn compile(
     };
     let lists = &policy.syscalls;
     let mut allowed: Vec<String> = names(&lists.allow).map(str::to_owned).collect();
-    let mut stricter: &[Rule] = &[];
+    let mut stricter = Vec::new();
     if !policy.filesystem.write.is_empty() {
         allowed.extend(DURABILITY.map(str::to_owned));
-        stricter = HOST_WRITES;
+        stricter.extend(HOST_WRITES);
     }
     if uids == WorkerUids::EachItsOwn {
         allowed.push("epoll_ctl".to_owned());
     }
     let mut denied: Vec<String> = names(&lists.deny).map(str::to_owned).collect();
     if !cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory)) {
-        let uncounted = UNCOUNTED.map(str::to_owned).into_iter();
-        denied.extend(uncounted.filter(|name| !allowed.contains(name)));
+        let without = WITHOUT_SIZE.map(str::to_owned).into_iter();
+        denied.extend(without.filter(|name| !allowed.contains(name)));
+        stricter.extend(UNCOUNTED);
     }
-    compile_with(arch, surroundings, &allowed, &denied, stricter)
+    compile_with(arch, surroundings, &allowed, &denied, &stricter)
         .map_err(|source| locate(policy, source))
 }
 

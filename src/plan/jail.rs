@@ -52,12 +52,12 @@ pub(super) fn prepare(
     Ok(ZygoteJail {
         identity: identity(host.machine.user, level),
         namespaces,
-        root: root::entries(policy, host, level, &view),
+        root: root::entries(policy, host, level, cgroup, &view),
         hostname: root::HOSTNAME.to_owned(),
         machine: namespaces.map(|_| machine(&policy.limits, host)),
         landlock: host.machine.landlock.abi().map(|abi| LandlockRules {
             abi,
-            paths: landlock::rules(policy, level, &view),
+            paths: landlock::rules(policy, level, cgroup, &view),
         }),
         filters: filters.zygote,
         env: environment::variables(policy, host, level, &view),

@@ -7,15 +7,21 @@
 
 use std::path::{Path, PathBuf};
 
+use super::CgroupPlan;
 use super::places::{ETC, SHM, SYS, TMP, WORK};
-use super::root::DEVICES;
+use super::root::devices;
 use super::view::View;
 use crate::policy::{Level, Policy, ProcVisibility, WorkExec};
 use sandfork_jail::program::{PathAccess, PathRule};
 
-pub(super) fn rules(policy: &Policy, level: Level, view: &View) -> Vec<PathRule> {
+pub(super) fn rules(
+    policy: &Policy,
+    level: Level,
+    cgroup: Option<&CgroupPlan>,
+    view: &View,
+) -> Vec<PathRule> {
     let mut rules = match level {
-        Level::Landlock => on_the_hosts_root(),
+        Level::Landlock => on_the_hosts_root(cgroup),
         Level::Standard | Level::Full => on_a_root_of_its_own(policy),
     };
     for tree in &view.trees {
@@ -55,10 +61,11 @@ fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
 }
 
 /// The host's own directories contain more than a guest may access.
-fn on_the_hosts_root() -> Vec<PathRule> {
+fn on_the_hosts_root(cgroup: Option<&CgroupPlan>) -> Vec<PathRule> {
     // Stands for the session's directory until its path is known.
     let mut rules = vec![rule(WORK, PathAccess::ReadWrite)];
-    rules.extend(DEVICES.map(|name| rule(Path::new("/dev").join(name), PathAccess::ReadWriteFile)));
+    let device = |name| rule(Path::new("/dev").join(name), PathAccess::ReadWriteFile);
+    rules.extend(devices(cgroup).map(device));
     rules
 }
 

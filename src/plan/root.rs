@@ -2,12 +2,13 @@
 
 use std::path::Path;
 
+use super::CgroupPlan;
 use super::error::Place;
 use super::jail::has_ptys;
 use super::network;
 use super::places::{ETC, PTS, SESSIONS, SHM, TMP, WORK};
 use super::view::{Tree, View};
-use crate::host::{GUEST_ID, Host};
+use crate::host::{Controller, GUEST_ID, Host};
 use crate::policy::{Level, Policy, ProcVisibility};
 use sandfork_jail::program::{RootEntry, WITNESS};
 
@@ -80,6 +81,11 @@ const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id")
 /// Devices without state.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
+/// The device of zeros. To map it as shared makes memory that is in no process's size (`supervisor::shared_memory`), and no
+/// filter sees which file is mapped. Where no cgroup counts memory, `full` takes its place, which has the same zeros
+/// and cannot be mapped (full(4)).
+const ZERO: &str = "zero";
+
 /// The terminal of the process that opens it (tty(4)), so that pagers and password prompts find that of a `script` or of
 /// `--terminal`. A worker has left its caller's terminal, and verification compares its session with its pid.
 const TTY: &str = "tty";
@@ -93,7 +99,13 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
 ];
 
 /// The root entries of a plan at `level`; none without mounts.
-pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -> Vec<RootEntry> {
+pub(super) fn entries(
+    policy: &Policy,
+    host: &Host,
+    level: Level,
+    cgroup: Option<&CgroupPlan>,
+    view: &View,
+) -> Vec<RootEntry> {
     if level == Level::Landlock {
         return Vec::new();
     }
@@ -153,8 +165,18 @@ pub(super) fn entries(policy: &Policy, host: &Host, level: Level, view: &View) -
             access: tree.access(),
         },
     }));
-    entries.extend(DEVICES.map(device));
+    entries.extend(devices(cgroup).map(device));
+    if devices(cgroup).all(|name| name != ZERO) {
+        entries.push(symlink(Path::new("/dev").join(ZERO), "full"));
+    }
     entries
+}
+
+/// The devices that guests get as they are.
+pub(super) fn devices(cgroup: Option<&CgroupPlan>) -> impl Iterator<Item = &'static str> {
+    let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
+    let devices = DEVICES.into_iter();
+    devices.filter(move |name| is_counted || *name != ZERO)
 }
 
 fn mount_point(target: &str) -> RootEntry {

@@ -1,6 +1,6 @@
 //! The calls that a worker's filter forwards to the supervisor: those that create kernel objects whose
-//! cost is not charged to the guest, those of [`machine_calls`] and of [`own_signals`], and those that are
-//! refused, to tell of them.
+//! cost is not charged to the guest, those of [`machine_calls`], of [`own_signals`] and of
+//! [`SharedMemory`], and those that are refused, to tell of them.
 //!
 //! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
 //! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock
@@ -35,6 +35,7 @@ use super::allowance::Allowance;
 use super::refused_calls::RefusedCalls;
 use super::run::Watch;
 use super::session::SessionDirectory;
+use super::shared_memory::SharedMemory;
 use super::verified_worker::VerifiedWorker;
 use super::{clock, machine_calls, own_signals, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
@@ -84,6 +85,7 @@ pub struct ForwardedCalls<'a> {
     /// the owner of such a lock.
     locks_descriptions: bool,
     watches: Allowance,
+    shared_memory: SharedMemory,
     refusals: Allowance,
     refused: RefusedCalls,
     /// Until when no call is answered.
@@ -105,6 +107,7 @@ impl<'a> ForwardedCalls<'a> {
             held_at_most: 0,
             locks_descriptions: false,
             watches: Allowance::new(WATCHES, WATCHES_A_SECOND, now),
+            shared_memory: SharedMemory::default(),
             refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, now),
             refused: RefusedCalls::default(),
             paused_until: None,
@@ -176,6 +179,7 @@ impl<'a> ForwardedCalls<'a> {
         match libc::c_long::from(call.call) {
             libc::SYS_epoll_ctl if self.watches.take(clock::now()) => Reply::Continue,
             libc::SYS_epoll_ctl => Reply::Error(Errno::ENOSPC),
+            libc::SYS_mmap => self.shared_memory.reply(call, watch),
             libc::SYS_flock | libc::SYS_fcntl => self.reply_to_lock(listener, call, watch),
             _ => self.refuse(call),
         }
@@ -337,6 +341,7 @@ mod tests {
             held_at_most: 0,
             locks_descriptions: false,
             watches: Allowance::new(WATCHES, WATCHES_A_SECOND, clock::now()),
+            shared_memory: SharedMemory::default(),
             refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, clock::now()),
             refused: RefusedCalls::default(),
             paused_until: None,

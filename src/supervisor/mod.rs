@@ -27,6 +27,7 @@ mod received_fd;
 mod refused_calls;
 mod regular_file;
 mod run;
+mod shared_memory;
 mod snapshot;
 mod sockets;
 mod spawn;

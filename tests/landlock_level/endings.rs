@@ -167,6 +167,43 @@ time.sleep(20)",
     Ok(())
 }
 
+/// The guest keeps what it has given up of its own size.
+pub fn shared_memory_counts(who: Who) -> Result<(), Failed> {
+    let host = Host::new(who);
+    let limits = ["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"];
+    let kept = host.run(
+        &limits,
+        "import mmap
+kept = []
+for number in range(8):
+    try:
+        kept.append(mmap.mmap(-1, 60 << 20))
+    except OSError as error:
+        print(number, error.errno)
+        break
+    for page in range(0, 60 << 20, 4096): kept[-1][page] = 1
+    kept[-1].madvise(mmap.MADV_DONTNEED)",
+    );
+    // With a cgroup, the kernel kills what takes more.
+    let refused = kept["stdout"] == "4 12\n";
+    assert!(refused || kept["status"] == "memory-limit", "{kept}");
+    let again = host.run(
+        &limits,
+        "import mmap, os
+for _ in range(20): mmap.mmap(-1, 200 << 20).close()
+if os.fork() == 0:
+    mmap.mmap(-1, 40 << 20)[0] = 1
+    os._exit(0)
+print(os.wait()[1])
+try:
+    print(mmap.mmap(os.open('/dev/zero', os.O_RDWR), 4096)[0])
+except OSError:
+    print(0)",
+    );
+    assert_eq!(again["stdout"], "0\n0\n", "{again}");
+    Ok(())
+}
+
 /// Many processes, each within its own limits.
 pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);

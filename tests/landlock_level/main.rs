@@ -39,6 +39,7 @@ const TESTS: &[(&str, Test)] = &[
         endings::limits_hold_for_all_processes_together,
     ),
     ("page_tables_count", endings::page_tables_count),
+    ("shared_memory_counts", endings::shared_memory_counts),
     (
         "a_daemon_is_gone_after_the_run",
         death::a_daemon_is_gone_after_the_run,
@@ -100,6 +101,11 @@ const OTHER_PROCS: &[(Who, &str, Test)] = &[
         Who::UserOfHiddenProcWithNamespaces,
         "the_memory_of_orphans_counts",
         endings::the_memory_of_orphans_counts,
+    ),
+    (
+        Who::UserOfHiddenProcWithNamespaces,
+        "shared_memory_counts",
+        endings::shared_memory_counts,
     ),
 ];
 

@@ -49,7 +49,7 @@ pub fn compile(
 /// `allow` adds calls to the preset that it refuses for economy, or does not know. `deny` refuses
 /// calls with `EPERM` and wins over the preset and over `allow`. It goes into the worker's filter
 /// only, so that it does not hinder the jail's set-up. A name that only another architecture has is
-/// accepted. Calls that are then allowed without a condition get the verdicts of `stricter`.
+/// accepted. Calls that are then allowed, under conditions or without, get the verdicts of `stricter`.
 pub fn compile_with(
     arch: Arch,
     surroundings: Surroundings,
@@ -69,7 +69,7 @@ pub fn compile_with(
     }
     for rule in stricter {
         for name in rule.names() {
-            if verdicts.get(name) == Some(&Verdict::Allow) {
+            if let Some(Verdict::Allow | Verdict::AllowIf { .. }) = verdicts.get(name) {
                 verdicts.insert(name, rule.verdict);
             }
         }

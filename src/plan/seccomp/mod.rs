@@ -30,7 +30,7 @@ pub use error::SeccompError;
 #[cfg(any(test, feature = "internals"))]
 pub use names::syscalls;
 pub use names::{known_syscall, syscall_name, syscall_number};
-pub use preset::{HOST_WRITES, Preset};
+pub use preset::{HOST_WRITES, Preset, UNCOUNTED};
 pub use rule::{Check, Errno, Grant, Rule, Verdict};
 
 /// The other layers between the guest and the host. They decide which calls are harmless.

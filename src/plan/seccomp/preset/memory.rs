@@ -1,9 +1,21 @@
 //! The guest's own address space.
 
-use super::super::rule::{Check, Errno, Rule, allow, allow_if, clear, none_of};
-use sandfork_jail::uapi::{
-    MADV_MERGEABLE, MAP_HUGETLB, MFD_ALLOW_SEALING, MFD_CLOEXEC, MFD_NOEXEC_SEAL,
+use super::super::rule::{
+    Check, Errno, Rule, allow, allow_if, ask_if, clear, masked_one_of, none_of,
 };
+use sandfork_jail::uapi::{
+    MADV_MERGEABLE, MAP_ANONYMOUS, MAP_HUGETLB, MAP_SHARED, MAP_TYPE, MFD_ALLOW_SEALING,
+    MFD_CLOEXEC, MFD_NOEXEC_SEAL,
+};
+
+/// Where no cgroup counts memory, in place of the rules below. See `supervisor::shared_memory`.
+pub const UNCOUNTED: &[Rule] = &[ask_if(
+    "map memory and files; memory that processes share is in the size of none, so the supervisor counts it",
+    "mmap",
+    masked_one_of(3, MAP_TYPE | MAP_ANONYMOUS, &[MAP_SHARED | MAP_ANONYMOUS]),
+    &[clear(3, MAP_HUGETLB)],
+    Errno::NoMemory,
+)];
 
 pub(super) const RULES: &[Rule] = &[
     // Reserved huge pages are outside the memory cgroup's count, and belong to the host's databases.

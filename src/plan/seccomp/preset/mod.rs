@@ -15,6 +15,7 @@ mod sockets;
 mod system;
 
 pub use files::HOST_WRITES;
+pub use memory::UNCOUNTED;
 
 use std::collections::BTreeMap;
 
