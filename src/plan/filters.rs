@@ -58,7 +58,7 @@ pub(super) fn compile(
         stricter.extend(UNCOUNTED);
     }
     compile_with(arch, surroundings, &allowed, &denied, &stricter)
-        .map_err(|source| locate(policy, source))
+        .map_err(|source| locate(policy, &source))
 }
 
 /// What every host refuses in a policy's lists of system calls.
@@ -67,7 +67,7 @@ pub fn check_syscalls(policy: &Policy) -> Vec<PlanError> {
     let errors = seccomp::check(names(&lists.allow), names(&lists.deny));
     errors
         .into_iter()
-        .map(|source| locate(policy, source))
+        .map(|source| locate(policy, &source))
         .collect()
 }
 
@@ -76,7 +76,7 @@ fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
 }
 
 /// Finds the policy line that the error is about.
-fn locate(policy: &Policy, source: SeccompError) -> PlanError {
+fn locate(policy: &Policy, source: &SeccompError) -> PlanError {
     let lists = &policy.syscalls;
     let mut named = lists.allow.iter().chain(&lists.deny);
     let origin = named

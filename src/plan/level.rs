@@ -25,22 +25,17 @@ pub struct LayerPlan {
 pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, PlanError> {
     let required = policy.require();
     let available = best_level(machine);
-    match available.filter(|best| *best >= required) {
-        Some(best) => Ok(best),
-        None => {
-            let accept = |level| {
-                format!(
-                    "; or accept the weaker level `{level}` (`--set assurance.require={level}`)"
-                )
-            };
-            Err(PlanError::Host(format!(
-                "{} requires level `{required}`, which this host cannot give: {}{}",
-                policy.require_origin(),
-                obstacles(machine, required).join("; "),
-                available.map(accept).unwrap_or_default()
-            )))
-        }
-    }
+    available.filter(|best| *best >= required).ok_or_else(|| {
+        let accept = |level| {
+            format!("; or accept the weaker level `{level}` (`--set assurance.require={level}`)")
+        };
+        PlanError::Host(format!(
+            "{} requires level `{required}`, which this host cannot give: {}{}",
+            policy.require_origin(),
+            obstacles(machine, required).join("; "),
+            available.map(accept).unwrap_or_default()
+        ))
+    })
 }
 
 /// Refuses a network that the level has no namespace for.

@@ -137,7 +137,7 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> 
             return Err(tree.place.refuses(&tree.path, problem));
         }
         if let Some(same) = trees.last_mut().filter(|last| last.path == tree.path) {
-            same.merge(tree)?;
+            same.merge(&tree)?;
             continue;
         }
         let above = covering(&trees, &tree.path);
@@ -194,9 +194,9 @@ impl Tree {
     }
 
     /// Merges another tree of the same path.
-    fn merge(&mut self, other: Self) -> Result<(), PlanError> {
+    fn merge(&mut self, other: &Self) -> Result<(), PlanError> {
         if self.is_writable() != other.is_writable() {
-            let writable = if self.is_writable() { self } else { &other };
+            let writable = if self.is_writable() { self } else { other };
             return Err(writable.place.refuses(&other.path, WRITABLE_CODE));
         }
         if other.allow == PathAccess::ReadExecute {

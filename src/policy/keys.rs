@@ -3,7 +3,7 @@
 //! The limits have a table of their own, `outcome::limits`. Their rows come last in their sections here.
 
 use std::fmt::Display;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::str::FromStr;
 
 use super::keyword::{NetworkMode, Stdin, SystemFiles};
@@ -212,7 +212,7 @@ const ANY: Grammar = Grammar {
 };
 
 const DIRECTORY: Grammar = Grammar {
-    read: |text, base| resolve_visible(text, base).map(path_text),
+    read: |text, base| resolve_visible(text, base).map(|path| path_text(&path)),
     ..ANY
 };
 
@@ -227,7 +227,7 @@ const OPTIONAL_DIRECTORY: Grammar = Grammar {
 
 const HOST_PATH: Grammar = Grammar {
     expected: "a path in quotes, such as \"/srv/data\"",
-    read: |text, base| host_path(text, base).map(path_text),
+    read: |text, base| host_path(text, base).map(|path| path_text(&path)),
     ..ANY
 };
 
@@ -293,7 +293,7 @@ pub(super) const VALUE: Grammar = Grammar {
     ..ANY
 };
 
-fn path_text(path: PathBuf) -> String {
+fn path_text(path: &Path) -> String {
     path.display().to_string()
 }
 
