@@ -36,6 +36,15 @@ class Magics(unittest.TestCase):
         self.assertEqual(self.said("%matplotlib inline\nx = 1"), "")
         self.assertEqual(self.worker.value("x"), 1)
 
+    def test_programs_and_cells_by_ipythons_other_names(self):
+        self.assertEqual(self.said("%%file b.txt\ntext\n"), "Writing b.txt\n")
+        self.assertEqual(self.said("name = 'b.txt'\n%mkdir made\n%cp $name made"), "")
+        self.assertEqual(self.worker.value("entries = %sx ls made\nentries"), ["b.txt"])
+        self.assertEqual(self.said("%rm -r made"), "")
+        self.assertEqual(self.worker.value("%system ls made 2>/dev/null || echo gone"), ["gone"])
+        self.assertEqual(self.worker.value("%%python3 --out printed\nprint(2 + 1)\n"), None)
+        self.assertEqual(self.worker.value("printed"), "3\n")
+
     def test_what_has_no_effect_says_so(self):
         for line in ("%config InlineBackend.figure_format = 'svg'", "%load_ext autoreload", "%precision 3"):
             self.assertEqual(self.said(line + "\nx = 2"), line + " has no effect in a sandbox\n")

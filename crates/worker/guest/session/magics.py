@@ -26,6 +26,8 @@ from pylab import *
 from numpy import *
 """
 FORMS = {"html": "text/html", "markdown": "text/markdown", "latex": "text/latex", "svg": "image/svg+xml"}
+# Programs that IPython calls without the `!` too.
+PROGRAMS = ("cp", "mkdir", "mv", "rm", "rmdir")
 # Their code is no text with variables in it.
 UNEXPANDED = ("time", "timeit")
 
@@ -93,6 +95,8 @@ class Magics:
             return handler(rest) if kind == "%" else handler(rest, body)
         if name in SILENT:
             return None
+        if kind == "%" and name in PROGRAMS:
+            return shell("%s %s" % (name, rest), False)
         if kind == "%%" and name in FORMS:
             return self.displays.show({FORMS[name]: body})
         if kind == "%" and name in WITHOUT_EFFECT:
@@ -140,6 +144,11 @@ class Magics:
     def line_cat(self, path):
         with open(path.strip()) as file:
             print(file.read(), end="")
+
+    def line_sx(self, rest):
+        return shell(rest, True)
+
+    line_system = line_sx
 
     def line_env(self, rest):
         name, equal, value = rest.strip().partition("=" if "=" in rest else " ")
@@ -213,8 +222,15 @@ class Magics:
             file.write(body)
         print("Writing %s" % path)
 
+    cell_file = cell_writefile
+
     def cell_script(self, rest, body):
         script("script", rest, body, self.namespace)
+
+    def cell_python(self, rest, body):
+        script("script", rest + " python3", body, self.namespace)
+
+    cell_python3 = cell_python
 
     def cell_bash(self, rest, body):
         script("bash", rest, body, self.namespace)
