@@ -118,6 +118,10 @@ class Same(unittest.TestCase):
             (Level.HIGH, 3),
             (Point(1, (2,)), {"x": 1, "y": (2,)}),
             (Pair(1, [2]), (1, [2])),
+            ({"a": 1}.keys(), ["a"]),
+            ({"a": [1]}.values(), [[1]]),
+            ({"a": 1}.items(), [("a", 1)]),
+            (collections.deque([1, [2]], maxlen=2), [1, [2]]),
         ]:
             with self.subTest(value=repr(value)):
                 found = there_and_back(value)
@@ -228,6 +232,9 @@ class Shown(unittest.TestCase):
         cycle = [1]
         cycle.append({"back": cycle})
         self.assertEqual(there_and_back(cycle), [1, {"back": values.Opaque("list", "...")}])
+        of_values = {}
+        of_values[1] = of_values.values()
+        self.assertEqual(there_and_back(of_values), {1: [values.Opaque("dict_values", "...")]})
         twice = [1]
         self.assertEqual(there_and_back([twice, twice]), [[1], [1]])
 

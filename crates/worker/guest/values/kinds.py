@@ -75,6 +75,10 @@ def _list(encoder: Encoder, value: list[Any], depth: int, key: bool) -> Tree:
     return _packed(encoder, value) or encoder.items(value, depth + 1, key)
 
 
+def _listed(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    return _list(encoder, list(value), depth, key)
+
+
 def _packed(encoder: Encoder, value: list[Any]) -> Tree:
     if len(value) < PACKED or type(value[0]) not in (int, float):
         return None
@@ -166,6 +170,8 @@ def _record(
     return {"type": kind, "name": class_name(value).rpartition(".")[2], "fields": fields}
 
 
+# What `keys()`, `values()` and `items()` of a `dict` return.
+VIEWS: tuple[type, ...] = (type({}.keys()), type({}.values()), type({}.items()))
 BUILTIN: dict[type, Encode] = {
     int: _int,
     float: _float,
@@ -182,13 +188,15 @@ BUILTIN: dict[type, Encode] = {
     range: _range,
     Opaque: _opaque,
     Table: table_tree,
+    **dict.fromkeys(VIEWS, _listed),
 }
 # Types that can contain themselves or their containers.
-CONTAINERS = {_list, _tuple, _set, _frozenset, _dict, _enum, _dataclass, _namedtuple}
-UNHASHABLE = {_list, _bytearray, _set, _dict, _dataclass, table_tree, *arrays.UNHASHABLE, *tables.UNHASHABLE}
+CONTAINERS = {_list, _listed, _tuple, _set, _frozenset, _dict, _enum, _dataclass, _namedtuple}
+UNHASHABLE = {_list, _listed, _bytearray, _set, _dict, _dataclass, table_tree, *arrays.UNHASHABLE, *tables.UNHASHABLE}
 
 # Types of modules that may not be loaded, by name. Subclasses do not match.
 NAMED: dict[str, Encode] = {
+    "collections.deque": _listed,
     **standard.ENCODERS,
     **arrays.ENCODERS,
     **tables.ENCODERS,
@@ -209,7 +217,7 @@ def is_of_library(encoder: Encode | None) -> bool:
 def is_exact(kind: type) -> bool:
     """Whether the decoded value of a type that is transferred is of that type and has the same `repr()`."""
     if kind in BUILTIN:
-        return kind is not memoryview
+        return kind is not memoryview and kind not in VIEWS
     return ".".join(class_path(kind)) in standard.ENCODERS
 
 
