@@ -174,6 +174,16 @@ def test_an_error_of_a_group_says_what_is_in_it() -> None:
     executor.cleanup()
 
 
+def test_a_refusal_that_the_code_has_caught_is_not_behind_a_later_error() -> None:
+    executor = NativeExecutor(imports="installed")
+    with pytest.raises(CodeError) as failed:
+        executor("import socket\ntry:\n    socket.socket()\nexcept OSError:\n    pass\n1 / 0")
+    assert "refused" not in str(failed.value)
+    with pytest.raises(CodeError, match=r"\[Errno 1\].*\nThe sandbox refused: socket by seccomp"):
+        executor("import socket\nsocket.socket()")
+    executor.cleanup()
+
+
 def test_what_a_notebook_line_says_reaches_the_model(executor: NativeExecutor) -> None:
     for line, said in (("%history", "%history is a command of IPython"), ("!cat nope", "exit code 1")):
         assert said in executor(line).logs

@@ -7,7 +7,7 @@ import re
 from smolagents.local_python_executor import ExecutionTimeoutError, InterpreterError
 from smolagents.utils import AgentExecutionError
 
-from sandfork import Execution, ExecutionError
+from sandfork import Denial, Execution, ExecutionError
 from sandfork._text import shortened
 from sandfork._values import harmless
 
@@ -60,7 +60,8 @@ def failure(
     elif execution.status != "exception":
         said = f"Code execution was stopped: {error.value}{left}."
     else:
-        said = _syntax_error(filename, error) or _exception(code, filename, error) + _refused(execution)
+        raised = _exception(code, filename, error) + _refused(execution, error)
+        said = _syntax_error(filename, error) or raised
         said += f"\nThe session ended with it: {lost}." if lost else ""
     return kind(note + said)
 
@@ -92,12 +93,21 @@ def _exception(code: str, filename: str, error: ExecutionError) -> str:
     return f"{said}\n{shortened(error.traceback.rstrip(), _MOST_TRACEBACK)}"
 
 
-def _refused(execution: Execution) -> str:
-    """The first refusal that a policy could allow. The executor never asks the host what it has, so the model
-    does not learn it from this."""
+def _refused(execution: Execution, error: ExecutionError) -> str:
+    """The first refusal behind an error that a policy could allow. The executor never asks the host what it
+    has, so the model does not learn it from this."""
     # The message of an import names its list, and no change of the policy helps against a limit.
     denials = (
-        denial for denial in execution.denied if denial.key and denial.operation not in ("import", "limit")
+        denial
+        for denial in execution.denied
+        if denial.key and denial.operation not in ("import", "limit") and _is_behind(error, denial)
     )
     first = next(denials, None)
     return "" if first is None else f"\nThe sandbox refused: {first}"
+
+
+def _is_behind(error: ExecutionError, denial: Denial) -> bool:
+    """Whether an error tells of a refusal. The filter reports also the calls that a library tries and does
+    without, as `requests` does when it is imported."""
+    is_of_filter = denial.operation in ("socket", "system call") and denial.reported_by != "guest"
+    return not is_of_filter or f"[Errno {denial.errno}]" in error.traceback
