@@ -8,7 +8,8 @@ use std::io;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
 use std::thread;
 
 use nix::errno::Errno;
@@ -50,6 +51,30 @@ impl Wrong {
     }
 }
 
+/// The tasks that have no answer yet.
+struct Unanswered {
+    count: AtomicUsize,
+    most: usize,
+}
+
+impl Unanswered {
+    /// Counts one more.
+    fn add(&self) -> Result<(), Wrong> {
+        if self.count.fetch_add(1, Ordering::Relaxed) < self.most {
+            return Ok(());
+        }
+        Err(Wrong::protocol(format!(
+            "more than {} tasks had no answer, the `window` of the batch: wait for an answer before the next task",
+            self.most
+        )))
+    }
+
+    /// Counts one less.
+    fn remove(&self) {
+        self.count.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 /// Serves a batch until its last result is written, or its caller is gone.
 pub fn serve(
     mut caller: FrameCaller,
@@ -68,7 +93,12 @@ pub fn serve(
         python: sandbox.python(),
         limits: sandbox.limits_by_key(),
     });
-    let (tasks, queue) = sync_channel(window);
+    // It holds no more than the window.
+    let (tasks, queue) = channel();
+    let unanswered = Unanswered {
+        count: AtomicUsize::new(0),
+        most: window,
+    };
     let batch = Batch::new(sandbox).jobs(jobs).order(open.order);
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
@@ -78,11 +108,12 @@ pub fn serve(
     };
     let mut writer = Writer {
         socket,
+        unanswered: &unanswered,
         bytes: Vec::new(),
     };
     let call_off = mapped.call_off();
     let listened = thread::scope(|threads| {
-        let listening = || listen(&mut caller, policy, tasks, &call_off);
+        let listening = || listen(&mut caller, policy, (tasks, &unanswered), &call_off);
         thread::Builder::new().spawn_scoped(threads, listening)?;
         // The listener also notices a caller that is gone.
         _ = writer
@@ -119,16 +150,16 @@ fn jobs(open: &OpenBatch, sandbox: &Sandbox) -> NonZeroUsize {
 fn listen(
     caller: &mut FrameCaller,
     policy: &Policy,
-    tasks: SyncSender<Result<Task, Wrong>>,
+    (tasks, unanswered): (Sender<Result<Task, Wrong>>, &Unanswered),
     call_off: &CallOff<Wrong>,
 ) {
     let mut tasks = Some(tasks);
     loop {
         let received = match await_caller(caller) {
             Ok(CallerEvent::Nothing) => continue,
-            Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => {
-                task(&header, &payload.bytes, policy)
-            }
+            Ok(CallerEvent::Request(ClientRequest::Task(header), payload)) => unanswered
+                .add()
+                .and_then(|()| task(&header, &payload.bytes, policy)),
             Ok(CallerEvent::Request(ClientRequest::End, _)) => {
                 tasks = None;
                 continue;
@@ -139,13 +170,9 @@ fn listen(
         };
         // No task after an invalid one is started.
         let last = received.is_err();
-        let no_room = match &tasks {
-            Some(tasks) => matches!(tasks.try_send(received), Err(TrySendError::Full(_))),
-            None => false,
-        };
-        if no_room {
-            // Not a correct caller: it has more unanswered tasks than its limit.
-            break;
+        if let Some(tasks) = &tasks {
+            // Fails if nothing takes it: the batch has ended.
+            _ = tasks.send(received);
         }
         if last {
             tasks = None;
@@ -217,6 +244,7 @@ fn given_up(error: &Error) -> Wrong {
 /// Writes events, and blocks until the socket accepts them.
 struct Writer<'a> {
     socket: &'a OwnedFd,
+    unanswered: &'a Unanswered,
     bytes: Vec<u8>,
 }
 
@@ -242,6 +270,8 @@ impl Writer<'_> {
         let TaskId::Number(id) = *done.id() else {
             return Ok(());
         };
+        // Before the caller can know of the answer.
+        self.unanswered.remove();
         let (id, attempts) = (id.cast_unsigned(), done.attempts());
         let verdict = done.verdict.clone();
         let mut outcome = match done.into_result() {

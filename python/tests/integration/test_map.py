@@ -16,7 +16,8 @@ import time
 import pytest
 
 import sandfork
-from sandfork import Task
+from sandfork import Task, _batch
+from sandfork._conversation import Actions
 
 from ..support import processes
 from ..support.descriptors import assert_closed_since, opened
@@ -46,6 +47,19 @@ def wait_for_sleepers(count: int) -> set[processes.Process]:
             return found
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_a_caller_of_too_many_tasks_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    opens = _batch.Batch._open
+
+    def opens_wide(batch: _batch.Batch) -> Actions[None]:
+        yield from opens(batch)
+        batch._window *= 10
+
+    monkeypatch.setattr(_batch.Batch, "_open", opens_wide)
+    results = sandfork.map(["1"] * 200, jobs=1)
+    with pytest.raises(sandfork.ProtocolError, match="more than 4 tasks had no answer"):
+        list(results)
 
 
 def test_every_kind_of_task_and_of_end() -> None:
