@@ -153,12 +153,18 @@ impl Process {
         &self.0.argv
     }
 
-    /// How it ended, if it has.
+    /// How it ended, if it has. That it printed too much may be seen only when that is read.
     pub fn end(&self) -> Option<ProgramEnd> {
         match &*lock(&self.0.state) {
-            State::Ended { end, .. } => Some(end.clone()),
+            State::Ended { end, .. } if !self.is_cut() => Some(end.clone()),
+            State::Ended { .. } => Some(ProgramEnd::OutputLimit),
             _ => None,
         }
+    }
+
+    /// Whether it printed more than it may, of which the rest is lost.
+    fn is_cut(&self) -> bool {
+        self.0.printed.load(Ordering::Relaxed) > self.0.may_print
     }
 
     /// Waits for what comes next, until `until` if there is one. Returns `None` when that has passed.
@@ -252,10 +258,11 @@ impl Process {
     /// What comes next, if it is there.
     pub(crate) fn event_now(&self) -> Option<ProcessEvent> {
         // First: what it wrote before its end is there then.
-        let end = self.end();
+        let has_ended = self.end().is_some();
         let stdout = self.read(Stream::Stdout).map(ProcessEvent::Stdout);
         let output = stdout.or_else(|| self.read(Stream::Stderr).map(ProcessEvent::Stderr));
-        output.or_else(|| end.map(ProcessEvent::Ended))
+        let end = || self.end().filter(|_| has_ended);
+        output.or_else(|| end().map(ProcessEvent::Ended))
     }
 
     /// What to wait for, for [`event_now`](Self::event_now).

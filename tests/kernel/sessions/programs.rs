@@ -204,6 +204,16 @@ fn programs_are_limited_and_end_with_their_session(world: &World) {
     let loud = start(&programs, Program::new(["yes"]).output(100_000)).wait();
     assert_eq!(loud.end, ProgramEnd::OutputLimit);
     assert_eq!(loud.stdout.len(), 100_000);
+    // It has ended before what it printed is read.
+    let brief = start(&programs, Program::new(["printf", "abcdef"]).output(3));
+    while brief.end().is_none() {
+        thread::sleep(Duration::from_millis(1));
+    }
+    let brief = brief.wait();
+    assert_eq!(
+        (brief.end, brief.stdout.as_slice()),
+        (ProgramEnd::OutputLimit, b"abc".as_slice())
+    );
     let sleep = || Program::new(["sleep", "600"]);
     let running: Vec<_> = (0..32).map(|_| start(&programs, sleep())).collect();
     assert_eq!(programs.running().len(), 32);
