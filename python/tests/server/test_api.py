@@ -318,6 +318,22 @@ def test_what_is_served_is_what_is_described(server: Server) -> None:
             assert b"no such path" not in answer.body, (method, path)
 
 
+def test_an_outcome_has_what_is_described(server: Server) -> None:
+    schemas = server.ask("GET", "/v1/openapi.json").json["components"]["schemas"]
+    keys = {name: set(schema.get("properties", {})) for name, schema in schemas.items()}
+    failed = server.run("import socket; socket.socket()").json
+    assert set(failed) == keys["Outcome"] | keys["RunReport"]
+    assert set(failed["error"]) == keys["Exception"]
+    assert set(failed["denied"][0]) <= keys["Denial"]
+    for part in ("enforced", "policy"):
+        assert set(failed[part]) == keys[part.capitalize()]
+    assert set(failed["usage"]) >= keys["Usage"]
+    assert set(server.run("while True: pass", limits={"wall": 0.1}).json["limit"]) == keys["Limit"]
+    session = server.ask("POST", "/v1/sessions", {}).json["id"]
+    report = server.ask("POST", f"/v1/sessions/{session}/cells", {"code": "1"}).json
+    assert set(report) == keys["Outcome"] | keys["Report"]
+
+
 def test_the_ids_of_a_batch_are_its_tasks_own(server: Server) -> None:
     for ids in (["a", "a"], [1, None, 1], [1, None]):
         tasks = [{"id": id, "code": "1"} if id is not None else {"code": "1"} for id in ids]
