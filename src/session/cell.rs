@@ -7,7 +7,7 @@ use nix::errno::Errno;
 
 use super::SessionError;
 use crate::outcome::Outcome;
-use crate::outcome::value::{Attachments, Buffers, HeldBuffers};
+use crate::outcome::value::{Attachments, BufferCheck, Buffers, HeldBuffers};
 use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
 use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::{Blob, Display, Transport, Value};
@@ -114,6 +114,8 @@ impl OutgoingValue {
         let value = value.of_few_levels().map_err(|_| SessionError::Deep)?;
         let blob = attachments.blob();
         let blob = blob.map_err(|error| SessionError::Buffers(error.to_string()))?;
+        let mut check = BufferCheck::new(blob.as_ref());
+        check.value(&value).map_err(SessionError::Unattached)?;
         let payload = match blob.as_ref().map(Blob::transport) {
             None => Payload::default(),
             Some(Transport::Payload) => Payload::bytes(attachments.concatenated()),
@@ -238,6 +240,14 @@ impl CellReport {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_value_that_another_message_brought_is_refused_by_name() {
+        let received = Attachments::default().bytes(vec![1]);
+        let error = OutgoingValue::from(received).pack();
+        let error = error.expect_err("its bytes are not there");
+        assert!(error.to_string().contains("`Attachments`"), "{error}");
+    }
 
     #[test]
     fn buffers_are_found_again_however_they_travel() {

@@ -4,7 +4,7 @@ use std::io;
 
 use crate::error::{Cause, ErrorKind};
 use crate::host::io_exhaustion_hint;
-use crate::outcome::value::MOST_LEVELS;
+use crate::outcome::value::{MOST_LEVELS, ValueError};
 
 /// The error of a request to a session.
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +25,12 @@ pub enum SessionError {
     /// A value's buffers could not be sent.
     #[error("the value's buffers cannot be handed over: {0}")]
     Buffers(String),
+    /// A value refers to buffers that do not come with it.
+    #[error(
+        "the value does not fit its attachments: {0}; long text, bytes and arrays that came from a guest are handed over by \
+         the methods of `Attachments`"
+    )]
+    Unattached(ValueError),
     /// A value has too many values inside each other.
     #[error(
         "the value has more than {MOST_LEVELS} values inside each other: hand it over in parts, or as text"
@@ -37,7 +43,7 @@ impl Cause for SessionError {
         match self {
             Self::Lost | Self::EndedBy(_) => ErrorKind::SessionEnded,
             Self::Thread(_) | Self::Tie(_) => ErrorKind::System,
-            Self::Buffers(_) | Self::Deep => ErrorKind::Request,
+            Self::Buffers(_) | Self::Unattached(_) | Self::Deep => ErrorKind::Request,
         }
     }
 }
