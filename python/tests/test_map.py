@@ -275,6 +275,33 @@ def test_tasks_whose_supervisor_died_are_sent_again(serve: Serve) -> None:
     assert sorted(heard) == [0, 2, 3, 4, 5]
 
 
+def test_a_supervisor_with_less_room_gets_no_more_than_it_takes(serve: Serve) -> None:
+    def dies(batch: FakeBatch) -> None:
+        batch.begin(window=4)
+        for _ in range(4):
+            batch.task()
+        batch.done(1)
+
+    early: list[bool] = []
+
+    def goes_on(batch: FakeBatch) -> None:
+        batch.begin(window=2)
+        waiting = []
+        for task in iter(batch.task, None):
+            waiting.append(task.header["id"])
+            if len(waiting) == 2:
+                early.append(batch.wire.has_more(0.1))
+                batch.done(waiting.pop(0))
+        for number in waiting:
+            batch.done(number)
+        batch.close()
+
+    serve(dies, goes_on)
+    results = sandfork.map(["0", "1", "2", "3", "4", "5"])
+    assert [result.id for result in results] == [1, 0, 2, 3, 4, 5]
+    assert early == [False] * 4
+
+
 def test_supervisors_that_die_again_and_again_are_given_up(serve: Serve) -> None:
     def dies(batch: FakeBatch) -> None:
         batch.begin()

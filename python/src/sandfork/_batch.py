@@ -48,7 +48,8 @@ class Batch(Conversation):
     """The state of a batch, and the conversation that produces its next result.
 
     A task is kept until its result arrives. If the supervisor dies, a new one gets the kept tasks again:
-    their progress is unknown, as with a zygote that is ended from outside.
+    their progress is unknown, as with a zygote that is ended from outside. The host may have less room then,
+    and the new supervisor takes fewer at once.
     """
 
     noun = "batch"
@@ -61,11 +62,15 @@ class Batch(Conversation):
         self._on_progress = checked_function(on_progress, "on_progress")
         self._total = total
         self._in_flight: dict[int, Sent] = {}
+        # What a supervisor that died had, and this one does not have yet: follows `_in_flight` in order.
+        self._again: dict[int, Sent] = {}
         self._window, self._jobs = 0, 0
         self._taken = 0
         # Whether no further task is taken, and the exception to raise once the taken tasks have results.
         self._ended = False
         self._failure: Exception | None = None
+        # Whether the present supervisor knows that no further task comes.
+        self._told_end = False
         self._output = Output()
         self._deaths = 0
         self._done, self._failed, self._lost = 0, 0, 0
@@ -81,7 +86,8 @@ class Batch(Conversation):
                     yield from self._open()
                     connected = True
                 yield from self._fill()
-                frame: Frame | None = yield Receive(wake=None if self._ended else self.source.pending)
+                may_take = not self._ended and len(self._in_flight) < self._window
+                frame: Frame | None = yield Receive(wake=self.source.pending if may_take else None)
             except SupervisorDied as error:
                 self._count_death(error)
                 connected = False
@@ -115,7 +121,8 @@ class Batch(Conversation):
     def load(self) -> tuple[int, int, int]:
         is_open, _, waits = super().load
         running = min(len(self._in_flight), self._jobs) if is_open else 0
-        return is_open, running, 0 if self.closed else waits + len(self._in_flight) - running
+        kept = len(self._in_flight) + len(self._again)
+        return is_open, running, 0 if self.closed else waits + kept - running
 
     def _open(self) -> Actions[None]:
         self.waits = True
@@ -130,30 +137,41 @@ class Batch(Conversation):
         self._window = window
         self._jobs = int(header.get("jobs", window))
         self._output = Output()
-        for sent in list(self._in_flight.values()):
-            yield Send(sent.frame)
-        if self._ended:
-            yield Send(_NO_MORE)
+        self._again = {**self._in_flight, **self._again}
+        self._in_flight, self._told_end = {}, False
 
     def _fill(self) -> Actions[None]:
         """Sends tasks until the window is full."""
-        while not self._ended and len(self._in_flight) < self._window:
-            index = self._taken
-            try:
-                task = self.source.take()
-                sent = None if task is PENDING or task is END else prepared(task, index)
-            except Exception as error:
-                # Raised after the results of the tasks before it.
-                task, sent, self._failure = END, None, error
-            if task is PENDING:
-                return
-            if sent is None:
-                self._ended = True
-                yield Send(_NO_MORE)
-                return
-            self._taken += 1
+        while len(self._in_flight) < self._window:
+            if self._again:
+                index = next(iter(self._again))
+                sent = self._again.pop(index)
+            elif (taken := self._take()) is not None:
+                index, sent = taken
+            else:
+                break
             self._in_flight[index] = sent
             yield Send(sent.frame)
+        if self._ended and not self._again and not self._told_end:
+            self._told_end = True
+            yield Send(_NO_MORE)
+
+    def _take(self) -> tuple[int, Sent] | None:
+        """The next task of the source and its number; `None` if there is none yet, or no further one."""
+        if self._ended:
+            return None
+        index = self._taken
+        try:
+            task = self.source.take()
+            sent = None if task is PENDING or task is END else prepared(task, index)
+        except Exception as error:
+            # Raised after the results of the tasks before it.
+            task, sent, self._failure = END, None, error
+        if sent is None:
+            self._ended = task is END
+            return None
+        self._taken += 1
+        return index, sent
 
     def _handle(self, frame: Frame) -> Actions[TaskResult | None]:
         header = frame.header
@@ -208,13 +226,15 @@ class Batch(Conversation):
             self._failure = RequestError(said)
             # The supervisor starts no task after it.
             self._in_flight = {i: sent for i, sent in self._in_flight.items() if i < index}
-        self._ended = True
+        self._again = {}
+        # It may read no more.
+        self._ended = self._told_end = True
 
     def _check_end(self) -> None:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
-        if self._in_flight or not self._ended:
+        if self._in_flight or self._again or not self._ended:
             raise ProtocolError("the supervisor closed a batch whose results had not all come")
 
     def _notify(self, result: TaskResult) -> Actions[None]:

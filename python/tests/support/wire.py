@@ -6,6 +6,7 @@ import array
 import fcntl
 import json
 import os
+import select
 import socket
 import struct
 from typing import Any, NamedTuple
@@ -52,6 +53,10 @@ class Wire:
             if not data:
                 return None
             self._buffer += data
+
+    def has_more(self, seconds: float) -> bool:
+        """Whether more arrives within a time."""
+        return bool(self._buffer or select.select([self.socket], [], [], seconds)[0])
 
     def _take(self, header: dict[str, Any]) -> list[int]:
         blob = header.get("blob") or {}
