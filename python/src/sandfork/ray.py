@@ -79,9 +79,10 @@ class Runner:
 
         dataset.map_batches(sandfork.ray.Runner, fn_constructor_kwargs={"timeout": 5}, concurrency=4)
 
-    The columns named as the fields of `Task` make the task. The columns `status`, `verdict`, `stdout`,
-    `stderr` and `result` are added: `result` is the JSON of `TaskResult.to_dict(compact=True)`. An instance
-    keeps one supervisor as long as it lives.
+    The columns named as the fields of `Task` make the task. `None` in a dict of `files`, `limits` or `expect`
+    is no member, because Arrow gives all rows of a column the same keys. The columns `status`, `verdict`,
+    `stdout`, `stderr` and `result` are added: `result` is the JSON of `TaskResult.to_dict(compact=True)`. An
+    instance keeps one supervisor as long as it lives.
     """
 
     def __init__(
@@ -100,6 +101,8 @@ class Runner:
 
     def __call__(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         known = [field.name for field in fields(Task) if field.name in batch]
+        if not known:
+            raise RequestError(f"no column is a key of a task, such as `code`: there are {', '.join(batch)}")
         rows = zip(*(batch[name] for name in known))
         tasks = [(index, _task(dict(zip(known, row)))) for index, row in enumerate(rows)]
         for index, task in tasks:
@@ -121,8 +124,22 @@ class Runner:
 
 
 def _task(row: dict[str, Any]) -> dict[str, Any]:
-    """The task of a row. NumPy's scalars and arrays become Python's scalars and lists."""
-    return {name: value.tolist() if hasattr(value, "tolist") else value for name, value in row.items()}
+    """The task of a row. Arrow gives all rows of a column of dicts the same keys: one without a value is
+    another row's."""
+    task: dict[str, Any] = _plain(row)
+    for name, value in task.items():
+        if isinstance(value, dict):
+            task[name] = {key: member for key, member in value.items() if member is not None}
+    return task
+
+
+def _plain(value: Any) -> Any:
+    """The value with Python's scalars and lists in place of NumPy's scalars and arrays."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return {key: _plain(member) for key, member in value.items()} if isinstance(value, dict) else value
 
 
 class _Node:

@@ -81,6 +81,18 @@ def test_rows_of_a_dataset_are_tasks() -> None:
     assert found["verdict"] == ["pass", "failed"]
     assert found["stdout"] == ["42\n", ""]
     assert [json.loads(text)["id"] for text in found["result"]] == [7, 8]
+    # Arrow gives all rows of a column of dicts the same keys, and makes arrays of their lists.
+    columns = {"expect": numpy.empty(2, dtype=object), "files": numpy.empty(2, dtype=object)}
+    columns["expect"][:] = [
+        {"stdout": "a", "value": None, "tolerance": None},
+        {"stdout": None, "value": numpy.array([1, 2]), "tolerance": None},
+    ]
+    columns["files"][:] = [{"a": "a", "b": None}, {"a": None, "b": "b"}]
+    code = "import os; names = os.listdir(); print(*names)\n[1, 2]"
+    found = runner({"code": [code, code], **columns})
+    assert (found["verdict"], found["stdout"]) == (["pass", "pass"], ["a\n", "b\n"])
+    with pytest.raises(sandfork.RequestError, match=r"no column is a key of a task.*: there are cod, more"):
+        runner({"cod": ["1"], "more": [2]})
     # Arrow takes no lone surrogate, which a guest may send.
     (result,) = runner({"code": ["'\\ud800'"]})["result"]
     assert result.isascii()
