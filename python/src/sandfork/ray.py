@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections import deque
@@ -107,7 +108,9 @@ class Runner:
         tasks = [(index, _task(dict(zip(known, row)))) for index, row in enumerate(rows)]
         for index, task in tasks:
             prepared(task, index)
-        results = asyncio.run_coroutine_threadsafe(self._node.run(tasks), self._loop).result()
+        results, failure = asyncio.run_coroutine_threadsafe(self._node.run(tasks), self._loop).result()
+        if failure is not None:
+            raise failure
         named = [
             replace(result, id=index if task.get("id") is None else task["id"])
             for result, (index, task) in zip(results, tasks)
@@ -150,15 +153,21 @@ class _Node:
         self._waiting: dict[int, asyncio.Future[TaskResult]] = {}
         self._pump: asyncio.Task[None] | None = None
 
-    async def run(self, tasks: Sequence[tuple[int, TaskLike]]) -> list[TaskResult]:
-        """The results of numbered tasks, in their order. The `id` and `index` of each are its number."""
+    async def run(
+        self, tasks: Sequence[tuple[int, TaskLike]]
+    ) -> tuple[list[TaskResult], BaseException | None]:
+        """The results of numbered tasks, in their order, and why the others have none. The `id` and `index`
+        of each are its number."""
         if self._pump is None or self._pump.done():
             self._queue: asyncio.Queue[tuple[int, TaskLike]] = asyncio.Queue()
             self._pump = asyncio.create_task(self._run_all())
         for number, task in tasks:
             self._waiting[number] = asyncio.get_running_loop().create_future()
             self._queue.put_nowait((number, task))
-        return await asyncio.gather(*(self._waiting[number] for number, _ in tasks))
+        waiting = (self._waiting[number] for number, _ in tasks)
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+        failures = (answer for answer in answers if isinstance(answer, BaseException))
+        return [answer for answer in answers if isinstance(answer, TaskResult)], next(failures, None)
 
     async def _run_all(self) -> None:
         try:
@@ -174,6 +183,15 @@ class _Node:
         while True:
             number, task = await self._queue.get()
             yield _with_id(task, number)
+
+
+def _without_file(task: TaskLike) -> TaskLike:
+    """The task as the driver checks it: its file is the node's."""
+    values = vars(task) if isinstance(task, Task) else task
+    if not isinstance(values, Mapping) or values.get("file") is None:
+        return task
+    rest = {name: value for name, value in values.items() if name != "file" and value is not None}
+    return {"code": "", **rest}
 
 
 def _with_id(task: TaskLike, number: int) -> TaskLike:
@@ -222,7 +240,9 @@ class _Batch:
         self._names: dict[int, Any] = {}
         # With `ordered`, the results that wait for an earlier one.
         self._early: dict[int, TaskResult] = {}
-        self._failure: Exception | None = None
+        # What ended the batch, and the number of the task from which on there are no results.
+        self._failure: BaseException | None = None
+        self._failed_at: float = math.inf
         self._ended = False
 
     def results(self) -> Iterator[TaskResult]:
@@ -273,7 +293,7 @@ class _Batch:
         tasks = []
         try:
             for number, task in islice(self._tasks, self._size):
-                name = prepared(task, number).id
+                name = prepared(_without_file(task), number).id
                 tasks.append((number, task))
                 self._names[number] = name
         except Exception as error:
@@ -287,7 +307,7 @@ class _Batch:
         [ended], _ = ray.wait(list(self._running), num_returns=1)
         chunk = self._running.pop(ended)
         try:
-            results: list[TaskResult] = ray.get(ended)
+            results, failure = ray.get(ended)
         except _LOST as error:
             self._lose(chunk, error)
             return []
@@ -299,7 +319,18 @@ class _Batch:
         self._losses = 0
         pace = len(results) / max(time.monotonic() - chunk.begun, 1e-3)
         self._size = max(self._jobs, min(_MOST_OF_CHUNK, int(pace * _CHUNK_SECONDS)))
-        return results
+        if failure is not None:
+            self._fail(chunk, {result.index for result in results}, failure)
+        # Behind a failure none is of use.
+        return [result for result in results if result.index in self._names]
+
+    def _fail(self, chunk: _Chunk, done: set[int], failure: BaseException) -> None:
+        """Ends the batch when the tasks before the first of a chunk that has no result have theirs."""
+        number = min(number for number, _ in chunk.tasks if number not in done)
+        if number < self._failed_at:
+            self._failure, self._failed_at = failure, number
+        self._ended = True
+        self._names = {number: name for number, name in self._names.items() if number < self._failed_at}
 
     def _lose(self, chunk: _Chunk, error: Exception) -> None:
         if chunk.tasks:

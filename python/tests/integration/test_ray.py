@@ -18,6 +18,8 @@ if sys.version_info < (3, 11):
 import numpy
 
 import sandfork.ray
+from sandfork import Task
+from sandfork._tasks import prepared
 
 # With 20000, the test is that of a release.
 TASKS = int(os.environ.get("SANDFORK_RAY_TASKS", "500"))
@@ -53,6 +55,13 @@ def test_what_a_guest_does_is_its_result(told: dict[str, Any]) -> None:
 def test_an_invalid_task_is_raised_after_the_results_before_it(told: dict[str, Any]) -> None:
     assert told["unknown key"] == ["ok", ANY]
     assert told["unknown key"][1].startswith("RequestError: task 1: unknown key `nope`")
+    # Also those that were sent to a node together with it.
+    assert told["unknown key behind many"] == ["ok"] * 60 + [ANY]
+
+
+def test_a_file_of_a_task_is_read_on_the_node() -> None:
+    for task in Task(file="/none.py", id="own"), {"file": "/none.py", "id": "own", "args": ["a"]}:
+        assert prepared(sandfork.ray._without_file(task), 0).id == "own"
 
 
 def test_what_is_wrong_on_a_node_is_raised_as_it_is_here(told: dict[str, Any]) -> None:

@@ -70,6 +70,7 @@ def main() -> None:
     told["taken"] = taken_while_one_runs()
     told["ended"] = raised(["1", "1 / 0", "import sys; sys.exit(3)"], ordered=True)
     told["unknown key"] = raised(["1", {"nope": 1}])
+    told["unknown key behind many"] = raised([*["1"] * 60, {"nope": 1}, *["1"] * 60], ordered=True)
     told["unknown policy"] = raised(["1"], policy="nope")
     told["too many jobs"] = raised(["1"], jobs=99)
     pathlib.Path(sys.argv[2]).write_text(json.dumps(told))
