@@ -75,10 +75,21 @@ def flush_last():
 
 def flush_again():
     """Flushes both streams after `flush_last`, which has said what cannot be written."""
+    for name in streams:
+        if is_detached(getattr(sys, name, None)):
+            setattr(sys, name, None)
     try:
         flush_last()
     except Unwritten:
         raise Unwritten("") from None
+
+
+def is_detached(stream):
+    """Whether a program has taken its buffer (`detach`), as one does that wraps it anew. It has nothing to write."""
+    try:
+        return issubclass(type(stream), _io.TextIOWrapper) and stream.buffer is None
+    except ValueError:
+        return True
 
 
 def unwritten(stream, error):
