@@ -33,6 +33,8 @@ class Claims(unittest.TestCase):
             ("x = 1\nopen(b'/no/./such/')", {"operation": "access", "target": "/no/such", "errno": 2}),
             ("import os\nos.listdir('/no')", {"operation": "access", "target": "/no", "errno": 2}),
             ("import subprocess\nsubprocess.run(['no-such'])", {"operation": "run", "target": "/usr/bin/no-such", "errno": 2}),
+            # By a path, subprocess uses another call since 3.13.
+            ("import subprocess\nsubprocess.run(['/no/such'])", {"operation": "run", "target": "/no/such", "errno": 2}),
             ("x = 1\nraise PermissionError(1, 'no')", {"operation": "system call", "errno": 1}),
             (
                 "x = 1\nraise PermissionError(13, 'no', '/a')",

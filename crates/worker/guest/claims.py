@@ -18,7 +18,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 # A path that the guest is not shown is missing for it.
 MISSING = (errno.ENOENT, errno.ENOTDIR)
 # Functions of `subprocess` and `os` whose exceptions name a program.
-RUNS = ("_execute_child", "_execvpe", "_spawnvef")
+RUNS = ("_execute_child", "_posix_spawn", "_execvpe", "_spawnvef")
 # Calls that make a file or a directory, by their text.
 MAKES = (
     r"""\bopen\(.*["'][bt]*[wax][bt+]*["']|\bO_CREAT\b|"""
