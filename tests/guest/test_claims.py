@@ -43,6 +43,29 @@ class Claims(unittest.TestCase):
         ):
             self.assertEqual(self.denied(source), [{**said, **place, "count": 1}], source)
 
+    def test_what_cannot_be_run_where_it_lies_names_the_key(self):
+        # Files that are not executable, in a directory that seems to be mounted `noexec`.
+        begin = (
+            "import os, subprocess, tempfile, types\nplace = tempfile.mkdtemp()\n"
+            "os.statvfs = lambda path: types.SimpleNamespace(f_flag=os.ST_NOEXEC if path.startswith(place) else 0)\n"
+            "tool = place + '/tool'\nopen(tool, 'w').close()\n"
+        )
+        unmapped = ": failed to map segment from shared object"
+        for source, is_named in (
+            ("subprocess.run([tool])", True),
+            ("raise OSError(tool + '%s')" % unmapped, True),
+            # It went with its temporary directory.
+            ("raise ImportError(place + '/gone/library.so%s')" % unmapped, True),
+            ("raise ImportError('/no/gone/library.so%s')" % unmapped, False),
+            ("raise ImportError('%s')" % unmapped, False),
+            ("raise PermissionError(13, 'no', tool)", False),
+            ("subprocess.run(['/etc/passwd'])", False),
+        ):
+            with Worker() as worker:
+                error = worker.cell(begin + source).error
+                self.assertEqual("`filesystem.work_exec = true` allows it" in error["message"], is_named, source)
+                worker.cell("import shutil; shutil.rmtree(place)")
+
     def test_a_call_that_makes_a_file_says_so(self):
         for source in (
             "open('/no/new', 'w')",

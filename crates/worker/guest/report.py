@@ -7,7 +7,7 @@ import sys
 from _thread import get_ident
 
 from .cell import MAX_TEXT, SOURCES, class_name, cut, show_lines
-from .claims import MAX_CAUSES, attribute
+from .claims import MAX_CAUSES, attribute, places_of
 
 # The frames of a traceback that are shown, as many as Python itself prints.
 MAX_FRAMES = 1000
@@ -25,8 +25,10 @@ def describe_error(error):
     if type(number) is not int or not issubclass(type(error), OSError) or abs(number) >= 1 << 31:
         number = None
     note = missing_package(error) or missing_name(error, message) or fence(error) or no_network(error)
+    if not note and number == errno.EACCES and places_of(error.__traceback__)[0]:
+        note = not_executable(attribute(error, "filename"))
     if number is None and is_unmapped(error, message):
-        note = not_executable(message)
+        note = not_executable(message.partition(":")[0])
         number = None if note else errno.ENOMEM
     # An exception whose `__str__` was interrupted is not converted again.
     text = last_line(error, message) if message is INTERRUPTED else format_traceback(error)
@@ -113,12 +115,14 @@ def is_unmapped(error, message):
     return "failed to map segment from shared object" in message
 
 
-def not_executable(message):
-    """What lets a library be loaded that lies where no program can be run; empty if it lies elsewhere."""
-    path = message.partition(":")[0]
+def not_executable(path):
+    """What lets a program or library be used that lies where none can be; empty if it lies elsewhere."""
     try:
+        # It may be gone by now, with its temporary directory.
+        while path not in ("", "/") and not os.access(path, os.F_OK):
+            path = os.path.dirname(path)
         refused = os.statvfs(path).f_flag & os.ST_NOEXEC
-    except (OSError, ValueError):
+    except (OSError, TypeError, ValueError):
         return ""
     if not refused:
         return ""
