@@ -16,8 +16,8 @@
 //! put another file there before the kernel continues (seccomp_unotify(2)). That gains the guest
 //! only a lock that is counted too.
 //!
-//! **Refused calls** always get `EPERM`. The supervisor answers many of them at a bounded rate, and the
-//! guest waits.
+//! **Refused calls** always get an error, `EPERM` in nearly all cases. The supervisor answers many of them at a
+//! bounded rate, and the guest waits.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -187,12 +187,12 @@ impl<'a> ForwardedCalls<'a> {
 
     /// Refuses a call that the filter would refuse without a supervisor too.
     fn refuse(&mut self, call: Asked) -> Reply {
-        self.refused.count(call);
+        let errno = self.refused.count(call);
         let now = clock::now();
         if !self.refusals.take(now) {
             self.paused_until = Some(now + PAUSE);
         }
-        Reply::Error(Errno::EPERM)
+        Reply::Error(errno)
     }
 
     fn reply_to_lock(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::mem;
 
+use nix::errno::Errno;
+
 use crate::host::Arch;
 use crate::plan::seccomp::syscall_name;
 use sandfork_jail::sys::seccomp::Asked;
@@ -16,6 +18,17 @@ pub enum RefusedCall {
     Named(&'static str),
 }
 
+impl RefusedCall {
+    /// The error that the guest gets. `EINVAL` is what descriptors without splice(2) answer: programs such as grep(1)
+    /// copy only then.
+    pub fn errno(self) -> Errno {
+        match self {
+            Self::Named("splice" | "tee") => Errno::EINVAL,
+            Self::InternetSocket | Self::Named(_) => Errno::EPERM,
+        }
+    }
+}
+
 /// How often each kind of call was refused. The filter forwards few of them.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RefusedCalls {
@@ -25,9 +38,9 @@ pub struct RefusedCalls {
 }
 
 impl RefusedCalls {
-    /// Counts a refusal. A socket of netlink(7) does not count: each lookup of a host's name makes one to ask for the
+    /// Counts a refusal and returns its error. A socket of netlink(7) does not count: each lookup of a host's name makes one to ask for the
     /// interfaces, and goes on without (getaddrinfo(3)).
-    pub fn count(&mut self, call: Asked) {
+    pub fn count(&mut self, call: Asked) -> Errno {
         // The kernel reads 32 bits of the family.
         let family = i32::try_from(call.arguments[0] & u64::from(u32::MAX)).ok();
         let is_socket = libc::c_long::from(call.call) == libc::SYS_socket;
@@ -37,6 +50,7 @@ impl RefusedCalls {
             (_, Ok(number)) => *self.others.entry(number).or_default() += 1,
             (_, Err(_)) => {}
         }
+        named(u32::try_from(call.call).unwrap_or(u32::MAX)).map_or(Errno::EPERM, RefusedCall::errno)
     }
 
     /// Takes what was counted. Counts later refusals from zero.
@@ -48,14 +62,18 @@ impl RefusedCalls {
     pub fn each(&self) -> Vec<(RefusedCall, u64)> {
         let internet = (self.internet_sockets > 0)
             .then_some((RefusedCall::InternetSocket, self.internet_sockets));
-        let named = self.others.iter().filter_map(|(number, count)| {
-            let name = syscall_name(Arch::current()?, *number)?;
-            Some((RefusedCall::Named(name), *count))
-        });
+        let named = self
+            .others
+            .iter()
+            .filter_map(|(number, count)| Some((named(*number)?, *count)));
         let mut all: Vec<_> = internet.into_iter().chain(named).collect();
         all.sort_unstable();
         all
     }
+}
+
+fn named(number: u32) -> Option<RefusedCall> {
+    syscall_name(Arch::current()?, number).map(RefusedCall::Named)
 }
 
 #[cfg(test)]
@@ -91,19 +109,25 @@ mod tests {
                 thread: 0,
                 arguments: [first; 6],
                 call: libc::c_int::try_from(number).unwrap(),
-            });
+            })
         };
-        refused(libc::SYS_socket, 0xdead_beef_0000_0002);
-        refused(libc::SYS_socket, 10);
-        refused(libc::SYS_socket, 16);
-        refused(libc::SYS_socket, 40);
-        refused(libc::SYS_ptrace, 2);
-        refused(-1, 2);
-        refused(4000, 2);
+        for (number, first, errno) in [
+            (libc::SYS_socket, 0xdead_beef_0000_0002, Errno::EPERM),
+            (libc::SYS_socket, 10, Errno::EPERM),
+            (libc::SYS_socket, 16, Errno::EPERM),
+            (libc::SYS_socket, 40, Errno::EPERM),
+            (libc::SYS_ptrace, 2, Errno::EPERM),
+            (libc::SYS_splice, 2, Errno::EINVAL),
+            (-1, 2, Errno::EPERM),
+            (4000, 2, Errno::EPERM),
+        ] {
+            assert_eq!(refused(number, first), errno, "{number}");
+        }
         let expected = [
             (RefusedCall::InternetSocket, 2),
             (RefusedCall::Named("ptrace"), 1),
             (RefusedCall::Named("socket"), 1),
+            (RefusedCall::Named("splice"), 1),
         ];
         assert_eq!(calls.take().each(), expected);
         assert_eq!(calls, RefusedCalls::default());

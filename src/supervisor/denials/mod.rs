@@ -129,7 +129,7 @@ impl Refused<'_> {
         let explained = explained.unwrap_or_else(|| self.grants.of_call(name));
         Denial {
             target,
-            errno: Some(Errno::EPERM as i32),
+            errno: Some(call.errno() as i32),
             count,
             ..denial(operation, Reporter::Supervisor, &explained)
         }

@@ -9,7 +9,7 @@ refs = "CVE-2022-0847, CVE-2026-31431"
 proven_open = "user"
 
 [[expect]]
-errno = ["EPERM", "ENOSYS"]
+errno = ["EINVAL", "EPERM", "ENOSYS"]
 '''
 
 
