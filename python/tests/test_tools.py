@@ -15,6 +15,7 @@ import pytest
 
 import sandfork
 from sandfork import Opaque, Sandbox, Tool
+from sandfork._tools import describe
 
 from .support.fake import FakeSupervisor, ends_when_interrupted
 
@@ -92,6 +93,15 @@ def test_an_exception_crosses_as_its_type_and_message(fake: FakeSupervisor) -> N
     with Sandbox(tools=[fail]) as sbx:
         assert failure(sbx, "fail()") == ("ValueError", "no such tenant: 7")
         assert sbx.run("1").value == 1
+
+
+def test_an_exception_crosses_with_the_builtin_type_that_it_is_derived_from() -> None:
+    class NoPage(ConnectionError):
+        pass
+
+    named = {"name": "NoPage", "message": "none", "base": "ConnectionError"}
+    assert describe(NoPage("none")) == named
+    assert describe(ConnectionError("none")) == {"name": "ConnectionError", "message": "none"}
 
 
 def test_paths_of_the_host_do_not_cross(fake: FakeSupervisor) -> None:

@@ -320,7 +320,8 @@ class Worker:
         try:
             value = self.tools[header["tool"]](*args, **kwargs)
         except Exception as error:
-            told = {"name": type(error).__name__, "message": str(error)}
+            base = next(base.__name__ for base in type(error).__mro__ if base.__module__ == "builtins")
+            told = {"name": type(error).__name__, "message": str(error), "base": base}
             self.send({"kind": "return", "call": header["call"], "error": told})
             return
         tree, buffers = values.encode(value)

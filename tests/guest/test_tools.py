@@ -63,6 +63,8 @@ class Tools(unittest.TestCase):
             "unicode": UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
             "own": type("Own", (Exception,), {})("of the host"),
             "named": type("SystemExit", (Exception,), {})("not an end"),
+            "json": type("JSONDecodeError", (ValueError,), {})("no JSON"),
+            "file": type("NoSuchPage", (FileNotFoundError,), {})(2, "no page"),
         }
 
         def fail(name):
@@ -79,6 +81,11 @@ class Tools(unittest.TestCase):
             self.assertEqual((error["name"], error["message"]), ("ToolError", text))
         caught = "from sandfork_host import ToolError\ntry:\n    fail('own')\nexcept ToolError as e:\n    x = e.args\nx"
         self.assertEqual(self.value(caught), ("Own: of the host",))
+        bases = {"unicode": "ValueError", "own": "RuntimeError", "json": "ValueError", "file": "OSError"}
+        for name, base in bases.items():
+            source = f"try:\n    fail({name!r})\nexcept {base} as e:\n    x = str(e), getattr(e, 'errno', None)\nx"
+            text = f"{type(errors[name]).__name__}: {errors[name]}"
+            self.assertEqual(self.value(source), (text, None))
         traceback = self.fail("def f():\n    fail('value')\nf()")["traceback"]
         self.assertEqual(traceback.count("File "), 2)
         self.assertNotIn("sandfork", traceback)

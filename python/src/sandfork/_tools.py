@@ -148,9 +148,13 @@ def is_async(function: Callable[..., Any]) -> bool:
 
 
 def describe(error: BaseException) -> dict[str, str]:
-    """An exception's type and message for the guest. The traceback, causes, locals and paths of the host are
-    not sent."""
-    return {"name": type(error).__name__, "message": _PATH.sub("<path>", _text(_message(error)))}
+    """An exception's type, the builtin type that it is derived from, and its message for the guest. The
+    traceback, causes, locals and paths of the host are not sent."""
+    kind = type(error)
+    base = next(base.__name__ for base in kind.__mro__ if base.__module__ == "builtins")
+    message = _PATH.sub("<path>", _text(_message(error)))
+    named = {"name": kind.__name__, "message": message}
+    return named if base == kind.__name__ else {**named, "base": base}
 
 
 def _message(error: BaseException) -> str:

@@ -53,6 +53,9 @@ pub struct NamedError {
     pub name: String,
     /// `str()` of it.
     pub message: String,
+    /// The builtin class that its class is derived from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<String>,
 }
 
 impl NamedError {
@@ -61,6 +64,7 @@ impl NamedError {
         Self {
             name: name.into(),
             message: message.into(),
+            base: None,
         }
     }
 }

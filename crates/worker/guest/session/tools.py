@@ -23,7 +23,12 @@ EXCEPTIONS = {
 
 
 class ToolError(RuntimeError):
-    """A host tool raised an exception of a class that is not a builtin."""
+    """A host tool raised an exception of a class that is not a builtin. It is of the builtin class too that this
+    class is derived from, so that code which catches that catches it."""
+
+    def __str__(self):
+        # That of the builtin class may need what did not cross.
+        return BaseException.__str__(self)
 
 
 ToolError.__module__ = NAME
@@ -113,10 +118,11 @@ def encode_arguments(encoder, args, kwargs):
 
 
 def host_exception(error):
-    """An exception of the builtin class of that name if it has the same message, otherwise `ToolError`."""
+    """An exception of the builtin class of that name if it has the same message, otherwise a `ToolError`."""
     name, message = error["name"], error["message"]
     kind = EXCEPTIONS.get(name)
-    # The message of a `KeyError` is its argument's repr.
+    # The message of a `KeyError` is its argument's repr. An `OSError` gets no errno: it would be taken for what
+    # the sandbox has refused.
     for argument in (message, message[1:-1]) if kind is not None else ():
         try:
             made = kind(argument)
@@ -125,4 +131,15 @@ def host_exception(error):
         except Exception:
             # The class takes other arguments.
             break
-    return ToolError("%s: %s" % (name, message) if message else name)
+    text = "%s: %s" % (name, message) if message else name
+    try:
+        return derived_from(EXCEPTIONS.get(error.get("base", name), ToolError))(text)
+    except Exception:
+        # Such as a group, which takes other arguments.
+        return ToolError(text)
+
+
+def derived_from(base):
+    if issubclass(ToolError, base):
+        return ToolError
+    return type(ToolError.__name__, (ToolError, base), {"__module__": NAME})
