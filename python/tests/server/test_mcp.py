@@ -62,6 +62,26 @@ async def test_a_failure_is_for_the_model_to_read(client: Client) -> None:
             await client.call_tool("nothing", {})
 
 
+async def test_the_end_of_the_process_is_told(client: Client) -> None:
+    async with client:
+        run = {"python_code": "import sys; print(1); sys.exit(0)"}
+        result = await client.call_tool("run_python_code", run)
+        assert not result.is_error
+        expected = "<status>exit</status>\n<exit_code>\n0\n</exit_code>\n<output>\n1\n</output>"
+        assert _text(result) == expected
+        session = _text(await client.call_tool("open_session", {})).split()[1].rstrip(",")
+        for code, expected, remains in [
+            ("raise SystemExit(3)", "<status>exit</status>\n<exit_code>\n3\n</exit_code>", True),
+            ("import os; os.abort()", "<status>signal</status>\n<exit_code>\n134\n</exit_code>", False),
+        ]:
+            cell = {"session": session, "python_code": code}
+            result = await client.call_tool("run_cell", cell)
+            assert result.is_error
+            assert _text(result) == expected
+            ended = ["the session has ended, with its variables and files: open another"]
+            assert [block.text for block in result.content[1:]] == ([] if remains else ended)
+
+
 async def test_variables_of_a_call_are_bounded(client: Client) -> None:
     async with client:
         arguments = {"python_code": "v1", "global_variables": {f"v{n}": n for n in range(1001)}}

@@ -3,8 +3,8 @@
 use std::mem;
 use std::sync::Arc;
 
-use rmcp::model::{CallToolResult, JsonObject};
-use sandfork::session::{Cell, ResultMode};
+use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
+use sandfork::session::{Cell, ResultMode, SessionState};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -154,7 +154,12 @@ impl Call<'_> {
         } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
         let report = run_cell(self.app, self.tenant, open, cell(python_code), ()).await?;
-        described(&report, &self.tenant.budget)
+        let mut said = described(&report, &self.tenant.budget)?;
+        if report.session() == SessionState::Ended {
+            let ended = "the session has ended, with its variables and files: open another";
+            said.content.push(ContentBlock::text(ended));
+        }
+        Ok(said)
     }
 
     async fn list_files(&mut self) -> Result<CallToolResult, Failure> {

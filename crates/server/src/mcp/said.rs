@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::model::{CallToolResult, ContentBlock};
+use sandfork::Status;
 use sandfork::session::{CellReport, DisplayOutput};
 
 use crate::display::value_text;
@@ -28,7 +29,11 @@ pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult,
         .and_then(|value| value.text(&report.buffers()));
     let traceback = outcome.error().map(|error| &*error.traceback);
     let limit = outcome.limit().map(|hit| hit.name.key());
+    // The status of others says all of it.
+    let code = matches!(outcome.status(), Status::Exit | Status::Signal)
+        .then(|| outcome.exit_code().to_string());
     for (name, part) in [
+        ("exit_code", code.map(Cow::Owned)),
         ("output", Some(outcome.stdout())),
         ("error_output", Some(outcome.stderr())),
         ("return_value", own.or_else(|| value_text(report))),
@@ -55,7 +60,7 @@ pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult,
     for (kind, bytes) in pictures {
         content.push(ContentBlock::image(STANDARD.encode(bytes), kind));
     }
-    Ok(if outcome.is_ok() {
+    Ok(if outcome.exit_code() == 0 {
         CallToolResult::success(content)
     } else {
         CallToolResult::error(content)
@@ -71,8 +76,9 @@ fn picture(display: &DisplayOutput) -> Option<(&'static str, &[u8])> {
 }
 
 /// The tags around the parts of a result.
-const TAGS: [&str; 6] = [
+const TAGS: [&str; 7] = [
     "status",
+    "exit_code",
     "output",
     "error_output",
     "return_value",
