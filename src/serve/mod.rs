@@ -19,11 +19,11 @@ use std::thread::{self, JoinHandle};
 
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::sys::socket::sockopt::SockType;
 use nix::sys::socket::{self, Shutdown, getsockopt, shutdown};
 
 use self::sandboxes::Sandboxes;
+use crate::host::raise_open_files;
 use crate::supervisor::Cancel;
 use crate::waiters::lock;
 use sandfork_jail::sys::descriptors::{inherited, receive};
@@ -85,14 +85,6 @@ fn accept(control: &OwnedFd, sandboxes: &Arc<Sandboxes>, open: &Open) -> Result<
         if let Ok(thread) = started {
             open.add(&socket, thread);
         }
-    }
-}
-
-/// Each session has about a dozen descriptors.
-fn raise_open_files() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // A host that refuses has fewer sessions at once.
-        _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
 

@@ -24,6 +24,7 @@ trials! {
     files_that_cannot_be_are_an_error_of_their_line,
     results_without_a_stdout_are_refused_before_a_task_runs,
     a_file_size_limit_is_named,
+    a_soft_limit_of_descriptors_does_not_bound_how_many_run,
 }
 
 const QUICK: &str = "1 + 1";
@@ -263,5 +264,19 @@ fn a_file_size_limit_is_named() -> Result<(), Failed> {
         assert_eq!(output.status.code(), Some(125), "{}", said(&output));
         assert!(said(&output).contains("(`ulimit -f`)"), "{}", said(&output));
     }
+    Ok(())
+}
+
+fn a_soft_limit_of_descriptors_does_not_bound_how_many_run() -> Result<(), Failed> {
+    let batch = Batch::new(vec![QUICK; 8]);
+    let small = ["--set", "limits.memory=32MiB", "--set", "limits.pids=8"];
+    let program = batch.map(&[&["--jobs", "4"], &small[..]].concat());
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "ulimit -S -n 64; exec \"$@\"", "sh"]);
+    shell.arg(program.get_program()).args(program.get_args());
+    let output = shell.output()?;
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    assert!(!said(&output).contains("running"), "{}", said(&output));
+    assert_eq!(batch.read().len(), 8);
     Ok(())
 }
