@@ -1,6 +1,5 @@
-//! The calls that a worker's filter forwards to the supervisor: those that create kernel objects whose
-//! cost is not charged to the guest, those of [`machine_calls`], of [`own_signals`] and of
-//! [`SharedMemory`], and those that are refused, to tell of them.
+//! The calls that a worker's filter forwards to the supervisor: those that create kernel objects whose cost is not charged
+//! to the guest, those of [`machine_calls`], [`own_signals`] and [`SharedMemory`], and those that are refused, to tell of them.
 //!
 //! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
 //! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock

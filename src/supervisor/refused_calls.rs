@@ -38,8 +38,8 @@ pub struct RefusedCalls {
 }
 
 impl RefusedCalls {
-    /// Counts a refusal and returns its error. A socket of netlink(7) does not count: each lookup of a host's name makes one to ask for the
-    /// interfaces, and goes on without (getaddrinfo(3)).
+    /// Counts a refusal and returns its error. A socket of netlink(7) does not count: each lookup of a host's name makes
+    /// one to ask for the interfaces, and goes on without (getaddrinfo(3)).
     pub fn count(&mut self, call: Asked) -> Errno {
         // The kernel reads 32 bits of the family.
         let family = i32::try_from(call.arguments[0] & u64::from(u32::MAX)).ok();
