@@ -35,7 +35,7 @@ pub struct SharedMemory {
 impl SharedMemory {
     /// Answers a call that maps more. All together may be as large as the limit on memory.
     pub fn reply(&mut self, call: Asked, watch: &Watch) -> Reply {
-        let (size, most) = (call.arguments[1], watch.limits().memory());
+        let (size, most) = (call.arguments[1], watch.limits.memory());
         if !self.fits(size, most)
             && is_alone(call.thread, watch)
             && let Some(live) = live(call.thread)
