@@ -46,11 +46,13 @@ const ENVD_VERSION: &str = "0.5.2";
 /// The routes, with what finds the tenant or the sandbox of a request.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let control = control_routes().method_not_allowed_fallback(other_method);
-    let control = answer_in(failed, control).layer(from_fn_with_state(Arc::clone(app), identify));
+    let control = answer_in(|failure| Some(failed(failure)), control)
+        .layer(from_fn_with_state(Arc::clone(app), identify));
     let data = data_routes().method_not_allowed_fallback(other_method);
-    let data = answer_in(failed, data).layer(from_fn_with_state(Arc::clone(app), access::reach));
+    let data = answer_in(|failure| Some(failed(failure)), data)
+        .layer(from_fn_with_state(Arc::clone(app), access::reach));
     // Those that go no further too.
-    answer_in(failed, control.merge(data))
+    answer_in(|failure| Some(failed(failure)), control.merge(data))
 }
 
 /// The routes of the control plane.
@@ -86,8 +88,11 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/contexts/{id}", delete(interpreter::remove))
         .route("/contexts/{id}/restart", post(interpreter::restart))
         .route("/files", get(transfer::download).post(transfer::upload))
-        .merge(answer_in(rpc::failed, calls()))
-        .merge(answer_in(rpc::stream_failed, streams()))
+        .merge(answer_in(|failure| Some(rpc::failed(failure)), calls()))
+        .merge(answer_in(
+            |failure| Some(rpc::stream_failed(failure)),
+            streams(),
+        ))
 }
 
 /// The remote calls that are answered at once.
@@ -132,9 +137,9 @@ fn described(failure: &Failure) -> (StatusCode, Value) {
 }
 
 /// The answer to a request without a result.
-fn failed(failure: &Failure) -> Option<Response> {
+fn failed(failure: &Failure) -> Response {
     let (status, body) = described(failure);
-    Some((status, Json(body)).into_response())
+    (status, Json(body)).into_response()
 }
 
 /// A path with the home that guests have here, in place of the one that they have at E2B.

@@ -53,13 +53,13 @@ fn described(failure: &Failure) -> Value {
 }
 
 /// The answer to a call without a result, as its clients understand it.
-pub fn failed(failure: &Failure) -> Option<Response> {
-    Some((code(failure).1, Json(described(failure))).into_response())
+pub fn failed(failure: &Failure) -> Response {
+    (code(failure).1, Json(described(failure))).into_response()
 }
 
 /// The same for a call whose answer is a stream: its end says why.
-pub fn stream_failed(failure: &Failure) -> Option<Response> {
-    Some(([(CONTENT_TYPE, STREAM)], end(failure)).into_response())
+pub fn stream_failed(failure: &Failure) -> Response {
+    ([(CONTENT_TYPE, STREAM)], end(failure)).into_response()
 }
 
 /// The flag of the frame that ends a stream.
@@ -124,7 +124,7 @@ pub async fn unsupported(
     });
     let response = failure.into_response();
     if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
-        return in_form(stream_failed, response);
+        return in_form(|failure| Some(stream_failed(failure)), response);
     }
     response
 }

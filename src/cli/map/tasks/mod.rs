@@ -115,9 +115,9 @@ impl Tasks {
                 Ok(Some(line)) => line,
             };
             // With its newline.
-            let (number, bytes) = (line.number, line.text.len() as u64 + 1);
-            let task = self.task(line).map_err(|wrong| (number, wrong))?;
-            match task {
+            let bytes = line.text.len() as u64 + 1;
+            let task = self.task(&line);
+            match task.map_err(|wrong| (line.number, wrong))? {
                 Some(task) => {
                     self.progress.read(bytes);
                     return Ok(Some(task));
@@ -137,7 +137,7 @@ impl Tasks {
     }
 
     /// The task of a line, if it still has to be run.
-    fn task(&mut self, line: Line) -> Result<Option<Task>, Wrong> {
+    fn task(&mut self, line: &Line) -> Result<Option<Task>, Wrong> {
         match line.closed {
             Closed::Never => return Err(Wrong::TooLong),
             // The line may be incomplete if the file has grown.
