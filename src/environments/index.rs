@@ -266,7 +266,7 @@ mod tests {
             [("SANDFORK_INDEX_SECRET_0".to_owned(), secret)]
         );
         let told = Place::read("index-url", "ftp://me:p@index.example").expect_err("refused");
-        assert!(!told.to_string().contains("me:p"), "{told}");
+        assert!(!told.contains("me:p"), "{told}");
     }
 
     #[test]
@@ -332,7 +332,7 @@ mod tests {
         all.set("index-url", "http://10.0.0.1:8080/simple");
         let refused = access(&all, &["10.0.0.1"]).expect_err("another port");
         assert_eq!(
-            refused.to_string(),
+            refused,
             "only a requirements file names 10.0.0.1:8080, which is on a private network: `--allow-host 10.0.0.1:8080` lets \
              the installation reach it"
         );

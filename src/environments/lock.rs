@@ -285,7 +285,7 @@ mod tests {
     #[test]
     fn what_an_index_says_is_checked() {
         let good = "https://i.example/a-1.0-py3-none-any.whl";
-        let refused = |wheel: LockedWheel| Lock::new(vec![wheel]).expect_err("refused").to_string();
+        let refused = |wheel: LockedWheel| Lock::new(vec![wheel]).expect_err("refused");
         for (name, url, why) in [
             (
                 "a/../b",

@@ -178,7 +178,6 @@ mod tests {
             wheels
                 .and_then(super::super::lock::Lock::new)
                 .expect_err("refused")
-                .to_string()
         };
         for (of, to, told) in [
             (
