@@ -8,8 +8,14 @@ use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, NetworkMode, Policy};
 
 /// Calls that allocate memory outside every process's size. A cgroup counts that memory, so with
-/// one they are allowed like other calls. A watchdog would not see it.
-const WITHOUT_SIZE: [&str; 3] = ["memfd_create", "shmget", "msgget"];
+/// one they are allowed like other calls. A watchdog would not see it. The rules of a Landlock ruleset have no other
+/// bound than their number of ports.
+const WITHOUT_SIZE: [&str; 4] = [
+    "memfd_create",
+    "shmget",
+    "msgget",
+    "landlock_create_ruleset",
+];
 
 /// Calls that flush written data to disk. They have an effect only if the guest may write to files
 /// that outlive it.

@@ -204,6 +204,22 @@ except OSError:
     Ok(())
 }
 
+/// A guest may make as many rules as it likes, and no process's size has them.
+pub fn landlock_rules_are_counted_or_refused(who: Who) -> Result<(), Failed> {
+    let asked = Host::new(who).run(
+        &[],
+        "import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+# landlock_create_ruleset: the version of Landlock.
+print(libc.syscall(444, None, 0, 1) > 0, ctypes.get_errno())",
+    );
+    let layers = asked["enforced"]["layers"].as_array();
+    let is_counted = layers.is_some_and(|layers| layers.iter().any(|layer| layer == "cgroup"));
+    let expected = if is_counted { "True 0\n" } else { "False 1\n" };
+    assert_eq!(asked["stdout"], expected, "{asked}");
+    Ok(())
+}
+
 /// Many processes, each within its own limits.
 pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);

@@ -41,6 +41,10 @@ const TESTS: &[(&str, Test)] = &[
     ("page_tables_count", endings::page_tables_count),
     ("shared_memory_counts", endings::shared_memory_counts),
     (
+        "landlock_rules_are_counted_or_refused",
+        endings::landlock_rules_are_counted_or_refused,
+    ),
+    (
         "a_daemon_is_gone_after_the_run",
         death::a_daemon_is_gone_after_the_run,
     ),
