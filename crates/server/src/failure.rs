@@ -143,6 +143,16 @@ impl Failure {
 /// The answer of Sandfork's own API.
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
+        let mut response = self.own_answer();
+        response.extensions_mut().insert(FailureKind(self.kind()));
+        response.extensions_mut().insert(Arc::new(self));
+        response
+    }
+}
+
+impl Failure {
+    /// The answer of Sandfork's own API, without what tells of the failure itself.
+    pub fn own_answer(&self) -> Response {
         let body = json!({ "error": { "kind": self.kind(), "message": self.to_string() } });
         let mut response = (self.status(), Json(body)).into_response();
         let headers = response.headers_mut();
@@ -155,14 +165,12 @@ impl IntoResponse for Failure {
                 HeaderValue::from_static("Bearer, Basic realm=\"sandfork\""),
             );
         }
-        response.extensions_mut().insert(FailureKind(self.kind()));
-        response.extensions_mut().insert(Arc::new(self));
         response
     }
 }
 
-/// How a protocol answers failures. `None` where it does so as Sandfork's own API.
-type Form = fn(&Failure) -> Option<Response>;
+/// How a protocol answers failures.
+type Form = fn(&Failure) -> Response;
 
 /// Has routes answer their failures in this form.
 pub fn answer_in<S: Clone + Send + Sync + 'static>(form: Form, routes: Router<S>) -> Router<S> {
@@ -175,9 +183,7 @@ pub fn in_form(form: Form, mut response: Response) -> Response {
     let Some(failure) = response.extensions_mut().remove::<Arc<Failure>>() else {
         return response;
     };
-    let Some(mut formed) = form(&failure) else {
-        return response;
-    };
+    let mut formed = form(&failure);
     let kind = FailureKind(failure.kind());
     formed.extensions_mut().insert(kind);
     formed

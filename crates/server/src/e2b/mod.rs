@@ -46,13 +46,11 @@ const ENVD_VERSION: &str = "0.5.2";
 /// The routes, with what finds the tenant or the sandbox of a request.
 pub fn routes(app: &Arc<App>) -> Router<Arc<App>> {
     let control = control_routes().method_not_allowed_fallback(other_method);
-    let control = answer_in(|failure| Some(failed(failure)), control)
-        .layer(from_fn_with_state(Arc::clone(app), identify));
+    let control = answer_in(failed, control).layer(from_fn_with_state(Arc::clone(app), identify));
     let data = data_routes().method_not_allowed_fallback(other_method);
-    let data = answer_in(|failure| Some(failed(failure)), data)
-        .layer(from_fn_with_state(Arc::clone(app), access::reach));
+    let data = answer_in(failed, data).layer(from_fn_with_state(Arc::clone(app), access::reach));
     // Those that go no further too.
-    answer_in(|failure| Some(failed(failure)), control.merge(data))
+    answer_in(failed, control.merge(data))
 }
 
 /// The routes of the control plane.
@@ -88,11 +86,8 @@ fn data_routes() -> Router<Arc<App>> {
         .route("/contexts/{id}", delete(interpreter::remove))
         .route("/contexts/{id}/restart", post(interpreter::restart))
         .route("/files", get(transfer::download).post(transfer::upload))
-        .merge(answer_in(|failure| Some(rpc::failed(failure)), calls()))
-        .merge(answer_in(
-            |failure| Some(rpc::stream_failed(failure)),
-            streams(),
-        ))
+        .merge(answer_in(rpc::failed, calls()))
+        .merge(answer_in(rpc::stream_failed, streams()))
 }
 
 /// The remote calls that are answered at once.

@@ -124,7 +124,7 @@ pub async fn unsupported(
     });
     let response = failure.into_response();
     if headers.get(CONTENT_TYPE).is_some_and(|kind| kind == STREAM) {
-        return in_form(|failure| Some(stream_failed(failure)), response);
+        return in_form(stream_failed, response);
     }
     response
 }

@@ -114,19 +114,19 @@ fn megabytes(limit: i64) -> Option<u64> {
 }
 
 /// The answer to a request without a result, as SandboxFusion's clients understand it.
-fn failed(failure: &Failure) -> Option<Response> {
+fn failed(failure: &Failure) -> Response {
     let message = failure.to_string();
     let status = match failure {
         // With the ways to present a token. A method is refused as on all paths.
-        Failure::Unauthorized(_) | Failure::Method(_) => return None,
+        Failure::Unauthorized(_) | Failure::Method(_) => return failure.own_answer(),
         Failure::Sandbox(_) => {
             let body =
                 json!({ "status": RunStatus::SandboxError, "message": message, "files": {} });
-            return Some(Json(body).into_response());
+            return Json(body).into_response();
         }
         // Clients try again.
         _ if failure.is_overload() => StatusCode::GATEWAY_TIMEOUT,
         _ => failure.status(),
     };
-    Some((status, Json(json!({ "detail": message }))).into_response())
+    (status, Json(json!({ "detail": message }))).into_response()
 }
