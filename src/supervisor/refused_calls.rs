@@ -50,7 +50,11 @@ impl RefusedCalls {
             (_, Ok(number)) => *self.others.entry(number).or_default() += 1,
             (_, Err(_)) => {}
         }
-        named(u32::try_from(call.call).unwrap_or(u32::MAX)).map_or(Errno::EPERM, RefusedCall::errno)
+        // As `RefusedCall::errno`, by the number: the search for a name reads the whole table.
+        match libc::c_long::from(call.call) {
+            libc::SYS_splice | libc::SYS_tee => Errno::EINVAL,
+            _ => Errno::EPERM,
+        }
     }
 
     /// Takes what was counted. Counts later refusals from zero.
@@ -62,18 +66,14 @@ impl RefusedCalls {
     pub fn each(&self) -> Vec<(RefusedCall, u64)> {
         let internet = (self.internet_sockets > 0)
             .then_some((RefusedCall::InternetSocket, self.internet_sockets));
-        let named = self
-            .others
-            .iter()
-            .filter_map(|(number, count)| Some((named(*number)?, *count)));
+        let named = self.others.iter().filter_map(|(number, count)| {
+            let name = syscall_name(Arch::current()?, *number)?;
+            Some((RefusedCall::Named(name), *count))
+        });
         let mut all: Vec<_> = internet.into_iter().chain(named).collect();
         all.sort_unstable();
         all
     }
-}
-
-fn named(number: u32) -> Option<RefusedCall> {
-    syscall_name(Arch::current()?, number).map(RefusedCall::Named)
 }
 
 #[cfg(test)]
