@@ -173,9 +173,8 @@ impl<'a> WorkerLoop<'a> {
         if is_readable(network) {
             self.attend_network(caller);
         }
-        let has_reports = !reports.is_empty();
-        if is_readable(bell) || has_reports {
-            self.attend_programs(is_readable(bell), has_reports, caller);
+        if is_readable(bell) || !reports.is_empty() {
+            self.attend_programs([bell, reports], caller);
         }
         if !monitor.is_empty() {
             self.read_monitor(monitor, caller)?;
@@ -264,7 +263,7 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// A caller wants something of programs, or something is reported of them.
-    fn attend_programs(&mut self, rings: bool, has_reports: bool, caller: &mut dyn Caller) {
+    fn attend_programs(&mut self, [bell, reports]: [PollFlags; 2], caller: &mut dyn Caller) {
         let now = clock::now();
         let is_copied = self.state.is_standing();
         let io = &mut self.state.io;
@@ -273,7 +272,7 @@ impl<'a> WorkerLoop<'a> {
         };
         let (worker, was_busy) = (&io.verified.worker, programs.is_busy());
         // First what is reported: a starter that has ended is replaced, and gets no more requests.
-        if has_reports
+        if !reports.is_empty()
             && let Some(summons) = &mut io.summons
             && let Err(how) = programs.on_readable(summons, worker, now)
         {
@@ -281,7 +280,7 @@ impl<'a> WorkerLoop<'a> {
             return;
         }
         let (summons, process) = (io.summons.as_mut(), worker.process.as_fd());
-        let has_more = rings && programs.on_bell(summons, process, now, is_copied);
+        let has_more = is_readable(bell) && programs.on_bell(summons, process, now, is_copied);
         if has_more || (was_busy && !programs.is_busy()) {
             self.state.on_programs(now);
             self.state.tell_of_time_between_cells(caller);
