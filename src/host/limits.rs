@@ -3,7 +3,7 @@
 use std::fs;
 use std::num::NonZeroUsize;
 
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::resource::{Resource, getrlimit};
 
 use super::cgroup::memory_limit;
 use super::headroom::{field, kibibytes};
@@ -61,15 +61,6 @@ impl HardLimits {
 /// How many processors this process may use, by its affinity and its cgroups' quotas.
 pub(crate) fn processors() -> NonZeroUsize {
     std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN)
-}
-
-/// Raises the soft limit of this process on descriptors to the hard one. The usual soft one is for programs that use
-/// select(2), and each run takes some.
-pub(crate) fn raise_open_files() {
-    if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // With a host that refuses, there are fewer at once.
-        _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
-    }
 }
 
 impl HostLimits {

@@ -53,8 +53,8 @@ pub use interpreter::{
 pub use kept::{Kept, KeptKind, KeptNeeds};
 pub use kernel::{Arch, KernelVersion};
 pub use landlock::LandlockSupport;
+pub(crate) use limits::processors;
 pub use limits::{HardLimits, HostLimits};
-pub(crate) use limits::{processors, raise_open_files};
 pub use lookup::Lookup;
 pub use modules::{module_at, module_name};
 pub(crate) use mountinfo::unescape;

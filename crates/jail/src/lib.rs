@@ -22,7 +22,7 @@ pub mod failure;
 pub mod filter;
 pub mod identity;
 mod landlock;
-mod limits;
+pub mod limits;
 pub mod loopback;
 pub mod machine_files;
 mod namespaces;

@@ -58,7 +58,7 @@ pub enum RlimitResource {
     Stack,
 }
 
-/// Raises the soft limit of open files to the hard limit.
+/// Raises the soft limit of open files to the hard limit. The usual soft one is for programs that use select(2).
 pub fn raise_open_files() -> Result<(), Errno> {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard)

@@ -18,9 +18,9 @@ use std::time::Duration;
 use crate::Sandbox;
 use crate::batch::{Batch, CallOff, Done, FailureStreak, Mapped, Order};
 use crate::capacity::Capacity;
-use crate::host::raise_open_files;
 use crate::outcome::exit_code;
 use indicatif::ProgressDrawTarget;
+use sandfork_jail::limits::raise_open_files;
 
 use self::ids::Ids;
 use self::progress::{Counts, Progress};
@@ -40,7 +40,8 @@ const GRACE: Duration = Duration::from_secs(2);
 
 /// Runs the tasks.
 pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
-    raise_open_files();
+    // Where the host refuses, fewer run at once.
+    _ = raise_open_files();
     let policy = chosen(&arguments.policy)?;
     provide(&policy)?;
     let interruption = Arc::new(Interruption::default());
