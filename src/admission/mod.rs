@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::num::NonZeroUsize;
 use std::os::fd::AsFd;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use nix::poll::PollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -12,6 +12,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::error::{Cause, Error, ErrorKind};
 use crate::supervisor::error::While;
 use crate::supervisor::{Cancel, SupervisorError, wait};
+use crate::waiters::lock;
 
 /// Admits a bounded number of runs at once, with a bounded queue.
 ///
@@ -126,7 +127,7 @@ impl Admission {
     /// The current numbers of active and waiting runs.
     #[cfg(test)]
     fn load(&self) -> Load {
-        self.0.lock().load
+        lock(&self.0.state).load
     }
 
     /// Does something when its turn has come, and blocks the calling thread until then. A sandbox with this admission
@@ -166,7 +167,7 @@ impl Admission {
     ) -> Result<Permit, Error> {
         let waited = ticket.wait(cancel);
         // The fate is decided under this lock, and does not change from here on.
-        let mut state = self.0.lock();
+        let mut state = lock(&self.0.state);
         let fate = ticket.fate();
         if fate == Fate::Open {
             state.leave(client, ticket);
@@ -185,12 +186,8 @@ impl Admission {
 }
 
 impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn ask(&self, client: &Client) -> Result<Asked, Error> {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         if state.load.running < self.in_flight {
             state.load.running += 1;
             return Ok(Asked::Admitted);
@@ -206,7 +203,7 @@ impl Inner {
 
     /// Ends an admitted run.
     fn release(&self) {
-        let mut state = self.lock();
+        let mut state = lock(&self.state);
         state.load.running -= 1;
         state.admit_next();
     }
@@ -301,11 +298,11 @@ impl Ticket {
     }
 
     fn fate(&self) -> Fate {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.fate)
     }
 
     fn decide(&self, fate: Fate) {
-        *self.fate.lock().unwrap_or_else(PoisonError::into_inner) = fate;
+        *lock(&self.fate) = fate;
         // Fails only after 2^64 writes.
         _ = self.signal.write(1);
     }

@@ -34,8 +34,6 @@ mod room;
 mod sandboxes;
 mod task;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use done::Done;
 pub use id::TaskId;
 pub use map::{Batch, CallOff, Mapped};
@@ -48,8 +46,3 @@ pub(crate) use failure_streak::{FailureStreak, LOST_IN_A_ROW};
 pub(crate) use line::{TaskLine, TaskLineError, TaskProgram};
 pub(crate) use pool::WINDOW;
 pub(crate) use record::{INFRASTRUCTURE, REFUSED, RecordLine};
-
-/// Locks what a thread that panicked may have held: it leaves nothing half done.
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

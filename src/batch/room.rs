@@ -3,11 +3,10 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
-use super::locked;
 use crate::capacity::Needs;
 use crate::host::Headroom;
 use crate::supervisor::Cancel;
-use crate::waiters::Waiters;
+use crate::waiters::{Waiters, lock};
 
 /// What the runs of a batch may use together. Runs get in by their turn, so that small ones do not keep out a large one.
 #[derive(Debug)]
@@ -73,7 +72,7 @@ impl Room {
         cancel: &Cancel,
         measure: impl FnOnce() -> Headroom,
     ) -> Part<'_> {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         if under == Under::Own && state.all.is_none() {
             // What runs already uses some of that, so it is at least as much as it seems.
             state.all = Some(Needs::from(measure()).or_more(state.for_jobs));
@@ -101,7 +100,7 @@ impl State {
 
 impl Drop for Part<'_> {
     fn drop(&mut self) {
-        let mut state = locked(&self.room.state);
+        let mut state = lock(&self.room.state);
         state.used = state.used.minus(self.needs);
         state.runs -= 1;
         drop(state);
@@ -180,7 +179,7 @@ mod tests {
         });
         // One that needs more than there is runs alone.
         drop(room.enter(needs(1000), Under::Own, &cancel, headroom));
-        assert_eq!(locked(&room.state).used, Needs::default());
+        assert_eq!(lock(&room.state).used, Needs::default());
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::locked;
 use crate::environments::provide;
 use crate::error::Error;
 use crate::policy::Policy;
 use crate::sandbox::Sandbox;
 use crate::supervisor::Cancel;
+use crate::waiters::lock;
 
 /// The sandboxes, made as they are needed.
 #[derive(Debug)]
@@ -36,9 +36,9 @@ impl Sandboxes {
             return Ok(Arc::clone(&self.default));
         };
         let key = (policy.name().to_owned(), policy.sha256().to_owned());
-        let slot = Arc::clone(locked(&self.others).entry(key).or_default());
+        let slot = Arc::clone(lock(&self.others).entry(key).or_default());
         // Held while it is made, so that only callers of this sandbox wait.
-        let mut slot = locked(&slot);
+        let mut slot = lock(&slot);
         if let Some(sandbox) = &*slot {
             return Ok(Arc::clone(sandbox));
         }

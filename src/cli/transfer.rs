@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use super::args::TransferChoice;
 use super::failure::Failure;
@@ -18,6 +18,7 @@ use crate::outcome::{Ending, Outcome};
 use crate::policy::Policy;
 use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::supervisor::{Part, open_regular};
+use crate::waiters::lock;
 
 /// Adds the files of `--in` to a request.
 pub fn with_inputs(
@@ -115,7 +116,7 @@ impl Outputs {
         }
         for (name, path) in &self.wanted {
             if let Err(error) = self.copy(work, outcome, name, path) {
-                let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut failed = lock(&self.failed);
                 failed.get_or_insert(error);
             }
         }
@@ -123,7 +124,7 @@ impl Outputs {
 
     /// The guest's exit code, or the first failure.
     pub fn exit_code(&self, outcome: &Outcome) -> Result<u8, Failure> {
-        let mut failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut failed = lock(&self.failed);
         failed.take().map_or(Ok(outcome.exit_code()), Err)
     }
 

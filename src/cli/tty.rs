@@ -4,7 +4,7 @@
 use std::env;
 use std::io::{self, IsTerminal, PipeWriter, Read, Write};
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
 use nix::sys::signal::{SigSet, Signal};
@@ -12,6 +12,7 @@ use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use sandfork_jail::sys::terminal::window_size;
 
 use super::failure::Failure;
+use crate::waiters::lock;
 use crate::{Cancel, Request};
 
 /// The modes from before, while the terminal is raw.
@@ -105,7 +106,7 @@ impl Records {
         let mut record = vec![kind];
         record.extend(length.to_le_bytes());
         record.extend(data);
-        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut writer = lock(&self.0);
         writer.write_all(&record)
     }
 
@@ -136,7 +137,7 @@ impl Raw {
         let before = tcgetattr(io::stdin())?;
         let mut raw = before.clone();
         cfmakeraw(&mut raw);
-        *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
+        *lock(&BEFORE) = Some(before);
         let guard = Self(());
         tcsetattr(io::stdin(), SetArg::TCSADRAIN, &raw)?;
         Ok(guard)
@@ -152,7 +153,7 @@ impl Drop for Raw {
 /// Gives the terminal back its modes, if it is raw. What was typed for the guest and not read by it is
 /// discarded: the caller's shell would execute it.
 pub fn restore() {
-    let before = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let before = lock(&BEFORE).take();
     if let Some(before) = before {
         let mut stdout = io::stdout();
         if stdout.is_terminal() {

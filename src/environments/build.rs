@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use sha2::{Digest, Sha256};
 
@@ -15,6 +15,7 @@ use super::place::file_url;
 use crate::plan::bytes;
 use crate::policy::hexadecimal;
 use crate::supervisor::files::{GuestPath, WorkDir};
+use crate::waiters::lock;
 use sandfork_jail::sys::write_signals;
 
 /// The name that a built wheel has in its sandbox.
@@ -48,10 +49,10 @@ pub fn build_sources(
             package.name, package.url, package.sha256
         );
         let name = jail.build(&requirement, move |work| {
-            let mut slot = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut slot = lock(&slot);
             *slot = Some(take_out(work, &place));
         })?;
-        let taken = taken.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let taken = lock(&taken).take();
         let sha256 = match taken {
             Some(taken) => taken.map_err(EnvironmentError::io(&into))?,
             None => return Err(unnamed(package)),

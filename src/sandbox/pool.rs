@@ -14,8 +14,7 @@ use super::demand::Demand;
 use super::{Inner, nothing_to_read};
 use crate::protocol::message::WorkerMode;
 use crate::supervisor::{Deferred, SupervisorError, VerifiedWorker, Zygote, clock};
-use crate::waiters::Waiters;
-use crate::waiters::lock;
+use crate::waiters::{Waiters, lock};
 use sandfork_jail::control::CpuBudgetScope;
 
 /// How long the thread waits after it failed to make a worker. The next request reports the error.

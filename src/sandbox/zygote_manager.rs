@@ -11,8 +11,7 @@ use crate::plan::{LeftToGuest, Plan, PreloadPlan, preload_env};
 use crate::supervisor::{
     Abort, Entering, FontCache, Launched, StartCache, SupervisorError, Zygote,
 };
-use crate::waiters::Waiters;
-use crate::waiters::lock;
+use crate::waiters::{Waiters, lock};
 use sandfork_jail::control::{Lifetime, PreloadModule, Presence, PythonSetup, RunPath, Unready};
 
 /// The zygote in use. A replaced zygote lives until its last run has ended.

@@ -16,8 +16,7 @@ use std::time::Duration;
 
 pub use crate::protocol::caller::Order;
 
-use super::locked;
-use crate::waiters::Waiters;
+use crate::waiters::{Waiters, lock};
 
 /// How many tasks per job may be started whose results wait to be taken: the documentation of
 /// [`Order`] and [`Batch::map`](super::Batch::map) has the number.
@@ -179,9 +178,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
     /// Waits for the next item to work on. Returns it with its number and the function.
     fn begin(&self) -> Option<(u64, I::Item, Arc<F>)> {
         let idle = |state: &mut State<I, F, R>| !state.is_over() && !state.may_read();
-        let mut state = self
-            .work
-            .wait_while(locked(&self.state), Duration::MAX, idle);
+        let mut state = self.work.wait_while(lock(&self.state), Duration::MAX, idle);
         if state.is_over() {
             return None;
         }
@@ -190,7 +187,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
         };
         drop(state);
         let read = catch_unwind(AssertUnwindSafe(|| items.next()));
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let item = match read {
             Ok(Some(item)) => {
                 state.input = Input::Open(items);
@@ -220,7 +217,7 @@ impl<I: Iterator, F, R> Shared<I, F, R> {
     }
 
     fn finish(&self, number: u64, result: thread::Result<R>) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let turn = match state.order {
             Order::AsGiven => number,
             Order::AsFinished => state.finished,
@@ -245,7 +242,7 @@ where
         };
         let mut state = self
             .ready
-            .wait_while(locked(&self.state), Duration::MAX, not_yet);
+            .wait_while(lock(&self.state), Duration::MAX, not_yet);
         let turn = state.taken;
         if let Some(result) = state.done.remove(&turn) {
             state.taken += 1;
@@ -266,7 +263,7 @@ where
     }
 
     fn stop(&self) {
-        let mut state = locked(&self.state);
+        let mut state = lock(&self.state);
         let function = state.function.take();
         drop(state);
         for waiters in [&self.work, &self.ready, &self.stop] {
@@ -279,7 +276,7 @@ where
         let running = |state: &mut State<I, F, R>| state.finished < state.begun;
         drop(
             self.ready
-                .wait_while(locked(&self.state), Duration::MAX, running),
+                .wait_while(lock(&self.state), Duration::MAX, running),
         );
     }
 }
@@ -287,7 +284,7 @@ where
 impl<I: Iterator + Send, F: Send + Sync, R: Send> Stopping for Shared<I, F, R> {
     fn pause(&self, time: Duration) -> Paused {
         let going = |state: &mut State<I, F, R>| state.function.is_some();
-        let state = self.stop.wait_while(locked(&self.state), time, going);
+        let state = self.stop.wait_while(lock(&self.state), time, going);
         if state.function.is_none() {
             Paused::Stopped
         } else {

@@ -1,11 +1,12 @@
 //! Progress of a batch: drawn on a terminal while it runs, summed up at the end.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crate::batch::Done;
 use crate::outcome::Verdict;
+use crate::waiters::lock;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 /// Counts a batch, and draws its progress. The bar ends on every path, so that it does not overwrite
@@ -89,7 +90,7 @@ impl Progress {
     }
 
     fn counts(&self) -> MutexGuard<'_, Counts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.counts)
     }
 }
 
