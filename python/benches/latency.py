@@ -32,6 +32,19 @@ ENFORCED = {"level": "full", "layers": ["namespaces", "mounts", "landlock", "sec
 POLICY = {"name": "standard", "sha256": "0" * 64}
 USAGE = {"wall_ms": 0.1, "cpu_ms": 0.1, "peak_memory_bytes": 1, "peak_pids": 1, "output_bytes": 0}
 OUTCOME = {"status": "ok", "exit_code": 0, "limit": None, "error": None, "denied": []}
+# A cell as agents write them.
+TEN_LINES = """\
+import math
+
+def scale(a, b):
+    return [a * i + b for i in range(10)]
+
+row = scale(2, 3)
+for number in row:
+    text = str(number) + f"{number:3d}"
+found = {"row": row, "sum": sum(row), "root": math.sqrt(3)}
+found["sum"] + len(found)
+"""
 # Bytes of the frames of a small cell, from hop to hop.
 ASKED, REQUESTED, REPLIED, ANSWERED = 120, 71, 61, 300
 
@@ -184,6 +197,7 @@ def bare_opening(times: int) -> list[float]:
 def rows() -> Iterator[tuple[str, list[float]]]:
     with Sandbox(tools={"add": lambda a, b: a + b}) as sbx:
         yield "a cell in a live session, `x = 1`", measure(lambda: sbx.run("x = 1"), 3000)
+        yield "a cell of ten lines", measure(lambda: sbx.run(TEN_LINES), 3000)
         yield "a cell that calls a host tool", measure(lambda: sbx.run("add(1, 2)"), 2000)
         sbx.set(x=1)
         yield "`get` of an int", measure(lambda: sbx.get("x"), 2000)

@@ -1,9 +1,17 @@
 """A run has the same outcome by its native way and by Python alone."""
 
+import _imp
 import re
+import sys
 import unittest
+import warnings
+from _frozen_importlib import ModuleSpec
+from _frozen_importlib_external import ExtensionFileLoader
+from pathlib import Path
 
-from harness import Worker
+from harness import LIBRARY, Worker
+
+import cell
 
 # Whether Python code of ours is beneath the program.
 BY_PYTHON = """
@@ -288,6 +296,61 @@ class RunPaths(unittest.TestCase):
         for path in ("native", "python"):
             worker = Worker(serves="one-run", run_path=path, warm=True)
             self.assertEqual(worker.close(), 0, path)
+
+
+class Cells(unittest.TestCase):
+    """A session has its cells compiled without a tree, where the code is the same."""
+
+    @classmethod
+    def setUpClass(cls):
+        loader = ExtensionFileLoader("_sandfork", LIBRARY)
+        cls.native = _imp.create_dynamic(ModuleSpec("_sandfork", loader, origin=LIBRARY))
+
+    def text(self, source, wanted="expression"):
+        return cell.compile_text(self.native, source, "<cell 1>", wanted)
+
+    def tree(self, source):
+        tree = cell.parse(source, "<cell 1>")
+        return cell.compile_both(tree, cell.pop_last_expression(tree), "<cell 1>")
+
+    def test_the_code_of_real_programs_is_the_same(self):
+        files = sorted(Path(unittest.__file__).parents[1].glob("*.py"))[:80]
+        compiled = 0
+        for file in files:
+            for ending in (b"", b"\nlen(\n  dir())\n"):
+                # A file may be empty, which has code or none.
+                source = b"import sys\n" + file.read_bytes() + ending
+                codes = self.text(source)
+                if codes is not None:
+                    compiled += 1
+                    with warnings.catch_warnings():
+                        warnings.simplefilter("error")
+                        self.assertEqual(codes, self.tree(source), file)
+        self.assertGreater(compiled, len(files))
+
+    def test_what_takes_a_tree(self):
+        for source in (b"1;", b"await f()", b"%time 1", b"x = '\\d'", b"from __future__ import annotations", b"1 +"):
+            self.assertIsNone(self.text(source), source)
+        for source, is_compiled in ((b"x = 1", False), (b"f(\n1)", True), (b"if x:\n  1", False), (b"", False)):
+            self.assertIs(self.text(source, "statement") is not None, is_compiled, source)
+        self.assertEqual(self.text(b"1", "nothing")[1], None)
+
+    def test_filters_of_warnings_stay_as_they_are(self):
+        before = list(warnings.filters)
+        self.text(b"x = '\\d'\n1")
+        self.text(b"1")
+        self.assertEqual(warnings.filters, before)
+        filters, warnings.filters = warnings.filters, tuple(before)
+        self.assertIsNone(self.text(b"1"))
+        warnings.filters = filters
+
+    def test_an_exception_is_at_its_lines(self):
+        with Worker(serves="session") as worker:
+            error = worker.cell("def f():\n    1 / 0\n\nx = 1\n(\n  f())").error
+            self.assertEqual(re.findall("line \\d+", error["traceback"]), ["line 6", "line 2"])
+            found = worker.value("import sys\nsys._getframe().f_lineno, sys._getframe().f_code.co_firstlineno")
+            tree = worker.value("import sys;\nsys._getframe().f_lineno, sys._getframe().f_code.co_firstlineno;")
+            self.assertEqual(found, tree)
 
 
 if __name__ == "__main__":

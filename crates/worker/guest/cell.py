@@ -3,6 +3,8 @@
 import sys
 from io import StringIO
 
+import _warnings
+
 # The file name of a cell whose source is the name of a module to run, as `python -m` does.
 MODULE = "<-m>"
 # Maximum characters. Even with six bytes of JSON for each, this is below the supervisor's bounds.
@@ -23,6 +25,8 @@ MAX_SOURCES = 16 << 20
 kept_length = 0
 # What the guest was refused during the cell, for its result (`claims.py`).
 CLAIMS = {}
+# A filter of warnings, as the module keeps them: all are errors.
+AS_ERROR = ("error", None, Warning, None, 0)
 MAX_NAME = 256
 # Reads a class's own name, which its metaclass cannot override.
 NAME_OF = type.__dict__["__name__"].__get__
@@ -71,6 +75,16 @@ def compile_both(tree, last, filename):
     expression = compile("0", filename, "eval", ONLY_AST, dont_inherit=True)
     expression.body = last
     return body, compile(expression, filename, "eval", FLAGS | imported, dont_inherit=True)
+
+
+def compile_text(native, source, filename, wanted):
+    """The same as `compile_both`, without a tree, whose objects take as long to make and to read as all the rest.
+    Returns `None` if it takes a tree, and where a warning is to be shown."""
+    if imported or type(source) is not bytes:
+        return None
+    filters = getattr(sys.modules.get("warnings", _warnings), "filters", None)
+    # The guest may have replaced it.
+    return native.compile((source, filename, wanted, filters, AS_ERROR)) if type(filters) is list else None
 
 
 def set_argv(filename, argv):

@@ -216,20 +216,21 @@ class Runner:
         if filename == MODULE:
             return run_module(source.decode())
         source = decoded(source, request.get("source", "file"))
-        tree = self.parse(source, filename)
-        last = None if request.get("last") == "nothing" else pop_last_expression(tree)
-        body, last = compile_both(tree, last, filename)
-        # A traceback that the guest keeps refers to this frame, through the frames that called its own.
-        del tree
+        body, last = codes = self.compile(source, filename, request.get("last"))
         keep_source(filename, source)
         namespace = self.main.__dict__
-        codes = body, last
         if awaits(codes) or (request.get("then") != "end" and uses_loop(codes)):
             return self.loop.run(codes, namespace)
         call = self.loop.call
         if body is not None:
             call(body, namespace)
         return None if last is None else call(last, namespace)
+
+    def compile(self, source, filename, wanted):
+        """The code of all but the last expression, and the code of that."""
+        tree = self.parse(source, filename)
+        last = None if wanted == "nothing" else pop_last_expression(tree)
+        return compile_both(tree, last, filename)
 
     def add_value(self, result, value):
         """Adds a value to a result. Returns its buffers as `send` takes them."""

@@ -15,7 +15,7 @@ import time
 from os import _exit
 
 from . import wire
-from .cell import CLAIMS
+from .cell import AS_ERROR, CLAIMS
 from .ending import end_program
 from .process import needs_seed, open_stdin, reseed
 from .program import link_project
@@ -23,8 +23,6 @@ from .runner import REHEARSED, Runner, annotations, reserve
 
 VERSION = 2
 READY = wire.encode({"kind": "ready", "version": VERSION})
-# A filter of warnings, as the module keeps them: all are errors.
-AS_ERROR = ("error", None, Warning, None, 0)
 
 
 def main(native, setup, offered, stdin, changed, has_begun, left):

@@ -6,7 +6,7 @@ from _signal import SIG_SETMASK, pthread_sigmask
 from os import _exit, getpid
 
 from .. import values, wire
-from ..cell import cut
+from ..cell import compile_text, cut
 from ..process import reseed_copy
 from ..program import link_project
 from ..runner import REHEARSED, Runner, describe
@@ -175,8 +175,8 @@ class Session(Runner):
                 self.magics.finish()
         if self.is_quiet:
             result["quiet"] = True
-        if value is None:
-            return self.add_value(result, recorded)
+        if value is None or self.last == "statement":
+            return self.add_value(result, recorded if value is None else value)
         is_shown = self.last == "notebook" or (self.last == "expression" and type(value) not in PLAIN)
         # A figure is shown all the same, with those that are open.
         if is_shown and not self.is_quiet:
@@ -201,15 +201,26 @@ class Session(Runner):
         self.is_exact = encoder.is_exact or sum(map(len, encoder.buffers)) > values.SHARED
         return tree, encoder.buffers
 
+    def compile(self, source, filename, wanted):
+        codes = compile_text(self.native, source, filename, self.last)
+        if codes is None:
+            return super().compile(source, filename, wanted)
+        self.magics = None
+        self.offer_shell(source)
+        return codes
+
     def parse(self, source, filename):
         tree, self.magics = read(source, filename, vars(self.main), self.displays)
         self.is_quiet = ends_quietly(tree, source)
-        if (b"get_ipython" if isinstance(source, bytes) else "get_ipython") in source:
-            # Not a builtin: libraries that find one expect all of IPython of it.
-            vars(self.main).setdefault("get_ipython", self.get_ipython)
+        self.offer_shell(source)
         if self.last == "statement":
             record_last(tree)
         return tree
+
+    def offer_shell(self, source):
+        if (b"get_ipython" if isinstance(source, bytes) else "get_ipython") in source:
+            # Not a builtin: libraries that find one expect all of IPython of it.
+            vars(self.main).setdefault("get_ipython", self.get_ipython)
 
     def get_ipython(self):
         from .magics import InteractiveShell, Magics

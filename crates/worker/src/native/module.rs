@@ -19,6 +19,7 @@
 //! | `rehearse` | what Python offers, as `run` takes it | does once what each worker would otherwise do first |
 //! | `serve` | JSON list of the preloaded modules, and what Python offers or `None` | in a worker, jailed: what it can read, `nothing` or `input`; where its environment differs from the zygote's, as JSON; whether its run was begun as by `run`, and what that returned. Never returns in the zygote |
 //! | `run` | what Python offers (`offer` in `worker.py`) | in a worker: greets the supervisor and serves its run. Returns only what is left to Python |
+//! | `compile` | a tuple: source, file name, which value is wanted, the filters of warnings and one by which all are errors | in a session: the code of all but a last expression, and the code of that, or `None` if they take a parser |
 //! | `programs` | the path of the interpreter | in a session, before guest code: prepares the process that starts programs |
 //! | `trim` | | in a worker: gives the memory back to the kernel that the C library keeps for later |
 //! | `stand` | the number of a request | in a session: stands while the supervisor copies the worker's memory. Returns an empty string, and in a worker that has taken on the memory the number of its request |
@@ -66,6 +67,7 @@ pub extern "C" fn PyInit__sandfork() -> *mut PyObject {
             text c"settle" => settle,
             object c"serve" => serve_workers,
             object c"run" => run::run,
+            object c"compile" => run::compile,
             text c"trim" => trim,
             text c"programs" => programs::prepare_programs,
             text c"stand" => snapshot::stand_for_copy,

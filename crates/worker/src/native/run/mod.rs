@@ -1,4 +1,5 @@
-//! The native way of a run: from its request to its result without Python code of ours.
+//! The native way of a run: from its request to its result without Python code of ours. Sessions have their cells
+//! compiled by it.
 //!
 //! The guest's `runner.py` says what a run is. This does the same for the programs and the values that it
 //! recognises. What it does not recognise it leaves to Python before it has had an effect: all that it was
@@ -15,7 +16,7 @@ use nix::unistd::{Pid, getpid};
 use serde::Serialize;
 
 pub use self::link::Link;
-use self::program::Program;
+use self::program::{Parts, Program};
 use self::request::{Last, Received, recognise};
 use crate::native::allowance;
 use crate::native::python::{Object, Plain, Raised, clear_exception};
@@ -236,6 +237,30 @@ pub fn run(offer: &Object) -> Result<Object, Raised> {
 pub fn rehearse(offer: &Object) -> Result<Object, Raised> {
     Offer::of(offer)?.rehearse()?;
     Ok(Object::none())
+}
+
+/// `compile`: the codes of a session's cell, as `compile_both` of the guest's `cell.py` returns them, or `None` if they
+/// take a parser.
+pub fn compile(argument: &Object) -> Result<Object, Raised> {
+    let [source, filename, last, filters, as_error] = argument.items()?;
+    let last = last.to_text()?;
+    let wanted = match last.as_str() {
+        "nothing" => Last::Nothing,
+        _ => Last::Expression,
+    };
+    let parts = std::str::from_utf8(source.as_bytes()?)
+        .ok()
+        .and_then(|text| Parts::of(text, wanted))
+        // The value of another last statement takes changes of its tree.
+        .filter(|parts| last != "statement" || parts.has_last());
+    let codes = match parts {
+        Some(parts) => parts.compile(&filename.to_text()?, &filters, &as_error)?,
+        None => None,
+    };
+    codes.map_or_else(
+        || Ok(Object::none()),
+        |codes| Object::tuple(codes.map(|code| code.unwrap_or_else(Object::none)).into()),
+    )
 }
 
 /// The output streams that a program had at its start.

@@ -34,47 +34,14 @@ impl Program {
         wanted: Last,
     ) -> Option<Self> {
         let text = std::str::from_utf8(source).ok()?;
-        if !is_ordinary(text) {
-            return None;
-        }
-        let prepared = Self::compile(offer, filename, text, wanted).and_then(|codes| match codes {
-            Some([body, last]) => Self::place(offer, filename, argv, text, [body, last]).map(Some),
-            None => Ok(None),
-        });
+        let parts = Parts::of(text, wanted)?;
+        let codes = parts.compile(filename, &offer.filters, &offer.as_error);
+        let place = |codes| Self::place(offer, filename, argv, text, codes);
+        let prepared = codes.and_then(|codes| codes.map(place).transpose());
         prepared.unwrap_or_else(|Raised| {
             clear_exception();
             None
         })
-    }
-
-    fn compile(
-        offer: &Offer,
-        filename: &str,
-        text: &str,
-        wanted: Last,
-    ) -> Result<Option<[Option<Object>; 2]>, Raised> {
-        let both = match wanted {
-            Last::Expression => find(text).and_then(|last| parts(text, last)),
-            Last::Nothing => CString::new(text).ok().map(|body| (Some(body), None)),
-        };
-        let Some((body, last)) = both else {
-            return Ok(None);
-        };
-        let Ok(name) = CString::new(filename) else {
-            return Ok(None);
-        };
-        let compiled = |part: Option<CString>, mode| {
-            part.map(|source| compile(&source, &name, mode)).transpose()
-        };
-        // A warning is shown once: by Python, which compiles the program then.
-        offer.filters.insert_first(&offer.as_error)?;
-        let last = compiled(last, Mode::Expression);
-        let both = last.and_then(|last| Ok([compiled(body, Mode::Program)?, last]));
-        if both.is_err() {
-            clear_exception();
-        }
-        offer.filters.remove_first()?;
-        Ok(both.ok())
     }
 
     /// Makes the module, and tells `sys` and `linecache` of the program.
@@ -176,16 +143,67 @@ fn is_ordinary(text: &str) -> bool {
 }
 
 /// The source of all but a last expression, and the source of that, each on its own lines.
-fn parts(text: &str, last: LastStatement) -> Option<(Option<CString>, Option<CString>)> {
-    let LastStatement::Candidate { start, is_only } = last else {
-        return Some((Some(CString::new(text).ok()?), None));
-    };
-    let (body, last) = text.split_at_checked(start)?;
-    let lines = body.bytes().filter(|byte| *byte == b'\n').count();
-    let mut padded = vec![b'\n'; lines];
-    padded.extend_from_slice(last.as_bytes());
-    let body = (!is_only).then(|| CString::new(body).ok()).flatten();
-    Some((body, Some(CString::new(padded).ok()?)))
+pub struct Parts {
+    body: Option<CString>,
+    last: Option<CString>,
+}
+
+impl Parts {
+    /// Divides a program; `None` if that takes a parser.
+    pub fn of(text: &str, wanted: Last) -> Option<Self> {
+        let whole = |text| {
+            let body = Some(CString::new(text).ok()?);
+            Some(Self { body, last: None })
+        };
+        if !is_ordinary(text) {
+            return None;
+        }
+        let (start, is_only) = match wanted {
+            Last::Nothing => return whole(text),
+            Last::Expression => match find(text)? {
+                LastStatement::NoValue => return whole(text),
+                LastStatement::Candidate { start, is_only } => (start, is_only),
+            },
+        };
+        let (body, last) = text.split_at_checked(start)?;
+        let lines = body.bytes().filter(|byte| *byte == b'\n').count();
+        let mut padded = vec![b'\n'; lines];
+        padded.extend_from_slice(last.as_bytes());
+        Some(Self {
+            body: (!is_only).then(|| CString::new(body).ok()).flatten(),
+            last: Some(CString::new(padded).ok()?),
+        })
+    }
+
+    /// Whether the program ends with what may be an expression.
+    pub const fn has_last(&self) -> bool {
+        self.last.is_some()
+    }
+
+    /// Compiles both; `None` if one does not compile alone, or with a warning. `filters` are those of warnings, and by
+    /// `as_error` every warning is an error.
+    pub fn compile(
+        self,
+        filename: &str,
+        filters: &Object,
+        as_error: &Object,
+    ) -> Result<Option<[Option<Object>; 2]>, Raised> {
+        let Ok(name) = CString::new(filename) else {
+            return Ok(None);
+        };
+        let compiled = |part: Option<CString>, mode| {
+            part.map(|source| compile(&source, &name, mode)).transpose()
+        };
+        // A warning is shown once: by Python, which compiles the program then.
+        filters.insert_first(as_error)?;
+        let last = compiled(self.last, Mode::Expression);
+        let both = last.and_then(|last| Ok([compiled(self.body, Mode::Program)?, last]));
+        if both.is_err() {
+            clear_exception();
+        }
+        filters.remove_first()?;
+        Ok(both.ok())
+    }
 }
 
 /// The entry of `linecache` for a program (`line_entry` of the guest's `cell.py`).
