@@ -27,8 +27,9 @@ use sandfork_jail::program::WorkerJail;
 use sandfork_jail::restore::{Descriptor, Opened};
 use sandfork_jail::sys;
 
-/// How often the threads are counted before there are too many: one that was joined is there for a moment longer.
-const THREAD_LOOKS: usize = 25;
+/// How often the threads are counted before there are too many: one that was joined is there until the kernel has run
+/// its end, for which it waits its turn on a busy host.
+const THREAD_LOOKS: usize = 250;
 const THREAD_PAUSE: Duration = Duration::from_millis(1);
 
 /// A session's worker.
