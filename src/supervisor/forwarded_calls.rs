@@ -21,7 +21,7 @@
 use std::cell::OnceCell;
 use std::fs;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -221,11 +221,11 @@ impl<'a> ForwardedCalls<'a> {
             .devices()
             .iter()
             .any(|(device, _)| *device == file.dev());
-        let beneath =
-            |directory| fs::read_link(&path).is_ok_and(|file| file.starts_with(directory));
+        let beneath = |own| fs::read_link(&path).is_ok_and(|file| file.starts_with(own));
         let is_own = own_device || self.directory.is_some_and(beneath);
+        let is_file = file.is_file() || file.file_type().is_fifo();
         let info = || proc_dir::read(format!("/proc/{}/fdinfo/{number}", call.thread).as_ref());
-        if is_own || file.is_file() && info().is_ok_and(|info| is_open_for_writing(&info)) {
+        if is_own || is_file && info().is_ok_and(|info| is_open_for_writing(&info)) {
             Ok(())
         } else {
             Err(Errno::ENOLCK)

@@ -27,6 +27,11 @@ with open("/tmp/locked", "w+b") as own, open("/tmp/locked", "rb") as reader:
     fcntl.lockf(reader, fcntl.LOCK_SH)
     fcntl.fcntl(own, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0))
 
+# As `make -O` locks its output, so that no other program of it writes meanwhile.
+for output in (1, os.pipe()[1]):
+    fcntl.lockf(output, fcntl.LOCK_EX)
+    fcntl.lockf(output, fcntl.LOCK_UN)
+
 # Any number, one after the other.
 with open("/dev/shm/locked", "w+b") as own:
     for number in range(3000):
