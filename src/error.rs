@@ -94,6 +94,15 @@ impl<C: Cause> From<C> for Error {
 }
 
 impl Error {
+    /// An error that is nothing but a sentence.
+    pub(crate) fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
+        Self {
+            kind,
+            errno: None,
+            cause: sentence.into().into(),
+        }
+    }
+
     /// The kind of the error.
     pub const fn kind(&self) -> ErrorKind {
         self.kind

@@ -206,7 +206,7 @@ mod tests {
     fn a_request_that_no_sandbox_can_carry_out_is_refused_and_ends_no_batch() {
         let mut losses = FailureStreak::default();
         for _ in 0..=LOST_IN_A_ROW {
-            let refused = done(Err(SupervisorError::NoTerminal.into()), 1);
+            let refused = done(Err(Error::new(ErrorKind::Request, "no terminal")), 1);
             assert_eq!((refused.status(), refused.is_finished()), ("refused", true));
             let json = serde_json::to_value(&refused).unwrap();
             assert_eq!(

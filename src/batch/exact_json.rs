@@ -7,6 +7,8 @@ use std::fmt;
 use serde::de::IgnoredAny;
 use serde_json::error::Category;
 
+use crate::error::{Cause, ErrorKind};
+
 /// A JSON value.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ExactJson {
@@ -46,6 +48,12 @@ pub enum ExactJsonError {
     /// An object has this key twice.
     #[error("the key `{0}` stands in it twice")]
     Twice(String),
+}
+
+impl Cause for ExactJsonError {
+    fn kind(&self) -> ErrorKind {
+        ErrorKind::Request
+    }
 }
 
 /// The deepest nesting: that of serde_json.

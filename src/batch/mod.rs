@@ -43,6 +43,6 @@ pub use task::Task;
 pub(crate) use compact::Compact;
 pub(crate) use expect::Expect;
 pub(crate) use failure_streak::{FailureStreak, LOST_IN_A_ROW};
-pub(crate) use line::{TaskLine, TaskLineError, TaskProgram};
+pub(crate) use line::{TaskLine, TaskProgram};
 pub(crate) use pool::WINDOW;
 pub(crate) use record::{INFRASTRUCTURE, REFUSED, RecordLine};

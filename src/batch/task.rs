@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Done, Expect, TaskId, TaskLine, TaskLineError};
-use crate::error::Error;
+use super::{Done, Expect, TaskId, TaskLine};
+use crate::error::{Error, ErrorKind};
 use crate::outcome::Outcome;
 use crate::policy::Policy;
 use crate::supervisor::Request;
@@ -41,11 +41,10 @@ impl Task {
     pub fn read(line: &[u8], id: impl Into<TaskId>) -> Result<Self, Error> {
         let line = TaskLine::parse(line)?;
         if line.policy.is_some() {
-            return Err(TaskLineError::OfHost("policy").into());
+            return Err(of_host("policy"));
         }
         let id = line.id.clone().unwrap_or_else(|| id.into());
-        let of_host = |_| Err(TaskLineError::OfHost("file"));
-        let (request, expect) = line.request(None, of_host)?;
+        let (request, expect) = line.request(None, |_| Err(of_host("file")))?;
         Ok(Self::new(id, request).expect(expect))
     }
 
@@ -86,12 +85,17 @@ impl Task {
     }
 }
 
+/// A key that names a file of the host, where tasks come from elsewhere.
+fn of_host(key: &str) -> Error {
+    let sentence = format!("`{key}` names a file of the host, which tasks from elsewhere cannot");
+    Error::new(ErrorKind::Request, sentence)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::expect_used)]
 
     use super::*;
-    use crate::error::ErrorKind;
     use crate::outcome::{Ending, Enforced, PolicyIdentity, Verdict};
     use crate::policy::Level;
 

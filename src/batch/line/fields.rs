@@ -6,10 +6,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Number;
 
-use super::TaskLineError as Error;
+use super::wrong;
 use crate::batch::TaskId;
 use crate::batch::exact_json::{ExactJson as Json, ExactNumber};
 use crate::batch::expect::{Expect, Whitespace};
+use crate::error::Error;
 use crate::outcome::{LimitName, Scope};
 use crate::policy::{LimitOverrides, closest, meant};
 use crate::supervisor::files::GuestPath;
@@ -27,7 +28,9 @@ impl Fields {
     /// Parses an object whose keys must be those of a task.
     pub fn parse(line: &[u8]) -> Result<Self, Error> {
         let Json::Object(members) = Json::parse(line)? else {
-            return Err(Error::NotAnObject);
+            return Err(wrong(
+                r#"it is not a JSON object: write one task a line, such as {"id": 1, "code": "print(1)"}"#,
+            ));
         };
         match members.keys().find(|key| !KEYS.contains(&key.as_str())) {
             Some(key) => Err(unknown(key, "", KEYS)),
@@ -54,7 +57,8 @@ impl Fields {
             Some(Json::Text(text)) if !text.is_empty() => Some(TaskId::Text(text)),
             Some(_) => None,
         };
-        id.map(Some).ok_or(Error::Id)
+        let wanted = "`id` must be a text that is not empty, or a whole number of 64 bits";
+        id.map(Some).ok_or_else(|| wrong(wanted))
     }
 
     pub fn text(&mut self, key: &str) -> Result<Option<String>, Error> {
@@ -67,19 +71,19 @@ impl Fields {
     }
 
     pub fn texts(&mut self, key: &str) -> Result<Option<Vec<String>>, Error> {
-        let wrong = || of_type(key, "a list of texts");
+        let not_texts = || of_type(key, "a list of texts");
         let texts = |items: Vec<Json>| {
             let items = items.into_iter();
             let texts = items.map(|item| match item {
                 Json::Text(text) => Some(text),
                 _ => None,
             });
-            texts.collect::<Option<_>>().ok_or_else(wrong)
+            texts.collect::<Option<_>>().ok_or_else(not_texts)
         };
         match self.take(key) {
             None => Ok(None),
             Some(Json::List(items)) => texts(items).map(Some),
-            Some(_) => Err(wrong()),
+            Some(_) => Err(not_texts()),
         }
     }
 
@@ -90,7 +94,11 @@ impl Fields {
     pub fn files(&mut self) -> Result<Vec<(GuestPath, Vec<u8>)>, Error> {
         let file = |(path, value): (String, Json)| {
             let contents = bytes(&format!("files.{path}"), value)?;
-            Ok((GuestPath::parse_file(&path)?, contents))
+            let path = GuestPath::parse_file(&path);
+            Ok((
+                path.map_err(|error| wrong(format!("`files`: {error}")))?,
+                contents,
+            ))
         };
         match members("files", self.take("files"))? {
             Some(files) => files.into_iter().map(file).collect(),
@@ -117,9 +125,14 @@ impl Fields {
                 _ => return Err(of_type(name.key(), WANTED)),
             };
             match amount {
-                Ok(0) => return Err(Error::Zero(name)),
+                Ok(0) => {
+                    return Err(wrong(format!(
+                        "`{}` is zero, under which nothing runs: leave it out for the policy's",
+                        name.key()
+                    )));
+                }
                 Ok(amount) => limits.set(name, amount),
-                Err(why) => return Err(Error::Quantity { name, why }),
+                Err(why) => return Err(wrong(format!("`{}`: {why}", name.key()))),
             }
         }
         Ok(limits)
@@ -163,10 +176,12 @@ fn expect(value: Json) -> Result<Expect, Error> {
         }
     }
     match (&expect.stdout, &expect.value, expect.tolerance) {
-        (None, None, _) => Err(Error::NothingExpected),
-        (Some(_), _, Some(_)) if expect.whitespace == Whitespace::Exact => {
-            Err(Error::ToleranceOfExact)
-        }
+        (None, None, _) => Err(wrong(
+            "`expect` compares nothing: give it `stdout` or `value`",
+        )),
+        (Some(_), _, Some(_)) if expect.whitespace == Whitespace::Exact => Err(wrong(
+            "`expect.tolerance` compares words, which `whitespace` = \"exact\" does not: take \"trailing\" or \"any\"",
+        )),
         _ => Ok(expect),
     }
 }
@@ -177,9 +192,10 @@ fn limit(key: &str) -> Result<LimitName, Error> {
     let limits = LimitName::ALL.into_iter().filter_map(of_table);
     match limits.clone().find(|(short, _)| *short == key) {
         Some((_, name)) if name.spec().scope == Scope::Run => Ok(name),
-        Some((_, name)) => Err(Error::OfPolicy {
-            key: name.key().to_owned(),
-        }),
+        Some((_, name)) => Err(wrong(format!(
+            "`{key}` is part of the jail, which tasks of one policy share: set it in the policy (`--set {key}=...`)",
+            key = name.key()
+        ))),
         None => Err(unknown(key, "limits.", limits.map(|(short, _)| short))),
     }
 }
@@ -194,15 +210,11 @@ fn unknown(key: &str, table: &str, known: impl IntoIterator<Item = &'static str>
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("it is none of {}", known.join(", ")),
     };
-    Error::UnknownKey {
-        key: format!("{table}{shown}"),
-        remedy,
-    }
+    wrong(format!("unknown key `{table}{shown}`: {remedy}"))
 }
 
-fn of_type(key: &str, wanted: &'static str) -> Error {
-    let key = key.to_owned();
-    Error::Type { key, wanted }
+fn of_type(key: &str, wanted: &str) -> Error {
+    wrong(format!("`{key}` must be {wanted}"))
 }
 
 /// The members of a nested object.
@@ -220,9 +232,11 @@ fn bytes(key: &str, value: Json) -> Result<Vec<u8>, Error> {
     match value {
         Json::Text(text) => Ok(text.into_bytes()),
         Json::Object(members) if members.len() == 1 => match members.get("base64") {
-            Some(Json::Text(text)) => STANDARD
-                .decode(text)
-                .map_err(|_| Error::Base64(key.to_owned())),
+            Some(Json::Text(text)) => STANDARD.decode(text).map_err(|_| {
+                wrong(format!(
+                    "`{key}` is not base64: take the standard alphabet (RFC 4648), with padding"
+                ))
+            }),
             _ => Err(of_type(key, WANTED)),
         },
         _ => Err(of_type(key, WANTED)),

@@ -1,14 +1,12 @@
 //! A line of a task file: one JSON object. Pure.
 
-mod error;
 mod fields;
 
 use std::path::PathBuf;
 
-pub use self::error::TaskLineError;
-
 use self::fields::Fields;
 use super::{Expect, TaskId};
+use crate::error::{Error, ErrorKind};
 use crate::policy::{AbovePolicy, LimitOverrides, Policy, Stdin};
 use crate::protocol::FrameLimits;
 use crate::supervisor::Request;
@@ -61,7 +59,7 @@ impl TaskLine {
     ///
     /// When it is not JSON, a key is unknown, missing, duplicated or of the wrong type, or a value
     /// is invalid.
-    pub fn parse(line: &[u8]) -> Result<Self, TaskLineError> {
+    pub fn parse(line: &[u8]) -> Result<Self, Error> {
         let mut fields = Fields::parse(line)?;
         Ok(Self {
             id: fields.id()?,
@@ -81,13 +79,19 @@ impl TaskLine {
     ///
     /// When it asks for more than the policy allows. The error names the key, and a value that
     /// would be allowed.
-    pub fn check(&self, policy: &Policy) -> Result<(), TaskLineError> {
+    pub fn check(&self, policy: &Policy) -> Result<(), Error> {
         let resolved = self.limits.resolve(&policy.limits);
-        resolved.map_err(
-            |AbovePolicy { name, allowed, .. }| TaskLineError::AbovePolicy { name, allowed },
-        )?;
+        resolved.map_err(|AbovePolicy { name, allowed, .. }| {
+            wrong(format!(
+                "`{key}` is above the policy's {allowed}, and a task can only have less: raise that in the policy \
+                 (`--set {key}=...`)",
+                key = name.key()
+            ))
+        })?;
         if self.stdin.is_some() && policy.stdin == Stdin::Closed {
-            return Err(TaskLineError::StdinClosed);
+            return Err(wrong(
+                "it has `stdin`, which the policy does not let tasks read: allow it with `--set stdio.stdin=pass`",
+            ));
         }
         Ok(())
     }
@@ -121,20 +125,27 @@ impl TaskLine {
     }
 }
 
-fn program(fields: &mut Fields) -> Result<TaskProgram, TaskLineError> {
+fn program(fields: &mut Fields) -> Result<TaskProgram, Error> {
     const KINDS: [&str; 3] = ["code", "file", "program"];
     let kinds: Vec<&'static str> = KINDS.into_iter().filter(|kind| fields.has(kind)).collect();
+    let nothing = || wrong("there is nothing to run: give it `code`, `file` or `program`");
     let kind = match kinds[..] {
-        [] => return Err(TaskLineError::NothingToRun),
+        [] => return Err(nothing()),
         [kind] => kind,
-        [first, second, ..] => return Err(TaskLineError::Several { first, second }),
+        [first, second, ..] => {
+            return Err(wrong(format!(
+                "it has both `{first}` and `{second}`: one task runs one thing"
+            )));
+        }
     };
     let args = fields.texts("args")?;
     if kind == "program" {
         let words = fields.texts(kind)?.unwrap_or_default();
         return match (words.is_empty(), args) {
-            (true, _) => Err(TaskLineError::NothingToRun),
-            (false, Some(_)) => Err(TaskLineError::ArgsOfProgram),
+            (true, _) => Err(nothing()),
+            (false, Some(_)) => Err(wrong(
+                "`args` are of `code` and `file`: the arguments of a program stand in `program` itself",
+            )),
             (false, None) => Ok(TaskProgram::Program(words)),
         };
     }
@@ -142,15 +153,23 @@ fn program(fields: &mut Fields) -> Result<TaskProgram, TaskLineError> {
     let text = fields.text(kind)?.unwrap_or_default();
     if kind == "file" {
         if text.trim().is_empty() {
-            return Err(TaskLineError::NothingToRun);
+            return Err(nothing());
         }
         let path = text.into();
         return Ok(TaskProgram::File { path, args });
     }
     if text.len() > FrameLimits::TO_WORKER.payload {
-        return Err(TaskLineError::CodeTooLarge);
+        return Err(wrong(format!(
+            "`code` is over the {} MiB that a script may have: keep data in `files`",
+            FrameLimits::TO_WORKER.payload >> 20
+        )));
     }
     Ok(TaskProgram::Code { source: text, args })
+}
+
+/// Why a line is not a valid task. The sentence follows the file's name and the line's number.
+fn wrong(sentence: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Request, sentence)
 }
 
 #[cfg(test)]
