@@ -1,6 +1,7 @@
 //! Errors of a command.
 
 use std::io::{self, Write};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use crate::batch::LOST_IN_A_ROW;
@@ -8,16 +9,15 @@ use crate::outcome::exit_code;
 use crate::policy::PolicyError;
 use thiserror::Error;
 
-use super::map::{InputError, ResultsError};
-use super::script::ScriptError;
+use super::map::InputError;
 use super::terminal::harmless_line;
 
 /// A command failed before, or besides, its guest.
 #[derive(Debug, Error)]
 pub enum Failure {
-    /// The script could not be loaded.
-    #[error(transparent)]
-    Script(#[from] ScriptError),
+    /// The script does not exist.
+    #[error("`{0}` does not exist; check the path, or pass code with `-c`")]
+    NoScript(PathBuf),
     /// The policy is invalid.
     #[error(transparent)]
     Policy(#[from] PolicyError),
@@ -38,9 +38,6 @@ pub enum Failure {
     /// A line of the tasks of `map` is invalid, or their file changed while it was read.
     #[error(transparent)]
     Tasks(#[from] InputError),
-    /// The results of `map` could not be read or written.
-    #[error(transparent)]
-    Results(#[from] ResultsError),
     /// The host provides no more sandboxes for the tasks of `map`.
     #[error("{LOST_IN_A_ROW} tasks in a row got no sandbox, and no more were begun; the last: {0}")]
     Lost(String),
@@ -85,14 +82,11 @@ impl Failure {
             // writer.
             _ if self.is_broken_pipe() => exit_code::BROKEN_PIPE,
             Self::Said(code) => *code,
-            Self::Output(_) | Self::NotWritten(_) | Self::Results(ResultsError::Write { .. }) => {
-                exit_code::NOT_WRITTEN
-            }
+            Self::Output(_) | Self::NotWritten(_) => exit_code::NOT_WRITTEN,
             Self::Usage(_)
-            | Self::Script(_)
+            | Self::NoScript(_)
             | Self::Policy(_)
             | Self::Tasks(_)
-            | Self::Results(_)
             | Self::Input(_) => exit_code::USAGE,
             Self::Sandbox(error) | Self::Located { error, .. } => error.exit_code(),
             Self::Interrupted(_) => exit_code::INTERRUPTED,
@@ -101,12 +95,7 @@ impl Failure {
     }
 
     fn is_broken_pipe(&self) -> bool {
-        match self {
-            Self::Output(cause) | Self::Results(ResultsError::Write { cause, .. }) => {
-                cause.kind() == io::ErrorKind::BrokenPipe
-            }
-            _ => false,
-        }
+        matches!(self, Self::Output(cause) if cause.kind() == io::ErrorKind::BrokenPipe)
     }
 }
 

@@ -4,11 +4,11 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use super::failure::Failure;
 use crate::Request;
 use crate::protocol::FrameLimits;
 use crate::protocol::message::{SourceKind, has_coding_line};
 use crate::supervisor::open_regular;
-use thiserror::Error;
 
 /// The longest script, in bytes: what one frame carries.
 pub const MAX_BYTES: usize = FrameLimits::TO_WORKER.payload;
@@ -37,72 +37,16 @@ pub struct Script {
     kind: SourceKind,
 }
 
-/// Why there is no script to run.
-#[derive(Debug, Error)]
-pub enum ScriptError {
-    /// The file does not exist.
-    #[error("`{0}` does not exist; check the path, or pass code with `-c`")]
-    Missing(PathBuf),
-    /// The path is a directory without a `__main__.py`.
-    #[error("`{0}` is a directory without a `__main__.py`; name the script in it")]
-    Directory(PathBuf),
-    /// `--project` without a directory.
-    #[error("--project: `{0}` is no directory; name the one that the program imports from")]
-    NoProject(PathBuf),
-    /// `-m` without a module.
-    #[error("`-m` needs the name of a module")]
-    NoModule,
-    /// An argument of the script is not UTF-8.
-    #[error("the argument `{0}` is not UTF-8; pass it in another form")]
-    NotText(String),
-    /// The current directory was removed.
-    #[error("the current directory cannot be found: {0}; change to another one")]
-    NoCurrentDirectory(io::Error),
-    /// The path of a task's script is a pipe or a device.
-    #[error("`{}` is not a regular file; save the script in one", .0.display())]
-    NotRegular(PathBuf),
-    /// The file exists but cannot be read.
-    #[error("`{name}` cannot be read: {cause}; check its permissions")]
-    Unreadable {
-        /// The script's name.
-        name: String,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// The script is larger than a frame may be.
-    #[error("{0} is over the {limit} MiB that a script may have; keep data out of it", limit = MAX_BYTES >> 20)]
-    TooLarge(String),
-    /// The script is a zip file, such as `python3 -m zipapp` makes.
-    #[error("{0} is a zip file, which is not run as it is: unpack it, and pass the directory")]
-    Zip(String),
-    /// The script is UTF-16, which Python does not read.
-    #[error("{0} is UTF-16, which Python does not read; save it as UTF-8")]
-    Utf16(String),
-    /// The script is not UTF-8, and names no other encoding.
-    #[error(
-        "{name} is not UTF-8: byte 0x{byte:02x} in line {line}; save it as UTF-8, or name its \
-         encoding in its first line, such as `# coding: latin-1`"
-    )]
-    NotUtf8 {
-        /// The script's name.
-        name: String,
-        /// The first invalid byte.
-        byte: u8,
-        /// The byte's line, from 1.
-        line: usize,
-    },
-}
-
 impl Script {
     /// Reads and checks a script.
-    pub fn load(origin: Origin) -> Result<Self, ScriptError> {
+    pub fn load(origin: Origin) -> Result<Self, Failure> {
         match origin {
             Origin::Code(source) => {
                 Self::check("<string>", "the code of `-c`", source.into_bytes())
             }
             Origin::Stdin => {
                 let label = "the script on stdin";
-                let bytes = read(io::stdin().lock()).map_err(|cause| unreadable("-", cause))?;
+                let bytes = read(io::stdin().lock()).map_err(|cause| unreadable("-", &cause))?;
                 Self::check("<stdin>", label, bytes)
             }
             Origin::File(path) => Self::read(&path, open(&path)),
@@ -110,26 +54,33 @@ impl Script {
         }
     }
 
-    fn read(path: &Path, opened: io::Result<File>) -> Result<Self, ScriptError> {
-        let file = opened.map_err(|cause| refused(path, cause))?;
+    fn read(path: &Path, opened: io::Result<File>) -> Result<Self, Failure> {
+        let file = opened.map_err(|cause| refused(path, &cause))?;
         let name = path.display().to_string();
-        let bytes = read(file).map_err(|cause| unreadable(&name, cause))?;
+        let bytes = read(file).map_err(|cause| unreadable(&name, &cause))?;
         Self::check(&name, &format!("`{name}`"), bytes)
     }
 
-    fn check(name: &str, label: &str, bytes: Vec<u8>) -> Result<Self, ScriptError> {
+    fn check(name: &str, label: &str, bytes: Vec<u8>) -> Result<Self, Failure> {
         if bytes.len() > MAX_BYTES {
-            return Err(ScriptError::TooLarge(label.to_owned()));
+            return Err(Failure::Usage(format!(
+                "{label} is over the {} MiB that a script may have; keep data out of it",
+                MAX_BYTES >> 20
+            )));
         }
         let kind = match name {
             "<string>" => SourceKind::Text,
             _ => SourceKind::File,
         };
         if is_zip(&bytes) {
-            return Err(ScriptError::Zip(label.to_owned()));
+            return Err(Failure::Usage(format!(
+                "{label} is a zip file, which is not run as it is: unpack it, and pass the directory"
+            )));
         }
         if bytes.starts_with(b"\xff\xfe") || bytes.starts_with(b"\xfe\xff") {
-            return Err(ScriptError::Utf16(label.to_owned()));
+            return Err(Failure::Usage(format!(
+                "{label} is UTF-16, which Python does not read; save it as UTF-8"
+            )));
         }
         if !has_coding_line(&bytes) {
             utf8(label, &bytes)?;
@@ -142,7 +93,7 @@ impl Script {
     }
 
     /// The source of a script that is read statement by statement, and so has to be UTF-8.
-    pub fn text(&self) -> Result<&str, ScriptError> {
+    pub fn text(&self) -> Result<&str, Failure> {
         utf8("the script", &self.source)
     }
 
@@ -164,14 +115,15 @@ fn is_zip(bytes: &[u8]) -> bool {
     bytes[first.map_or(0, <[u8]>::len)..].starts_with(b"PK\x03\x04")
 }
 
-fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, ScriptError> {
+fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, Failure> {
     std::str::from_utf8(bytes).map_err(|error| {
         let at = error.valid_up_to();
-        ScriptError::NotUtf8 {
-            name: label.to_owned(),
-            byte: bytes[at],
-            line: bytes[..at].split(|byte| *byte == b'\n').count(),
-        }
+        let line = bytes[..at].split(|byte| *byte == b'\n').count();
+        Failure::Usage(format!(
+            "{label} is not UTF-8: byte 0x{:02x} in line {line}; save it as UTF-8, or name its encoding in its first line, \
+             such as `# coding: latin-1`",
+            bytes[at]
+        ))
     })
 }
 
@@ -187,15 +139,26 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// Why this path cannot be opened.
-fn refused(path: &Path, cause: io::Error) -> ScriptError {
+fn refused(path: &Path, cause: &io::Error) -> Failure {
     match cause.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
-            ScriptError::Missing(path.to_owned())
+            Failure::NoScript(path.to_owned())
         }
-        io::ErrorKind::IsADirectory => ScriptError::Directory(path.to_owned()),
-        io::ErrorKind::InvalidInput => ScriptError::NotRegular(path.to_owned()),
+        io::ErrorKind::IsADirectory => no_main(path),
+        io::ErrorKind::InvalidInput => Failure::Usage(format!(
+            "`{}` is not a regular file; save the script in one",
+            path.display()
+        )),
         _ => unreadable(&path.display().to_string(), cause),
     }
+}
+
+/// The path is a directory without a `__main__.py`.
+pub fn no_main(path: &Path) -> Failure {
+    Failure::Usage(format!(
+        "`{}` is a directory without a `__main__.py`; name the script in it",
+        path.display()
+    ))
 }
 
 /// Reads at most one byte over the limit: `/dev/zero` has no end.
@@ -205,11 +168,10 @@ fn read(input: impl Read) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn unreadable(name: &str, cause: io::Error) -> ScriptError {
-    ScriptError::Unreadable {
-        name: name.to_owned(),
-        cause,
-    }
+fn unreadable(name: &str, cause: &io::Error) -> Failure {
+    Failure::Usage(format!(
+        "`{name}` cannot be read: {cause}; check its permissions"
+    ))
 }
 
 #[cfg(test)]
@@ -284,7 +246,8 @@ mod tests {
     #[test]
     fn a_script_without_end_is_too_large() {
         let error = Script::load(Origin::File("/dev/zero".into())).unwrap_err();
-        assert!(matches!(error, ScriptError::TooLarge(_)));
+        let sentence = "`/dev/zero` is over the 16 MiB that a script may have; keep data out of it";
+        assert_eq!(error.to_string(), sentence);
     }
 
     #[test]
@@ -293,14 +256,17 @@ mod tests {
         let fifo = directory.path().join("fifo");
         nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
         for other in [fifo, "/dev/zero".into()] {
-            let refused = Script::load(Origin::Task(other)).unwrap_err();
-            assert!(matches!(refused, ScriptError::NotRegular(_)), "{refused}");
+            let refused = Script::load(Origin::Task(other)).unwrap_err().to_string();
+            assert!(
+                refused.ends_with("is not a regular file; save the script in one"),
+                "{refused}"
+            );
         }
         let script = directory.path().join("script.py");
         fs::write(&script, "pass").unwrap();
         assert_eq!(Script::load(Origin::Task(script)).unwrap().source, b"pass");
         let refused = Script::load(Origin::Task("/".into())).unwrap_err();
-        assert!(matches!(refused, ScriptError::Directory(_)), "{refused}");
+        assert_eq!(refused.to_string(), no_main(Path::new("/")).to_string());
     }
 
     #[test]

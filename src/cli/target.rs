@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use super::args::TargetChoice;
-use super::script::{Origin, Script, ScriptError};
+use super::failure::Failure;
+use super::script::{Origin, Script, no_main};
 use crate::Request;
 use crate::policy::{Override, builtin_names};
 
@@ -83,10 +84,11 @@ fn is_policy_file(path: &Path) -> bool {
 
 impl Target {
     /// Reads what the arguments name.
-    pub fn load(arguments: &TargetChoice) -> Result<Self, ScriptError> {
+    pub fn load(arguments: &TargetChoice) -> Result<Self, Failure> {
         let mut rest = arguments.rest.iter().peekable();
         if let Some(module) = &arguments.module {
-            let (name, own) = module.split_first().ok_or(ScriptError::NoModule)?;
+            let none = || Failure::Usage("`-m` needs the name of a module".to_owned());
+            let (name, own) = module.split_first().ok_or_else(none)?;
             let request = Request::module(name.as_str()).args(own);
             return Self::without_file(request.args(texts(rest)?), arguments);
         }
@@ -107,7 +109,7 @@ impl Target {
         Self::of_file(&path, own, arguments)
     }
 
-    fn without_file(request: Request, arguments: &TargetChoice) -> Result<Self, ScriptError> {
+    fn without_file(request: Request, arguments: &TargetChoice) -> Result<Self, Failure> {
         let project = arguments.project.as_deref().map(project).transpose()?;
         Ok(Self {
             request,
@@ -117,19 +119,14 @@ impl Target {
         })
     }
 
-    fn of_file(
-        path: &Path,
-        own: Vec<String>,
-        arguments: &TargetChoice,
-    ) -> Result<Self, ScriptError> {
+    fn of_file(path: &Path, own: Vec<String>, arguments: &TargetChoice) -> Result<Self, Failure> {
         let (path, is_program) = match path.join(MAIN) {
             main if path.is_dir() => (main, true),
             _ => (path.to_owned(), false),
         };
         let script = match Script::load(Origin::File(path.clone())) {
-            Err(ScriptError::Missing(_)) if is_program => {
-                let directory = path.parent().unwrap_or(&path).to_owned();
-                return Err(ScriptError::Directory(directory));
+            Err(Failure::NoScript(_)) if is_program => {
+                return Err(no_main(path.parent().unwrap_or(&path)));
             }
             other => other?,
         };
@@ -156,13 +153,15 @@ impl Target {
 }
 
 /// The directory that `--project` names.
-fn project(named: &str) -> Result<PathBuf, ScriptError> {
+fn project(named: &str) -> Result<PathBuf, Failure> {
     let directory = match Path::new(named) {
         absolute if absolute.is_absolute() => absolute.to_owned(),
         relative => current_dir()?.join(relative),
     };
     if !directory.is_dir() {
-        return Err(ScriptError::NoProject(named.into()));
+        return Err(Failure::Usage(format!(
+            "--project: `{named}` is no directory; name the one that the program imports from"
+        )));
     }
     Ok(directory)
 }
@@ -183,8 +182,12 @@ fn own_file(path: &Path) -> Option<PathBuf> {
     absolute.to_str().is_some().then_some(absolute)
 }
 
-fn current_dir() -> Result<PathBuf, ScriptError> {
-    std::env::current_dir().map_err(ScriptError::NoCurrentDirectory)
+fn current_dir() -> Result<PathBuf, Failure> {
+    std::env::current_dir().map_err(|cause| {
+        Failure::Usage(format!(
+            "the current directory cannot be found: {cause}; change to another one"
+        ))
+    })
 }
 
 /// Where to look for what a guest misses, for a hint: nowhere if the directory was removed.
@@ -192,12 +195,13 @@ fn current_if_there() -> PathBuf {
     current_dir().unwrap_or_default()
 }
 
-fn texts<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Result<Vec<String>, ScriptError> {
+fn texts<'a>(arguments: impl Iterator<Item = &'a OsString>) -> Result<Vec<String>, Failure> {
     let text = |argument: &OsString| match argument.to_str() {
         Some(text) => Ok(text.to_owned()),
-        None => Err(ScriptError::NotText(
-            argument.to_string_lossy().into_owned(),
-        )),
+        None => Err(Failure::Usage(format!(
+            "the argument `{}` is not UTF-8; pass it in another form",
+            argument.to_string_lossy()
+        ))),
     };
     arguments.map(text).collect()
 }

@@ -24,7 +24,6 @@ use sandfork_jail::limits::raise_open_files;
 
 use self::ids::Ids;
 use self::progress::{Counts, Progress};
-pub use self::results::ResultsError;
 use self::results::{Form, Results};
 use self::source::Source;
 pub use self::tasks::InputError;
@@ -106,7 +105,7 @@ fn code(counts: Counts) -> u8 {
     }
 }
 
-fn results(arguments: &MapArguments) -> Result<(Results, Ids), ResultsError> {
+fn results(arguments: &MapArguments) -> Result<(Results, Ids), Failure> {
     let (results, ids) = match &arguments.output {
         None => (Results::on_stdout()?, Ids::default()),
         Some(path) if arguments.resume => Results::resume(path)?,
@@ -156,7 +155,7 @@ impl Collector<'_> {
             };
             match taken {
                 Ok(()) => {}
-                Err(error @ Failure::Results(_)) => return Err(error),
+                Err(error @ (Failure::Output(_) | Failure::NotWritten(_))) => return Err(error),
                 Err(error) => {
                     mapped.call_off().begin_no_more();
                     ended = ended.and(Err(error));

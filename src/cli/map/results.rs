@@ -10,11 +10,11 @@ use crate::batch::{Compact, Done};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 use sandfork_jail::sys::closed_stdout::stdout_was_closed;
-use thiserror::Error;
 
 use super::existing::Existing;
 use super::ids::Ids;
 use super::resume;
+use crate::cli::failure::Failure;
 use crate::cli::terminal::harmless_json;
 
 /// An open file of results.
@@ -40,71 +40,19 @@ pub enum Form {
     Compact,
 }
 
-/// Why results cannot be read or written.
-#[derive(Debug, Error)]
-pub enum ResultsError {
-    /// The file exists and would be overwritten.
-    #[error("`{0}` exists: add `--resume` to go on with it, or name another file")]
-    Exists(String),
-    /// The file cannot be opened.
-    #[error("`{name}` cannot be opened: {cause}; check the path and its permissions")]
-    Open {
-        /// The file's name.
-        name: String,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// Another process writes to the file.
-    #[error("another `sandfork map` writes to `{0}`: wait for its end, or name another file")]
-    Locked(String),
-    /// The file has lines that are not results.
-    #[error("{name}:{line}: {what}; `--resume` needs a file with nothing but results")]
-    NotResults {
-        /// The file's name.
-        name: String,
-        /// The line's number, from 1.
-        line: u64,
-        /// What is wrong.
-        what: String,
-    },
-    /// The file could not be read, or its unfinished results removed.
-    #[error("`{name}` cannot be resumed: {cause}; nothing in it was changed")]
-    Unusable {
-        /// The file's name.
-        name: String,
-        /// The kernel's error.
-        cause: io::Error,
-    },
-    /// There is no stdout to write to.
-    #[error(
-        "stdout is closed, and the results would be lost: open it, or name a file with `--output`"
-    )]
-    Closed,
-    /// A result could not be written.
-    #[error("the results cannot be written to {name}: {cause}; {lines} of them are there{hint}")]
-    Write {
-        /// The file's name.
-        name: String,
-        /// The kernel's error.
-        cause: io::Error,
-        /// The number of whole lines in it.
-        lines: u64,
-        /// The remedy.
-        hint: &'static str,
-    },
-}
-
 impl Results {
     /// Writes to the command's own stdout.
-    pub fn on_stdout() -> Result<Self, ResultsError> {
+    pub fn on_stdout() -> Result<Self, Failure> {
         if stdout_was_closed() {
-            return Err(ResultsError::Closed);
+            return Err(Failure::Usage(
+                "stdout is closed, and the results would be lost: open it, or name a file with `--output`".to_owned(),
+            ));
         }
         let name = "stdout".to_owned();
         let file = io::stdout()
             .as_fd()
             .try_clone_to_owned()
-            .map_err(|cause| open_error(&name, cause))?;
+            .map_err(|cause| open_error(&name, &cause))?;
         Ok(Self {
             name,
             file: file.into(),
@@ -115,20 +63,22 @@ impl Results {
     }
 
     /// Opens a new file, or an existing device or pipe.
-    pub fn create(path: &Path) -> Result<Self, ResultsError> {
+    pub fn create(path: &Path) -> Result<Self, Failure> {
         let name = path.display().to_string();
         let mut options = OpenOptions::new();
         let opened = match options.append(true).create_new(true).open(path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 let existing = Existing::find(path);
                 if existing.as_ref().is_ok_and(Existing::is_regular) {
-                    return Err(ResultsError::Exists(name));
+                    return Err(Failure::Usage(format!(
+                        "`{name}` exists: add `--resume` to go on with it, or name another file"
+                    )));
                 }
                 existing.and_then(|existing| existing.open(OpenOptions::new().append(true)))
             }
             opened => opened,
         };
-        let file = opened.map_err(|cause| open_error(&name, cause))?;
+        let file = opened.map_err(|cause| open_error(&name, &cause))?;
         let lock = match file.metadata() {
             Ok(metadata) if metadata.is_file() => Some(lock(copy(&file, &name)?, &name)?),
             _ => None,
@@ -144,12 +94,12 @@ impl Results {
 
     /// Opens a file to resume, or a new one if there is none. Returns the ids that have a result in
     /// it.
-    pub fn resume(path: &Path) -> Result<(Self, Ids), ResultsError> {
+    pub fn resume(path: &Path) -> Result<(Self, Ids), Failure> {
         let name = path.display().to_string();
         let existing = match Existing::find(path) {
             Ok(existing) if existing.is_regular() => existing,
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(open_error(&name, error));
+                return Err(open_error(&name, &error));
             }
             _ => return Ok((Self::create(path)?, Ids::default())),
         };
@@ -178,7 +128,7 @@ impl Results {
     }
 
     /// Writes one result.
-    pub fn write(&mut self, done: &Done) -> Result<(), ResultsError> {
+    pub fn write(&mut self, done: &Done) -> Result<(), Failure> {
         let line = match self.form {
             Form::Full => serde_json::to_string(done),
             Form::Compact => serde_json::to_string(&Compact(done)),
@@ -194,7 +144,7 @@ impl Results {
     }
 
     /// Syncs the file to disk, because the kernel may report a full disk only then.
-    pub fn finish(&mut self) -> Result<(), ResultsError> {
+    pub fn finish(&mut self) -> Result<(), Failure> {
         match self.file.sync_data() {
             // Not a file, but a pipe or a terminal.
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
@@ -202,17 +152,18 @@ impl Results {
         }
     }
 
-    fn write_error(&self, cause: io::Error) -> ResultsError {
+    fn write_error(&self, cause: io::Error) -> Failure {
+        if cause.kind() == io::ErrorKind::BrokenPipe {
+            return Failure::Output(cause);
+        }
         let hint = match self.lock {
             Some(_) => ", and `--resume` goes on behind them when there is room",
             None => "",
         };
-        ResultsError::Write {
-            name: self.name.clone(),
-            cause,
-            lines: self.lines,
-            hint,
-        }
+        Failure::NotWritten(format!(
+            "the results cannot be written to {}: {cause}; {} of them are there{hint}",
+            self.name, self.lines
+        ))
     }
 }
 
@@ -240,20 +191,28 @@ fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
 }
 
 /// Locks a file for this process, for as long as it is open.
-pub fn lock(file: File, name: &str) -> Result<Flock<File>, ResultsError> {
+pub fn lock(file: File, name: &str) -> Result<Flock<File>, Failure> {
     Flock::lock(file, FlockArg::LockExclusiveNonblock).map_err(|(_, errno)| match errno {
-        Errno::EWOULDBLOCK => ResultsError::Locked(name.to_owned()),
-        errno => open_error(name, errno.into()),
+        Errno::EWOULDBLOCK => is_locked(name),
+        errno => open_error(name, &errno.into()),
     })
 }
 
-pub fn open_error(name: &str, cause: io::Error) -> ResultsError {
-    let name = name.to_owned();
-    ResultsError::Open { name, cause }
+/// Another process writes to the file.
+pub fn is_locked(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "another `sandfork map` writes to `{name}`: wait for its end, or name another file"
+    ))
 }
 
-fn copy(file: &File, name: &str) -> Result<File, ResultsError> {
-    file.try_clone().map_err(|cause| open_error(name, cause))
+pub fn open_error(name: &str, cause: &io::Error) -> Failure {
+    Failure::Usage(format!(
+        "`{name}` cannot be opened: {cause}; check the path and its permissions"
+    ))
+}
+
+fn copy(file: &File, name: &str) -> Result<File, Failure> {
+    file.try_clone().map_err(|cause| open_error(name, &cause))
 }
 
 #[cfg(test)]
@@ -267,11 +226,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         drop(Results::create(&path).unwrap());
-        let refused = Results::create(&path).unwrap_err();
-        assert!(matches!(refused, ResultsError::Exists(_)));
+        let refused = Results::create(&path).unwrap_err().to_string();
+        assert!(refused.contains("exists: add `--resume`"), "{refused}");
         Results::create(Path::new("/dev/null")).unwrap();
         let missing = Results::create(&directory.path().join("none/results")).unwrap_err();
-        assert!(matches!(missing, ResultsError::Open { .. }));
+        assert!(missing.to_string().contains("cannot be opened"));
     }
 
     #[test]
@@ -279,8 +238,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("results");
         let first = Results::create(&path).unwrap();
-        let second = Results::resume(&path).unwrap_err();
-        assert!(matches!(second, ResultsError::Locked(_)), "{second}");
+        let second = Results::resume(&path).unwrap_err().to_string();
+        assert!(second.starts_with("another `sandfork map`"), "{second}");
         drop(first);
         Results::resume(&path).unwrap();
     }

@@ -9,7 +9,8 @@ use nix::fcntl::Flock;
 use super::existing::{Beside, Existing};
 use super::ids::Ids;
 use super::lines::{Closed, Line, Lines};
-use super::results::{ResultsError, lock, open_error};
+use super::results::{is_locked, lock, open_error};
+use crate::cli::failure::Failure;
 
 /// A file to resume.
 #[derive(Debug)]
@@ -28,16 +29,13 @@ const MOST_BYTES: usize = 1 << 30;
 /// A last line without a newline was cut off while it was written. It is removed if it begins like
 /// a result. Results of tasks that got no sandbox, or were cancelled, are removed too: those tasks
 /// are run again.
-pub fn open(existing: &Existing, name: &str) -> Result<Found, ResultsError> {
-    let unusable = |cause| ResultsError::Unusable {
-        name: name.to_owned(),
-        cause,
-    };
+pub fn open(existing: &Existing, name: &str) -> Result<Found, Failure> {
+    let unusable = |cause| unusable(name, &cause);
     let opened = existing.open(OpenOptions::new().read(true).append(true));
-    let file = lock(opened.map_err(|cause| open_error(name, cause))?, name)?;
+    let file = lock(opened.map_err(|cause| open_error(name, &cause))?, name)?;
     if !existing.is_there().map_err(unusable)? {
         // Another process replaced it in between.
-        return Err(ResultsError::Locked(name.to_owned()));
+        return Err(is_locked(name));
     }
     let scanned = scan(&file, name)?;
     let file = if scanned.unfinished == 0 {
@@ -53,6 +51,13 @@ pub fn open(existing: &Existing, name: &str) -> Result<Found, ResultsError> {
     Ok(Found { file, ids })
 }
 
+/// The file could not be read, or its unfinished results removed.
+fn unusable(name: &str, cause: &io::Error) -> Failure {
+    Failure::Usage(format!(
+        "`{name}` cannot be resumed: {cause}; nothing in it was changed"
+    ))
+}
+
 /// The contents of a file.
 struct Scanned {
     ids: Ids,
@@ -62,31 +67,29 @@ struct Scanned {
     end: u64,
 }
 
-fn scan(file: &File, name: &str) -> Result<Scanned, ResultsError> {
+fn scan(file: &File, name: &str) -> Result<Scanned, Failure> {
     let mut scanned = Scanned {
         ids: Ids::default(),
         unfinished: 0,
         end: 0,
     };
     let mut lines = Lines::new(BufReader::new(file), MOST_BYTES);
-    while let Some(line) = lines.next().map_err(|cause| ResultsError::Unusable {
-        name: name.to_owned(),
-        cause,
-    })? {
-        let wrong = |what: String| ResultsError::NotResults {
-            name: name.to_owned(),
-            line: line.number,
-            what,
+    while let Some(line) = lines.next().map_err(|cause| unusable(name, &cause))? {
+        let wrong = |what: &str| {
+            Failure::Usage(format!(
+                "{name}:{}: {what}; `--resume` needs a file with nothing but results",
+                line.number
+            ))
         };
         match line.closed {
             Closed::ByTheEnd if is_torn(&line) => break,
             Closed::ByTheEnd => {
-                return Err(wrong("it is no result, and has no newline".to_owned()));
+                return Err(wrong("it is no result, and has no newline"));
             }
-            Closed::Never => return Err(wrong("it is too long for a result".to_owned())),
+            Closed::Never => return Err(wrong("it is too long for a result")),
             Closed::ByNewline => {}
         }
-        let record = RecordLine::parse(&line.text).map_err(|error| wrong(error.to_string()))?;
+        let record = RecordLine::parse(&line.text).map_err(|error| wrong(&error.to_string()))?;
         if record.finished {
             scanned.ids.finish(&record.id);
         } else {
@@ -152,7 +155,7 @@ mod tests {
         format!("{{\"id\":{id},\"status\":\"{status}\",\"exit_code\":0}}\n")
     }
 
-    fn open(path: &Path) -> Result<Found, ResultsError> {
+    fn open(path: &Path) -> Result<Found, Failure> {
         super::open(&Existing::find(path).unwrap(), "FILE")
     }
 
@@ -180,7 +183,7 @@ mod tests {
         (&*file).write_all(b"next").unwrap();
         assert_eq!(fs::read_to_string(&link).unwrap(), format!("{left}next"));
         let held = open(&path).unwrap_err();
-        assert!(matches!(held, ResultsError::Locked(_)), "{held}");
+        assert_eq!(held.to_string(), is_locked("FILE").to_string());
         assert!(link.is_symlink());
         Ok((left, ids.count()))
     }

@@ -2,22 +2,21 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::io::{self, BufReader, Read};
+use std::error::Error;
+use std::io::{BufReader, Read};
 use std::sync::Arc;
 
 use crate::Policy;
-use crate::batch::{Task, TaskId, TaskLine, TaskLineError, TaskProgram};
-use crate::policy::PolicyError;
-use crate::supervisor::files::Misfit;
-use thiserror::Error;
+use crate::batch::{Task, TaskId, TaskLine, TaskProgram};
 
 use super::ids::{Ids, Met};
 use super::lines::{Closed, Line, Lines};
 use super::progress::Progress;
 use super::source::{Source, Watched};
 use crate::cli::args::PolicyChoice;
+use crate::cli::failure::Failure;
 use crate::cli::policy::chosen;
-use crate::cli::script::{Origin, Script, ScriptError};
+use crate::cli::script::{Origin, Script};
 
 /// The longest line, bytes: a script and its files, in base64.
 const MOST_BYTES: usize = 64 << 20;
@@ -44,7 +43,7 @@ enum State {
 }
 
 /// An error in a file of tasks, with its place.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("{name}:{line}: {what}")]
 pub struct InputError {
     name: String,
@@ -52,41 +51,8 @@ pub struct InputError {
     what: Wrong,
 }
 
-#[derive(Debug, Error)]
-enum Wrong {
-    #[error(transparent)]
-    Line(#[from] TaskLineError),
-    #[error("it is over the {} MiB that a task may have; keep data out of it", MOST_BYTES >> 20)]
-    TooLong,
-    #[error("a task before it has the id {0} too; give each its own")]
-    Duplicate(TaskId),
-    #[error("`{0}` does not exist; check the path, which starts where `sandfork` was started")]
-    NoScript(String),
-    #[error(transparent)]
-    Script(ScriptError),
-    #[error("`files`: {0}")]
-    Files(#[from] Misfit),
-    #[error("{0}")]
-    Policy(#[from] PolicyError),
-    #[error(
-        "it has `{0}`, which `--code-only` refuses: take it out, or run tasks that you trust without the option"
-    )]
-    NotCode(&'static str),
-    #[error(
-        "the tasks before it name {MOST_POLICIES} policies already, each with an interpreter of its own; \
-         put tasks of more into another file"
-    )]
-    TooManyPolicies,
-    #[error(
-        "the file has grown since it was opened, and nothing from this line on was run; run it again \
-         with `--resume` when it is complete"
-    )]
-    Grown,
-    #[error("the file has become shorter while it was read, and ends here now")]
-    Shortened,
-    #[error("it cannot be read: {0}")]
-    Unreadable(#[from] io::Error),
-}
+/// What is wrong with a line: a sentence, of its own or of what refused it.
+type Wrong = Box<dyn Error + Send + Sync>;
 
 impl Tasks {
     /// Reads `source`, without the tasks that have a result.
@@ -107,7 +73,9 @@ impl Tasks {
         loop {
             let next = self.lines.number() + 1;
             let line = match self.lines.next() {
-                Err(error) => return Err((next, error.into())),
+                Err(error) => {
+                    return Err((next, format!("it cannot be read: {error}").into()));
+                }
                 Ok(None) => {
                     let ended = self.check_unchanged().map(|()| None);
                     return ended.map_err(|wrong| (next, wrong));
@@ -131,15 +99,26 @@ impl Tasks {
     fn check_unchanged(&self) -> Result<(), Wrong> {
         match self.watched.size_now() {
             Ordering::Equal => Ok(()),
-            Ordering::Greater => Err(Wrong::Grown),
-            Ordering::Less => Err(Wrong::Shortened),
+            Ordering::Greater => Err(
+                "the file has grown since it was opened, and nothing from this line on was run; run it again with \
+                 `--resume` when it is complete"
+                    .into(),
+            ),
+            Ordering::Less => {
+                Err("the file has become shorter while it was read, and ends here now".into())
+            }
         }
     }
 
     /// The task of a line, if it still has to be run.
     fn task(&mut self, line: &Line) -> Result<Option<Task>, Wrong> {
         match line.closed {
-            Closed::Never => return Err(Wrong::TooLong),
+            Closed::Never => {
+                let most = MOST_BYTES >> 20;
+                let sentence =
+                    format!("it is over the {most} MiB that a task may have; keep data out of it");
+                return Err(sentence.into());
+            }
             // The line may be incomplete if the file has grown.
             Closed::ByTheEnd => self.check_unchanged()?,
             Closed::ByNewline => {}
@@ -160,7 +139,9 @@ impl Tasks {
                 self.progress.count_finished();
                 Ok(None)
             }
-            Met::Again => Err(Wrong::Duplicate(id)),
+            Met::Again => {
+                Err(format!("a task before it has the id {id} too; give each its own").into())
+            }
         }
     }
 }
@@ -219,7 +200,11 @@ impl Policies {
             return Ok(Arc::clone(policy));
         }
         if self.named.len() == MOST_POLICIES {
-            return Err(Wrong::TooManyPolicies);
+            let sentence = format!(
+                "the tasks before it name {MOST_POLICIES} policies already, each with an interpreter of its own; \
+                 put tasks of more into another file"
+            );
+            return Err(sentence.into());
         }
         let policy = Arc::new(chosen(&PolicyChoice {
             policy: name.to_owned(),
@@ -232,14 +217,18 @@ impl Policies {
     /// Makes a task from its line.
     fn task(&mut self, id: TaskId, mut line: TaskLine) -> Result<Task, Wrong> {
         if let Some(key) = beyond_code(&line).filter(|_| self.reach == Reach::CodeOnly) {
-            return Err(Wrong::NotCode(key));
+            let sentence = format!(
+                "it has `{key}`, which `--code-only` refuses: take it out, or run tasks that you trust without the option"
+            );
+            return Err(sentence.into());
         }
         let own = line.policy.take().map(|name| self.get(&name)).transpose()?;
         let policy = Arc::clone(own.as_ref().unwrap_or(&self.default));
         line.check(&policy)?;
         let script = |path| Script::load(Origin::Task(path)).map(Script::request_with_file);
         let (request, expect) = line.request(None, |path| script(path).map_err(no_script))?;
-        request.check_files(&policy.limits)?;
+        let fit = request.check_files(&policy.limits);
+        fit.map_err(|error| format!("`files`: {error}"))?;
         let task = Task::new(id, request).expect(expect);
         Ok(match own {
             Some(policy) => task.policy(policy),
@@ -263,10 +252,14 @@ fn beyond_code(line: &TaskLine) -> Option<&'static str> {
 }
 
 /// Rewrites the error, whose usual remedy, `-c`, does not apply to a task.
-fn no_script(error: ScriptError) -> Wrong {
-    match error {
-        ScriptError::Missing(path) => Wrong::NoScript(path.display().to_string()),
-        other => Wrong::Script(other),
+fn no_script(failure: Failure) -> Wrong {
+    match failure {
+        Failure::NoScript(path) => format!(
+            "`{}` does not exist; check the path, which starts where `sandfork` was started",
+            path.display()
+        )
+        .into(),
+        other => other.into(),
     }
 }
 
