@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use nix::errno::Errno;
 
 use crate::host::{
-    self, CallerEnvironment, CgroupSupport, EnvironmentStore, HostError, HostWithoutInterpreter,
-    Machine, Needs, probe_interpreter, resolve_interpreter,
+    self, CallerEnvironment, CgroupSupport, EnvironmentStore, HostWithoutInterpreter, Machine,
+    Needs, probe_interpreter, resolve_interpreter,
 };
 use crate::outcome::exit_code;
 use crate::plan::{
@@ -74,9 +74,8 @@ pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
 pub(super) fn interpreter_refused_here(policy: &Policy) -> Option<Error> {
     let environment = CallerEnvironment::current();
     let interpreter = ChosenInterpreter::of(policy, &environment);
-    let interpreter = interpreter.and_then(|chosen| {
-        Ok(probe_interpreter(&chosen.executable, &environment).map_err(HostError::from)?)
-    });
+    let interpreter =
+        interpreter.and_then(|chosen| Ok(probe_interpreter(&chosen.executable, &environment)?));
     interpreter.err()
 }
 

@@ -18,8 +18,8 @@ use super::sources::Sources;
 use super::staging::{Staging, lock_when_free, write_name};
 use super::tree::{Tree, set_directories};
 use crate::host::{
-    CallerEnvironment, DESCRIPTION, EnvironmentStore, HostError, Interpreter, NamedEnvironment,
-    Patience, Sharing, StoreError, may_be_made, probe_interpreter, resolve_interpreter,
+    CallerEnvironment, DESCRIPTION, EnvironmentStore, Interpreter, NamedEnvironment, Patience,
+    Sharing, StoreError, may_be_made, probe_interpreter, resolve_interpreter,
 };
 use crate::policy::{EnvironmentName, Requirement};
 use crate::supervisor::Cancel;
@@ -110,8 +110,8 @@ pub fn create(
         let nothing = "an environment needs a package: name one, or a file with `-r` or `--lock`";
         return Err(EnvironmentError::Request(nothing.to_owned()));
     }
-    let path = resolve_interpreter(&creation.interpreter, environment).map_err(HostError::from)?;
-    let interpreter = probe_interpreter(&path, environment).map_err(HostError::from)?;
+    let path = resolve_interpreter(&creation.interpreter, environment)?;
+    let interpreter = probe_interpreter(&path, environment)?;
     let binary =
         fs::canonicalize(&interpreter.binary).map_err(EnvironmentError::io(&interpreter.binary))?;
     let sources = Sources::of(creation, environment, &interpreter);

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::tree::FileError;
 use crate::error::{Cause, Error, ErrorKind};
-use crate::host::{HostError, StoreError};
+use crate::host::{InterpreterError, StoreError};
 
 /// Why an environment could not be made, shown or removed.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum EnvironmentError {
     Store(#[from] StoreError),
     /// The interpreter.
     #[error(transparent)]
-    Host(#[from] HostError),
+    Interpreter(#[from] InterpreterError),
     /// The sandbox in which packages are resolved and installed.
     #[error("packages are installed in a sandbox, and none could be provided: {0}")]
     Sandbox(Error),
@@ -94,7 +94,7 @@ impl Cause for EnvironmentError {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Store(error) => error.kind(),
-            Self::Host(error) => error.kind(),
+            Self::Interpreter(error) => error.kind(),
             Self::Sandbox(error) => error.kind(),
             Self::Request(_) => ErrorKind::Request,
             Self::Pip(_) => ErrorKind::Interpreter,

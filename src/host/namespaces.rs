@@ -146,10 +146,10 @@ impl NamespaceSupport {
         });
         match tried {
             Ok(()) => Ok(Self::with_devices()),
-            Err(ChainFailure { step, errno }) if has_run_out(errno) => Err(HostError::Exhausted {
-                step,
-                errno: Errno(errno),
-            }),
+            Err(ChainFailure { step, errno }) if has_run_out(errno) => {
+                let problem = format!("what this host can do could not be tried: could not {step}");
+                Err(HostError::failed(problem, Errno(errno)))
+            }
             Err(failure) => Ok(Self::Refused(Settings::read(user).judge(failure))),
         }
     }

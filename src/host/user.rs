@@ -57,7 +57,7 @@ impl HostUser {
         let (uid_map, gid_map) = (read("/proc/self/uid_map")?, read("/proc/self/gid_map")?);
         let status = read("/proc/self/status")?;
         if status.is_empty() {
-            return Err(HostError::NoProc);
+            return Err(HostError::no_proc());
         }
         Ok(Self::of(
             uid,
@@ -90,12 +90,13 @@ impl HostUser {
 }
 
 /// Reads a file of the kernel. A kernel without user namespaces has no maps.
-fn read(path: &'static str) -> Result<String, HostError> {
+fn read(path: &str) -> Result<String, HostError> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-        read => read.map_err(|error| HostError::Unreadable {
-            path,
-            errno: Errno::of(&error),
+        read => read.map_err(|error| {
+            let problem =
+                format!("what this user can do could not be found out: could not read {path}");
+            HostError::failed(problem, Errno::of(&error))
         }),
     }
 }

@@ -16,8 +16,8 @@ use super::{AddedStore, AtomicUsize, Inner, Sandbox};
 use crate::admission::Admission;
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, CgroupSupport, EnvironmentStore, HostError, HostWithoutInterpreter,
-    Interpreter, probe_interpreter, processors,
+    CallerEnvironment, CgroupSupport, EnvironmentStore, HostWithoutInterpreter, Interpreter,
+    probe_interpreter, processors,
 };
 use crate::outcome::PolicyIdentity;
 use crate::plan::{Grants, Plan, PreloadPlan, SessionFiles, Start, needs, plan, trust};
@@ -233,7 +233,7 @@ fn launch(
     let host = HostWithoutInterpreter::probe(cgroup, &needs(policy), environment);
     let start = StartCache::read(executable, lifetime);
     let plan_for = |facts: &str| -> Result<Plan, Error> {
-        let interpreter = Interpreter::from_facts(facts, executable).map_err(HostError::from)?;
+        let interpreter = Interpreter::from_facts(facts, executable)?;
         Ok(plan(policy, &host.clone()?.with(interpreter))?)
     };
     // Most likely it reports what it reported the last time.
@@ -241,7 +241,7 @@ fn launch(
     let launched = match starting.launched() {
         // The probe of the interpreter knows what else may have that name.
         Err(error @ SupervisorError::ZygoteEnded(_)) => {
-            probe_interpreter(executable, environment).map_err(HostError::from)?;
+            probe_interpreter(executable, environment)?;
             return Err(error.into());
         }
         other => other?,

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::Error;
 use crate::host::{
-    CallerEnvironment, EnvironmentStore, HostError, InterpreterError, pip_config,
-    probe_interpreter, resolve_interpreter,
+    CallerEnvironment, EnvironmentStore, pip_config, probe_interpreter, resolve_interpreter,
 };
 use crate::policy::{Policy, Requirement};
 
@@ -44,7 +43,7 @@ impl ChosenInterpreter {
         let (directory, held) = found;
         let executable = resolve_interpreter(&directory.display().to_string(), environment);
         Ok(Self {
-            executable: executable.map_err(HostError::from)?,
+            executable: executable?,
             held: Some(held),
         })
     }
@@ -55,14 +54,11 @@ impl ChosenInterpreter {
 /// A launcher script, such as pyenv puts on `PATH`, is asked which interpreter it would start: it
 /// needs the caller's environment, which a zygote must not have.
 fn of_host(named: &str, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
-    let find = || -> Result<PathBuf, InterpreterError> {
-        let path = resolve_interpreter(named, environment)?;
-        if is_script(&path) {
-            return Ok(probe_interpreter(&path, environment)?.executable);
-        }
-        Ok(path)
-    };
-    Ok(find().map_err(HostError::from)?)
+    let path = resolve_interpreter(named, environment)?;
+    if is_script(&path) {
+        return Ok(probe_interpreter(&path, environment)?.executable);
+    }
+    Ok(path)
 }
 
 pub(super) fn is_script(path: &Path) -> bool {

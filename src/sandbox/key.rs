@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use super::interpreter::{ChosenInterpreter, is_script};
 use crate::error::Error;
-use crate::host::{CallerEnvironment, HostError, resolve_interpreter};
+use crate::host::{CallerEnvironment, resolve_interpreter};
 use crate::plan::needs;
 use crate::policy::Policy;
 use sandfork_jail::control::Lifetime;
@@ -49,8 +49,7 @@ impl SandboxKey {
         let interpreter = if python.environment.is_some() || !python.packages.is_empty() {
             ChosenInterpreter::of(policy, environment)?.executable
         } else {
-            let found = resolve_interpreter(&python.interpreter.value, environment);
-            found.map_err(HostError::from)?
+            resolve_interpreter(&python.interpreter.value, environment)?
         };
         let needs = needs(policy);
 

@@ -8,6 +8,8 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use crate::error::{Cause, ErrorKind};
+
 pub use ask::probe;
 use facts::FACTS_SCRIPT;
 pub(super) use resolve::places;
@@ -73,6 +75,15 @@ pub enum InterpreterError {
     /// It could not be started, because the host has run out of something.
     #[error("{0}")]
     NotStarted(String),
+}
+
+impl Cause for InterpreterError {
+    fn kind(&self) -> ErrorKind {
+        match self {
+            Self::Unusable(_) => ErrorKind::Interpreter,
+            Self::NotStarted(_) => ErrorKind::System,
+        }
+    }
 }
 
 impl InterpreterError {

@@ -1,7 +1,7 @@
 //! Probes the kernel and the interpreter.
 
-use crate::error::{Cause, ErrorKind};
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::path::PathBuf;
 
 use nix::errno::Errno as NixErrno;
@@ -9,11 +9,11 @@ use nix::errno::Errno as NixErrno;
 use super::kept::{Keeper, KeptNeeds};
 use super::route::Links;
 use super::{
-    Arch, CallerEnvironment, CgroupSupport, ChainStep, EnvironmentStore, Errno, Host, HostLimits,
-    HostUser, Interpreter, InterpreterError, KernelVersion, LandlockSupport, Machine,
-    NamespaceSupport, PathFact, Processors, SeccompSupport, SystemPath, TimeNamespaces,
-    exhaustion_hint, interpreter,
+    Arch, CallerEnvironment, CgroupSupport, EnvironmentStore, Errno, Host, HostLimits, HostUser,
+    Interpreter, KernelVersion, LandlockSupport, Machine, NamespaceSupport, PathFact, Processors,
+    SeccompSupport, SystemPath, TimeNamespaces, exhaustion_hint, interpreter,
 };
+use crate::error::{Cause, Error, ErrorKind};
 
 /// What a policy requires the probe to find out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -30,51 +30,29 @@ pub struct Needs {
     pub kept: Option<KeptNeeds>,
 }
 
-/// Why the host could not be probed.
+/// Why the host could not be probed: a sentence with the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum HostError {
-    /// The interpreter is unsuitable.
-    #[error(transparent)]
-    Interpreter(#[from] InterpreterError),
-    /// uname(2) reports a version that cannot be parsed.
-    #[error("the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later")]
-    UnknownKernel,
-    /// A variable has a value that cannot be passed on.
-    #[error(
-        "the value of {name} in the caller's environment is not UTF-8, and the policy passes it on: change it, or take \
-         {name} out of the policy"
-    )]
-    NotText {
-        /// The variable's name.
-        name: String,
-    },
-    /// The host could not be probed because it has run out of a resource.
-    #[error(
-        "what this host can do could not be tried: could not {step}: {errno}; {}",
-        exhaustion_hint(NixErrno::from_raw(errno.0), "try again")
-    )]
-    Exhausted {
-        /// The step that was tried.
-        step: ChainStep,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    /// It lacks what every plan needs.
+    #[error("{0}")]
+    Unfit(String),
+    /// It has run out of something, or does not tell.
+    #[error("{0}")]
+    Failed(String),
+}
+
+impl HostError {
     /// The kernel shows nothing of this process.
-    #[error(
-        "no procfs is mounted on /proc, where Sandfork reads what it runs: `sudo mount -t proc proc /proc`"
-    )]
-    NoProc,
-    /// The kernel does not show a file of this process.
-    #[error(
-        "what this user can do could not be found out: could not read {path}: {errno}; {}",
-        exhaustion_hint(NixErrno::from_raw(errno.0), "try again")
-    )]
-    Unreadable {
-        /// The file.
-        path: &'static str,
-        /// The kernel's error.
-        errno: Errno,
-    },
+    pub fn no_proc() -> Self {
+        let sentence = "no procfs is mounted on /proc, where Sandfork reads what it runs: `sudo mount -t proc proc /proc`";
+        Self::Unfit(sentence.to_owned())
+    }
+
+    /// The kernel refused what is tried on every host.
+    pub(super) fn failed(problem: impl fmt::Display, errno: Errno) -> Self {
+        let hint = exhaustion_hint(NixErrno::from_raw(errno.0), "try again");
+        Self::Failed(format!("{problem}: {errno}; {hint}"))
+    }
 }
 
 impl Machine {
@@ -88,7 +66,11 @@ impl Machine {
     fn with_cgroup(cgroup: CgroupSupport) -> Result<Self, HostError> {
         let user = HostUser::probe()?;
         Ok(Self {
-            kernel: KernelVersion::probe().ok_or(HostError::UnknownKernel)?,
+            kernel: KernelVersion::probe().ok_or_else(|| {
+                HostError::Unfit(
+                    "the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later".to_owned(),
+                )
+            })?,
             arch: Arch::current(),
             user,
             namespaces: NamespaceSupport::probe(user)?,
@@ -189,14 +171,17 @@ fn caller_env(
 ) -> Result<BTreeMap<String, String>, HostError> {
     let passed = |name: &String| match environment.text(name) {
         Some(value) => Some(Ok((name.clone(), value.to_owned()))),
-        None if environment.has(name) => Some(Err(HostError::NotText { name: name.clone() })),
+        None if environment.has(name) => Some(Err(HostError::Unfit(format!(
+            "the value of {name} in the caller's environment is not UTF-8, and the policy passes it on: change it, or take \
+             {name} out of the policy"
+        )))),
         None => None,
     };
     names.iter().filter_map(passed).collect()
 }
 
 /// Finds and probes the interpreter, then the kernel, in this process's environment.
-pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
+pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, Error> {
     let environment = CallerEnvironment::current();
     let path = interpreter::resolve(interpreter, &environment)?;
     let interpreter = interpreter::probe(&path, &environment)?;
@@ -207,11 +192,8 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, HostError> {
 impl Cause for HostError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::UnknownKernel | Self::NoProc | Self::NotText { .. } => ErrorKind::Host,
-            Self::Interpreter(InterpreterError::NotStarted(_))
-            | Self::Exhausted { .. }
-            | Self::Unreadable { .. } => ErrorKind::System,
-            Self::Interpreter(_) => ErrorKind::Interpreter,
+            Self::Unfit(_) => ErrorKind::Host,
+            Self::Failed(_) => ErrorKind::System,
         }
     }
 }
