@@ -31,7 +31,7 @@ use self::pool::{Filler, Parked, Pool};
 use self::stats::{Activity, CountedRun, Counts};
 use self::zygote_manager::ZygoteManager;
 use crate::admission::Admission;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::host::CallerEnvironment;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::{Grants, Plan, Start};
@@ -168,7 +168,11 @@ impl Sandbox {
         sink: &mut dyn OutputSink,
     ) -> Result<Outcome, Error> {
         if request.has_stdin() && self.inner.plan.supervision.stdin == Stdin::Closed {
-            return Err(SupervisorError::StdinRefused.into());
+            return Err(Error::new(
+                ErrorKind::Request,
+                "the request has a standard input, and the policy does not let the guest read one: set \
+                 `stdio.stdin = \"pass\"`, or leave it out",
+            ));
         }
         let cancel = request.cancel.as_ref();
         let admit = |admission: &Admission| admission.enter(&request.client, cancel);

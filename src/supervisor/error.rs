@@ -1,17 +1,15 @@
 //! Errors of the trusted side. Each message names the object and the remedy.
 
 use std::io;
-use std::path::PathBuf;
 
 use nix::errno::Errno;
 
-use super::files::{FileError, Misfit};
+use super::files::FileError;
 use super::snapshot::SnapshotRefusal;
 use super::zygote::BIRTH_TIMEOUT;
-use crate::error::{Cause, ErrorKind};
-use crate::host::{HostError, has_run_out, io_exhaustion_hint, step_hint, with_hint};
+use crate::error::{Cause, Error, ErrorKind};
+use crate::host::{has_run_out, step_hint, with_hint};
 use crate::plan::{Layer, harmless};
-use crate::policy::AbovePolicy;
 use crate::protocol::{FrameError, MessageError};
 use sandfork_jail::control::Unready;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
@@ -29,21 +27,6 @@ pub enum SupervisorError {
         /// The errno of the call.
         errno: Errno,
     },
-    /// The host lacks what each start needs.
-    #[error(transparent)]
-    Host(#[from] HostError),
-    /// The interpreter could not be started.
-    #[error(
-        "could not start the interpreter {path}: {cause}; {remedy}",
-        path = path.display(),
-        remedy = io_exhaustion_hint(cause, "name another with `python.interpreter`")
-    )]
-    Interpreter {
-        /// The interpreter's path.
-        path: PathBuf,
-        /// The error of starting it.
-        cause: io::Error,
-    },
     /// The zygote ended before it was ready. Holds the end of what it wrote to standard error.
     #[error("the interpreter ended before it was ready{}", said(.0))]
     ZygoteEnded(String),
@@ -60,12 +43,6 @@ pub enum SupervisorError {
     /// A worker cannot take on the state of another.
     #[error("could not begin with the snapshot: {0}")]
     Restore(#[from] SnapshotRefusal),
-    /// A worker tried to take on the state of another, and failed. Holds the reason, as part of a sentence.
-    #[error("could not begin with the snapshot: {}", harmless(.0))]
-    NotRestored(String),
-    /// Every uid for workers is taken.
-    #[error("no uid is left for another worker: end sessions, or have another process run some")]
-    NoUid,
     /// A step of a jail failed.
     #[error(
         "{who} {failure}; {remedy}",
@@ -77,12 +54,6 @@ pub enum SupervisorError {
         /// The step that failed, and its error.
         failure: Failure,
     },
-    /// A link is where a writable directory was when the plan was made. Holds its path.
-    #[error(
-        "{path} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the link there: \
-         look at what it leads to, remove it and make the directory again", path = .0.display()
-    )]
-    Redirected(PathBuf),
     /// The interpreter could not be made ready in its jail. A module of the preload list that starts a thread, or
     /// shares memory with its children, is left to the guest; then it is `site`.
     #[error("{}", unready(.0))]
@@ -96,50 +67,6 @@ pub enum SupervisorError {
          the next run starts a new one"
     )]
     RunLost,
-    /// A secret of the policy cannot be used.
-    #[error(
-        "the secret {what} of the policy cannot be used: {cause}; check what the policy's `${{...}}` names"
-    )]
-    Secret {
-        /// The secret: a variable, a file, or a header.
-        what: String,
-        /// The reason.
-        cause: String,
-    },
-    /// The rules do not fit into one message.
-    #[error("`network.allow` is too long: join its entries, as in \"*.example.org\"")]
-    TooManyRules,
-    /// This build has no egress process.
-    #[error(
-        "this build of Sandfork connects guests to no hosts: build it with the feature `egress`, one of its defaults, or \
-         do without (`--set network.mode=none`)"
-    )]
-    NoEgress,
-    /// The egress process does not serve a worker's sockets.
-    #[error(
-        "the process that connects guests to hosts cannot serve another one: it has no descriptors left; raise the hard \
-         limit of open files (`ulimit -Hn`), or lower `network.connections`"
-    )]
-    EgressFull,
-    /// The egress process could not get ready.
-    #[error(
-        "the process that connects guests to hosts could not {what}; {}",
-        .remedy.as_deref().unwrap_or("run `sandfork doctor` to see what this host allows")
-    )]
-    Egress {
-        /// What failed.
-        what: String,
-        /// What to do about it, if the host does not allow too little.
-        remedy: Option<String>,
-    },
-    /// The egress process ended before it was ready, or too often. Holds the end of what it wrote to standard error.
-    #[error("the process that connects guests to hosts ended{}", said(.0))]
-    EgressEnded(String),
-    /// The egress process did not get ready in time, or reads nothing. Holds how long the supervisor waited, seconds.
-    #[error(
-        "the process that connects guests to hosts did not answer for {0} s: the host is overloaded"
-    )]
-    EgressSlow(u64),
     /// The egress process has ended.
     #[error("the process that connects guests to hosts has ended; the next run starts another")]
     EgressGone,
@@ -150,15 +77,6 @@ pub enum SupervisorError {
         BIRTH_TIMEOUT.as_secs()
     )]
     ZygoteSilent,
-    /// A worker did not report in time.
-    #[error(
-        "a worker had not entered its jail after {} s: the host is overloaded, or out of memory",
-        BIRTH_TIMEOUT.as_secs()
-    )]
-    WorkerSlow,
-    /// A worker ended before it reported. Holds a likely cause.
-    #[error("a worker ended before it had entered its jail{0}")]
-    WorkerEnded(&'static str),
     /// The kernel's report on the worker differs from the plan.
     #[error("layer {layer} does not hold: {found}, where the plan has {wanted}; nothing was run")]
     NotEnforced {
@@ -169,55 +87,15 @@ pub enum SupervisorError {
         /// What the plan requires.
         wanted: String,
     },
-    /// A cgroup could not be made or used.
-    #[error(
-        "could not {what} the cgroup {path}: {cause}; {remedy}",
-        path = path.display(),
-        remedy = io_exhaustion_hint(cause, "set `assurance.require = \"standard\"` and check `sandfork doctor`")
-    )]
-    Cgroup {
-        /// The operation that failed.
-        what: &'static str,
-        /// The path of the file or directory.
-        path: PathBuf,
-        /// The error of the operation.
-        cause: io::Error,
-    },
-    /// There is no place for the files of sessions.
-    #[error("sessions cannot have their files in {path}: {cause}; set TMPDIR to another directory", path = path.display())]
-    SessionPlace {
-        /// The directory for temporary files.
-        path: PathBuf,
-        /// The reason.
-        cause: String,
-    },
-    /// The request has standard input, and the policy does not allow any.
-    #[error(
-        "the request has a standard input, and the policy does not let the guest read one: set \
-         `stdio.stdin = \"pass\"`, or leave it out"
-    )]
-    StdinRefused,
-    /// The request wants a terminal, and the plan has no pseudoterminals.
-    #[error(
-        "the program can have no terminal: that needs namespaces, and a policy whose `filesystem.system` \
-         is \"programs\"; leave out `-t`, or see `sandfork doctor` and `sandfork plan`"
-    )]
-    NoTerminal,
-    /// The request asks for more than the policy allows.
-    #[error(transparent)]
-    AbovePolicy(#[from] AbovePolicy),
-    /// The request's files cannot be in its work directory together.
-    #[error(transparent)]
-    Files(#[from] Misfit),
     /// One of the request's files could not be put into the work directory.
     #[error(transparent)]
     FileNotPlaced(#[from] FileError),
     /// The request is larger than a frame may be.
     #[error("{}", too_large(.0))]
     Request(#[from] MessageError),
-    /// The kernel or Python takes no such text.
-    #[error("{0}")]
-    Unusable(&'static str),
+    /// What no caller tells from others: a sentence.
+    #[error(transparent)]
+    Other(#[from] Error),
 }
 
 /// The source is the payload of a request, and its header has all else.
@@ -232,6 +110,19 @@ fn too_large(error: &MessageError) -> String {
 }
 
 impl SupervisorError {
+    /// An error that is nothing but a sentence.
+    pub(super) fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
+        Self::Other(Error::new(kind, sentence))
+    }
+
+    /// A worker tried to take on the state of another, and failed: why, as part of a sentence.
+    pub(super) fn not_restored(why: &str) -> Self {
+        Self::new(
+            ErrorKind::Request,
+            format!("could not begin with the snapshot: {}", harmless(why)),
+        )
+    }
+
     /// Whether the error makes the zygote suspect: it has ended, or does not answer, or it made a worker that differs
     /// from the plan, so that other properties may differ too.
     pub fn discredits_zygote(&self) -> bool {
@@ -262,46 +153,27 @@ impl Cause for SupervisorError {
     fn kind(&self) -> ErrorKind {
         use SupervisorError as S;
         match self {
-            // A server may try again where something has run out, and not where the host lacks it.
-            S::Interpreter { cause, .. } | S::Cgroup { cause, .. } if has_run_out(cause) => {
-                ErrorKind::System
-            }
-            S::Jail { failure, .. } if has_run_out(&failure.errno.into()) => ErrorKind::System,
-            S::Interpreter { .. } | S::ZygoteEnded(_) | S::ZygoteSlow { .. } | S::Unready(_) => {
-                ErrorKind::Interpreter
-            }
-            S::Host(error) => error.kind(),
+            S::ZygoteEnded(_) | S::ZygoteSlow { .. } | S::Unready(_) => ErrorKind::Interpreter,
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
             S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
             S::Restore(refusal) if refusal.is_of_host() => ErrorKind::System,
-            S::Request(_)
-            | S::Unusable(_)
-            | S::NoTerminal
-            | S::StdinRefused
-            | S::AbovePolicy(_)
-            | S::Files(_)
-            | S::Restore(_)
-            | S::NotRestored(_)
-            | S::FileNotPlaced(_) => ErrorKind::Request,
-            S::Secret { .. } | S::TooManyRules => ErrorKind::Policy,
-            S::Jail { .. }
-            | S::Redirected(_)
-            | S::Cgroup { .. }
-            | S::SessionPlace { .. }
-            | S::Egress { .. }
-            | S::NoEgress => ErrorKind::Host,
-            S::EgressEnded(_)
-            | S::EgressFull
-            | S::EgressSlow(_)
-            | S::EgressGone
-            | S::System { .. }
-            | S::NoUid
-            | S::ZygoteGone
-            | S::RunLost
-            | S::ZygoteSilent
-            | S::WorkerSlow
-            | S::WorkerEnded(_) => ErrorKind::System,
+            S::Request(_) | S::Restore(_) | S::FileNotPlaced(_) => ErrorKind::Request,
+            S::Jail { failure, .. } => kind_of(&failure.errno.into(), ErrorKind::Host),
+            S::Other(error) => error.kind(),
+            S::EgressGone | S::System { .. } | S::ZygoteGone | S::RunLost | S::ZygoteSilent => {
+                ErrorKind::System
+            }
         }
+    }
+}
+
+/// The kind of an error of the kernel. A server may try again where something has run out, and not where the host lacks
+/// it.
+pub(super) fn kind_of(cause: &io::Error, otherwise: ErrorKind) -> ErrorKind {
+    if has_run_out(cause) {
+        ErrorKind::System
+    } else {
+        otherwise
     }
 }
 

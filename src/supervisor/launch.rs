@@ -1,6 +1,7 @@
 //! Starts an interpreter outside any jail and reads its facts, which decide the plan.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -16,9 +17,11 @@ use nix::unistd::Pid;
 use super::clock;
 use super::descriptors::{pipe, socket_pair};
 use super::embedded::WORKER;
-use super::error::{SupervisorError, While};
+use super::error::{SupervisorError, While, kind_of};
 use super::verify::OtherNamespaces;
 use super::wait::wait_readable;
+use crate::error::ErrorKind;
+use crate::host::io_exhaustion_hint;
 use crate::waiters::lock;
 use sandfork_jail::control::{FromZygote, MAX_MESSAGE, recv_message};
 use sandfork_jail::sys;
@@ -146,10 +149,7 @@ impl Starting {
             .stdout(library)
             .stderr(stderr)
             .spawn()
-            .map_err(|error| SupervisorError::Interpreter {
-                path: executable.to_owned(),
-                cause: error,
-            })?;
+            .map_err(|cause| not_started(executable, &cause))?;
         let launched = Launched {
             control,
             lifeline,
@@ -178,6 +178,16 @@ impl Starting {
         }
         Ok(launched)
     }
+}
+
+/// The interpreter could not be started.
+fn not_started(executable: &Path, cause: &io::Error) -> SupervisorError {
+    let remedy = io_exhaustion_hint(cause, "name another with `python.interpreter`");
+    let path = executable.display();
+    SupervisorError::new(
+        kind_of(cause, ErrorKind::Interpreter),
+        format!("could not start the interpreter {path}: {cause}; {remedy}"),
+    )
 }
 
 impl Launched {

@@ -18,6 +18,7 @@ use super::proc_dir::{ProcDir, number};
 use super::session::SessionDirectory;
 use super::wait::wait_readable;
 use super::zygote::{BIRTH_TIMEOUT, Zygote, failure};
+use crate::error::ErrorKind;
 use crate::host::HostError;
 use sandfork_jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
 use sandfork_jail::failure::{REPORT_LENGTH, decode_report};
@@ -30,8 +31,13 @@ use sandfork_jail::timing::Timing;
 /// the zygote waits for the kernel to free the rest.
 const END_WITHIN: Duration = Duration::from_millis(900);
 
-/// The error of a worker that ended without giving a reason.
-const ENDED: SupervisorError = SupervisorError::WorkerEnded("");
+/// The error of a worker that ended before it reported. `hint` is a likely cause.
+fn ended(hint: &str) -> SupervisorError {
+    SupervisorError::new(
+        ErrorKind::System,
+        format!("a worker ended before it had entered its jail{hint}"),
+    )
+}
 
 /// A worker that is ready in its jail and has not run guest code yet.
 #[derive(Debug)]
@@ -275,7 +281,7 @@ fn await_report(
         Some(Err(failure)) => Err(SupervisorError::of_step("a worker", failure)),
         None => {
             let hint = " (killed while it was set up: the memory limit may be too small)";
-            Err(SupervisorError::WorkerEnded(hint))
+            Err(ended(hint))
         }
     }
 }
@@ -283,9 +289,9 @@ fn await_report(
 /// Why a worker that has reported well is not in `/proc`.
 fn not_found() -> SupervisorError {
     if Path::new("/proc/self").exists() {
-        ENDED
+        ended("")
     } else {
-        HostError::NoProc.into()
+        SupervisorError::Other(HostError::no_proc().into())
     }
 }
 
@@ -315,7 +321,7 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
             who: "the zygote",
             failure: failure(step, errno),
         }),
-        Some((FromMonitor::Exited { .. }, _)) => Err(ENDED),
+        Some((FromMonitor::Exited { .. }, _)) => Err(ended("")),
         // A killed zygote closes its socket before its process has ended. A live zygote that does
         // not answer is of no more use.
         None => Err(SupervisorError::ZygoteGone),
@@ -326,7 +332,13 @@ fn await_input(fd: BorrowedFd, deadline: Instant) -> Result<(), SupervisorError>
     if wait_readable(fd, deadline).when("wait for a worker")? {
         return Ok(());
     }
-    Err(SupervisorError::WorkerSlow)
+    Err(SupervisorError::new(
+        ErrorKind::System,
+        format!(
+            "a worker had not entered its jail after {} s: the host is overloaded, or out of memory",
+            BIRTH_TIMEOUT.as_secs()
+        ),
+    ))
 }
 
 #[cfg(test)]

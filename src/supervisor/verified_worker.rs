@@ -14,6 +14,7 @@ use super::sockets::Sockets;
 use super::spawn::{ForWorker, Worker};
 use super::verify::verify;
 use super::worker_uid::WorkerUid;
+use crate::error::ErrorKind;
 use crate::outcome::Enforced;
 use crate::protocol::Request;
 use crate::protocol::message::WorkerMode;
@@ -59,7 +60,10 @@ impl VerifiedWorker {
         let cgroup = context.cgroups.map(CgroupRoot::worker).transpose()?;
         let session = context.sessions.map(SessionRoot::directory).transpose()?;
         let uid = match context.jail.worker_uids() {
-            Some(range) => Some(WorkerUid::take(range).ok_or(SupervisorError::NoUid)?),
+            Some(range) => Some(WorkerUid::take(range).ok_or_else(|| {
+                let none = "no uid is left for another worker: end sessions, or have another process run some";
+                SupervisorError::new(ErrorKind::System, none)
+            })?),
             None => None,
         };
         let number = uid.as_ref().map(|uid| uid.0);

@@ -18,6 +18,7 @@ use super::error::{SupervisorError, While};
 use super::launch::{Launched, Started};
 use super::received_fd::sealed;
 use super::verify::OtherNamespaces;
+use crate::error::ErrorKind;
 use crate::waiters::lock;
 use sandfork_jail::control::{
     FromZygote, Lent, PythonSetup, ToZygote, Unready, ZygotePlan, send_message,
@@ -241,7 +242,14 @@ fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
     }
     let is_elsewhere = |path: &PathBuf| fs::canonicalize(path).ok().as_ref() != Some(path);
     match writable.into_iter().find(is_elsewhere) {
-        Some(path) => SupervisorError::Redirected(path),
+        Some(path) => SupervisorError::new(
+            ErrorKind::Host,
+            format!(
+                "{} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the link \
+                 there: look at what it leads to, remove it and make the directory again",
+                path.display()
+            ),
+        ),
         None => error,
     }
 }

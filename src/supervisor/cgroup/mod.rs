@@ -18,9 +18,10 @@ pub use self::counts::Counts;
 pub use self::worker::WorkerCgroup;
 
 use self::worker::Made;
-use super::error::{SupervisorError, While};
+use super::error::{SupervisorError, While, kind_of};
 use super::instance_name;
-use crate::host::{CgroupSupport, SUPERVISOR_LEAF, V2Entry, processors};
+use crate::error::ErrorKind;
+use crate::host::{CgroupSupport, SUPERVISOR_LEAF, V2Entry, io_exhaustion_hint, processors};
 use crate::plan::{CgroupPlan, CgroupVersion, Presence};
 use crate::waiters::lock;
 
@@ -210,9 +211,12 @@ fn refused<'a>(
     what: &'static str,
     path: &'a Path,
 ) -> impl FnOnce(io::Error) -> SupervisorError + 'a {
-    move |error| SupervisorError::Cgroup {
-        what,
-        path: path.to_owned(),
-        cause: error,
+    move |cause| {
+        let otherwise = "set `assurance.require = \"standard\"` and check `sandfork doctor`";
+        let (path, remedy) = (path.display(), io_exhaustion_hint(&cause, otherwise));
+        SupervisorError::new(
+            kind_of(&cause, ErrorKind::Host),
+            format!("could not {what} the cgroup {path}: {cause}; {remedy}"),
+        )
     }
 }

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 
 use sandfork_jail::program::{HostIds, RlimitResource};
 
+use super::not_ready;
 use crate::supervisor::error::{SupervisorError, While};
 use crate::supervisor::verify::{CAPABILITY_SETS, ProcStatus, proc_limit_name};
 
@@ -50,10 +51,7 @@ impl Confinement {
         };
         match missing {
             None => Ok(()),
-            Some(what) => Err(SupervisorError::Egress {
-                what: what.into(),
-                remedy: None,
-            }),
+            Some(what) => Err(not_ready(what, None)),
         }
     }
 }

@@ -22,6 +22,7 @@ use self::resolution::HostFiles;
 use self::restarts::Restarts;
 use super::clock;
 use super::error::{SupervisorError, While};
+use crate::error::ErrorKind;
 use crate::host::CallerEnvironment;
 use crate::plan::EgressPlan;
 use crate::waiters::lock;
@@ -43,6 +44,16 @@ struct State {
     /// The authority of the first process, which all later ones continue.
     authority: Option<Authority>,
     restarts: Restarts,
+}
+
+/// The error of a process that could not get ready: what failed, and what to do about it, if the host does not allow too
+/// little.
+fn not_ready(what: &str, remedy: Option<&str>) -> SupervisorError {
+    let remedy = remedy.unwrap_or("run `sandfork doctor` to see what this host allows");
+    SupervisorError::new(
+        ErrorKind::Host,
+        format!("the process that connects guests to hosts could not {what}; {remedy}"),
+    )
 }
 
 impl Egress {

@@ -15,10 +15,12 @@ use sandfork_jail::control::send_message;
 use sandfork_jail::program::HostIds;
 
 use super::confinement::Confinement;
+use super::not_ready;
+use crate::error::ErrorKind;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::{recv_report, socket_pair};
 use crate::supervisor::embedded::EGRESS;
-use crate::supervisor::error::{SupervisorError, While};
+use crate::supervisor::error::{SupervisorError, While, said};
 use crate::supervisor::launch::{Started, last_words, log};
 use crate::supervisor::wait::wait_readable;
 
@@ -51,13 +53,19 @@ impl Process {
     /// Starts a process and tells it all that it will need. It inherits nothing of this one's environment, in which
     /// there may be secrets of others.
     pub(super) fn start(start: &Start) -> Result<Self, SupervisorError> {
-        let program = EGRESS.as_ref().ok_or(SupervisorError::NoEgress)?;
+        let program = EGRESS.as_ref().ok_or_else(|| {
+            SupervisorError::new(
+                ErrorKind::Host,
+                "this build of Sandfork connects guests to no hosts: build it with the feature `egress`, one of its defaults, \
+                 or do without (`--set network.mode=none`)",
+            )
+        })?;
         let program = match program.open() {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                return Err(SupervisorError::Egress {
-                    what: "be made in memory, which `vm.memfd_noexec=2` forbids".into(),
-                    remedy: Some("allow it with `sudo sysctl -w vm.memfd_noexec=1`".into()),
-                });
+                return Err(not_ready(
+                    "be made in memory, which `vm.memfd_noexec=2` forbids",
+                    Some("allow it with `sudo sysctl -w vm.memfd_noexec=1`"),
+                ));
             }
             made => made.when("make the egress program")?,
         };
@@ -94,9 +102,12 @@ impl Process {
     ) -> Result<(), SupervisorError> {
         match send_message(self.control.as_fd(), message, descriptors) {
             Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::EgressGone),
-            Err(Errno::EAGAIN) => Err(SupervisorError::EgressSlow(READ_TIMEOUT.unsigned_abs())),
+            Err(Errno::EAGAIN) => Err(slow(READ_TIMEOUT.unsigned_abs())),
             // The rules are the only part that has no bound of its own.
-            Err(Errno::EMSGSIZE) => Err(SupervisorError::TooManyRules),
+            Err(Errno::EMSGSIZE) => Err(SupervisorError::new(
+                ErrorKind::Policy,
+                "`network.allow` is too long: join its entries, as in \"*.example.org\"",
+            )),
             other => other.when("write to the egress process"),
         }
     }
@@ -105,7 +116,7 @@ impl Process {
     pub(super) fn await_ready(&mut self) -> Result<Authority, SupervisorError> {
         let answers = wait_readable(self.control.as_fd(), clock::now() + READY_TIMEOUT);
         if !answers.when("wait for the egress process")? {
-            return Err(SupervisorError::EgressSlow(READY_TIMEOUT.as_secs()));
+            return Err(slow(READY_TIMEOUT.as_secs()));
         }
         match recv_report(self.control.as_fd()) {
             Ok(Some((FromEgress::Ready(authority), _))) => {
@@ -113,7 +124,7 @@ impl Process {
                 Ok(authority)
             }
             Ok(Some((FromEgress::Failed(NotReady { what, remedy }), _))) => {
-                Err(SupervisorError::Egress { what, remedy })
+                Err(not_ready(&what, remedy.as_deref()))
             }
             Ok(None) | Err(Errno::ECONNRESET) => Err(self.ended()),
             Err(errno) => Err(errno).when("read from the egress process"),
@@ -122,6 +133,20 @@ impl Process {
 
     /// The error for a process that has ended, with the end of its log.
     pub(super) fn ended(&self) -> SupervisorError {
-        SupervisorError::EgressEnded(last_words(&self.log))
+        let said = said(&last_words(&self.log));
+        SupervisorError::new(
+            ErrorKind::System,
+            format!("the process that connects guests to hosts ended{said}"),
+        )
     }
+}
+
+/// The error of a process that did not get ready in so many seconds, or reads nothing.
+fn slow(seconds: u64) -> SupervisorError {
+    SupervisorError::new(
+        ErrorKind::System,
+        format!(
+            "the process that connects guests to hosts did not answer for {seconds} s: the host is overloaded"
+        ),
+    )
 }

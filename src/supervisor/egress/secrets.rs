@@ -1,5 +1,6 @@
 //! Puts secrets in place of the references of a policy. They go to the egress process and nowhere else.
 
+use std::fmt;
 use std::fs;
 
 use base64::Engine as _;
@@ -7,6 +8,7 @@ use base64::prelude::BASE64_STANDARD;
 use sandfork_egress::control;
 use sandfork_egress::rules::{Rule, Rules};
 
+use crate::error::ErrorKind;
 use crate::host::CallerEnvironment;
 use crate::policy::{Proxy, Reference, Template};
 use crate::supervisor::error::SupervisorError;
@@ -26,17 +28,13 @@ fn fill(rule: &Rule, environment: &CallerEnvironment) -> Result<Rule, Supervisor
         return Ok(rule.clone());
     };
     let what = || format!("`{}` for {}", credential.header, rule.hosts());
-    let template: Template = credential.value.parse().map_err(|cause| {
-        let what = what();
-        SupervisorError::Secret { what, cause }
-    })?;
+    let template: Result<Template, String> = credential.value.parse();
+    let template = template.map_err(|cause| unusable(what(), cause))?;
     let value = template.fill(|reference| find(reference, environment))?;
     let filled = rule.clone().with_secret(value);
-    let checked = filled.check_secret().map_err(|error| {
-        let (what, cause) = (what(), error.to_string());
-        SupervisorError::Secret { what, cause }
-    });
-    checked.map(|()| filled)
+    let checked = filled.check_secret();
+    checked.map_err(|error| unusable(what(), error))?;
+    Ok(filled)
 }
 
 /// The proxy with its user.
@@ -73,10 +71,17 @@ fn find(reference: &Reference, environment: &CallerEnvironment) -> Result<String
             Err(error) => Err(error.to_string()),
         },
     };
-    found.map_err(|cause| SupervisorError::Secret {
-        what: reference.to_string(),
-        cause,
-    })
+    found.map_err(|cause| unusable(reference, cause))
+}
+
+/// A secret of the policy, which is a variable, a file or a header, cannot be used.
+fn unusable(what: impl fmt::Display, cause: impl fmt::Display) -> SupervisorError {
+    SupervisorError::new(
+        ErrorKind::Policy,
+        format!(
+            "the secret {what} of the policy cannot be used: {cause}; check what the policy's `${{...}}` names"
+        ),
+    )
 }
 
 #[cfg(test)]

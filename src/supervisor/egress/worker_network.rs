@@ -12,6 +12,7 @@ use sandfork_jail::control::{MAX_MESSAGE, recv_message, send_message};
 
 use super::Egress;
 use super::restarts::Restarts;
+use crate::error::ErrorKind;
 use crate::outcome::{Connection, Traffic};
 use crate::supervisor::clock;
 use crate::supervisor::error::SupervisorError;
@@ -99,7 +100,11 @@ impl WorkerNetwork {
         if self.restarts.take_one(clock::now()) {
             Ok(None)
         } else {
-            Err(SupervisorError::EgressFull)
+            Err(SupervisorError::new(
+                ErrorKind::System,
+                "the process that connects guests to hosts cannot serve another one: it has no descriptors left; raise the \
+                 hard limit of open files (`ulimit -Hn`), or lower `network.connections`",
+            ))
         }
     }
 

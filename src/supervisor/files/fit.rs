@@ -3,53 +3,11 @@
 use sandfork_jail::sys::process::page_size;
 
 use super::GuestPath;
-use crate::error::{Cause, ErrorKind};
+use crate::error::{Error, ErrorKind};
 use crate::policy::{LimitName, Limits};
 
-/// Why files cannot be in one work directory together.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Misfit {
-    /// A path leads through another file.
-    #[error("`{file}` is a file, and `{beneath}` needs a directory there: rename one of both")]
-    Conflict {
-        /// The file.
-        file: String,
-        /// The path beneath it.
-        beneath: String,
-    },
-    /// They take more than the directory may have.
-    #[error(
-        "the files take {bytes} bytes in whole pages, over the {allowed} of the work directory: raise that in \
-         the policy (`--set filesystem.work_size=...`)"
-    )]
-    TooLarge {
-        /// The size of all pages together, bytes.
-        bytes: u64,
-        /// The policy's value.
-        allowed: String,
-    },
-    /// They are more than the directory may have.
-    #[error(
-        "the files are {entries} with their directories, over the {allowed} of the work directory: raise that in \
-         the policy (`--set filesystem.work_inodes=...`)"
-    )]
-    TooMany {
-        /// The number of files and directories, the work directory among them.
-        entries: u64,
-        /// The policy's value.
-        allowed: u64,
-    },
-}
-
-impl Cause for Misfit {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Request
-    }
-}
-
 /// Checks whether files can be in one work directory under these limits. If two have one path, the later one counts.
-pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Misfit> {
+pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Error> {
     // A path comes right before the paths beneath it. The order of equal ones stays, so that the last is first.
     let mut sorted: Vec<_> = files.iter().rev().collect();
     sorted.sort_by(|(one, _), (other, _)| one.names.cmp(&other.names));
@@ -61,9 +19,12 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Misf
         .map(|(_, contents)| (contents.len() as u64).div_ceil(page));
     let taken: u64 = pages.sum();
     if taken > room.div_ceil(page) {
-        let allowed = limits.text(LimitName::WorkSize);
-        let bytes = taken * page;
-        return Err(Misfit::TooLarge { bytes, allowed });
+        return Err(misfit(format!(
+            "the files take {} bytes in whole pages, over the {} of the work directory: raise that in the policy (`--set \
+             filesystem.work_size=...`)",
+            taken * page,
+            limits.text(LimitName::WorkSize)
+        )));
     }
 
     // The work directory is one too.
@@ -72,19 +33,27 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Misf
         let pairs = before.iter().zip(&path.names);
         let shared = pairs.take_while(|(one, other)| one == other).count();
         if shared > 0 && shared == before.len() {
-            return Err(Misfit::Conflict {
-                file: before.join("/"),
-                beneath: path.to_string(),
-            });
+            return Err(misfit(format!(
+                "`{}` is a file, and `{path}` needs a directory there: rename one of both",
+                before.join("/")
+            )));
         }
         entries += (path.names.len() - shared) as u64;
         before = &path.names;
     }
     let allowed = limits.work_inodes();
     if entries > allowed {
-        return Err(Misfit::TooMany { entries, allowed });
+        return Err(misfit(format!(
+            "the files are {entries} with their directories, over the {allowed} of the work directory: raise that in the \
+             policy (`--set filesystem.work_inodes=...`)"
+        )));
     }
     Ok(())
+}
+
+/// Why files cannot be in one work directory together.
+fn misfit(why: String) -> Error {
+    Error::new(ErrorKind::Request, why)
 }
 
 #[cfg(test)]
@@ -94,7 +63,7 @@ mod tests {
     use super::*;
     use crate::policy::{BuiltInsOnly, Policy};
 
-    fn fit(files: &[(&str, usize)]) -> Result<(), Misfit> {
+    fn fit(files: &[(&str, usize)]) -> Result<(), String> {
         let sets = ["filesystem.work_size=64KiB", "filesystem.work_inodes=16"];
         let sets = sets.map(|set| set.parse().unwrap());
         let policy = Policy::load("standard", &sets, &BuiltInsOnly).unwrap();
@@ -102,7 +71,7 @@ mod tests {
             (GuestPath::parse_file(path).unwrap(), vec![b'x'; *size])
         };
         let files: Vec<_> = files.iter().map(file).collect();
-        check(&files, &policy.limits)
+        check(&files, &policy.limits).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -114,9 +83,8 @@ mod tests {
             (["a", "a.b", "ab/c"], None),
             (["a", "b/../a", "c"], None),
         ] {
-            let says = conflict.map(|(file, beneath)| Misfit::Conflict {
-                file: file.to_owned(),
-                beneath: beneath.to_owned(),
+            let says = conflict.map(|(file, beneath)| {
+                format!("`{file}` is a file, and `{beneath}` needs a directory there: rename one of both")
             });
             assert_eq!(fit(&files.map(|path| (path, 1))).err(), says, "{files:?}");
         }
@@ -128,15 +96,18 @@ mod tests {
         let room = 64 << 10;
         assert_eq!(fit(&[("a", room)]), Ok(()));
         assert_eq!(fit(&[("a", room), ("empty", 0), ("a", page)]), Ok(()));
-        let over = fit(&[("a", room - page + 1), ("b", 1)]);
-        let bytes = (room + page) as u64;
-        let allowed = "64KiB".to_owned();
-        assert_eq!(over, Err(Misfit::TooLarge { bytes, allowed }));
+        let over = fit(&[("a", room - page + 1), ("b", 1)]).unwrap_err();
+        let says = format!(
+            "the files take {} bytes in whole pages, over the 64KiB of",
+            room + page
+        );
+        assert!(over.starts_with(&says), "{over}");
 
         let names: Vec<String> = (0..16).map(|number| format!("d/e/{number}")).collect();
         let files: Vec<_> = names.iter().map(|name| (name.as_str(), 0)).collect();
         assert_eq!(fit(&files[..13]), Ok(()));
-        let (entries, allowed) = (17, 16);
-        assert_eq!(fit(&files[..14]), Err(Misfit::TooMany { entries, allowed }));
+        let over = fit(&files[..14]).unwrap_err();
+        let says = "the files are 17 with their directories, over the 16 of";
+        assert!(over.starts_with(says), "{over}");
     }
 }

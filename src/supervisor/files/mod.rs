@@ -26,7 +26,7 @@ use std::path::Path;
 
 pub(super) use self::beneath::{open_beneath, reopen};
 pub use self::error::{Act, FileError};
-pub use self::fit::{Misfit, check as check_fit};
+pub use self::fit::check as check_fit;
 pub use self::list::EntryKind;
 pub(super) use self::list::names;
 pub use self::make::Parents;

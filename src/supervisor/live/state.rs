@@ -197,7 +197,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             failed.step + 1,
             steps.len()
         );
-        self.on_fault(SupervisorError::NotRestored(why));
+        self.on_fault(SupervisorError::not_restored(&why));
         Ok(())
     }
 
@@ -273,10 +273,7 @@ impl InternalCaller {
         match self.failed {
             None => Ok(()),
             Some(Refusal::NotProvided(error)) => Err(error),
-            Some(other) => {
-                let why = other.to_string();
-                Err(SupervisorError::NotRestored(why).into())
-            }
+            Some(other) => Err(SupervisorError::not_restored(&other.to_string()).into()),
         }
     }
 }
@@ -290,7 +287,7 @@ impl Caller for InternalCaller {
             let status = || format!("its worker ended with `{}`", outcome.status().as_str());
             let error = outcome.error().map(|error| error.message.clone());
             let why = error.unwrap_or_else(status);
-            self.failed = Some(SupervisorError::NotRestored(why).into());
+            self.failed = Some(SupervisorError::not_restored(&why).into());
         }
     }
 

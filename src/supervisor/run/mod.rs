@@ -35,6 +35,7 @@ use super::snapshot::Shelf;
 use super::trace;
 use super::verified_worker::VerifiedWorker;
 use super::zygote::Zygote;
+use crate::error::ErrorKind;
 use crate::outcome::{Outcome, PolicyIdentity};
 use crate::plan::Grants;
 use crate::policy::Limits;
@@ -130,10 +131,16 @@ struct Prepared<'a> {
 
 impl<'a> Prepared<'a> {
     fn new(context: &RunContext<'a>, request: &'a Request) -> Result<Self, SupervisorError> {
-        let limits = request.overrides.resolve(&context.limits)?;
+        let limits = request.overrides.resolve(&context.limits);
+        let limits =
+            limits.map_err(|above| SupervisorError::new(ErrorKind::Request, above.to_string()))?;
         request.check_files(&limits)?;
         if request.terminal().is_some() && context.jail.worker.ptys.is_none() {
-            return Err(SupervisorError::NoTerminal);
+            return Err(SupervisorError::new(
+                ErrorKind::Request,
+                "the program can have no terminal: that needs namespaces, and a policy whose `filesystem.system` is \
+                 \"programs\"; leave out `-t`, or see `sandfork doctor` and `sandfork plan`",
+            ));
         }
         Ok(Self {
             context: RunContext {

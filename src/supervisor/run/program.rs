@@ -1,5 +1,6 @@
 //! What a request runs.
 
+use crate::error::ErrorKind;
 use crate::protocol::message::SourceKind;
 use crate::supervisor::error::SupervisorError;
 
@@ -19,7 +20,7 @@ impl Program {
     /// Refuses texts that would end in an exception of the sandbox's own Python.
     pub fn check(&self) -> Result<(), SupervisorError> {
         let has_nul = |text: &String| text.contains('\0');
-        Err(SupervisorError::Unusable(match self {
+        let problem = match self {
             Self::Command(argv) if argv.first().is_none_or(String::is_empty) => {
                 "a program has a name: give at least one argument"
             }
@@ -30,7 +31,8 @@ impl Program {
                 "a filename has no NUL: leave it out"
             }
             _ => return Ok(()),
-        }))
+        };
+        Err(SupervisorError::new(ErrorKind::Request, problem))
     }
 }
 

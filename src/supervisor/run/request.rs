@@ -11,13 +11,14 @@ use super::opaque::Opaque;
 use super::program::Program;
 use super::request_files::script_place;
 use super::stdin::Stdin;
+use crate::error::Error;
 use crate::outcome::Outcome;
 use crate::policy::{LimitName, LimitOverrides, Limits};
 use crate::protocol::message::{AfterCell, ResultMode, SourceKind, WorkerMode, has_coding_line};
 use crate::protocol::{self, VERSION};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::files::{GuestPath, Misfit, WorkDir, check_fit};
+use crate::supervisor::files::{GuestPath, WorkDir, check_fit};
 use crate::supervisor::spawn::Worker;
 
 /// The id of a worker's only request.
@@ -269,7 +270,7 @@ impl Request {
     }
 
     /// Checks whether its files can be in one work directory under these limits of a policy.
-    pub(crate) fn check_files(&self, limits: &Limits) -> Result<(), Misfit> {
+    pub(crate) fn check_files(&self, limits: &Limits) -> Result<(), Error> {
         check_fit(&self.files, limits)
     }
 

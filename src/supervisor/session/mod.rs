@@ -5,6 +5,7 @@ mod removal;
 mod size;
 
 use std::ffi::CString;
+use std::fmt;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -24,6 +25,7 @@ pub use self::size::{Count, Size};
 use super::error::SupervisorError;
 use super::instance_name;
 use super::random::random;
+use crate::error::ErrorKind;
 use crate::plan::FileQuota;
 use sandfork_jail::program::{HostIds, ZygoteJail};
 use sandfork_jail::sys::errno_of;
@@ -58,14 +60,10 @@ impl SessionRoot {
     }
 
     fn create_in(place: &Path, jail: &ZygoteJail) -> Result<Self, SupervisorError> {
-        let refuse = |cause: String| SupervisorError::SessionPlace {
-            path: place.to_owned(),
-            cause,
-        };
-        let path = fs::canonicalize(place).map_err(|error| refuse(error.to_string()))?;
+        let path = fs::canonicalize(place).map_err(|error| refused(place, error))?;
         let guest = jail.identity.drop_to;
-        check_place(&path, jail, guest).map_err(refuse)?;
-        Self::make(&path, guest).map_err(|errno| refuse(errno.desc().to_owned()))
+        check_place(&path, jail, guest).map_err(|cause| refused(place, cause))?;
+        Self::make(&path, guest).map_err(|errno| refused(place, errno.desc()))
     }
 
     fn make(place_path: &Path, guest: Option<HostIds>) -> Result<Self, Errno> {
@@ -108,10 +106,7 @@ impl SessionRoot {
             }
             Ok(dir)
         };
-        let dir = make().map_err(|errno| SupervisorError::SessionPlace {
-            path: self.path.clone(),
-            cause: errno.desc().to_owned(),
-        })?;
+        let dir = make().map_err(|errno| refused(&self.path, errno.desc()))?;
         Ok(SessionDirectory {
             root: Arc::clone(self),
             path: self.path.join(&name),
@@ -119,6 +114,17 @@ impl SessionRoot {
             dir,
         })
     }
+}
+
+/// There is no place for the files of sessions.
+fn refused(path: &Path, cause: impl fmt::Display) -> SupervisorError {
+    SupervisorError::new(
+        ErrorKind::Host,
+        format!(
+            "sessions cannot have their files in {}: {cause}; set TMPDIR to another directory",
+            path.display()
+        ),
+    )
 }
 
 impl Drop for SessionRoot {

@@ -56,7 +56,7 @@ impl OtherNamespaces {
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
         let links: io::Result<_> = links.collect();
         if links.as_ref().is_err_and(|it| it.kind() == NotFound) {
-            return Err(HostError::NoProc.into());
+            return Err(SupervisorError::Other(HostError::no_proc().into()));
         }
         Ok(Self {
             host: links.when("read the supervisor's namespaces")?,
