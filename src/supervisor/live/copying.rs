@@ -55,7 +55,9 @@ impl JailedWorker<'_> {
             .as_mut()
             .map(ProgramServer::dismiss)
             .transpose();
-        if dismissed.map_err(SnapshotRefusal::Program)? == Some(true) {
+        let runs =
+            |name| SnapshotRefusal::Other(format!("the program `{name}` still runs; end it first"));
+        if dismissed.map_err(runs)? == Some(true) {
             let is_there = || self.watch.tree().len() > 1;
             for _ in (0..STARTER_LOOKS).take_while(|_| is_there()) {
                 thread::sleep(STARTER_PAUSE);

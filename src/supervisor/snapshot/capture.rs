@@ -18,6 +18,7 @@ use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{self, MOST_TEXT, Region, name_heap};
 use super::{Base, Image, ImageKind, Lists, require_access};
 use crate::outcome::{LimitName, Limits};
+use crate::plan::harmless;
 use crate::protocol::message::CopyPoint;
 use crate::supervisor::files::LentFiles;
 use crate::supervisor::run::Files;
@@ -63,11 +64,15 @@ pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusa
         let name = name_of(&about("comm"));
         let (pid, has_ended) = seen_inside(&String::from_utf8_lossy(&about("status")));
         let pid = pid.unwrap_or(other.as_raw());
-        return Err(if has_ended {
-            SnapshotRefusal::Zombie { pid, name }
+        let how = if has_ended {
+            "has ended, and nothing has waited for it (wait, poll); do that first"
         } else {
-            SnapshotRefusal::Process { pid, name }
-        });
+            "still runs; end it first"
+        };
+        return Err(SnapshotRefusal::Other(format!(
+            "process {pid} (`{}`) of the session {how}",
+            harmless(&name)
+        )));
     }
     let mut looks = THREAD_LOOKS;
     loop {
@@ -78,10 +83,8 @@ pub fn require_alone(worker: &Worker, tree: &[Pid]) -> Result<(), SnapshotRefusa
             return Ok(());
         };
         if looks == 0 {
-            return Err(SnapshotRefusal::Threads {
-                count: tasks.len(),
-                name: name_of(&std::fs::read(other.path().join("comm")).unwrap_or_default()),
-            });
+            let name = name_of(&std::fs::read(other.path().join("comm")).unwrap_or_default());
+            return Err(SnapshotRefusal::threads(tasks.len(), &name));
         }
         looks -= 1;
         thread::sleep(THREAD_PAUSE);
@@ -98,9 +101,11 @@ pub fn require_room(
     if bytes <= room {
         return Ok(());
     }
-    let most = limits.named(limit);
-    let key = limit.key();
-    Err(SnapshotRefusal::Large { most, key })
+    Err(SnapshotRefusal::Other(format!(
+        "the session holds more than {}, its limit (`{}`)",
+        limits.named(limit),
+        limit.key()
+    )))
 }
 
 /// The name of a process or a thread, which the guest chooses.
@@ -214,10 +219,10 @@ impl Source<'_> {
         let mut numbers = worker.proc.descriptors().doing("list its descriptors")?;
         numbers.sort_unstable();
         if numbers.len() > MOST_DESCRIPTORS {
-            return Err(SnapshotRefusal::Descriptor {
-                number: numbers[MOST_DESCRIPTORS],
-                what: format!("one of more than {MOST_DESCRIPTORS}"),
-            });
+            let number = numbers[MOST_DESCRIPTORS];
+            return Err(SnapshotRefusal::Other(format!(
+                "descriptor {number} is one of more than {MOST_DESCRIPTORS}; close it first"
+            )));
         }
         let (mut kept, mut files) = (Vec::new(), Vec::new());
         for number in numbers {

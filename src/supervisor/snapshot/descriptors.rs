@@ -1,6 +1,7 @@
 //! What a process has open, from `/proc/PID/fd` and `/proc/PID/fdinfo` (proc(5)). Pure.
 
 use super::refusal::SnapshotRefusal;
+use crate::plan::harmless;
 use sandfork_jail::DATA;
 use sandfork_jail::restore::{Descriptor, Opened};
 
@@ -98,7 +99,10 @@ pub fn is_path(path: &str) -> bool {
 pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, SnapshotRefusal> {
     let number = found.number;
     let text = String::from_utf8_lossy(&found.link).into_owned();
-    let refuse = |what: String| Err(SnapshotRefusal::Descriptor { number, what });
+    let refuse = |what: String| {
+        let why = format!("descriptor {number} is {}; close it first", harmless(&what));
+        Err(SnapshotRefusal::Other(why))
+    };
     let Some(info) = Info::parse(&found.info) else {
         return refuse(format!("`{text}`, of which the kernel says too little"));
     };

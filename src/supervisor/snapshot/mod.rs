@@ -71,10 +71,16 @@ pub fn are_possible(level: Level) -> Result<(), SnapshotRefusal> {
 /// Requires that this build and this host let a supervisor read and write a worker's state.
 fn require_access() -> Result<(), SnapshotRefusal> {
     if !sys::checkpoint::IS_SUPPORTED {
-        return Err(SnapshotRefusal::Processor);
+        return Err(SnapshotRefusal::Other(format!(
+            "this build is for {}; snapshots exist for x86-64",
+            std::env::consts::ARCH
+        )));
     }
     match tracing() {
-        Tracing::Forbidden => Err(SnapshotRefusal::Tracing),
+        Tracing::Forbidden => Err(SnapshotRefusal::Other(
+            "the host lets no process trace another (kernel.yama.ptrace_scope=3, until it boots with a lower value)"
+                .to_owned(),
+        )),
         Tracing::Allowed | Tracing::Privileged => Ok(()),
     }
 }

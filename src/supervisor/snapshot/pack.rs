@@ -18,6 +18,7 @@ use nix::unistd::{Whence, lseek};
 
 use super::refusal::{Doing, SnapshotRefusal};
 use super::shown_trees;
+use crate::plan::harmless;
 use crate::supervisor::as_guest::as_guest;
 use crate::supervisor::descriptors::{CHUNK, read_in_pieces};
 use crate::supervisor::files::{LentFiles, open_beneath, reopen};
@@ -174,9 +175,10 @@ impl Tree<'_> {
             other => self.opened(&path, other)?,
         };
         let stat = fstat(&handle).doing("describe its file")?;
-        let refuse = |what| {
+        let refuse = |what: &str| {
             let path = self.path(&path);
-            Err(SnapshotRefusal::File { path, what })
+            let why = format!("`{}` is {what}; remove it first", harmless(&path));
+            Err(SnapshotRefusal::Other(why))
         };
         let kind = match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFDIR => Kind::Directory,
@@ -216,7 +218,10 @@ impl Tree<'_> {
     ) -> Result<(), SnapshotRefusal> {
         let mut here = shown.filter(|path| path.starts_with(self.root));
         match here.find(|path| !self.mounts.contains(*path)) {
-            Some(moved) => Err(SnapshotRefusal::Moved(moved.display().to_string())),
+            Some(moved) => Err(SnapshotRefusal::Other(format!(
+                "`{}`, which the policy shows, was moved; move it back first",
+                harmless(&moved.display().to_string())
+            ))),
             None => Ok(()),
         }
     }
@@ -228,7 +233,11 @@ impl Tree<'_> {
         };
         let is_written = as_guest(lent.owner, || sys::lease::is_written(file.as_fd()));
         if is_written.doing("see whether its file is written to")? {
-            return Err(SnapshotRefusal::Lent(self.path(&node.path)));
+            return Err(SnapshotRefusal::Other(format!(
+                "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; close it \
+                 first",
+                harmless(&self.path(&node.path))
+            )));
         }
         Ok(())
     }

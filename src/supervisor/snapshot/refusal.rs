@@ -15,80 +15,9 @@ pub enum SnapshotRefusal {
     /// The level has no namespaces, so that addresses, numbers and files are not a worker's own.
     #[error("the sandbox is of level `landlock`; a snapshot needs level `standard`")]
     Level,
-    /// The processor.
-    #[error(
-        "this build is for {}; snapshots exist for x86-64",
-        std::env::consts::ARCH
-    )]
-    Processor,
     /// The kernel.
     #[error("the kernel cannot list changed pages (PAGEMAP_SCAN); Linux 6.7 or later can")]
     Kernel,
-    /// The host lets no process trace another.
-    #[error(
-        "the host lets no process trace another (kernel.yama.ptrace_scope=3, until it boots with a lower value)"
-    )]
-    Tracing,
-    /// The session has threads.
-    #[error(
-        "the session has {count} threads, among them `{}`; end them first ({})",
-        harmless(.name),
-        remedy(.name)
-    )]
-    Threads {
-        /// How many threads it has.
-        count: usize,
-        /// The name of one that is not the main thread.
-        name: String,
-    },
-    /// The session has other processes.
-    #[error("process {pid} (`{}`) of the session still runs; end it first", harmless(.name))]
-    Process {
-        /// Its number in the session.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
-    /// The session has not waited for a process.
-    #[error(
-        "process {pid} (`{}`) of the session has ended, and nothing has waited for it (wait, poll); do that first",
-        harmless(.name)
-    )]
-    Zombie {
-        /// Its number in the session.
-        pid: i32,
-        /// Its name.
-        name: String,
-    },
-    /// A program that the caller started still runs.
-    #[error("the program `{0}` still runs; end it first")]
-    Program(String),
-    /// A descriptor cannot be made again.
-    #[error("descriptor {number} is {}; close it first", harmless(.what))]
-    Descriptor {
-        /// Its number.
-        number: i32,
-        /// What it is open on.
-        what: String,
-    },
-    /// A file of the session cannot be copied.
-    #[error("`{}` is {what}; remove it first", harmless(.path))]
-    File {
-        /// Its path.
-        path: String,
-        /// What it is.
-        what: &'static str,
-    },
-    /// A mount is elsewhere, because what is above it was moved. Every worker has it in its own place. Holds its path in
-    /// the policy.
-    #[error("`{}`, which the policy shows, was moved; move it back first", harmless(.0))]
-    Moved(String),
-    /// A file is open that the session's caller got for writing. Holds its path.
-    #[error(
-        "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; close it first",
-        harmless(.0)
-    )]
-    Lent(String),
     /// A file of the session is not readable. Holds its path.
     #[error("`{}` cannot be read by its owner; give it another mode first (chmod)", harmless(.0))]
     Unreadable(String),
@@ -103,31 +32,9 @@ pub enum SnapshotRefusal {
     /// A mapping cannot be made again. Holds what is mapped.
     #[error("{}; remove the mapping first", harmless(.0))]
     Mapping(String),
-    /// A file that is mapped has changed. Holds its path.
-    #[error("`{}` was replaced since the snapshot was taken; take another", harmless(.0))]
-    Replaced(String),
     /// There are more mappings than so many.
     #[error("the session has more than {0} mappings or pieces of memory")]
     Fragmented(usize),
-    /// The memory is too large.
-    #[error("the session holds more than {most}, its limit (`{key}`)")]
-    Large {
-        /// The limit, such as `512MiB of memory`.
-        most: String,
-        /// Its key.
-        key: &'static str,
-    },
-    /// The host would have too little memory left.
-    #[error(
-        "it takes {wanted}, more than half of the {left} of memory that the host has left; close other snapshots or \
-         sessions first"
-    )]
-    Host {
-        /// The memory of the image.
-        wanted: String,
-        /// What is left of the host's.
-        left: String,
-    },
     /// The disk would have too little room left.
     #[error(
         "it takes {}, and the paused sessions of this {} have {} of the {} that they may have on the disk; end some of them, or \
@@ -152,20 +59,12 @@ pub enum SnapshotRefusal {
         "the supervisor has no descriptors left; raise `ulimit -n`, or close other snapshots or sessions first"
     )]
     HostDescriptors,
-    /// The process is gone whose workers have the addresses of the image.
-    #[error("the interpreter from which its session was forked has ended; take another")]
-    Interpreter,
-    /// The session has as many snapshots as it may.
-    #[error("the session has reached its limit of {most} (`{key}`); close one first")]
-    Quota {
-        /// The limit, such as `8 snapshots at once`.
-        most: String,
-        /// Its key.
-        key: &'static str,
-    },
     /// The guest's side has refused it.
     #[error("the session did not stand still: {}", harmless(.0))]
     Guest(String),
+    /// What no one tells from others. Holds why, as the rest of a sentence.
+    #[error("{0}")]
+    Other(String),
     /// The worker changed while it was copied.
     #[error("the session changed while it was copied; try again")]
     Changed,
@@ -214,6 +113,15 @@ impl SnapshotRefusal {
         }
     }
 
+    /// The session has so many threads, one of which has this name and is not the main one.
+    pub(super) fn threads(count: usize, name: &str) -> Self {
+        Self::Other(format!(
+            "the session has {count} threads, among them `{}`; end them first ({})",
+            harmless(name),
+            remedy(name)
+        ))
+    }
+
     /// For a mapping of a file that no path leads to.
     pub(super) fn mapped(path: &str) -> Self {
         Self::Mapping(format!("`{path}` is mapped, and cannot be opened again"))
@@ -250,8 +158,7 @@ mod tests {
             ("polars-ooc-clea", "polars keeps its own"),
             ("python3", "OPENBLAS_NUM_THREADS=1"),
         ] {
-            let name = name.to_owned();
-            let said = SnapshotRefusal::Threads { count: 2, name }.to_string();
+            let said = SnapshotRefusal::threads(2, name).to_string();
             assert!(said.contains(remedy), "{said}");
         }
     }

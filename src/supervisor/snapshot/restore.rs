@@ -14,6 +14,7 @@ use super::refusal::{Doing, SnapshotRefusal};
 use super::regions::{Backing, Region};
 use super::steps::{Memory, Plan, hole, in_order, steps};
 use super::{Image, ImageKind, Source, Stamp, shown_trees};
+use crate::plan::harmless;
 use crate::protocol::message::CopyPoint;
 use crate::supervisor::files::reopen;
 use sandfork_jail::program::WorkerJail;
@@ -114,7 +115,10 @@ impl Source<'_> {
         let is_there = |path: &&String| plan.moved.contains(*path) || found.contains_key(*path);
         let mut others = paths.filter(|path| !self.is_own(path));
         match others.find(|path| !is_same(path) || !is_there(path)) {
-            Some(path) => Err(SnapshotRefusal::Replaced(path.clone())),
+            Some(path) => Err(SnapshotRefusal::Other(format!(
+                "`{}` was replaced since the snapshot was taken; take another",
+                harmless(path)
+            ))),
             None => Ok(()),
         }
     }

@@ -85,8 +85,12 @@ impl Drop for Reserved {
 fn require_half(left: u64, others: u64, wanted: u64) -> Result<(), SnapshotRefusal> {
     let left = left.saturating_sub(others);
     if wanted > left / 2 {
-        let (wanted, left) = (bytes(wanted), bytes(left));
-        return Err(SnapshotRefusal::Host { wanted, left });
+        return Err(SnapshotRefusal::Other(format!(
+            "it takes {}, more than half of the {} of memory that the host has left; close other snapshots or sessions \
+             first",
+            bytes(wanted),
+            bytes(left)
+        )));
     }
     Ok(())
 }
@@ -120,11 +124,11 @@ impl Shelf {
             Image::bytes_of(own.map(|kept| &*kept.image), base),
         );
         if medium == Medium::Memory && count >= limits.snapshots() {
-            let most = limits.named(LimitName::Snapshots);
-            return Err(SnapshotRefusal::Quota {
-                most,
-                key: LimitName::Snapshots.key(),
-            });
+            return Err(SnapshotRefusal::Other(format!(
+                "the session has reached its limit of {} (`{}`); close one first",
+                limits.named(LimitName::Snapshots),
+                LimitName::Snapshots.key()
+            )));
         }
         Ok(limits.snapshot_bytes().saturating_sub(bytes))
     }
