@@ -3,7 +3,7 @@
 use crate::outcome::{Denial, Ending, LimitName, Limits, Outcome, Reporter};
 use crate::plan::harmless;
 use crate::policy::{Policy, SystemFiles};
-use crate::supervisor::ProgramRefusal;
+use crate::supervisor::NO_PROGRAMS;
 use nix::errno::Errno;
 use nix::sys::signal::Signal;
 use sandfork_egress::refusal::Failure;
@@ -22,7 +22,7 @@ pub fn sentence(outcome: &Outcome, policy: &Policy, guest: &str) -> Option<Strin
         Ending::Exception | Ending::Exit(_) => no_memory(outcome, &policy.limits),
         Ending::Limit(hit) => Some(limit(hit.name, &policy.limits)),
         Ending::NotStarted(_) if policy.filesystem.system == SystemFiles::Libraries => Some(
-            format!("`{guest}` could not be started: {}", ProgramRefusal::Policy),
+            format!("`{guest}` could not be started: {NO_PROGRAMS}"),
         ),
         Ending::NotStarted(errno) => Some(format!(
             "`{guest}` could not be started: {}; the guest has the host's system programs, and \

@@ -17,9 +17,9 @@ use crate::protocol::VERSION;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Opened, Python, ToolTime};
 use crate::supervisor::error::While;
 use crate::supervisor::{
-    AskHost, Beginning, Caller, CallerEvent, Closed, Deferred, Image, Paused, Payload,
-    ProgramRefusal, Programs, Purpose, Queue, Refusal, RunContext, SessionExit, SessionTerms,
-    Shelf, SnapshotRefusal, SupervisorError, WorkerLoop, await_caller, drain,
+    AskHost, Beginning, Caller, CallerEvent, Closed, Deferred, Image, Paused, Payload, Programs,
+    Purpose, Queue, Refusal, RunContext, SessionExit, SessionTerms, Shelf, SnapshotRefusal,
+    SupervisorError, WorkerLoop, await_caller, drain,
 };
 use sandfork_jail::control::CpuBudgetScope;
 
@@ -304,7 +304,7 @@ impl Sandbox {
     /// A handle on the programs of a session that begins.
     pub(crate) fn programs(&self) -> Result<Programs, Error> {
         let limits = &self.inner.plan.supervision.limits;
-        Ok(Programs::new(limits.output()).map_err(ProgramRefusal::from)?)
+        Ok(Programs::new(limits.output())?)
     }
 
     fn opened(&self, restart: Option<u64>, enforced: &Enforced) -> Opened {
@@ -357,7 +357,11 @@ impl Inner {
     fn worker_for(&self, image: &Image, stdin: Option<OwnedFd>) -> Result<Parked, SupervisorError> {
         let made = self.park_of(&image.zygote, CpuBudgetScope::Cell, stdin);
         made.map_err(|error| match error {
-            SupervisorError::ZygoteGone => SnapshotRefusal::Interpreter.into(),
+            SupervisorError::ZygoteGone => SnapshotRefusal::Other(
+                "the interpreter from which its session was forked has ended; take another"
+                    .to_owned(),
+            )
+            .into(),
             other => other,
         })
     }

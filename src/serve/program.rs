@@ -10,8 +10,8 @@ use crate::protocol::caller::{
     ClientEvent, ClientRequest, ProgramEnded, RunningProgram, StartProgram,
 };
 use crate::supervisor::{
-    BACKLOG, Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent, Program, ProgramEnd,
-    ProgramRefusal, Programs, Refusal, Stream, UniqueIds, awaited, drain, wait,
+    BACKLOG, BesideRefusal, Caller, CallerEvent, FrameCaller, Payload, Process, ProcessEvent,
+    Program, ProgramEnd, Programs, Refusal, Stream, UniqueIds, awaited, drain, wait,
 };
 use crate::waiters::lock;
 
@@ -43,12 +43,17 @@ impl SessionPrograms {
     /// Those of one session.
     pub fn of(&self, session: u64) -> Result<Programs, Refusal> {
         let found = lock(&self.open).get(&session).cloned();
-        found.ok_or_else(|| ProgramRefusal::Ended("it was closed".to_owned()).into())
+        found.ok_or_else(|| BesideRefusal::Ended("it was closed".to_owned()).into())
     }
 
     fn find(&self, session: u64, pid: i32) -> Result<Process, Refusal> {
         let found = self.of(session)?.connect(pid);
-        found.ok_or_else(|| ProgramRefusal::Unknown(pid).into())
+        found.ok_or_else(|| {
+            let sentence = format!(
+                "no program of the session has the number {pid}: it has ended, or never was"
+            );
+            BesideRefusal::request(sentence).into()
+        })
     }
 
     /// The answer to a request for the programs of a session.
@@ -190,7 +195,7 @@ impl Serving {
             ProcessEvent::Stderr(bytes) => self.caller.output(0, Stream::Stderr, &bytes),
             ProcessEvent::Ended(end) => {
                 if let Some(input) = self.input.take() {
-                    let closed = ProgramRefusal::Closed.into();
+                    let closed = BesideRefusal::no_input().into();
                     self.caller.refuse(Some(input.id), closed);
                 }
                 let ended = ClientEvent::Ended(ended(end));

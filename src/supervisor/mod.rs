@@ -57,10 +57,8 @@ pub use live::{
 pub(crate) use part::Part;
 #[cfg(feature = "internals")]
 pub use programs::Report as ProgramStarterReport;
-pub(crate) use programs::{CLOSED, Closed, Queue};
-pub use programs::{
-    Process, ProcessEvent, Program, ProgramEnd, ProgramRefusal, ProgramReport, Programs,
-};
+pub(crate) use programs::{BesideRefusal, CLOSED, Closed, NO_PROGRAMS, Queue};
+pub use programs::{Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs};
 pub use random::UniqueIds;
 pub use received_fd::sealed;
 pub(crate) use regular_file::open_regular;

@@ -5,9 +5,8 @@ use crate::protocol::caller::ErrorCode;
 use crate::protocol::{FrameError, MessageError};
 use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::FileError;
-use crate::supervisor::programs::ProgramRefusal;
+use crate::supervisor::programs::BesideRefusal;
 use crate::supervisor::snapshot::SnapshotRefusal;
-use crate::supervisor::watch::WatchRefusal;
 
 /// Why a request was not carried out. A caller in this process receives it as an [`Error`], a caller at
 /// the other end of a socket as a code with one sentence.
@@ -41,12 +40,9 @@ pub enum Refusal {
     /// An operation on one of the session's files failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// A program could not be started or written to.
+    /// A program could not be started or written to, or a directory cannot be watched.
     #[error(transparent)]
-    Program(#[from] ProgramRefusal),
-    /// A directory cannot be watched.
-    #[error(transparent)]
-    Watch(#[from] WatchRefusal),
+    Beside(#[from] BesideRefusal),
     /// The sandbox could not be provided.
     #[error(transparent)]
     NotProvided(#[from] Error),
@@ -59,7 +55,7 @@ impl Refusal {
     /// The code for a caller at the other end of a socket.
     pub fn code(&self) -> ErrorCode {
         match self {
-            Self::File(_) | Self::Watch(WatchRefusal::File(_)) => ErrorCode::FILE,
+            Self::File(_) | Self::Beside(BesideRefusal::File(_)) => ErrorCode::FILE,
             Self::Protocol(_) => ErrorCode::PROTOCOL,
             other => other.kind().into(),
         }
@@ -68,9 +64,7 @@ impl Refusal {
     /// Why the session has ended, if that is why the request was not carried out.
     pub fn why(&self) -> Option<&str> {
         match self {
-            Self::Ended(why)
-            | Self::Program(ProgramRefusal::Ended(why))
-            | Self::Watch(WatchRefusal::Ended(why)) => Some(why),
+            Self::Ended(why) | Self::Beside(BesideRefusal::Ended(why)) => Some(why),
             _ => None,
         }
     }
@@ -100,8 +94,7 @@ impl Cause for Refusal {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::NotProvided(error) => error.kind(),
-            Self::Program(refusal) => refusal.kind(),
-            Self::Watch(refusal) => refusal.kind(),
+            Self::Beside(refusal) => refusal.kind(),
             Self::Busy => ErrorKind::Busy,
             Self::Snapshot(refusal) if refusal.is_for_now() => ErrorKind::Busy,
             Self::Snapshot(refusal) if refusal.is_of_host() => ErrorKind::System,
@@ -119,8 +112,7 @@ impl Cause for Refusal {
     fn errno(&self) -> Option<i32> {
         match self {
             Self::File(error) => Some(error.errno() as i32),
-            Self::Program(refusal) => refusal.errno(),
-            Self::Watch(refusal) => Cause::errno(refusal),
+            Self::Beside(refusal) => refusal.errno(),
             Self::NotProvided(error) => error.errno(),
             _ => None,
         }
@@ -213,8 +205,7 @@ mod tests {
         let why = "it waited";
         let ended = [
             Refusal::Ended(why.into()),
-            ProgramRefusal::Ended(why.into()).into(),
-            WatchRefusal::Ended(why.into()).into(),
+            BesideRefusal::Ended(why.into()).into(),
         ];
         for refusal in ended {
             assert_eq!(

@@ -20,7 +20,7 @@ mod tests;
 pub use self::process::{Process, ProcessEvent, ProgramEnd, ProgramReport};
 pub use self::program::Program;
 pub use self::queue::{Closed, Programs, Queue};
-pub use self::refusal::ProgramRefusal;
+pub use self::refusal::{BesideRefusal, NO_PROGRAMS};
 #[cfg(feature = "internals")]
 pub use self::report::Report;
 pub use self::server::{CLOSED, ProgramServer, Terms};

@@ -12,7 +12,7 @@ use nix::unistd::{read, write};
 
 use super::program::Program;
 use super::queue::{Command, Queue};
-use super::refusal::ProgramRefusal;
+use super::refusal::BesideRefusal;
 use crate::error::Error;
 use crate::supervisor::clock;
 use crate::supervisor::descriptors::{pipe, set_nonblocking, with_buffer};
@@ -91,9 +91,14 @@ struct Pipe {
 #[derive(Clone, Debug)]
 enum State {
     Asked,
-    Refused(ProgramRefusal),
+    Refused(BesideRefusal),
     Running { pid: i32 },
     Ended { pid: i32, end: ProgramEnd },
+}
+
+/// A program's streams could not be made or used.
+pub fn streams_failed(errno: Errno) -> BesideRefusal {
+    BesideRefusal::of_system("a program's streams could not be made or used", errno)
 }
 
 impl Process {
@@ -211,7 +216,8 @@ impl Process {
     /// When there is no such signal.
     pub fn kill(&self, signal: i32) -> Result<(), Error> {
         if !(1..=64).contains(&signal) {
-            return Err(ProgramRefusal::Signal(signal).into());
+            let problem = format!("{signal} is not the number of a signal (1 to 64)");
+            return Err(BesideRefusal::request(problem).into());
         }
         self.command(Command::Signal {
             number: self.0.number,
@@ -244,7 +250,7 @@ impl Process {
                 let stdin = self.stdin();
                 let writable = stdin.as_ref().map(|fd| (fd.as_fd(), PollFlags::POLLOUT));
                 let ended = Some((self.0.ended.as_fd(), PollFlags::POLLIN));
-                wait([writable, ended], None).map_err(ProgramRefusal::System)?;
+                wait([writable, ended], None).map_err(streams_failed)?;
             }
         }
         Ok(())
@@ -284,16 +290,17 @@ impl Process {
     }
 
     /// Writes to its standard input what fits. Returns how much that was.
-    pub(crate) fn write_now(&self, bytes: &[u8]) -> Result<usize, ProgramRefusal> {
+    pub(crate) fn write_now(&self, bytes: &[u8]) -> Result<usize, BesideRefusal> {
         if !self.0.has_stdin {
-            return Err(ProgramRefusal::NoInput);
+            let problem = "the program was started without standard input";
+            return Err(BesideRefusal::request(problem));
         }
         let stdin = self.stdin().filter(|_| self.end().is_none());
-        let stdin = stdin.ok_or(ProgramRefusal::Closed)?;
+        let stdin = stdin.ok_or_else(BesideRefusal::no_input)?;
         match write_signals::as_errors(|| write(&*stdin, bytes)) {
             Ok(written) => Ok(written),
             Err(Errno::EAGAIN | Errno::EINTR) => Ok(0),
-            Err(_) => Err(ProgramRefusal::Closed),
+            Err(_) => Err(BesideRefusal::no_input()),
         }
     }
 
@@ -336,7 +343,7 @@ impl Process {
     }
 
     /// Waits until it runs, or was refused.
-    pub(super) fn await_start(&self) -> Result<(), ProgramRefusal> {
+    pub(super) fn await_start(&self) -> Result<(), BesideRefusal> {
         let state = lock(&self.0.state);
         let asked = |state: &mut State| matches!(state, State::Asked);
         match &*self.0.changed.wait_while(state, Duration::MAX, asked) {
@@ -360,7 +367,7 @@ impl Process {
         is_asked
     }
 
-    pub(super) fn is_refused(&self, refusal: ProgramRefusal) {
+    pub(super) fn is_refused(&self, refusal: BesideRefusal) {
         *lock(&self.0.state) = State::Refused(refusal);
         self.0.changed.notify_all();
     }

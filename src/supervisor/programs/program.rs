@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::refusal::ProgramRefusal;
+use super::refusal::BesideRefusal;
 use crate::protocol::caller::{ProgramTerminal, StartProgram};
 use crate::protocol::frame::encode_with;
 use crate::protocol::{FrameError, FrameLimits};
@@ -97,23 +97,30 @@ impl Program {
 
 impl Program {
     /// Refuses what no program can be started with.
-    pub(super) fn check(&self) -> Result<(), ProgramRefusal> {
+    pub(super) fn check(&self) -> Result<(), BesideRefusal> {
         let Self(StartProgram { argv, cwd, env, .. }) = self;
         if argv.first().is_none_or(String::is_empty) {
-            return Err(ProgramRefusal::Nameless);
+            return Err(BesideRefusal::request(
+                "a program has a name: give at least one argument",
+            ));
         }
+        let no_text = |what: &str| {
+            BesideRefusal::request(format!(
+                "{what} cannot be passed to a program: it has a NUL, or a variable's name has `=` or is empty"
+            ))
+        };
         let has_nul = |text: &str| text.contains('\0');
         if argv.iter().any(|text| has_nul(text)) {
-            return Err(ProgramRefusal::Text("an argument"));
+            return Err(no_text("an argument"));
         }
         if cwd.as_deref().is_some_and(has_nul) {
-            return Err(ProgramRefusal::Text("the directory"));
+            return Err(no_text("the directory"));
         }
         let is_wrong = |name: &str, value: &str| {
             name.is_empty() || name.contains(['=', '\0']) || has_nul(value)
         };
         if env.iter().any(|(name, value)| is_wrong(name, value)) {
-            return Err(ProgramRefusal::Text("a variable"));
+            return Err(no_text("a variable"));
         }
         // Each also takes as much here as a `String`, however short it is.
         let of_env = env
@@ -122,7 +129,10 @@ impl Program {
         let of_argv = argv.iter().map(|text| size_of::<String>() + text.len() + 1);
         let length = of_env.chain(of_argv).sum::<usize>() + cwd.as_ref().map_or(0, String::len);
         if length > MOST_BYTES {
-            return Err(ProgramRefusal::TooLong);
+            return Err(BesideRefusal::request(format!(
+                "the program's arguments and variables are longer than {MOST_BYTES} bytes: write them to a file of the \
+                 session"
+            )));
         }
         Ok(())
     }

@@ -5,15 +5,14 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 
-use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::process::{Process, ProgramEnd};
+use super::process::{Process, ProgramEnd, streams_failed};
 use super::program::Program;
-use super::refusal::ProgramRefusal;
-use crate::error::Error;
+use super::refusal::BesideRefusal;
+use crate::error::{Error, ErrorKind};
 use crate::supervisor::descriptors::give_pipe;
-use crate::supervisor::watch::{self, DirectoryAnswer, WatchRefusal, Watcher};
+use crate::supervisor::watch::{self, DirectoryAnswer, Watcher};
 use crate::waiters::lock;
 
 /// The most programs of a session that run at once. Each costs the supervisor three pipes.
@@ -21,6 +20,10 @@ pub const MOST_PROGRAMS: usize = 32;
 
 /// The most directories of a session that are watched at once.
 const MOST_WATCHES: usize = 8;
+
+/// What callers may do when another worker serves the session.
+const START: &str = "start the program";
+const WATCH: &str = "watch the directory";
 
 /// A handle on the programs of one session, for any thread. It serves the session's workers one after another.
 #[derive(Clone, Debug)]
@@ -65,22 +68,15 @@ impl Closed {
             Self::Anew => "it began anew",
         }
     }
-}
 
-impl From<&Closed> for ProgramRefusal {
-    fn from(closed: &Closed) -> Self {
-        match closed {
-            Closed::Ended(why) => Self::Ended(why.clone()),
-            Closed::Anew => Self::Anew,
-        }
-    }
-}
-
-impl From<&Closed> for WatchRefusal {
-    fn from(closed: &Closed) -> Self {
-        match closed {
-            Closed::Ended(why) => Self::Ended(why.clone()),
-            Closed::Anew => Self::Anew,
+    /// Why something is refused that its caller may do `afterwards`, when another worker serves the session.
+    fn refusal(&self, afterwards: &str) -> BesideRefusal {
+        match self {
+            Self::Ended(why) => BesideRefusal::Ended(why.clone()),
+            Self::Anew => {
+                let sentence = format!("the session begins anew: {afterwards} afterwards");
+                BesideRefusal::Other(ErrorKind::Busy, sentence)
+            }
         }
     }
 }
@@ -138,8 +134,8 @@ impl Command {
     fn refuse(self, closed: &Closed) {
         match self {
             // Its caller waits.
-            Self::Directory { answer, .. } => _ = answer.send(Err(closed.into())),
-            Self::Start(start) => start.process.is_refused(closed.into()),
+            Self::Directory { answer, .. } => _ = answer.send(Err(closed.refusal(WATCH))),
+            Self::Start(start) => start.process.is_refused(closed.refusal(START)),
             Self::Signal { .. } | Self::Size { .. } => {}
         }
     }
@@ -147,9 +143,10 @@ impl Command {
 
 impl Programs {
     /// For a session whose policy lets programs print so many bytes.
-    pub(crate) fn new(output: u64) -> Result<Self, Errno> {
+    pub(crate) fn new(output: u64) -> Result<Self, BesideRefusal> {
+        let bell = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
         Ok(Self(Arc::new(Queue {
-            bell: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            bell: bell.map_err(streams_failed)?,
             inner: Mutex::default(),
             output,
         })))
@@ -197,17 +194,20 @@ impl Programs {
 
 impl Queue {
     /// Adds a program that is to be started.
-    fn add(self: &Arc<Self>, wanted: Program) -> Result<Process, ProgramRefusal> {
+    fn add(self: &Arc<Self>, wanted: Program) -> Result<Process, BesideRefusal> {
         let mut inner = lock(&self.inner);
         if let Some(closed) = &inner.closed {
-            return Err(closed.into());
+            return Err(closed.refusal(START));
         }
         if inner.live.len() >= MOST_PROGRAMS {
-            return Err(ProgramRefusal::TooMany(MOST_PROGRAMS));
+            return Err(BesideRefusal::request(format!(
+                "the session runs {MOST_PROGRAMS} programs, as many as it may: end one first"
+            )));
         }
         inner.last += 1;
         let output = wanted.0.output.unwrap_or(self.output);
-        let (process, streams) = Process::new(inner.last, &wanted, output, self)?;
+        let (process, streams) =
+            Process::new(inner.last, &wanted, output, self).map_err(streams_failed)?;
         inner.live.insert(process.number(), process.clone());
         inner.commands.push_back(Command::Start(Box::new(Start {
             process: process.clone(),
@@ -263,26 +263,28 @@ impl Queue {
     pub(in crate::supervisor) fn add_watch(
         &self,
         watch: &Arc<watch::Shared>,
-    ) -> Result<(), WatchRefusal> {
+    ) -> Result<(), BesideRefusal> {
         let mut inner = lock(&self.inner);
         if let Some(closed) = &inner.closed {
-            return Err(closed.into());
+            return Err(closed.refusal(WATCH));
         }
         inner.watches.retain(|watch| watch.strong_count() > 0);
         if inner.watches.len() >= MOST_WATCHES {
-            return Err(WatchRefusal::TooMany(MOST_WATCHES));
+            return Err(BesideRefusal::request(format!(
+                "the session has {MOST_WATCHES} watches, as many as it may: close one first"
+            )));
         }
         inner.watches.push(Arc::downgrade(watch));
         Ok(())
     }
 
     /// Waits for a handle on a directory.
-    pub(in crate::supervisor) fn directory(&self, path: &str) -> Result<OwnedFd, WatchRefusal> {
+    pub(in crate::supervisor) fn directory(&self, path: &str) -> Result<OwnedFd, BesideRefusal> {
         let (answer, opened) = sync_channel(1);
         let path = path.to_owned();
         self.push(Command::Directory { path, answer });
         // Each is answered.
-        let ended = |_| WatchRefusal::Ended("it was closed".to_owned());
+        let ended = |_| BesideRefusal::Ended("it was closed".to_owned());
         opened.recv().map_err(ended)?
     }
 
@@ -345,7 +347,7 @@ impl Queue {
             if process.is_running() {
                 process.has_ended(ProgramEnd::Lost(of_session.clone()));
             } else if process.end().is_none() {
-                process.is_refused(closed.into());
+                process.is_refused(closed.refusal(START));
             }
         }
     }

@@ -1,52 +1,22 @@
-//! Why a request for a program was not carried out.
+//! Why a request for a program, or for a watch of a directory, was not carried out.
 
 use nix::errno::Errno;
 
-use super::program::MOST_BYTES;
 use crate::error::{Cause, ErrorKind};
 use crate::host::with_hint;
+use crate::supervisor::files::FileError;
 
-/// Why there is no such program, or it was not given what was sent.
+/// Why a policy lets a guest run no programs.
+pub const NO_PROGRAMS: &str = "the policy lets a guest run no programs (`filesystem.system` is \"libraries\"): choose one \
+                               that has \"programs\" there";
+
+/// Why there is no such program or watch, or the program was not given what was sent.
 #[derive(Clone, Debug, thiserror::Error)]
-pub enum ProgramRefusal {
-    /// The policy shows nothing that can be run.
-    #[error(
-        "the policy lets a guest run no programs (`filesystem.system` is \"libraries\"): choose one that has \
-         \"programs\" there"
-    )]
-    Policy,
-    /// A terminal where there is none.
-    #[error(
-        "a program cannot have a terminal in this sandbox: its policy shows no programs, or its level is `landlock`"
-    )]
-    NoTerminal,
-    /// There is no name.
-    #[error("a program has a name: give at least one argument")]
-    Nameless,
-    /// A string cannot be passed to a program.
-    #[error(
-        "{0} cannot be passed to a program: it has a NUL, or a variable's name has `=` or is empty"
-    )]
-    Text(&'static str),
-    /// The request is too long.
-    #[error(
-        "the program's arguments and variables are longer than {MOST_BYTES} bytes: write them to a file of the \
-         session"
-    )]
-    TooLong,
-    /// There are as many as there may be.
-    #[error("the session runs {0} programs, as many as it may: end one first")]
-    TooMany(usize),
-    /// A copy of the session is made.
-    #[error("the session is being copied: start the program afterwards")]
-    Copying,
-    /// Another worker takes over.
-    #[error("the session begins anew: start the program afterwards")]
-    Anew,
-    /// The session has no worker.
+pub enum BesideRefusal {
+    /// The session has no worker. Holds the reason, as part of a sentence.
     #[error("the session has ended because {0}: restart it, or open another")]
     Ended(String),
-    /// It could not be started.
+    /// The program could not be started.
     #[error("`{name}` could not be started{}: {}", within(.directory.as_deref()), why_not(*.errno))]
     NotStarted {
         /// What was to be started.
@@ -56,32 +26,44 @@ pub enum ProgramRefusal {
         /// Why it was not.
         errno: Errno,
     },
-    /// The process that starts programs does not answer.
-    #[error(
-        "`{name}` was not reported to have started: the session's process that starts programs {}; start it again",
-        .loss.words()
-    )]
-    NoStarter {
-        /// What was to be started.
-        name: String,
-        /// What is the matter with it.
-        loss: StarterLoss,
-    },
-    /// There is no such program.
-    #[error("no program of the session has the number {0}: it has ended, or never was")]
-    Unknown(i32),
+    /// The directory cannot be opened.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// What no caller tells from others: a sentence.
+    #[error("{1}")]
+    Other(ErrorKind, String),
+}
+
+impl BesideRefusal {
+    /// The request cannot be carried out in this session.
+    pub fn request(sentence: impl Into<String>) -> Self {
+        Self::Other(ErrorKind::Request, sentence.into())
+    }
+
     /// The program has ended, or has closed its standard input.
-    #[error("the program takes no input: it has ended, or has closed its standard input")]
-    Closed,
-    /// The program was started without standard input.
-    #[error("the program was started without standard input")]
-    NoInput,
-    /// There is no such signal.
-    #[error("{0} is not the number of a signal (1 to 64)")]
-    Signal(i32),
-    /// A call of this process failed.
-    #[error("a program's streams could not be made or used: {}", with_hint(*.0))]
-    System(#[from] Errno),
+    pub fn no_input() -> Self {
+        Self::request("the program takes no input: it has ended, or has closed its standard input")
+    }
+
+    /// A call of this process failed. `what` is what it was to do.
+    pub fn of_system(what: &str, errno: Errno) -> Self {
+        let sentence = format!("{what}: {}", with_hint(errno));
+        Self::Other(ErrorKind::System, sentence)
+    }
+
+    /// The process that starts programs does not answer, or has not started the program with this name.
+    pub(super) fn without_starter(name: &str, loss: StarterLoss) -> Self {
+        // A guest can bring about any other loss. The session lives, and starts another starter.
+        let kind = match loss {
+            StarterLoss::Unreached => ErrorKind::System,
+            _ => ErrorKind::Busy,
+        };
+        let sentence = format!(
+            "`{name}` was not reported to have started: the session's process that starts programs {}; start it again",
+            loss.words()
+        );
+        Self::Other(kind, sentence)
+    }
 }
 
 /// How the process that starts programs was lost.
@@ -126,24 +108,20 @@ fn why_not(errno: Errno) -> &'static str {
     }
 }
 
-impl Cause for ProgramRefusal {
+impl Cause for BesideRefusal {
     fn kind(&self) -> ErrorKind {
         match self {
             Self::Ended(_) => ErrorKind::SessionEnded,
-            Self::System(_)
-            | Self::NoStarter {
-                loss: StarterLoss::Unreached,
-                ..
-            } => ErrorKind::System,
-            // A guest can bring about any other loss. The session lives, and starts another starter.
-            Self::Copying | Self::Anew | Self::NoStarter { .. } => ErrorKind::Busy,
-            _ => ErrorKind::Request,
+            Self::NotStarted { .. } => ErrorKind::Request,
+            Self::File(error) => error.kind(),
+            Self::Other(kind, _) => *kind,
         }
     }
 
     fn errno(&self) -> Option<i32> {
         match self {
             Self::NotStarted { errno, .. } => Some(*errno as i32),
+            Self::File(error) => Cause::errno(error),
             _ => None,
         }
     }
@@ -155,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_program_that_was_not_started_is_named_with_its_directory() {
-        let refusal = |directory: Option<&str>| ProgramRefusal::NotStarted {
+        let refusal = |directory: Option<&str>| BesideRefusal::NotStarted {
             name: "make".to_owned(),
             directory: directory.map(str::to_owned),
             errno: Errno::ENOENT,
@@ -173,10 +151,7 @@ mod tests {
 
     #[test]
     fn a_starter_that_a_guest_ends_is_no_fault_of_the_host() {
-        let refusal = |loss| ProgramRefusal::NoStarter {
-            name: "make".to_owned(),
-            loss,
-        };
+        let refusal = |loss| BesideRefusal::without_starter("make", loss);
         assert_eq!(refusal(StarterLoss::Unreached).kind(), ErrorKind::System);
         let unstarted = StarterLoss::Unstarted(Errno::EAGAIN);
         for loss in [

@@ -12,15 +12,16 @@ use nix::sys::socket::SockType;
 use super::process::{Process, ProgramEnd};
 use super::program::framed;
 use super::queue::{Closed, Command, Queue, Start};
-use super::refusal::{ProgramRefusal, StarterLoss};
+use super::refusal::{BesideRefusal, NO_PROGRAMS, StarterLoss};
 use super::report::{REPORTS, Report};
 use super::stage::{self, PATIENCE, Stage};
 use super::summons::Summons;
+use crate::error::ErrorKind;
 use crate::supervisor::descriptors::socket_pair;
 use crate::supervisor::files::{FileError, WorkDir};
 use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::spawn::Worker;
-use crate::supervisor::watch::{self, WatchRefusal};
+use crate::supervisor::watch;
 use sandfork_jail::sys;
 use sandfork_jail::sys::starter::SIGNAL;
 
@@ -126,7 +127,7 @@ impl<'a> ProgramServer<'a> {
                     let files = self.terms.files.ok_or(FileError::Gone);
                     let opened = files.and_then(|files| files.watched(&files.path(&path)?));
                     // Its caller waits.
-                    _ = answer.send(opened.map_err(WatchRefusal::File));
+                    _ = answer.send(opened.map_err(BesideRefusal::File));
                 }
                 Command::Start(start) => {
                     if summons.is_none() {
@@ -160,14 +161,19 @@ impl<'a> ProgramServer<'a> {
         has_more
     }
 
-    fn refusal(&self, start: &Start, is_copied: bool) -> Option<ProgramRefusal> {
+    fn refusal(&self, start: &Start, is_copied: bool) -> Option<BesideRefusal> {
         if !self.terms.has_programs {
-            return Some(ProgramRefusal::Policy);
+            return Some(BesideRefusal::request(NO_PROGRAMS));
         }
         if start.wanted.0.terminal.is_some() && !self.terms.has_terminals {
-            return Some(ProgramRefusal::NoTerminal);
+            return Some(BesideRefusal::request(
+                "a program cannot have a terminal in this sandbox: its policy shows no programs, or its level is `landlock`",
+            ));
         }
-        is_copied.then_some(ProgramRefusal::Copying)
+        is_copied.then(|| {
+            let copied = "the session is being copied: start the program afterwards";
+            BesideRefusal::Other(ErrorKind::Busy, copied.to_owned())
+        })
     }
 
     /// Starts what waits, if the worker is ready.
@@ -301,7 +307,7 @@ impl<'a> ProgramServer<'a> {
                 }
             }
             (Report::Failed { errno, .. }, Stage::Asked(_)) => {
-                let refusal = ProgramRefusal::NotStarted {
+                let refusal = BesideRefusal::NotStarted {
                     name: live.process.argv()[0].clone(),
                     directory: live.directory.take(),
                     errno: Errno::from_raw(errno),
@@ -384,6 +390,5 @@ impl<'a> ProgramServer<'a> {
 }
 
 fn refuse_without_starter(process: &Process, loss: StarterLoss) {
-    let name = process.argv()[0].clone();
-    process.is_refused(ProgramRefusal::NoStarter { name, loss });
+    process.is_refused(BesideRefusal::without_starter(&process.argv()[0], loss));
 }

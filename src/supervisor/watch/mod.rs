@@ -6,7 +6,6 @@
 //! [`FileEvent::Overflow`] in its place. So a guest that changes its files as fast as it can, or a caller that never
 //! reads, takes a bounded amount of memory and processor time from the host.
 
-mod refusal;
 mod slot;
 mod tree;
 
@@ -19,14 +18,13 @@ use nix::poll::PollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{InitFlags, Inotify};
 
-pub use self::refusal::WatchRefusal;
 use self::slot::Slot;
 pub use self::tree::Depth;
 use self::tree::Tree;
 use super::clock;
-use super::programs::Queue;
+use super::programs::{BesideRefusal, Queue};
 use super::wait::{is_readable, wait};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::protocol::caller::FileEvent;
 use crate::waiters::lock;
 
@@ -55,7 +53,7 @@ impl Watcher {
     }
 
     /// The same, with the reason as a value.
-    pub(crate) fn begin(&self, path: &str, depth: Depth) -> Result<Watch, WatchRefusal> {
+    pub(crate) fn begin(&self, path: &str, depth: Depth) -> Result<Watch, BesideRefusal> {
         let watch = Watch(Arc::new(Shared::new()?));
         // First, so that the end of the session's worker ends it too.
         self.0.add_watch(&watch.0)?;
@@ -104,7 +102,7 @@ impl Watch {
     pub fn next(&self, until: Option<Instant>) -> Result<Vec<FileEvent>, Error> {
         let mut is_last = false;
         loop {
-            let events = self.events_now().map_err(WatchRefusal::Over)?;
+            let events = self.events_now().map_err(|why| over(&why))?;
             if !events.is_empty() || is_last {
                 return Ok(events);
             }
@@ -179,21 +177,23 @@ impl Drop for Watch {
 }
 
 impl Shared {
-    fn new() -> Result<Self, WatchRefusal> {
+    fn new() -> Result<Self, BesideRefusal> {
         let slot = Slot::take()?;
+        let failed = |errno| BesideRefusal::of_system("a directory could not be watched", errno);
         let flags = InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK;
         Ok(Self {
-            inotify: Inotify::init(flags)?,
-            ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?,
+            inotify: Inotify::init(flags).map_err(failed)?,
+            ended: EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)
+                .map_err(failed)?,
             state: Mutex::new(State::Asked),
             _slot: slot,
         })
     }
 
-    fn begin(&self, tree: Tree) -> Result<(), WatchRefusal> {
+    fn begin(&self, tree: Tree) -> Result<(), BesideRefusal> {
         let mut state = lock(&self.state);
         if let State::Ended(why) = &*state {
-            return Err(WatchRefusal::Over(why.clone()));
+            return Err(over(why));
         }
         let ready = clock::now();
         *state = State::Watching { tree, ready };
@@ -216,8 +216,14 @@ impl Shared {
     }
 }
 
+/// The watch has ended.
+fn over(why: &str) -> BesideRefusal {
+    let sentence = format!("the watch has ended because {why}: watch the directory anew");
+    BesideRefusal::Other(ErrorKind::SessionEnded, sentence)
+}
+
 /// How the session's thread answers a request for a directory.
-pub type DirectoryAnswer = Result<OwnedFd, WatchRefusal>;
+pub type DirectoryAnswer = Result<OwnedFd, BesideRefusal>;
 
 #[cfg(test)]
 mod tests;

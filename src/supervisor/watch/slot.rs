@@ -3,7 +3,8 @@
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::refusal::WatchRefusal;
+use crate::error::ErrorKind;
+use crate::supervisor::programs::BesideRefusal;
 
 /// One process takes at most one part in so many of the instances that its user may have.
 const SHARE: usize = 4;
@@ -17,7 +18,7 @@ static TAKEN: AtomicUsize = AtomicUsize::new(0);
 pub struct Slot(());
 
 impl Slot {
-    pub fn take() -> Result<Self, WatchRefusal> {
+    pub fn take() -> Result<Self, BesideRefusal> {
         let allowed = fs::read_to_string("/proc/sys/fs/inotify/max_user_instances");
         let allowed = allowed.ok().and_then(|text| text.trim().parse().ok());
         let most = (allowed.unwrap_or(USUAL) / SHARE).max(1);
@@ -26,7 +27,11 @@ impl Slot {
         if taken < most {
             Ok(slot)
         } else {
-            Err(WatchRefusal::NoRoom(most))
+            let sentence = format!(
+                "this process watches {most} directories, a quarter of what the kernel allows its user: close a watch, or \
+                 raise the sysctl fs.inotify.max_user_instances"
+            );
+            Err(BesideRefusal::Other(ErrorKind::Busy, sentence))
         }
     }
 }

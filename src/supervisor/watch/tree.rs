@@ -11,9 +11,9 @@ use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::sys::inotify::{AddWatchFlags, Inotify, InotifyEvent, WatchDescriptor};
 
-use super::refusal::WatchRefusal;
 use crate::protocol::caller::FileEvent;
 use crate::supervisor::files::{Act, FileError, open_beneath};
+use crate::supervisor::programs::BesideRefusal;
 
 /// The most directories of a watch. The kernel keeps about a kilobyte for each.
 const MOST_DIRECTORIES: usize = 1_024;
@@ -94,7 +94,7 @@ impl Tree {
         root: OwnedFd,
         depth: Depth,
         path: &str,
-    ) -> Result<Self, WatchRefusal> {
+    ) -> Result<Self, BesideRefusal> {
         let mut tree = Self {
             root,
             depth,
@@ -110,7 +110,10 @@ impl Tree {
         match found.lost {
             None if tree.directories.is_empty() => failed(Path::new(path), Errno::ENOENT),
             None | Some(Lost::Events) => Ok(tree),
-            Some(Lost::TooMany) => Err(WatchRefusal::TooLarge(path.to_owned())),
+            Some(Lost::TooMany) => Err(BesideRefusal::request(format!(
+                "`{path}` has more than 1,024 directories or 50,000 entries: watch a directory in it, or it without those \
+                 below"
+            ))),
             Some(Lost::Failed(below, errno)) => failed(&Path::new(path).join(below), errno),
         }
     }
