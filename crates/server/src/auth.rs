@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
@@ -19,24 +19,9 @@ use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::{Budget, Places};
 use crate::locked;
+use crate::start_error::StartError;
 use crate::tenant::{Tenant, TenantError};
-use crate::tokens::{DEFAULT_TENANT, Rejected, Tokens, has_plain_tokens};
-
-/// Why a token file cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TokenFileError {
-    /// Others can read it.
-    #[error("the token file {path} can be read by other users: `chmod 600 {path}`, or let it have digests only (`sandfork server token`)", path = path.display())]
-    Readable { path: PathBuf },
-    /// It cannot be read, or has a wrong line.
-    #[error("the token file {path}: {problem}", path = path.display())]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        problem: String,
-    },
-}
+use crate::tokens::{DEFAULT_TENANT, Tokens, has_plain_tokens};
 
 /// Knows the tenants by their tokens.
 #[derive(Debug)]
@@ -53,7 +38,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn new(config: &Arc<Config>, bodies: &Budget) -> Result<Self, TokenFileError> {
+    pub fn new(config: &Arc<Config>, bodies: &Budget) -> Result<Self, StartError> {
         let tokens = config.token_file.as_deref().map(read).transpose()?;
         Ok(Self {
             config: Arc::clone(config),
@@ -67,7 +52,7 @@ impl Authenticator {
     ///
     /// # Errors
     /// If they cannot be read.
-    pub fn reload(&self) -> Result<(), TokenFileError> {
+    pub fn reload(&self) -> Result<(), StartError> {
         if let Some(path) = &self.config.token_file {
             let tokens = read(path)?;
             // The first request of a new tenant does not read its policy. One that cannot be read fails each request.
@@ -104,10 +89,7 @@ impl Authenticator {
                     "a token is needed: `Authorization: Bearer TOKEN`",
                 ))?;
                 let tenant = tokens.tenant_of(&token, SystemTime::now());
-                Arc::clone(tenant.map_err(|rejected| match rejected {
-                    Rejected::Unknown => Failure::Unauthorized("the token is unknown"),
-                    Rejected::Expired => Failure::Unauthorized("the token has expired"),
-                })?)
+                Arc::clone(tenant.map_err(Failure::Unauthorized)?)
             }
         };
         drop(tokens);
@@ -154,18 +136,18 @@ impl Authenticator {
     }
 }
 
-fn read(path: &Path) -> Result<Tokens, TokenFileError> {
-    let wrong = |problem: String| {
-        let path = path.to_owned();
-        TokenFileError::Wrong { path, problem }
-    };
+fn read(path: &Path) -> Result<Tokens, StartError> {
+    let name = path.display();
+    let wrong = |problem: String| StartError::Usage(format!("the token file {name}: {problem}"));
     let metadata = fs::metadata(path).map_err(|cause| wrong(cause.to_string()))?;
     let text = fs::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
     if metadata.permissions().mode() & 0o077 != 0 && has_plain_tokens(&text) {
-        let path = path.to_owned();
-        return Err(TokenFileError::Readable { path });
+        return Err(StartError::Usage(format!(
+            "the token file {name} can be read by other users: `chmod 600 {name}`, or let it have digests only (`sandfork \
+             server token`)"
+        )));
     }
-    Tokens::read(&text).map_err(|cause| wrong(cause.to_string()))
+    Tokens::read(&text).map_err(wrong)
 }
 
 /// The token of a request, in any of the ways.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::env;
+use std::fmt;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
@@ -16,30 +17,8 @@ use serde::Deserialize;
 use crate::account::Quota;
 use crate::args::ServeArguments;
 use crate::http::HttpBounds;
+use crate::start_error::StartError;
 use crate::tokens::is_tenant;
-
-/// Why a configuration is refused.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// The file cannot be read, or is no configuration.
-    #[error("{path}: {problem}", path = path.display())]
-    Invalid {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        problem: String,
-    },
-    /// An address that others reach, and no tokens.
-    #[error(
-        "{0} can be reached from other machines, and without tokens anyone there could run code: add `--token-file FILE`, or listen on 127.0.0.1"
-    )]
-    Open(SocketAddr),
-    /// A collector that is not spoken to.
-    #[error(
-        "the collector `{0}`: traces are sent over plain HTTP: name one such as http://127.0.0.1:4318, which may send them on"
-    )]
-    Collector(String),
-}
 
 /// Where the standard's programs find the collector, if nothing else says it.
 const OTLP: &str = "OTEL_EXPORTER_OTLP_ENDPOINT";
@@ -147,14 +126,14 @@ impl Config {
     ///
     /// # Errors
     /// If the file cannot be read or is no configuration, or the result would let everyone run code.
-    pub fn of(arguments: &ServeArguments) -> Result<Self, ConfigError> {
+    pub fn of(arguments: &ServeArguments) -> Result<Self, StartError> {
         let sandboxes = &arguments.sandboxes;
         let mut file = ConfigFile::default();
         let mut directory = Path::new("");
         let mut path = Path::new("the command line");
         if let Some(named) = &sandboxes.config {
             let text = fs::read_to_string(named);
-            let text = text.map_err(|cause| invalid(named, cause.to_string()))?;
+            let text = text.map_err(|cause| invalid(named, cause))?;
             file = toml::from_str(&text).map_err(|error| {
                 let before = error.span().map_or(0, |span| span.start);
                 let line = text[..before].matches('\n').count() + 1;
@@ -215,7 +194,10 @@ impl Config {
         if let Some(collector) = &config.otlp
             && !is_collector(collector)
         {
-            return Err(ConfigError::Collector(collector.clone()));
+            return Err(StartError::Usage(format!(
+                "the collector `{collector}`: traces are sent over plain HTTP: name one such as http://127.0.0.1:4318, which \
+                 may send them on"
+            )));
         }
         config.may_listen(config.listen)?;
         Ok(config)
@@ -225,9 +207,12 @@ impl Config {
     ///
     /// # Errors
     /// If other machines reach it, and need no token.
-    pub fn may_listen(&self, address: SocketAddr) -> Result<(), ConfigError> {
+    pub fn may_listen(&self, address: SocketAddr) -> Result<(), StartError> {
         if self.token_file.is_none() && !address.ip().is_loopback() {
-            return Err(ConfigError::Open(address));
+            return Err(StartError::Usage(format!(
+                "{address} can be reached from other machines, and without tokens anyone there could run code: add \
+                 `--token-file FILE`, or listen on 127.0.0.1"
+            )));
         }
         Ok(())
     }
@@ -278,16 +263,15 @@ impl Profile {
     }
 }
 
-fn invalid(path: &Path, problem: String) -> ConfigError {
-    let path = path.to_owned();
-    ConfigError::Invalid { path, problem }
+fn invalid(path: &Path, problem: impl fmt::Display) -> StartError {
+    StartError::Usage(format!("{}: {problem}", path.display()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn of(text: &str, mut arguments: ServeArguments) -> Result<Config, ConfigError> {
+    fn of(text: &str, mut arguments: ServeArguments) -> Result<Config, StartError> {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("server.toml");
         fs::write(&path, text).expect("it is written");

@@ -176,12 +176,14 @@ fn start(arguments: &ServeArguments, over: Over) -> Result<(), StartError> {
     }
     let collector = config.otlp.as_deref().filter(|_| !traces::are_disabled());
     let traces = collector.map(|collector| Traces::to(collector, runtime.handle()));
-    let traces = traces.transpose()?;
+    let traces = traces
+        .transpose()
+        .map_err(|error| StartError::Usage(format!("the collector of traces: {error}")))?;
     runtime.spawn(close_what_is_over(Arc::clone(&app)));
     let served = match (over, tenants.into_iter().next()) {
         (Over::Streams, Some(tenant)) => {
             let served = runtime.block_on(mcp::serve_streams(app, tenant));
-            served.map_err(StartError::Client)
+            served.map_err(StartError::Failed)
         }
         _ => runtime.block_on(listen(&config, tls, app)),
     };
@@ -263,10 +265,7 @@ async fn listen(config: &Config, tls: Option<Tls>, app: Arc<App>) -> Result<(), 
 
 /// The socket that systemd has opened, or one of its own (`sd_listen_fds(3)`).
 async fn listener(config: &Config) -> Result<(TcpListener, SocketAddr), StartError> {
-    let unusable = |cause| StartError::Listen {
-        address: config.listen.to_string(),
-        cause,
-    };
+    let unusable = |cause| StartError::Failed(format!("{}: {cause}", config.listen));
     let given = ListenFd::from_env()
         .take_tcp_listener(0)
         .map_err(unusable)?;

@@ -1,50 +1,31 @@
 //! Why the server does not start, as its command says it.
 
-use crate::auth::TokenFileError;
-use crate::config::ConfigError;
-use crate::http::TlsError;
 use crate::tenant::TenantError;
 
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    #[error(transparent)]
-    Tokens(#[from] TokenFileError),
-    #[error(transparent)]
-    Tls(#[from] TlsError),
+    /// An argument, or a file that one names, is not what it has to be.
+    #[error("{0}")]
+    Usage(String),
+    /// A tenant cannot run code.
     #[error(transparent)]
     Tenant(#[from] TenantError),
-    #[error("a token is drawn by getrandom(2): {0}")]
-    Random(#[from] getrandom::Error),
-    #[error("a tenant is named by at most 64 letters, digits, `-` and `_`")]
-    Name,
-    #[error("{address}: {cause}")]
-    Listen {
-        address: String,
-        cause: std::io::Error,
-    },
-    #[error("the collector of traces: {0}")]
-    Traces(#[from] opentelemetry_otlp::ExporterBuildError),
+    /// The host does not provide what the server needs, or its client ended it.
     #[error("{0}")]
-    Client(String),
+    Failed(String),
+    /// A call of the kernel failed.
     #[error("{0}")]
     System(#[from] std::io::Error),
 }
 
 impl StartError {
-    /// The caller's mistake, or the host's, as the command `sandfork` has it.
+    /// The exit code of the command.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Tenant(TenantError::Sandbox(_, cause)) => cause.exit_code(),
-            Self::Tenant(_)
-            | Self::Config(_)
-            | Self::Tokens(_)
-            | Self::Tls(_)
-            | Self::Traces(_)
-            | Self::Name => 2,
-            Self::Random(_) | Self::Listen { .. } | Self::Client(_) | Self::System(_) => 125,
+            Self::Tenant(_) | Self::Usage(_) => 2,
+            Self::Failed(_) | Self::System(_) => 125,
         }
     }
 }

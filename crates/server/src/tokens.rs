@@ -23,33 +23,12 @@ const SHORTEST: usize = 20;
 /// Before the digest of a token.
 const DIGEST: &str = "sha256:";
 
-/// Why a token file is refused. No message has a token.
-#[derive(Debug, Eq, PartialEq, thiserror::Error)]
-pub enum TokenError {
-    /// A line that is none of the forms.
-    #[error("line {line}: a line is TOKEN, TENANT TOKEN or TENANT TOKEN UNTIL")]
-    Form { line: usize },
-    /// The name of a tenant.
-    #[error("line {line}: a tenant is named by at most 64 letters, digits, `-` and `_`")]
-    Tenant { line: usize },
-    /// A token that can be guessed.
-    #[error(
-        "line {line}: a token has {SHORTEST} characters or more; `sandfork server token` draws one"
-    )]
-    Short { line: usize },
-    /// A digest that is none.
-    #[error("line {line}: behind `{DIGEST}` stand 64 hexadecimal digits")]
-    Digest { line: usize },
-    /// A time that is none.
-    #[error("line {line}: the time is not as in 2027-01-31T12:00:00Z")]
-    Until { line: usize },
-    /// The same token twice.
-    #[error("line {line}: the token is that of an earlier line")]
-    Twice { line: usize },
-    /// No token at all.
-    #[error("it has no token, so no client could run code; `sandfork server token` draws one")]
-    Empty,
-}
+/// What a tenant's name has to be.
+const NAME: &str = "a tenant is named by at most 64 letters, digits, `-` and `_`";
+
+/// Why a token is not accepted: no line has it, or its time is over.
+const UNKNOWN: &str = "the token is unknown";
+const EXPIRED: &str = "the token has expired";
 
 /// The tokens of a file, by their digests.
 #[derive(Debug)]
@@ -69,24 +48,15 @@ impl Token {
     }
 }
 
-/// Why a token is not accepted.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Rejected {
-    /// No line has it.
-    Unknown,
-    /// Its time is over.
-    Expired,
-}
-
 impl Tokens {
     /// Reads the lines of a file. Empty ones, and those that begin with `#`, count for nothing.
     ///
     /// # Errors
-    /// If a line is not a token, or none is.
-    pub fn read(text: &str) -> Result<Self, TokenError> {
+    /// If a line is not a token, or none is. The sentence has no token.
+    pub fn read(text: &str) -> Result<Self, String> {
         let mut by_digest = HashMap::new();
         for (number, text) in text.lines().enumerate() {
-            let line = number + 1;
+            let wrong = |what: &str| format!("line {}: {what}", number + 1);
             let words: Vec<&str> = text.split_whitespace().collect();
             let (tenant, token, until) = match words[..] {
                 [] => continue,
@@ -94,25 +64,28 @@ impl Tokens {
                 [token] => (DEFAULT_TENANT, token, None),
                 [tenant, token] => (tenant, token, None),
                 [tenant, token, until] => (tenant, token, Some(until)),
-                _ => return Err(TokenError::Form { line }),
+                _ => {
+                    return Err(wrong("a line is TOKEN, TENANT TOKEN or TENANT TOKEN UNTIL"));
+                }
             };
             if !is_tenant(tenant) {
-                return Err(TokenError::Tenant { line });
+                return Err(wrong(NAME));
             }
             let until = until.map(humantime::parse_rfc3339).transpose();
             let stands_for = Token {
                 tenant: tenant.into(),
-                until: until.map_err(|_| TokenError::Until { line })?,
+                until: until.map_err(|_| wrong("the time is not as in 2027-01-31T12:00:00Z"))?,
             };
-            if by_digest
-                .insert(digest_of(token, line)?, stands_for)
-                .is_some()
-            {
-                return Err(TokenError::Twice { line });
+            let digest = digest_of(token).map_err(|what| wrong(&what))?;
+            if by_digest.insert(digest, stands_for).is_some() {
+                return Err(wrong("the token is that of an earlier line"));
             }
         }
         if by_digest.is_empty() {
-            return Err(TokenError::Empty);
+            return Err(
+                "it has no token, so no client could run code; `sandfork server token` draws one"
+                    .to_owned(),
+            );
         }
         Ok(Self { by_digest })
     }
@@ -123,11 +96,11 @@ impl Tokens {
     ///
     /// # Errors
     /// If it is unknown or expired.
-    pub fn tenant_of(&self, token: &str, now: SystemTime) -> Result<&Arc<str>, Rejected> {
+    pub fn tenant_of(&self, token: &str, now: SystemTime) -> Result<&Arc<str>, &'static str> {
         let digest: [u8; 32] = Sha256::digest(token).into();
-        let token = self.by_digest.get(&digest).ok_or(Rejected::Unknown)?;
+        let token = self.by_digest.get(&digest).ok_or(UNKNOWN)?;
         if !token.is_valid(now) {
-            return Err(Rejected::Expired);
+            return Err(EXPIRED);
         }
         Ok(&token.tenant)
     }
@@ -162,10 +135,12 @@ pub fn is_tenant(text: &str) -> bool {
 /// If the text cannot name a tenant, or the kernel gives no random bytes (getrandom(2)).
 pub fn draw(tenant: &str) -> Result<(String, String), StartError> {
     if !is_tenant(tenant) {
-        return Err(StartError::Name);
+        return Err(StartError::Usage(NAME.to_owned()));
     }
     let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes)?;
+    getrandom::fill(&mut bytes).map_err(|error| {
+        StartError::Failed(format!("a token is drawn by getrandom(2): {error}"))
+    })?;
     let token = URL_SAFE_NO_PAD.encode(bytes);
     let mut line = format!("{tenant} {DIGEST}");
     for byte in Sha256::digest(&token) {
@@ -175,30 +150,32 @@ pub fn draw(tenant: &str) -> Result<(String, String), StartError> {
     Ok((token, line))
 }
 
-fn digest_of(token: &str, line: usize) -> Result<[u8; 32], TokenError> {
+fn digest_of(token: &str) -> Result<[u8; 32], String> {
+    let wrong = || format!("behind `{DIGEST}` stand 64 hexadecimal digits");
     let is_digest = token
         .get(..DIGEST.len())
         .is_some_and(|start| start.eq_ignore_ascii_case(DIGEST));
     let Some(digits) = token.strip_prefix(DIGEST) else {
         if is_digest {
             // In capitals: as a token, it would let no client in.
-            return Err(TokenError::Digest { line });
+            return Err(wrong());
         }
         return if token.len() < SHORTEST {
-            Err(TokenError::Short { line })
+            Err(format!(
+                "a token has {SHORTEST} characters or more; `sandfork server token` draws one"
+            ))
         } else {
             Ok(Sha256::digest(token).into())
         };
     };
-    let wrong = TokenError::Digest { line };
     if digits.len() != 64 || !digits.is_ascii() {
-        return Err(wrong);
+        return Err(wrong());
     }
     let mut digest = [0; 32];
     for (byte, place) in digest.iter_mut().zip((0..64).step_by(2)) {
         match u8::from_str_radix(&digits[place..place + 2], 16) {
             Ok(read) => *byte = read,
-            Err(_) => return Err(wrong),
+            Err(_) => return Err(wrong()),
         }
     }
     Ok(digest)
@@ -212,8 +189,11 @@ mod tests {
 
     const TOKEN: &str = "abcdefghijklmnopqrstuvwxyz";
 
-    fn error(text: &str) -> TokenError {
-        Tokens::read(text).expect_err(text)
+    #[track_caller]
+    fn refused(text: &str, sentence: &str) {
+        let error = Tokens::read(text).expect_err(text);
+        assert!(error.starts_with(sentence), "{error}");
+        assert!(!error.contains(TOKEN), "{error}");
     }
 
     #[test]
@@ -230,9 +210,9 @@ mod tests {
         assert_eq!(tenant(1), Ok(DEFAULT_TENANT));
         assert_eq!(tenant(2), Ok("alpha"));
         assert_eq!(tenant(3), Ok("beta"));
-        assert_eq!(tenant(4), Err(Rejected::Unknown));
+        assert_eq!(tenant(4), Err(UNKNOWN));
         let later = tokens.tenant_of(&format!("{TOKEN}3"), now + Duration::from_secs(1));
-        assert_eq!(later, Err(Rejected::Expired));
+        assert_eq!(later, Err(EXPIRED));
     }
 
     #[test]
@@ -247,30 +227,17 @@ mod tests {
 
     #[test]
     fn what_is_wrong_with_a_line_is_said_without_its_token() {
-        assert_eq!(error("# nothing\n"), TokenError::Empty);
-        assert_eq!(error("\nshort"), TokenError::Short { line: 2 });
-        assert_eq!(error("a b c d"), TokenError::Form { line: 1 });
-        assert_eq!(
-            error(&format!("a/b {TOKEN}")),
-            TokenError::Tenant { line: 1 }
-        );
-        assert_eq!(
-            error(&format!("a {TOKEN} soon")),
-            TokenError::Until { line: 1 }
-        );
-        assert_eq!(
-            error(&format!("{TOKEN}\na {TOKEN}")),
-            TokenError::Twice { line: 2 }
-        );
-        assert_eq!(
-            error(&format!("SHA256:{}", "a".repeat(64))),
-            TokenError::Digest { line: 1 }
-        );
-        for digits in ["", "12", &"g".repeat(64), &"é".repeat(32)] {
-            assert_eq!(
-                error(&format!("sha256:{digits}")),
-                TokenError::Digest { line: 1 }
-            );
+        refused("# nothing\n", "it has no token");
+        refused("\nshort", "line 2: a token has 20 characters");
+        refused("a b c d", "line 1: a line is TOKEN,");
+        refused(&format!("a/b {TOKEN}"), "line 1: a tenant is named by");
+        refused(&format!("a {TOKEN} soon"), "line 1: the time is not as in");
+        let twice = "line 2: the token is that of an earlier line";
+        refused(&format!("{TOKEN}\na {TOKEN}"), twice);
+        let digits = "line 1: behind `sha256:` stand 64 hexadecimal digits";
+        refused(&format!("SHA256:{}", "a".repeat(64)), digits);
+        for wrong in ["", "12", &"g".repeat(64), &"é".repeat(32)] {
+            refused(&format!("sha256:{wrong}"), digits);
         }
     }
 }

@@ -41,7 +41,7 @@ pub use self::live::{Live, LiveText, WithBytes};
 pub use self::log::{TenantName, begin_log, log};
 pub use self::place::Places;
 pub use self::sites::refuse_other_sites;
-pub use self::tls::{Tls, TlsError};
+pub use self::tls::Tls;
 use self::unused::{Connection, Unused};
 pub use self::values::{memory_as_values, memory_of_values};
 use self::write_timeout::WriteTimeout;

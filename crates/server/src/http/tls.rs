@@ -1,6 +1,6 @@
 //! TLS, for those who have no proxy that ends it before the server.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use rustls::ServerConfig;
@@ -11,22 +11,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::{Accept, TlsAcceptor};
 
 use crate::config::TlsFiles;
-
-/// Why a certificate cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum TlsError {
-    /// A file has no certificate or no key.
-    #[error("tls: {path}: {cause}; it has to be a file in PEM", path = path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong.
-        cause: PemError,
-    },
-    /// The two do not belong together.
-    #[error("tls: the certificate and the key cannot be used: {0}")]
-    Pair(#[from] rustls::Error),
-}
+use crate::start_error::StartError;
 
 /// Encrypts connections.
 pub struct Tls(TlsAcceptor);
@@ -43,10 +28,12 @@ impl Tls {
     ///
     /// # Errors
     /// If they cannot be read, or do not belong together.
-    pub fn read(files: &TlsFiles) -> Result<Self, TlsError> {
+    pub fn read(files: &TlsFiles) -> Result<Self, StartError> {
         let wrong = |path: &Path| {
-            let path = path.to_owned();
-            move |cause| TlsError::File { path, cause }
+            let path = path.display().to_string();
+            move |cause: PemError| {
+                StartError::Usage(format!("tls: {path}: {cause}; it has to be a file in PEM"))
+            }
         };
         let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&files.certificate)
             .map_err(wrong(&files.certificate))?
@@ -56,10 +43,14 @@ impl Tls {
             return Err(wrong(&files.certificate)(PemError::NoItemsFound));
         }
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(wrong(&files.key))?;
-        let mut config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)?;
+        let config = ServerConfig::builder_with_provider(Arc::new(default_provider()))
+            .with_safe_default_protocol_versions()
+            .and_then(|config| config.with_no_client_auth().with_single_cert(chain, key));
+        // The two do not belong together.
+        let mut config = config.map_err(|cause| {
+            let sentence = format!("tls: the certificate and the key cannot be used: {cause}");
+            StartError::Usage(sentence)
+        })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Ok(Self(TlsAcceptor::from(Arc::new(config))))
     }
