@@ -86,7 +86,7 @@ fn locate(policy: &Policy, source: &SeccompError) -> PlanError {
     let lists = &policy.syscalls;
     let mut named = lists.allow.iter().chain(&lists.deny);
     let origin = named
-        .find(|name| name.value == source.syscall())
+        .find(|name| name.value == source.name)
         .map_or(policy.require_origin(), |name| &name.origin);
     PlanError::Policy(format!("{}{source}", origin.lead()))
 }

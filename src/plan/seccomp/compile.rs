@@ -142,6 +142,10 @@ const DENIED: Verdict = Verdict::Refuse {
     grant: Grant::Never,
 };
 
+/// What is wrong with the denial of an essential call.
+const INDISPENSABLE: &str =
+    "cannot be denied, the interpreter cannot run without it: remove it from `deny`";
+
 /// What is wrong with a policy's lists of calls, for each name that is.
 pub fn check<'a>(
     allow: impl IntoIterator<Item = &'a str>,
@@ -158,7 +162,7 @@ fn check_allowed(guest: &BTreeMap<&str, &'static Rule>, name: &str) -> Result<()
     let Some(rule) = guest.get(name) else {
         return Ok(());
     };
-    let (name, reason) = (name.to_owned(), rule.reason);
+    let reason = rule.reason;
     match rule.verdict {
         Verdict::Allow
         | Verdict::AskIf { checks: [], .. }
@@ -166,22 +170,27 @@ fn check_allowed(guest: &BTreeMap<&str, &'static Rule>, name: &str) -> Result<()
             grant: Grant::ByPolicy,
             ..
         } => Ok(()),
-        Verdict::AllowIf { .. } | Verdict::AskIf { .. } => {
-            Err(SeccompError::Conditional { name, reason })
-        }
+        // A policy cannot widen the arguments.
+        Verdict::AllowIf { .. } | Verdict::AskIf { .. } => Err(SeccompError::new(
+            name,
+            format!(
+                "is allowed already, as far as it is harmless ({reason}): remove it from `allow`"
+            ),
+        )),
         Verdict::Refuse {
             grant: Grant::Never,
             ..
-        } => Err(SeccompError::Never { name, reason }),
+        } => Err(SeccompError::new(
+            name,
+            format!("cannot be allowed ({reason}): remove it from `allow`"),
+        )),
     }
 }
 
 fn check_denied(name: &str) -> Result<(), SeccompError> {
     check_known(name)?;
     if ESSENTIAL.contains(&name) {
-        return Err(SeccompError::Essential {
-            name: name.to_owned(),
-        });
+        return Err(SeccompError::new(name, INDISPENSABLE));
     }
     Ok(())
 }
@@ -190,9 +199,10 @@ fn check_known(name: &str) -> Result<(), SeccompError> {
     if known_syscall(name) {
         Ok(())
     } else {
-        Err(SeccompError::Unknown {
-            name: name.to_owned(),
-        })
+        Err(SeccompError::new(
+            name,
+            "is not a system call: names are those of syscalls(2), without `sys_`",
+        ))
     }
 }
 
