@@ -243,40 +243,60 @@ impl Outcome {
     }
 }
 
+/// An outcome as an object: without what is optional, it is that of a message to a caller.
+#[derive(Serialize)]
+pub(crate) struct OutcomeJson<'a> {
+    status: Status,
+    exit_code: u8,
+    limit: Option<LimitHit>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stdout: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stderr: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<serde_json::Value>,
+    error: Option<&'a ExceptionInfo>,
+    usage: &'a Usage,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    enforced: Option<&'a Enforced>,
+    denied: &'a [Denial],
+    denied_omitted: u64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    network: &'a [Connection],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a PolicyIdentity>,
+}
+
+impl<'a> OutcomeJson<'a> {
+    pub(crate) fn of(outcome: &'a Outcome) -> Self {
+        Self {
+            status: outcome.status(),
+            exit_code: outcome.exit_code(),
+            limit: outcome.limit(),
+            stdout: None,
+            stderr: None,
+            value: None,
+            error: outcome.error(),
+            usage: &outcome.usage,
+            enforced: None,
+            denied: &outcome.denied,
+            denied_omitted: outcome.denied_omitted,
+            network: &outcome.network,
+            policy: None,
+        }
+    }
+}
+
 /// The object of `sandfork run --json`.
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Json<'a> {
-            status: Status,
-            exit_code: u8,
-            limit: Option<LimitHit>,
-            stdout: Cow<'a, str>,
-            stderr: Cow<'a, str>,
-            value: Option<serde_json::Value>,
-            error: Option<&'a ExceptionInfo>,
-            usage: &'a Usage,
-            enforced: &'a Enforced,
-            denied: &'a [Denial],
-            denied_omitted: u64,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            network: &'a [Connection],
-            policy: &'a PolicyIdentity,
-        }
-        Json {
-            status: self.status(),
-            exit_code: self.exit_code(),
-            limit: self.limit(),
-            stdout: self.stdout(),
-            stderr: self.stderr(),
-            value: self.plain_value(),
-            error: self.error(),
-            usage: &self.usage,
-            enforced: &self.enforced,
-            denied: &self.denied,
-            denied_omitted: self.denied_omitted,
-            network: &self.network,
-            policy: &self.policy,
+        OutcomeJson {
+            stdout: Some(self.stdout()),
+            stderr: Some(self.stderr()),
+            value: Some(self.plain_value().unwrap_or_default()),
+            enforced: Some(&self.enforced),
+            policy: Some(&self.policy),
+            ..OutcomeJson::of(self)
         }
         .serialize(serializer)
     }

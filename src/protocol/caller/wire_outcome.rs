@@ -3,7 +3,7 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::outcome::{Connection, Denial, ExceptionInfo, LimitHit, Outcome, Status, Usage};
+use crate::outcome::{Outcome, OutcomeJson};
 
 /// An outcome without the parts that travel separately or were sent before.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,29 +11,6 @@ pub struct WireOutcome(pub Outcome);
 
 impl Serialize for WireOutcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        #[derive(Serialize)]
-        struct Json<'a> {
-            status: Status,
-            exit_code: u8,
-            limit: Option<LimitHit>,
-            error: Option<&'a ExceptionInfo>,
-            usage: &'a Usage,
-            denied: &'a [Denial],
-            denied_omitted: u64,
-            #[serde(skip_serializing_if = "<[_]>::is_empty")]
-            network: &'a [Connection],
-        }
-        let outcome = &self.0;
-        Json {
-            status: outcome.status(),
-            exit_code: outcome.exit_code(),
-            limit: outcome.limit(),
-            error: outcome.error(),
-            usage: outcome.usage(),
-            denied: outcome.denied(),
-            denied_omitted: outcome.denied_omitted(),
-            network: outcome.network(),
-        }
-        .serialize(serializer)
+        OutcomeJson::of(&self.0).serialize(serializer)
     }
 }
