@@ -114,7 +114,7 @@ fn next(signals: &SignalFd) -> Result<Option<Signal>, Errno> {
 /// Stops this process until it is continued, and its guests with it. The terminal has the modes meanwhile
 /// that it had before the command.
 fn stop(before: &Modes) {
-    let report = |error: &_| {
+    let report = |error: &str| {
         say(&format!(
             "the guest goes on while the command is stopped: {error}"
         ));

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::SessionError;
+use super::{lost, not_begun};
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
@@ -28,7 +28,7 @@ impl Events {
     pub fn next(&self, request: u64) -> Result<(ClientEvent, Payload), Error> {
         let is_of_another = |id: Option<u64>| id.is_some_and(|id| id != request);
         loop {
-            match self.0.recv().map_err(|_| SessionError::Lost)? {
+            match self.0.recv().map_err(|_| lost())? {
                 Ok((event, _)) if is_of_another(event.id()) => {}
                 Err((id, _)) if is_of_another(id) => {}
                 Ok(event) => return Ok(event),
@@ -55,9 +55,12 @@ impl Events {
 }
 
 /// The two ends between a session and its thread, and the receiver of events.
-pub fn link() -> Result<(RequestSender, ThreadCaller, Events), SessionError> {
+pub fn link() -> Result<(RequestSender, ThreadCaller, Events), Error> {
     let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
-    let bell = EventFd::from_flags(flags).map_err(|errno| SessionError::Tie(errno.into()))?;
+    let bell = EventFd::from_flags(flags).map_err(|errno| {
+        let problem = "the session could not be tied to its thread";
+        not_begun(problem, &errno.into())
+    })?;
     let requests = Arc::new(RequestQueue {
         bell,
         queue: Mutex::default(),

@@ -3,11 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use nix::errno::Errno;
-
-use super::SessionError;
+use crate::error::{Error, ErrorKind};
 use crate::outcome::Outcome;
-use crate::outcome::value::{Attachments, BufferCheck, Buffers, HeldBuffers};
+use crate::outcome::value::{Attachments, BufferCheck, Buffers, HeldBuffers, MOST_LEVELS};
 use crate::protocol::caller::{self, CellOutcome, ClientRequest, SessionState, WireOutcome};
 use crate::protocol::message::{AfterCell, ResultMode};
 use crate::protocol::{Blob, Display, Transport, Value};
@@ -109,20 +107,34 @@ impl<V: Into<Value>> From<V> for OutgoingValue {
 
 impl OutgoingValue {
     /// Converts to the value and its buffers in the form of a message.
-    pub(super) fn pack(self) -> Result<(Value, Option<Blob>, Payload), SessionError> {
+    pub(super) fn pack(self) -> Result<(Value, Option<Blob>, Payload), Error> {
         let Self { value, attachments } = self;
-        let value = value.of_few_levels().map_err(|_| SessionError::Deep)?;
+        let refused = |why: String| Error::new(ErrorKind::Request, why);
+        let unsent = |cause: &str| {
+            refused(format!(
+                "the value's buffers cannot be handed over: {cause}"
+            ))
+        };
+        let value = value.of_few_levels().map_err(|_| {
+            refused(format!(
+                "the value has more than {MOST_LEVELS} values inside each other: hand it over in parts, or as text"
+            ))
+        })?;
         let blob = attachments.blob();
-        let blob = blob.map_err(|error| SessionError::Buffers(error.to_string()))?;
+        let blob = blob.map_err(|error| unsent(&error.to_string()))?;
         let mut check = BufferCheck::new(blob.as_ref());
-        check.value(&value).map_err(SessionError::Unattached)?;
+        check.value(&value).map_err(|error| {
+            refused(format!(
+                "the value does not fit its attachments: {error}; long text, bytes and arrays that came from a guest are \
+                 handed over by the methods of `Attachments`"
+            ))
+        })?;
         let payload = match blob.as_ref().map(Blob::transport) {
             None => Payload::default(),
             Some(Transport::Payload) => Payload::bytes(attachments.concatenated()),
             Some(Transport::Passed) => {
                 let file = sealed(attachments.pieces());
-                let cause = |errno: Errno| SessionError::Buffers(errno.desc().to_owned());
-                Payload::passed(file.map_err(cause)?)
+                Payload::passed(file.map_err(|errno| unsent(errno.desc()))?)
             }
         };
         Ok((value, blob, payload))

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 
-use super::{Session, SessionError};
+use super::{Session, lost};
 use crate::error::Error;
 use crate::protocol::caller::{ClientEvent, ClientRequest, FileEntry, FileOperation, FileRequest};
 use crate::supervisor::Payload;
@@ -23,7 +23,7 @@ impl Session {
     /// session has ended.
     pub fn open_read(&mut self, path: &str) -> Result<(File, u64), Error> {
         let done = self.file(path, FileOperation::OpenRead)?;
-        let file = done.file.ok_or(SessionError::Lost)?;
+        let file = done.file.ok_or_else(lost)?;
         Ok((file, done.size.unwrap_or(0)))
     }
 
@@ -36,7 +36,7 @@ impl Session {
     pub fn open_write(&mut self, path: &str, contents: Contents) -> Result<File, Error> {
         let append = contents == Contents::Kept;
         let done = self.file(path, FileOperation::OpenWrite { append })?;
-        Ok(done.file.ok_or(SessionError::Lost)?)
+        done.file.ok_or_else(lost)
     }
 
     /// The entries of a directory, by name.
@@ -56,7 +56,7 @@ impl Session {
     /// As [`open_read`](Self::open_read).
     pub fn stat(&mut self, path: &str) -> Result<FileEntry, Error> {
         let done = self.file(path, FileOperation::Stat)?;
-        Ok(done.entry.ok_or(SessionError::Lost)?)
+        done.entry.ok_or_else(lost)
     }
 
     /// Removes the entry at a path; for a link, the link itself.

@@ -13,12 +13,12 @@
 
 mod caller;
 mod cell;
-mod error;
 mod files;
 mod snapshot;
 mod tools;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -36,7 +36,8 @@ pub use crate::supervisor::{
     Depth, Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs, Watch, Watcher,
 };
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::host::io_exhaustion_hint;
 use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
@@ -45,7 +46,6 @@ use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{Opaque, OutputSink, Payload};
 
 use self::caller::{Events, RequestSender, ThreadCaller, link};
-use self::error::SessionError;
 use self::tools::{Decider, Tool};
 
 /// A live session. Dropping it ends its worker, with every process and file that it made.
@@ -146,13 +146,28 @@ fn attend_on_a_thread(
     sandbox: Arc<Sandbox>,
     mut caller: ThreadCaller,
     request: SessionRequest,
-) -> Result<JoinHandle<()>, SessionError> {
+) -> Result<JoinHandle<()>, Error> {
     let attend = move || {
         // The caller has been ended of an error.
         _ = sandbox.attend(&mut caller, request);
     };
     let builder = thread::Builder::new().name("session".into());
-    builder.spawn(attend).map_err(SessionError::Thread)
+    let spawned = builder.spawn(attend);
+    spawned.map_err(|cause| not_begun("no thread could be started for the session", &cause))
+}
+
+/// The session's thread has ended.
+fn lost() -> Error {
+    Error::new(
+        ErrorKind::SessionEnded,
+        "the session's thread has ended, and its worker with it: open another session",
+    )
+}
+
+/// The kernel lacks what the session's thread needs.
+fn not_begun(problem: &str, cause: &io::Error) -> Error {
+    let remedy = io_exhaustion_hint(cause, "try again");
+    Error::new(ErrorKind::System, format!("{problem}: {cause}; {remedy}"))
 }
 
 impl Session {

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Session, SessionError};
-use crate::error::Error;
+use super::{Session, lost};
+use crate::error::{Error, ErrorKind};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{Image, Payload};
@@ -95,12 +95,12 @@ impl Session {
         let ClientEvent::Snapshot { snapshot, .. } =
             self.copied(id, ClientRequest::Snapshot { id })?
         else {
-            return Err(SessionError::Lost.into());
+            return Err(lost());
         };
         let image = self.sandbox.snapshots().get(snapshot);
         Ok(Snapshot {
             sandbox: Arc::clone(&self.sandbox),
-            image: image.ok_or(SessionError::Lost)?,
+            image: image.ok_or_else(lost)?,
             number: snapshot,
         })
     }
@@ -128,7 +128,13 @@ impl Session {
                 // The worker has ended.
                 ClientEvent::Outcome(ended) => {
                     let status = ended.outcome.0.status();
-                    return Err(SessionError::EndedBy(status.as_str()).into());
+                    return Err(Error::new(
+                        ErrorKind::SessionEnded,
+                        format!(
+                            "the session ended with `{}` while it was copied: restart it, or open another",
+                            status.as_str()
+                        ),
+                    ));
                 }
                 _ => {}
             }

@@ -25,45 +25,30 @@ use sandfork_jail::sys::{errno_of, write_signals};
 /// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;
 
-/// Why a passed file was refused.
-#[derive(Debug, thiserror::Error)]
-pub enum PassedError {
-    /// The descriptor is not a file that can be read, with so many bytes as the frame announced.
-    #[error("it passed something that is no file of {0} bytes to read")]
-    Unfit(u64),
-    /// The file can change, and is too large to be copied.
-    #[error(
-        "it passed a file of {wanted} bytes that can still change; its own have at most {most}"
-    )]
-    TooLarge {
-        /// The size that the frame announced.
-        wanted: u64,
-        /// The largest size of a file that is copied.
-        most: u64,
-    },
-    /// The file could not be copied.
-    #[error("what it passed could not be read: {}", .0.desc())]
-    Unreadable(Errno),
-}
-
 /// Returns a file of this size that can no longer be changed. One that can is copied, if it has at most `most` bytes.
-pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, PassedError> {
-    let stat = fstat(&passed).map_err(PassedError::Unreadable)?;
-    let flags = fcntl(&passed, FcntlArg::F_GETFL).map_err(PassedError::Unreadable)?;
+/// The error is why it is refused, as a sentence about the guest.
+pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, String> {
+    let unreadable = |errno: Errno| format!("what it passed could not be read: {}", errno.desc());
+    let stat = fstat(&passed).map_err(unreadable)?;
+    let flags = fcntl(&passed, FcntlArg::F_GETFL).map_err(unreadable)?;
     let is_readable = flags & OFlag::O_ACCMODE.bits() != OFlag::O_WRONLY.bits();
     let kind = SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits());
     let size = u64::try_from(stat.st_size).unwrap_or(0);
     let held = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
     if kind != SFlag::S_IFREG || size != wanted || held < wanted || !is_readable {
-        return Err(PassedError::Unfit(wanted));
+        return Err(format!(
+            "it passed something that is no file of {wanted} bytes to read"
+        ));
     }
     if is_unchanging(passed.as_fd()) {
         return Ok(passed);
     }
     if wanted > most {
-        return Err(PassedError::TooLarge { wanted, most });
+        return Err(format!(
+            "it passed a file of {wanted} bytes that can still change; its own have at most {most}"
+        ));
     }
-    copy(&File::from(passed), wanted).map_err(PassedError::Unreadable)
+    copy(&File::from(passed), wanted).map_err(unreadable)
 }
 
 /// Returns a sealed copy of the first `length` bytes.
@@ -115,8 +100,10 @@ mod tests {
     fn an_unsealed_file_is_copied_and_the_copy_cannot_change() {
         let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
         let size = bytes.len() as u64;
-        let refused = accept(unsealed(&bytes), size, size - 1);
-        assert!(matches!(refused, Err(PassedError::TooLarge { .. })));
+        let refused = accept(unsealed(&bytes), size, size - 1).expect_err("it is too large");
+        let why =
+            "it passed a file of 3000000 bytes that can still change; its own have at most 2999999";
+        assert_eq!(refused, why);
         let accepted = accept(unsealed(&bytes), size, size).expect("it is copied");
         let copy = File::from(accepted);
         let mut read = vec![0; bytes.len()];

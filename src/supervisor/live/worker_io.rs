@@ -22,7 +22,7 @@ use crate::supervisor::files::{FileError, LentFiles};
 use crate::supervisor::forwarded_calls::ForwardedCalls;
 use crate::supervisor::link::{Link, LinkError};
 use crate::supervisor::programs::{ProgramServer, Queue, Summons, Terms};
-use crate::supervisor::received_fd::{self, PassedError};
+use crate::supervisor::received_fd;
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{Files, Measured, Pace, RunContext, Watch};
 use crate::supervisor::session::SessionDirectory;
@@ -40,7 +40,7 @@ pub trait WorkerIo {
     /// Takes the descriptor that the last frame announced.
     fn take_passed(&mut self) -> Result<OwnedFd, LinkError>;
     /// Returns a passed file of this size that can no longer be changed, or a copy, at the guest's expense.
-    fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError>;
+    fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, String>;
     /// Interrupts the running cell.
     fn interrupt(&mut self);
     /// Ends a wait that the worker began without having noticed the interrupt.
@@ -194,7 +194,7 @@ impl WorkerIo for JailedWorker<'_> {
         self.link.take_passed()
     }
 
-    fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, PassedError> {
+    fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, String> {
         let (limits, began) = (&self.context.limits, clock::now());
         let most = limits.work_size().max(limits.tmp_size());
         let accepted = received_fd::accept(passed, wanted, most);

@@ -146,6 +146,8 @@ pub(super) fn unchanging<W: WorkerIo>(
 ) -> Result<Payload, String> {
     let Payload { bytes, passed } = payload;
     let passed = passed.map(|passed| io.accept(passed, blob.map_or(0, Blob::total)));
-    let passed = passed.transpose().map_err(|error| error.to_string())?;
-    Ok(Payload { bytes, passed })
+    Ok(Payload {
+        bytes,
+        passed: passed.transpose()?,
+    })
 }

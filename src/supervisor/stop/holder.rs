@@ -14,7 +14,7 @@ use nix::unistd::{Pid, gettid};
 use sandfork_jail::sys::hold::{self, Event};
 use sandfork_jail::sys::procfs;
 
-use super::{Guest, HoldError};
+use super::Guest;
 
 /// How long it may take to hold all tasks. A guest whose processes end as fast as they start others could
 /// keep it busy for ever.
@@ -30,7 +30,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// A thread that holds guests. Guests that it holds die with it.
 pub struct Holder {
     commands: Sender<Command>,
-    answers: Receiver<Result<(), HoldError>>,
+    answers: Receiver<Result<(), String>>,
 }
 
 enum Command {
@@ -40,7 +40,7 @@ enum Command {
 
 impl Holder {
     /// Starts the thread.
-    pub fn start() -> Result<Self, HoldError> {
+    pub fn start() -> Result<Self, String> {
         let (commands, received) = channel();
         let (answer, answers) = channel();
         let hold = move || {
@@ -59,12 +59,12 @@ impl Holder {
             }
         };
         let thread = thread::Builder::new().name("holder".into()).spawn(hold);
-        thread.map_err(|_| HoldError::NoThread)?;
+        thread.map_err(|_| no_thread())?;
         Ok(Self { commands, answers })
     }
 
     /// Holds every task of these guests, or none.
-    pub fn hold(&self, guests: Vec<Guest>) -> Result<(), HoldError> {
+    pub fn hold(&self, guests: Vec<Guest>) -> Result<(), String> {
         self.ask(Command::Hold(guests))
     }
 
@@ -74,10 +74,20 @@ impl Holder {
         _ = self.ask(Command::Release);
     }
 
-    fn ask(&self, command: Command) -> Result<(), HoldError> {
+    fn ask(&self, command: Command) -> Result<(), String> {
         _ = self.commands.send(command);
-        self.answers.recv().unwrap_or(Err(HoldError::NoThread))
+        self.answers.recv().unwrap_or_else(|_| Err(no_thread()))
     }
+}
+
+/// There is no thread to hold a guest.
+fn no_thread() -> String {
+    "there is no thread left to hold it".to_owned()
+}
+
+/// The kernel refuses to hold a guest.
+fn refused(errno: Errno) -> String {
+    format!("the kernel refuses to hold it (ptrace: {errno})")
 }
 
 /// The tasks that the thread holds.
@@ -103,7 +113,7 @@ impl Tasks {
         }
     }
 
-    fn hold(&mut self, guests: &[Guest]) -> Result<(), HoldError> {
+    fn hold(&mut self, guests: &[Guest]) -> Result<(), String> {
         self.is_over = false;
         let held = self.hold_all(guests);
         if held.is_err() {
@@ -114,8 +124,8 @@ impl Tasks {
 
     /// Looks for tasks until all are held and a look finds no other: a task may start another one until it
     /// stands still.
-    fn hold_all(&mut self, guests: &[Guest]) -> Result<(), HoldError> {
-        let proc = open_proc().map_err(HoldError::Refused)?;
+    fn hold_all(&mut self, guests: &[Guest]) -> Result<(), String> {
+        let proc = open_proc().map_err(refused)?;
         let begun = Instant::now();
         let mut ended = BTreeSet::new();
         let mut calm_since = None;
@@ -148,14 +158,14 @@ impl Tasks {
                 calm_since = None;
             }
             if begun.elapsed() > PATIENCE {
-                return Err(HoldError::TooFast);
+                return Err("it starts processes faster than they can be held".to_owned());
             }
             thread::sleep(PAUSE);
         }
     }
 
     /// Begins to hold a task, unless it is held or has ended.
-    fn seize(&mut self, task: Pid) -> Result<Life, HoldError> {
+    fn seize(&mut self, task: Pid) -> Result<Life, String> {
         if self.held.contains_key(&task) {
             return Ok(Life::Runs);
         }
@@ -167,7 +177,7 @@ impl Tasks {
             Err(errno) => match life(task) {
                 // A task that is held has started it: its first event comes.
                 Life::Runs if tracer(task) == Some(gettid()) => Ok(Life::Runs),
-                Life::Runs => Err(HoldError::Refused(errno)),
+                Life::Runs => Err(refused(errno)),
                 ended => Ok(ended),
             },
         }

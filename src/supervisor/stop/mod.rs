@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
-use nix::errno::Errno;
 use nix::unistd::Pid;
 use sandfork_jail::sys::pidfd;
 
@@ -65,23 +64,9 @@ impl Drop for Stoppable {
     }
 }
 
-/// Why a guest goes on while the command is stopped.
-#[derive(Debug, thiserror::Error)]
-pub enum HoldError {
-    /// The kernel refuses it.
-    #[error("the kernel refuses to hold it (ptrace: {0})")]
-    Refused(Errno),
-    /// The guest makes processes faster than they are held.
-    #[error("it starts processes faster than they can be held")]
-    TooFast,
-    /// There is no thread to hold it.
-    #[error("there is no thread left to hold it")]
-    NoThread,
-}
-
 /// Holds every guest still while `stopped` runs, and stops their clock. Calls `report` first if a guest
 /// cannot be held: they all go on then, and so does the clock.
-pub fn hold_guests(report: impl FnOnce(&HoldError), stopped: impl FnOnce()) {
+pub fn hold_guests(report: impl FnOnce(&str), stopped: impl FnOnce()) {
     static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
     let mut holder = lock(&HOLDER);
     let guests = lock(&GUESTS);

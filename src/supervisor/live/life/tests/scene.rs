@@ -16,7 +16,6 @@ use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
 use crate::supervisor::live::files::Done;
 use crate::supervisor::live::{Payload, Refusal};
-use crate::supervisor::received_fd::PassedError;
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{AskHost, Files, Measured};
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
@@ -68,7 +67,7 @@ impl WorkerIo for FakeWorker {
         File::open("/dev/null").map_or(Err(LinkError::Missing), |file| Ok(file.into()))
     }
 
-    fn accept(&mut self, passed: OwnedFd, _: u64) -> Result<OwnedFd, PassedError> {
+    fn accept(&mut self, passed: OwnedFd, _: u64) -> Result<OwnedFd, String> {
         self.accepted += 1;
         Ok(passed)
     }
