@@ -12,6 +12,7 @@ import contextlib
 import fcntl
 import functools
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -23,7 +24,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from . import _binary
-from ._exceptions import BinaryNotFound, SessionClosed, SupervisorDied, SystemFailure
+from ._exceptions import BinaryNotFound, SandforkError, SessionClosed, SupervisorDied, SystemFailure
 from ._values import is_unicode
 
 # Seconds for the supervisor to end: it only has to kill its workers.
@@ -119,12 +120,13 @@ class Supervisor:
             time.sleep(0.001)
         return None
 
-    def never_served(self) -> SystemFailure:
-        """The exception for the end of a supervisor that has not answered: its program may be unsuitable."""
-        return SystemFailure(
-            f"{self.describe_end() or 'the supervisor ended'}, right after it started; its program is "
-            f"{self.binary} ({_binary.VARIABLE} names another)"
-        )
+    def never_served(self) -> SandforkError:
+        """The exception for the end of a supervisor that has not answered: its program may be unsuitable,
+        unless it was killed."""
+        end = f"{self.describe_end() or 'the supervisor ended'}, right after it started"
+        if self.process.returncode == -signal.SIGKILL:
+            return SupervisorDied(f"{end}: the next call starts another supervisor")
+        return SystemFailure(f"{end}; its program is {self.binary} ({_binary.VARIABLE} names another)")
 
 
 def _pair(kind: socket.SocketKind) -> tuple[socket.socket, socket.socket]:

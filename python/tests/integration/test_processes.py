@@ -17,7 +17,7 @@ import time
 import pytest
 
 import sandfork
-from sandfork import Sandbox, _supervisor
+from sandfork import Sandbox, _binary, _supervisor
 
 from ..support import processes
 from ..support.descriptors import assert_closed_since, opened
@@ -192,6 +192,26 @@ for start in (lambda: sandfork.run("1"), sandfork.Sandbox, restart, lambda: list
         out, _ = host.communicate(timeout=60)
     said = f"exited with code 3, right after it started; its program is {impostor} (SANDFORK_BINARY names"
     assert (host.returncode, out.count(said), out.count("\n")) == (0, 4, 4)
+
+
+def test_a_supervisor_that_is_killed_before_it_answers_costs_nothing(tmp_path: pathlib.Path) -> None:
+    dies = tmp_path / "sandfork"
+    dies.write_text(
+        f'#!/bin/sh\nmkdir {tmp_path}/first 2>/dev/null && kill -KILL $$\nexec {_binary.find()} "$@"\n'
+    )
+    dies.chmod(0o755)
+    code = f"""
+os.environ["SANDFORK_BINARY"] = {str(dies)!r}
+for run in (lambda: next(sandfork.map(["6 * 7"])), lambda: sandfork.run("6 * 7")):
+    print(run().value)
+    os.rmdir({str(tmp_path / "first")!r})
+    shared = sandfork._supervisor._shared.process
+    shared.kill()
+    shared.wait()
+"""
+    with script(code) as host:
+        out, _ = host.communicate(timeout=60)
+    assert (host.returncode, out) == (0, "42\n42\n")
 
 
 def test_a_supervisor_that_is_killed_in_between() -> None:
