@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import sandfork
-from sandfork import AsyncSandbox, Tool, _supervisor
+from sandfork import AsyncSandbox, RequestError, Tool, _supervisor
 
 from .support.descriptors import assert_closed_since, opened
 from .support.fake import FakeSupervisor, ends_when_interrupted
@@ -54,6 +54,16 @@ def test_it_can_be_used_from_one_loop_after_another(fake: FakeSupervisor) -> Non
     for number in range(3):
         assert asyncio.run(sbx.run(f"{number}")).value == number
     asyncio.run(sbx.close())
+
+
+def test_without_a_loop_of_asyncio_the_remedy_is_said(fake: FakeSupervisor) -> None:
+    sbx = AsyncSandbox()
+    results = sandfork.async_map(["1"])
+    for call in (sbx.run("1"), sbx.__aenter__(), sandfork.async_run("1"), results.__anext__()):
+        with pytest.raises(
+            RequestError, match=r"a running event loop of asyncio: under trio, .*to_thread\.run_sync"
+        ):
+            call.send(None)
 
 
 async def test_a_file_of_the_host_is_run(fake: FakeSupervisor, tmp_path) -> None:

@@ -9,6 +9,7 @@ import inspect
 import select
 import time
 import types
+from asyncio import FIRST_COMPLETED
 from collections.abc import AsyncIterable, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING, Any, Callable, Literal, TypeVar, overload
@@ -36,7 +37,6 @@ from ._tools import Tools, is_async
 from ._watches import OnEvent
 
 T = TypeVar("T")
-_FIRST = asyncio.FIRST_COMPLETED
 if TYPE_CHECKING:
     from typing import Concatenate, ParamSpec
 
@@ -60,6 +60,10 @@ class AsyncDriver(Driver[C]):
         """Has a conversation and returns its result."""
         return self.complete(self.conduct(conversation))
 
+    def _check(self) -> None:
+        super()._check()
+        _threads.check_loop()
+
     def wait(self, link: Link, events: int, deadline: float | None = None, wake: Any = None) -> Work[bool]:
         loop = asyncio.get_running_loop()
         ready: asyncio.Future[None] = loop.create_future()
@@ -80,7 +84,7 @@ class AsyncDriver(Driver[C]):
             else:
                 left = None if deadline is None else max(0.0, deadline - time.monotonic())
                 awaited = (ready,) if wake is None else (ready, wake)
-                yield from asyncio.wait(awaited, timeout=left, return_when=_FIRST).__await__()
+                yield from asyncio.wait(awaited, timeout=left, return_when=FIRST_COMPLETED).__await__()
             return ready.done()
         finally:
             loop.remove_reader(descriptor)
@@ -225,9 +229,8 @@ class AsyncSnapshot(BaseSnapshot["AsyncSandbox"]):
         forks = [self._forked(tools) for _ in range(1 if n is None else checked_number(n))]
         for fork in forks:
             fork._begin()
-        opening = (fork._driver.perform(fork._session.opened()) for fork in forks)
         try:
-            await asyncio.gather(*opening)
+            await asyncio.gather(*(fork._driver.perform(fork._session.opened()) for fork in forks))
         except BaseException:
             for fork in forks:
                 await fork.close()
@@ -335,8 +338,7 @@ async def async_run(
     """The asyncio version of `run`."""
     output = callbacks(on_stdout, on_stderr)
     sets = package_overrides(packages, environment)
-    work = one_run(AsyncDriver, code, policy, sets, timeout, argv, stdin, output)
-    return await AsyncDriver.complete(work)
+    return await AsyncDriver.complete(one_run(AsyncDriver, code, policy, sets, timeout, argv, stdin, output))
 
 
 class AsyncMapped(BaseMapped):

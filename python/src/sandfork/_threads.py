@@ -1,4 +1,4 @@
-"""Threads for host tools that cannot run in the calling thread."""
+"""Threads for host tools that cannot run in the calling thread, and the loops that await."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import inspect
 import threading
 from concurrent.futures import Future, wait
 from typing import Any, Callable
+
+from ._exceptions import RequestError
 
 
 def start(function: Callable[[], Any]) -> Future[Any]:
@@ -51,6 +53,17 @@ def abandon(future: Future[Any]) -> None:
     """Discards the result of a function, for which no caller waits any more."""
     future.cancel()
     future.add_done_callback(_discard)
+
+
+def check_loop() -> None:
+    """Raises `RequestError` where no event loop runs on which the asyncio interface can wait."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise RequestError(
+            "AsyncSandbox, async_run and async_map need a running event loop of asyncio: under trio, use "
+            "Sandbox, run and map in a thread (trio.to_thread.run_sync)"
+        ) from None
 
 
 def _discard(future: Future[Any]) -> None:
