@@ -41,6 +41,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "session/timing",
     "session/tools",
     "sources",
+    "spawned",
     "values/__init__",
     "values/arrays",
     "values/arrow_tables",
