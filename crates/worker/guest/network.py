@@ -91,3 +91,22 @@ def explain_no_address(base_events):
         raise PermissionError(errno.EPERM, "There is no address to listen on, because " + HINT)
 
     base_events.BaseEventLoop.create_server = create_server
+
+
+def explain_no_certificates(adapters):
+    """Patches `requests` and pip's copy of it, which look for certificates before they connect. Those of Debian
+    read a file that is there only with a network."""
+    import functools
+
+    original = adapters.HTTPAdapter.cert_verify
+
+    @functools.wraps(original)
+    def cert_verify(*args, **kwargs):
+        try:
+            return original(*args, **kwargs)
+        except OSError as error:
+            if is_refused():
+                error.args = ("%s (%s)" % (error, HINT),)
+            raise
+
+    adapters.HTTPAdapter.cert_verify = cert_verify

@@ -7,7 +7,7 @@ import time
 
 from . import ending, fonts, process, runner, wire, worker
 from .importers import retry_failed_importers
-from .network import explain_no_address
+from .network import explain_no_address, explain_no_certificates
 from .patches import Patches
 from .program import check_project
 from .spawned import refuse_lost
@@ -17,6 +17,8 @@ THREAD_CHECKS = 100
 THREAD_PAUSE = 0.01
 # The modules with numpy's table of functions, in numpy 2 and before.
 ARRAYS = ("numpy._core._multiarray_umath", "numpy.core._multiarray_umath")
+# The modules of `requests` that connect.
+ADAPTERS = ("requests.adapters", "pip._vendor.requests.adapters")
 # The modules that start a process of Python anew.
 STARTERS = ("multiprocessing.popen_spawn_posix", "multiprocessing.popen_forkserver")
 # What else to import with a module, because it holds data that is made at its import: the list of all
@@ -94,6 +96,7 @@ def prepare(native, setup, limits_objects, work):
     if setup["project"] is not None:
         check_project(setup["project"])
     changes = {"asyncio.base_events": explain_no_address}
+    changes.update(dict.fromkeys(ADAPTERS, explain_no_certificates))
     changes.update(dict.fromkeys(STARTERS, refuse_lost))
     if limits_objects:
         runner.reserve.leave_to(native)

@@ -17,6 +17,7 @@ use crate::world::{Python, World, run};
 pub fn tests(world: &World) -> Vec<Test> {
     let mut tests = tests![
         without_a_network_nothing_listens,
+        certificates_that_come_with_a_network_are_explained,
         ports_of_services_are_the_guests,
         the_hosts_services_cannot_be_reached,
         a_second_tenant_cannot_connect,
@@ -85,6 +86,31 @@ fn without_a_network_nothing_listens(world: &World) {
         "{}",
         shown(&outcome)
     );
+}
+
+/// `requests` looks for them before it connects, and Debian's has a file of the system.
+fn certificates_that_come_with_a_network_are_explained(world: &World) {
+    let code = r#"
+import os
+os.makedirs('requests')
+open('requests/__init__.py', 'w').close()
+open('requests/adapters.py', 'w').write("""
+class HTTPAdapter:
+    def cert_verify(self, conn, url, verify, cert):
+        raise OSError('Could not find a suitable TLS CA certificate bundle')
+""")
+import requests.adapters
+try:
+    requests.adapters.HTTPAdapter().cert_verify(None, 'https://a.example', True, None)
+except OSError as error:
+    print(error)"#;
+    for (recipe, explained) in [(standard(), true), (loopback(), false)] {
+        let outcome = world.with_shared(recipe, |sandbox| run(sandbox, code));
+        fine(&outcome);
+        let said = outcome.stdout();
+        assert!(said.contains("certificate bundle"), "{said}");
+        assert_eq!(said.contains("`network.allow`"), explained, "{said}");
+    }
 }
 
 /// Close(2) waits for such a socket, and the supervisor closes the last descriptor of it: no clock went on there.
