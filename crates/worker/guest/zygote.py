@@ -11,6 +11,7 @@ from .network import explain_no_address, explain_no_certificates
 from .patches import Patches
 from .program import check_project
 from .spawned import refuse_lost
+from .threads import QUOTES, quote_sources
 
 # A second for threads to end.
 THREAD_CHECKS = 100
@@ -98,6 +99,8 @@ def prepare(native, setup, limits_objects, work):
     changes = {"asyncio.base_events": explain_no_address}
     changes.update(dict.fromkeys(ADAPTERS, explain_no_certificates))
     changes.update(dict.fromkeys(STARTERS, refuse_lost))
+    if not QUOTES:
+        changes["threading"] = quote_sources
     if limits_objects:
         runner.reserve.leave_to(native)
         changes.update(dict.fromkeys(ARRAYS, native.include_arrays))

@@ -17,6 +17,7 @@ pub fn tests() -> Vec<Test> {
         output_is_its_own_cells,
         what_is_printed_between_two_cells_belongs_to_the_next,
         an_exception_leaves_the_session_as_it_is,
+        what_a_thread_raises_quotes_its_cell,
         an_exit_leaves_the_session_as_it_is,
         usage_is_of_one_cell,
         what_a_cell_leaves_running_is_measured,
@@ -108,6 +109,22 @@ fn an_exception_leaves_the_session_as_it_is(world: &World) {
     );
     assert!(!error.traceback.contains("sandfork"), "{}", error.traceback);
     assert_eq!(value(&mut session, "kept"), "1");
+}
+
+/// Another part of the interpreter shows it, which reads only files before 3.13.
+fn what_a_thread_raises_quotes_its_cell(world: &World) {
+    let mut session = open(world, standard());
+    let code = "import threading\ndef fail():\n    raise ValueError('why')\n\
+        thread = threading.Thread(target=fail, name='own')\nthread.start()\nthread.join()";
+    let report = run(&mut session, code);
+    let said = report.outcome().stderr();
+    assert!(
+        said.starts_with("Exception in thread own:\nTraceback (most recent call last):\n"),
+        "{said}"
+    );
+    assert!(said.contains("    raise ValueError('why')\n"), "{said}");
+    assert!(said.ends_with("ValueError: why\n"), "{said}");
+    assert!(!said.contains("<sandfork "), "{said}");
 }
 
 fn an_exit_leaves_the_session_as_it_is(world: &World) {

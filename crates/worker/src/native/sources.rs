@@ -23,6 +23,7 @@ const SOURCES: &[(&str, &str)] = &guest_sources![
     "program",
     "programs",
     "terminal",
+    "threads",
     "report",
     "runner",
     "session/__init__",
