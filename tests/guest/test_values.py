@@ -228,6 +228,14 @@ class Shown(unittest.TestCase):
         )
         self.assertTrue(all(type(part) is values.Opaque for part in found[1:]))
 
+    def test_an_iterator_says_what_to_pass_in_place_of_it(self):
+        for value in (iter([1]), map(abs, []), (n for n in [])):
+            back = self.shown(value)
+            said = "%r\n<not passed as a value: an iterator: pass list(...) of it>" % value
+            self.assertEqual(repr(back), said)
+            with self.assertRaisesRegex(AttributeError, r"pass list\(\.\.\.\) of it"):
+                back.gi_frame
+
     def test_cycles_end_where_they_close(self):
         cycle = [1]
         cycle.append({"back": cycle})

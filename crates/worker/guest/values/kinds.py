@@ -8,7 +8,18 @@ from __future__ import annotations
 import sys
 
 from . import arrays, arrow_tables, polars_frames, standard, tables
-from .bounds import I64, MAX_DIGITS, MAX_NAME, PACKED, PACKED_UNIT, Opaque, class_name, class_path, cut
+from .bounds import (
+    I64,
+    MAX_DIGITS,
+    MAX_NAME,
+    PACKED,
+    PACKED_UNIT,
+    NotSupported,
+    Opaque,
+    class_name,
+    class_path,
+    cut,
+)
 from .table import Table, table_tree
 
 TYPE_CHECKING = False
@@ -159,6 +170,10 @@ def _namedtuple(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
     return _record(encoder, "namedtuple", value, pairs, depth, key)
 
 
+def _iterator(encoder: Encoder, value: Any, depth: int, key: bool) -> Tree:
+    raise NotSupported("an iterator: pass list(...) of it")
+
+
 def _record(
     encoder: Encoder, kind: str, value: object, pairs: list[tuple[str, Any]], depth: int, key: bool
 ) -> Tree:
@@ -257,4 +272,4 @@ def _inherited(kind: type) -> Encode | None:
     for base, encoder in BUILTIN.items():
         if issubclass(kind, base):
             return encoder
-    return standard.encoder_of(kind)
+    return standard.encoder_of(kind) or (_iterator if hasattr(kind, "__next__") else None)
