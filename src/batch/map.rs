@@ -179,7 +179,9 @@ impl Worker {
     }
 }
 
-/// Whether another attempt may succeed: not if the request itself is invalid.
+/// Whether another attempt may succeed: not if the request itself is invalid, or the host lacks what its policy needs. Where
+/// a resource of the host has run out, the error is one of the system.
 fn may_pass(error: &Error) -> bool {
-    !matches!(error.kind(), ErrorKind::Policy | ErrorKind::Request)
+    let lasting = [ErrorKind::Policy, ErrorKind::Request, ErrorKind::Host];
+    !lasting.contains(&error.kind())
 }

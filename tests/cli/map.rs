@@ -27,6 +27,7 @@ trials! {
     a_full_file_of_stdout_has_whole_results,
     a_reader_that_leaves_ends_it,
     tasks_that_got_no_sandbox_are_run_again,
+    a_policy_that_the_host_lacks_something_for_is_tried_once,
     tasks_come_through_a_pipe_as_they_are_written,
     a_zygote_that_is_killed_costs_no_task,
     results_keep_the_order_of_the_tasks,
@@ -314,6 +315,22 @@ fn tasks_that_got_no_sandbox_are_run_again() -> Result<(), Failed> {
     let output = batch.map(&["--resume"]).output()?;
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     assert_eq!(batch.read()[&4]["status"], "ok");
+    Ok(())
+}
+
+fn a_policy_that_the_host_lacks_something_for_is_tried_once() -> Result<(), Failed> {
+    let batch = Batch::new([QUICK]);
+    let policy = batch.directory.path().join("other.toml");
+    let missing = batch.directory.path().join("none");
+    fs::write(&policy, format!("[filesystem]\nread = [{missing:?}]\n"))?;
+    let task = json!({"id": 0, "code": QUICK, "policy": policy.to_str()});
+    fs::write(batch.tasks(), format!("{task}\n"))?;
+    let output = batch.map(&[]).output()?;
+    assert_eq!(output.status.code(), Some(125), "{}", said(&output));
+    let lost = &batch.read()[&0];
+    assert_eq!(lost["status"], "infrastructure");
+    assert_eq!(lost["error"]["name"], "Host");
+    assert_eq!(lost.get("attempts"), None, "{lost}");
     Ok(())
 }
 
