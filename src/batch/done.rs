@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
-use serde_json::{Value, json};
 
 use super::{INFRASTRUCTURE, REFUSED, TaskId};
 use crate::error::{Error, ErrorKind};
-use crate::outcome::{Outcome, Status, Verdict};
+use crate::outcome::{ExceptionInfo, Outcome, Status, Verdict};
 
 /// The result of one task.
 #[derive(Debug)]
@@ -88,7 +87,7 @@ impl Serialize for Done {
         #[serde(untagged)]
         enum Ended<'a> {
             Outcome(&'a Outcome),
-            NotRun(Value),
+            NotRun(NotRun<'a>),
         }
         Json {
             id: &self.id,
@@ -111,22 +110,39 @@ fn without_outcome(error: &Error) -> &'static str {
     }
 }
 
-/// Uses the keys of an outcome, so that a table of results has one set of columns.
-fn not_run(error: &Error) -> Value {
-    json!({
-        "status": without_outcome(error),
-        "exit_code": error.exit_code(),
-        "limit": null,
-        "stdout": "",
-        "stderr": "",
-        "value": null,
-        "error": {"name": error.kind().class_name(), "message": error.to_string(), "traceback": ""},
-        "usage": null,
-        "enforced": null,
-        "denied": [],
-        "denied_omitted": 0,
-        "policy": null,
-    })
+/// The keys of an outcome in their order, so that a table of results has one set of columns, and `--resume` recognises the
+/// beginning of a result.
+#[derive(Serialize)]
+struct NotRun<'a> {
+    status: &'static str,
+    exit_code: u8,
+    limit: (),
+    stdout: &'a str,
+    stderr: &'a str,
+    value: (),
+    error: ExceptionInfo,
+    usage: (),
+    enforced: (),
+    denied: [(); 0],
+    denied_omitted: u64,
+    policy: (),
+}
+
+fn not_run(error: &Error) -> NotRun<'static> {
+    NotRun {
+        status: without_outcome(error),
+        exit_code: error.exit_code(),
+        limit: (),
+        stdout: "",
+        stderr: "",
+        value: (),
+        error: ExceptionInfo::new(error.kind().class_name(), error.to_string(), ""),
+        usage: (),
+        enforced: (),
+        denied: [],
+        denied_omitted: 0,
+        policy: (),
+    }
 }
 
 #[cfg(test)]
@@ -135,8 +151,10 @@ mod tests {
 
     use std::collections::BTreeSet;
 
+    use serde_json::{Value, json};
+
     use super::*;
-    use crate::batch::{FailureStreak, LOST_IN_A_ROW};
+    use crate::batch::{Compact, FailureStreak, LOST_IN_A_ROW, RecordLine};
     use crate::outcome::{Ending, Enforced, PolicyIdentity};
     use crate::policy::Level;
     use crate::supervisor::SupervisorError;
@@ -185,6 +203,19 @@ mod tests {
         let fine = serde_json::to_value(done(Ok(outcome(Ending::Ok)), 4)).unwrap();
         assert_eq!(keys(&failed), keys(&fine));
         assert_eq!(keys(&failed["error"]).len(), 3);
+    }
+
+    #[test]
+    fn the_beginning_of_a_result_is_known_as_one() {
+        let lost = || Err(SupervisorError::ZygoteGone.into());
+        for done in [done(Ok(outcome(Ending::Ok)), 2), done(lost(), 4)] {
+            let full = serde_json::to_string(&done).unwrap();
+            for line in [full, serde_json::to_string(&Compact(&done)).unwrap()] {
+                let beginnings = (0..=line.len()).map(|end| &line.as_bytes()[..end]);
+                let unknown = beginnings.filter(|it| !RecordLine::may_begin_with(it));
+                assert_eq!(unknown.count(), 0, "{line}");
+            }
+        }
     }
 
     #[test]
