@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use super::{Done, TaskId};
-use crate::outcome::{LimitName, Outcome, Verdict};
+use crate::outcome::{LimitName, Lossy, Outcome, Verdict};
 
 /// Writes how a task ended, its output, value and error, and little more. What is empty is left out.
 pub struct Compact<'a>(pub &'a Done);
@@ -22,9 +22,9 @@ struct Json<'a> {
     verdict: Option<&'a Verdict>,
     #[serde(skip_serializing_if = "Option::is_none")]
     limit: Option<LimitName>,
-    stdout: Cow<'a, str>,
-    #[serde(skip_serializing_if = "str::is_empty")]
-    stderr: Cow<'a, str>,
+    stdout: Lossy<'a>,
+    #[serde(skip_serializing_if = "Lossy::is_empty")]
+    stderr: Lossy<'a>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,8 +63,8 @@ impl Serialize for Compact<'_> {
             exit_code,
             verdict: done.verdict.as_ref(),
             limit: outcome.and_then(|outcome| Some(outcome.limit()?.name)),
-            stdout: outcome.map(|outcome| outcome.stdout()).unwrap_or_default(),
-            stderr: outcome.map(|outcome| outcome.stderr()).unwrap_or_default(),
+            stdout: Lossy(outcome.map_or(b"", Outcome::stdout_bytes)),
+            stderr: Lossy(outcome.map_or(b"", Outcome::stderr_bytes)),
             value: outcome.and_then(Outcome::plain_value),
             error: error.or(of_host),
             wall_ms: outcome.map(|outcome| outcome.usage().wall_ms()),

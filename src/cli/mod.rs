@@ -25,7 +25,7 @@ mod tip;
 mod transfer;
 mod tty;
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use crate::outcome::exit_code;
@@ -33,7 +33,7 @@ use args::{Arguments, Command};
 use failure::Failure;
 use sandfork_jail::sys::memory::keep_little;
 use sandfork_jail::sys::process::{keep_exit_statuses, survive_file_size_limit};
-use terminal::{harmless, harmless_json};
+use terminal::{HarmlessJson, harmless};
 
 /// Executes the command line of this process.
 pub fn command() -> ExitCode {
@@ -94,6 +94,10 @@ fn write(bytes: &[u8]) -> Result<u8, Failure> {
 
 /// Prints one JSON object and a newline.
 fn print_json(value: &impl serde::Serialize) -> Result<u8, Failure> {
-    let text = serde_json::to_string_pretty(value).map_err(io::Error::from)?;
-    write(format!("{}\n", harmless_json(&text)).as_bytes())
+    let mut stdout = BufWriter::new(io::stdout().lock());
+    let written = serde_json::to_writer_pretty(HarmlessJson(&mut stdout), value);
+    written.map_err(io::Error::from)?;
+    stdout.write_all(b"\n")?;
+    stdout.flush()?;
+    Ok(exit_code::OK)
 }

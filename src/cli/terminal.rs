@@ -6,7 +6,7 @@
 //! splits it, and no terminal can parse it differently from the filter. Newlines, tabs and all
 //! other text pass.
 
-use std::fmt::Write as _;
+use std::io::{self, Write};
 
 /// The filter of one stream.
 #[derive(Debug, Default)]
@@ -74,19 +74,41 @@ pub fn harmless_line(text: &str) -> String {
     line
 }
 
-/// The same JSON without control characters. JSON already escapes those up to U+001F, and a
-/// terminal also interprets U+007F to U+009F.
-pub fn harmless_json(json: &str) -> String {
-    let mut out = String::with_capacity(json.len());
-    for character in json.chars() {
-        if ('\u{7f}'..='\u{9f}').contains(&character) {
-            // Writing to a String does not fail.
-            _ = write!(out, "\\u{:04x}", u32::from(character));
-        } else {
-            out.push(character);
+/// Writes JSON without control characters. JSON already escapes those up to U+001F, and a terminal also interprets U+007F
+/// to U+009F. Takes whole characters, as serde_json writes them.
+#[derive(Debug)]
+pub struct HarmlessJson<W>(pub W);
+
+impl<W: Write> Write for HarmlessJson<W> {
+    fn write(&mut self, json: &[u8]) -> io::Result<usize> {
+        let mut rest = json;
+        while let Some(at) = rest.iter().position(|byte| matches!(byte, 0x7f | 0xc2)) {
+            let (harmless, from) = rest.split_at(at);
+            self.0.write_all(harmless)?;
+            let length = match from {
+                [0x7f, ..] => {
+                    self.0.write_all(b"\\u007f")?;
+                    1
+                }
+                // In UTF-8 these two bytes are the character of the second's number.
+                [0xc2, control @ ..=0x9f, ..] => {
+                    write!(self.0, "\\u{control:04x}")?;
+                    2
+                }
+                other => {
+                    self.0.write_all(&other[..1])?;
+                    1
+                }
+            };
+            rest = &from[length..];
         }
+        self.0.write_all(rest)?;
+        Ok(json.len())
     }
-    out
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 fn show(text: &str, out: &mut Vec<u8>) {
@@ -114,7 +136,7 @@ mod tests {
 
     use proptest::prelude::*;
 
-    use super::{Neutralizer, harmless_json, harmless_line};
+    use super::{HarmlessJson, Neutralizer, harmless_line};
 
     fn filter<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> String {
         let mut neutralizer = Neutralizer::default();
@@ -155,7 +177,9 @@ mod tests {
         let text: String = ('\0'..'\u{100}').chain(['\u{1f40d}']).collect();
         let json = serde_json::to_string(&text).unwrap();
         assert!(json.chars().any(char::is_control));
-        let harmless = harmless_json(&json);
+        let mut harmless = Vec::new();
+        serde_json::to_writer(HarmlessJson(&mut harmless), &text).unwrap();
+        let harmless = String::from_utf8(harmless).unwrap();
         assert!(!harmless.chars().any(char::is_control), "{harmless}");
         assert_eq!(serde_json::from_str::<String>(&harmless).unwrap(), text);
     }

@@ -24,6 +24,7 @@ pub use layer::Layer;
 pub use level::Level;
 pub use limits::{CpuRule, LimitName, LimitSpec, Limits, Scope, Unit};
 pub use network::{Connection, Traffic};
+pub(crate) use parts::Lossy;
 pub use parts::{Denial, Enforced, ExceptionInfo, PolicyIdentity, Reporter, Usage};
 pub use phases::{JailSteps, Phases, microseconds};
 pub use verdict::Verdict;
@@ -250,9 +251,9 @@ pub(crate) struct OutcomeJson<'a> {
     exit_code: u8,
     limit: Option<LimitHit>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stdout: Option<Cow<'a, str>>,
+    stdout: Option<Lossy<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    stderr: Option<Cow<'a, str>>,
+    stderr: Option<Lossy<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     value: Option<serde_json::Value>,
     error: Option<&'a ExceptionInfo>,
@@ -291,8 +292,8 @@ impl<'a> OutcomeJson<'a> {
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         OutcomeJson {
-            stdout: Some(self.stdout()),
-            stderr: Some(self.stderr()),
+            stdout: Some(Lossy(&self.stdout)),
+            stderr: Some(Lossy(&self.stderr)),
             value: Some(self.plain_value().unwrap_or_default()),
             enforced: Some(&self.enforced),
             policy: Some(&self.policy),

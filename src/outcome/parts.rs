@@ -1,6 +1,6 @@
 //! The parts of an outcome besides its end.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use serde::{Serialize, Serializer};
@@ -76,6 +76,35 @@ impl Usage {
     /// The wall time in milliseconds, as in JSON.
     pub(crate) fn wall_ms(&self) -> f64 {
         milliseconds(self.wall)
+    }
+}
+
+/// Bytes as text, with U+FFFD in place of invalid UTF-8. Written in pieces: a copy of a guest's output may be large.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lossy<'a>(pub &'a [u8]);
+
+impl Lossy<'_> {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Lossy<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for chunk in self.0.utf8_chunks() {
+            f.write_str(chunk.valid())?;
+            if !chunk.invalid().is_empty() {
+                f.write_char(char::REPLACEMENT_CHARACTER)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Serialize for Lossy<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 

@@ -26,6 +26,7 @@ trials! {
     a_full_disk_leaves_whole_results,
     a_full_file_of_stdout_has_whole_results,
     a_reader_that_leaves_ends_it,
+    a_long_result_is_not_in_memory_as_a_whole,
     tasks_that_got_no_sandbox_are_run_again,
     a_policy_that_the_host_lacks_something_for_is_tried_once,
     tasks_come_through_a_pipe_as_they_are_written,
@@ -287,6 +288,31 @@ fn a_reader_that_leaves_ends_it() -> Result<(), Failed> {
         said(&output)
     );
     assert!(!said(&output).contains("2000 tasks"), "{}", said(&output));
+    Ok(())
+}
+
+fn a_long_result_is_not_in_memory_as_a_whole() -> Result<(), Failed> {
+    const OUTPUT: usize = 16 << 20;
+    // Each byte takes six in JSON.
+    let batch = Batch::new([format!("print('\\x01' * {OUTPUT}, end='')")]);
+    let mut map = sandfork(&["map", "--set", "limits.output=16MiB"]);
+    let mut child = map.arg(batch.tasks()).spawn()?;
+    let mut stdout = child.stdout.take().unwrap();
+    let mut beginning = vec![0; OUTPUT];
+    stdout.read_exact(&mut beginning)?;
+    // The rest waits for its reader.
+    let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let peak: usize = peak
+        .ok_or("it is told")?
+        .trim_end_matches("kB")
+        .trim()
+        .parse()?;
+    assert!(peak << 10 < 6 * OUTPUT, "{peak} KiB");
+    let mut rest = Vec::new();
+    stdout.read_to_end(&mut rest)?;
+    assert!(beginning.len() + rest.len() > 6 * OUTPUT);
+    assert_eq!(child.wait()?.code(), Some(0));
     Ok(())
 }
 

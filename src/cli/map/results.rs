@@ -1,7 +1,7 @@
 //! Writes results, one line each. A line is written whole or not at all.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -15,7 +15,10 @@ use super::existing::Existing;
 use super::ids::Ids;
 use super::resume;
 use crate::cli::failure::Failure;
-use crate::cli::terminal::harmless_json;
+use crate::cli::terminal::HarmlessJson;
+
+/// How much of a line is written at once: most lines as a whole.
+const PIECE: usize = 64 << 10;
 
 /// An open file of results.
 #[derive(Debug)]
@@ -129,16 +132,14 @@ impl Results {
 
     /// Writes one result.
     pub fn write(&mut self, done: &Done) -> Result<(), Failure> {
-        let line = match self.form {
-            Form::Full => serde_json::to_string(done),
-            Form::Compact => serde_json::to_string(&Compact(done)),
-        };
-        let mut line = match line {
-            Ok(line) => harmless_json(&line),
-            Err(error) => return Err(self.write_error(error.into())),
-        };
-        line.push('\n');
-        append(&mut self.file, line.as_bytes()).map_err(|cause| self.write_error(cause))?;
+        let appended = append(&self.file, |line| {
+            match self.form {
+                Form::Full => serde_json::to_writer(HarmlessJson(&mut *line), done),
+                Form::Compact => serde_json::to_writer(HarmlessJson(&mut *line), &Compact(done)),
+            }?;
+            line.write_all(b"\n")
+        });
+        appended.map_err(|cause| self.write_error(cause))?;
         self.lines += 1;
         Ok(())
     }
@@ -167,27 +168,39 @@ impl Results {
     }
 }
 
-/// Appends a line or nothing: removes the part of it that fit on a full disk.
-fn append(file: &mut File, line: &[u8]) -> io::Result<()> {
-    let mut written = 0;
-    let failed = loop {
-        match file.write(&line[written..]) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => break error,
-            Ok(0) => break io::ErrorKind::WriteZero.into(),
-            Ok(length) => written += length,
-        }
-        if written == line.len() {
-            return Ok(());
-        }
-    };
-    if let Ok(metadata) = file.metadata()
+/// Appends what `write` writes, or nothing: removes the part of it that fit on a full disk. A long line is never in memory as
+/// a whole.
+fn append(file: &File, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut pieces = BufWriter::with_capacity(PIECE, Counted { file, written: 0 });
+    let appended = write(&mut pieces).and_then(|()| pieces.flush());
+    // Without what waits to be written.
+    let (counted, _) = pieces.into_parts();
+    if appended.is_err()
+        && let Ok(metadata) = file.metadata()
         && metadata.is_file()
     {
         // If this fails too, `--resume` removes the part.
-        _ = file.set_len(metadata.len().saturating_sub(written as u64));
+        _ = file.set_len(metadata.len().saturating_sub(counted.written));
     }
-    Err(failed)
+    appended
+}
+
+/// A file, and how many bytes were written to it.
+struct Counted<'f> {
+    file: &'f File,
+    written: u64,
+}
+
+impl Write for Counted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let length = self.file.write(bytes)?;
+        self.written += length as u64;
+        Ok(length)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 /// Locks a file for this process, for as long as it is open.
@@ -246,8 +259,8 @@ mod tests {
 
     #[test]
     fn a_line_that_does_not_fit_leaves_nothing() {
-        let mut full = OpenOptions::new().append(true).open("/dev/full").unwrap();
-        let refused = append(&mut full, b"line\n").unwrap_err();
+        let full = OpenOptions::new().append(true).open("/dev/full").unwrap();
+        let refused = append(&full, |line| line.write_all(b"line\n")).unwrap_err();
         assert_eq!(refused.raw_os_error(), Some(Errno::ENOSPC as i32));
     }
 }
