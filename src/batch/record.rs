@@ -1,5 +1,7 @@
 //! A line of a result file, parsed as far as resuming needs.
 
+use std::io::{BufReader, Read};
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -21,6 +23,14 @@ pub struct RecordLine {
     pub finished: bool,
 }
 
+/// What resuming needs of a line.
+#[derive(Deserialize)]
+struct Json {
+    id: Value,
+    status: String,
+    exit_code: Option<i64>,
+}
+
 /// Why a line is not a result.
 #[derive(Debug, thiserror::Error)]
 #[error("it is no result of `sandfork map`: {0}")]
@@ -33,14 +43,20 @@ impl RecordLine {
     ///
     /// When it is not a line that `sandfork map` writes.
     pub fn parse(line: &[u8]) -> Result<Self, RecordLineError> {
-        #[derive(Deserialize)]
-        struct Json {
-            id: Value,
-            status: String,
-            exit_code: Option<i64>,
-        }
-        let json: Json =
-            serde_json::from_slice(line).map_err(|error| RecordLineError(error.to_string()))?;
+        Self::of(serde_json::from_slice(line))
+    }
+
+    /// Parses a line of any length, of which little is kept at a time.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse), or when it cannot be read.
+    pub fn read(line: impl Read) -> Result<Self, RecordLineError> {
+        Self::of(serde_json::from_reader(BufReader::new(line)))
+    }
+
+    fn of(json: serde_json::Result<Json>) -> Result<Self, RecordLineError> {
+        let json = json.map_err(|error| RecordLineError(error.to_string()))?;
         let no_id = || RecordLineError("its id is neither a text nor a whole number".to_owned());
         let id = TaskId::from_json(&json.id).ok_or_else(no_id)?;
         let again = [INFRASTRUCTURE, Status::Interrupted.as_str()];

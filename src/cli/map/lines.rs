@@ -1,6 +1,6 @@
 //! Reads lines of a file without holding a line that is too long.
 
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, Read};
 
 /// Reads lines, and counts them.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ pub enum Closed {
     ByNewline,
     /// With the end of the file: the line may be incomplete.
     ByTheEnd,
-    /// The line is longer than the limit; the rest was not read.
+    /// The line is longer than the limit; its [`rest`](Lines::rest) was not read.
     Never,
 }
 
@@ -51,11 +51,19 @@ impl<R: BufRead> Lines<R> {
         self.number
     }
 
+    /// The rest of the last line, which was longer than the limit.
+    pub fn rest(&mut self) -> Rest<'_, R> {
+        Rest {
+            lines: self,
+            closed: Closed::Never,
+        }
+    }
+
     /// Returns the next line; `None` at the end.
     pub fn next(&mut self) -> io::Result<Option<Line>> {
         let mut text = Vec::new();
         let limit = self.most as u64 + 1;
-        let read = io::Read::take(&mut self.reader, limit).read_until(b'\n', &mut text)?;
+        let read = Read::take(&mut self.reader, limit).read_until(b'\n', &mut text)?;
         if read == 0 {
             return Ok(None);
         }
@@ -75,6 +83,44 @@ impl<R: BufRead> Lines<R> {
             text,
             closed,
         }))
+    }
+}
+
+/// The rest of a line that is longer than the limit, until its newline.
+#[derive(Debug)]
+pub struct Rest<'l, R> {
+    lines: &'l mut Lines<R>,
+    closed: Closed,
+}
+
+impl<R: BufRead> Rest<'_, R> {
+    /// Reads what is left of it. Returns the offset of the next line, and how this one ends.
+    pub fn end(mut self) -> io::Result<(u64, Closed)> {
+        io::copy(&mut self, &mut io::sink())?;
+        Ok((self.lines.bytes, self.closed))
+    }
+}
+
+impl<R: BufRead> Read for Rest<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.closed != Closed::Never || buffer.is_empty() {
+            return Ok(0);
+        }
+        let available = self.lines.reader.fill_buf()?;
+        let part = &available[..available.len().min(buffer.len())];
+        let newline = part.iter().position(|byte| *byte == b'\n');
+        let text = &part[..newline.unwrap_or(part.len())];
+        buffer[..text.len()].copy_from_slice(text);
+        let length = text.len();
+        if newline.is_some() {
+            self.closed = Closed::ByNewline;
+        } else if length == 0 {
+            self.closed = Closed::ByTheEnd;
+        }
+        let taken = length + usize::from(newline.is_some());
+        self.lines.reader.consume(taken);
+        self.lines.bytes += taken as u64;
+        Ok(length)
     }
 }
 
@@ -114,5 +160,24 @@ mod tests {
         let mut lines = Lines::new(io::BufReader::new(io::repeat(b'x')), 1000);
         let line = lines.next().unwrap().unwrap();
         assert_eq!((line.text.len(), line.closed), (1001, Closed::Never));
+    }
+
+    #[test]
+    fn the_rest_of_a_long_line_ends_where_the_line_does() {
+        for (text, read, closed) in [
+            ("abcdefgh\nx", "efgh", Closed::ByNewline),
+            ("abcdefgh", "efgh", Closed::ByTheEnd),
+        ] {
+            // Less than the rest at a time.
+            let mut lines = Lines::new(io::BufReader::with_capacity(3, text.as_bytes()), 3);
+            assert_eq!(lines.next().unwrap().unwrap().text, b"abcd");
+            let mut rest = lines.rest();
+            let mut whole = String::new();
+            rest.read_to_string(&mut whole).unwrap();
+            let end = text.find('x').unwrap_or(text.len()) as u64;
+            assert_eq!((whole.as_str(), rest.end().unwrap()), (read, (end, closed)));
+            let next = lines.next().unwrap().map(|line| (line.number, line.text));
+            assert_eq!(next, text.ends_with('x').then(|| (2, b"x".to_vec())));
+        }
     }
 }

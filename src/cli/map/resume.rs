@@ -1,7 +1,8 @@
 //! Resumes a file of results: reads their ids and removes the unfinished ones.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io::{self, BufReader, Read, Seek, SeekFrom};
+use std::ops::Range;
 
 use crate::batch::RecordLine;
 use nix::fcntl::Flock;
@@ -21,8 +22,9 @@ pub struct Found {
     pub ids: Ids,
 }
 
-/// The longest line, bytes. Each byte of output takes up to six bytes.
-const MOST_BYTES: usize = 1 << 30;
+/// How much of a line is in memory, bytes: most lines as a whole. A result is as long as the policy's limit of output lets it
+/// be, and each byte of output takes up to six.
+const HEAD: usize = 1 << 20;
 
 /// Opens a file of results, and makes it end with a whole one.
 ///
@@ -38,13 +40,13 @@ pub fn open(existing: &Existing, name: &str) -> Result<Found, Failure> {
         return Err(is_locked(name));
     }
     let scanned = scan(&file, name)?;
-    let file = if scanned.unfinished == 0 {
+    let file = if scanned.unfinished.is_empty() {
         file.set_len(scanned.end).map_err(unusable)?;
         file
     } else {
         let copy = existing.beside(".resuming").map_err(unusable)?;
         let locked = lock(copy.file.try_clone().map_err(unusable)?, name)?;
-        replace(&file, &copy, scanned.end).map_err(unusable)?;
+        replace(&file, &copy, &scanned).map_err(unusable)?;
         locked
     };
     let ids = scanned.ids;
@@ -61,8 +63,8 @@ fn unusable(name: &str, cause: &io::Error) -> Failure {
 /// The contents of a file.
 struct Scanned {
     ids: Ids,
-    /// The number of lines to remove.
-    unfinished: u64,
+    /// The lines to remove: where each begins and ends, bytes.
+    unfinished: Vec<Range<u64>>,
     /// The offset of the end of the last whole line, bytes.
     end: u64,
 }
@@ -70,11 +72,20 @@ struct Scanned {
 fn scan(file: &File, name: &str) -> Result<Scanned, Failure> {
     let mut scanned = Scanned {
         ids: Ids::default(),
-        unfinished: 0,
+        unfinished: Vec::new(),
         end: 0,
     };
-    let mut lines = Lines::new(BufReader::new(file), MOST_BYTES);
-    while let Some(line) = lines.next().map_err(|cause| unusable(name, &cause))? {
+    let unusable = |cause| unusable(name, &cause);
+    let mut lines = Lines::new(BufReader::new(file), HEAD);
+    while let Some(mut line) = lines.next().map_err(unusable)? {
+        let record = if line.closed == Closed::Never {
+            let mut rest = lines.rest();
+            let record = RecordLine::read(line.text.chain(&mut rest));
+            (line.end, line.closed) = rest.end().map_err(unusable)?;
+            record
+        } else {
+            RecordLine::parse(&line.text)
+        };
         let wrong = |what: &str| {
             Failure::Usage(format!(
                 "{name}:{}: {what}; `--resume` needs a file with nothing but results",
@@ -83,17 +94,16 @@ fn scan(file: &File, name: &str) -> Result<Scanned, Failure> {
         };
         match line.closed {
             Closed::ByTheEnd if is_torn(&line) => break,
-            Closed::ByTheEnd => {
+            Closed::ByTheEnd | Closed::Never => {
                 return Err(wrong("it is no result, and has no newline"));
             }
-            Closed::Never => return Err(wrong("it is too long for a result")),
             Closed::ByNewline => {}
         }
-        let record = RecordLine::parse(&line.text).map_err(|error| wrong(&error.to_string()))?;
+        let record = record.map_err(|error| wrong(&error.to_string()))?;
         if record.finished {
             scanned.ids.finish(&record.id);
         } else {
-            scanned.unfinished += 1;
+            scanned.unfinished.push(scanned.end..line.end);
         }
         scanned.end = line.end;
     }
@@ -113,9 +123,9 @@ fn is_torn(line: &Line) -> bool {
     RecordLine::may_begin_with(text) && (line.number > 1 || !text.is_empty())
 }
 
-/// Replaces a file by a copy that has the finished results of its first `end` bytes.
-fn replace(file: &File, copy: &Beside, end: u64) -> io::Result<()> {
-    let replaced = copy_finished(file, &copy.file, end)
+/// Replaces a file by a copy that has its finished results.
+fn replace(file: &File, copy: &Beside, scanned: &Scanned) -> io::Result<()> {
+    let replaced = copy_finished(file, &copy.file, scanned)
         .and_then(|()| copy.file.set_permissions(file.metadata()?.permissions()))
         .and_then(|()| copy.file.sync_all())
         .and_then(|()| copy.take_its_place());
@@ -125,17 +135,18 @@ fn replace(file: &File, copy: &Beside, end: u64) -> io::Result<()> {
     replaced
 }
 
-fn copy_finished(mut from: &File, to: &File, end: u64) -> io::Result<()> {
-    from.rewind()?;
-    let mut to = BufWriter::new(to);
-    let mut lines = Lines::new(BufReader::new(from.take(end)), MOST_BYTES);
-    while let Some(line) = lines.next()? {
-        if RecordLine::parse(&line.text).is_ok_and(|record| record.finished) {
-            to.write_all(&line.text)?;
-            to.write_all(b"\n")?;
-        }
+fn copy_finished(mut from: &File, mut to: &File, scanned: &Scanned) -> io::Result<()> {
+    let mut at = 0;
+    for left_out in scanned
+        .unfinished
+        .iter()
+        .chain([&(scanned.end..scanned.end)])
+    {
+        from.seek(SeekFrom::Start(at))?;
+        io::copy(&mut from.take(left_out.start - at), &mut to)?;
+        at = left_out.end;
     }
-    to.flush()
+    Ok(())
 }
 
 #[cfg(test)]
@@ -143,6 +154,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::fs;
+    use std::io::Write;
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::Path;
 
@@ -248,6 +260,31 @@ mod tests {
         ];
         let left = line(1, "ok") + &line(3, "timeout");
         assert_eq!(resumed(&text.concat()), Ok((left, 2)));
+    }
+
+    #[test]
+    fn results_of_any_length_stay() {
+        let output = "x".repeat(3 * HEAD);
+        let long = |id: i64, status: &str| {
+            format!(
+                "{{\"id\":{id},\"status\":\"{status}\",\"exit_code\":0,\"stdout\":\"{output}\"}}\n"
+            )
+        };
+        let left = [long(1, "ok"), line(3, "ok"), long(4, "exit")].concat();
+        let text = [
+            long(1, "ok"),
+            long(2, "interrupted"),
+            line(3, "ok"),
+            long(4, "exit"),
+            long(5, "ok").trim_end().to_owned(),
+        ];
+        assert_eq!(resumed(&text.concat()), Ok((left, 3)));
+        let refused = resumed(&(long(1, "ok") + "{\"id\":2}" + &output + "\n")).unwrap_err();
+        assert!(
+            refused.starts_with("FILE:2: it is no result of"),
+            "{}",
+            &refused[..99]
+        );
     }
 
     #[test]
