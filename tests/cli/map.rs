@@ -22,6 +22,7 @@ trials! {
     ctrl_c_lets_what_runs_end_and_can_be_gone_on_from,
     ctrl_c_calls_off_what_does_not_end,
     a_second_ctrl_c_ends_the_command,
+    ctrl_c_ends_a_wait_for_a_reader,
     ctrl_c_ends_a_wait_for_tasks,
     a_full_disk_leaves_whole_results,
     a_full_file_of_stdout_has_whole_results,
@@ -208,6 +209,20 @@ fn ctrl_c_ends_a_wait_for_tasks() -> Result<(), Failed> {
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
     drop(stdin);
+    Ok(())
+}
+
+fn ctrl_c_ends_a_wait_for_a_reader() -> Result<(), Failed> {
+    // More than a pipe holds.
+    let batch = Batch::new(["print('x' * (1 << 20))"]);
+    let mut child = sandfork(&["map"]).arg(batch.tasks()).spawn()?;
+    let mut stdout = child.stdout.take().unwrap();
+    stdout.read_exact(&mut [0])?;
+    signal(&child, Signal::SIGTERM);
+    let output = child.wait_with_output()?;
+    assert_eq!(output.status.code(), Some(130), "{}", said(&output));
+    let sentence = "sandfork: interrupted: stdout was not read to the end of the results\n";
+    assert_eq!(said(&output), sentence);
     Ok(())
 }
 

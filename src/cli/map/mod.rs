@@ -9,7 +9,10 @@ mod resume;
 mod source;
 mod tasks;
 
+use std::io;
 use std::num::NonZeroUsize;
+use std::os::fd::AsFd;
+use std::process;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -20,6 +23,7 @@ use crate::batch::{Batch, CallOff, Done, FailureStreak, Mapped, Order};
 use crate::capacity::Capacity;
 use crate::outcome::exit_code;
 use indicatif::ProgressDrawTarget;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use sandfork_jail::limits::raise_open_files;
 
 use self::ids::Ids;
@@ -66,7 +70,10 @@ pub fn map(arguments: &MapArguments) -> Result<u8, Failure> {
     };
     let batch = Batch::new(sandbox).jobs(jobs).order(order);
     let mapped = batch.try_map(tasks).map_err(Failure::Setup)?;
-    _ = interruption.call_off.set(mapped.call_off());
+    _ = interruption.begun.set(Begun {
+        call_off: mapped.call_off(),
+        reader: results.reader(),
+    });
     interrupts.end_what_runs();
     let ended = Collector {
         results,
@@ -136,6 +143,12 @@ fn jobs(arguments: &MapArguments, sandbox: &Sandbox) -> NonZeroUsize {
     runs
 }
 
+/// Whether a sentence can be written without waiting for a reader.
+fn is_read(stream: &impl AsFd) -> bool {
+    let mut awaited = [PollFd::new(stream.as_fd(), PollFlags::POLLOUT)];
+    poll(&mut awaited, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+}
+
 /// Collects the results.
 struct Collector<'a> {
     results: Results,
@@ -184,24 +197,47 @@ impl Collector<'_> {
 #[derive(Default)]
 struct Interruption {
     has_come: AtomicBool,
-    call_off: OnceLock<CallOff<InputError>>,
+    begun: OnceLock<Begun>,
+}
+
+/// What a signal ends.
+struct Begun {
+    call_off: CallOff<InputError>,
+    /// What the results go to, if it may stop to take them.
+    reader: Option<String>,
 }
 
 impl Interruption {
     /// Stops starting tasks, and cancels those that do not end soon.
     fn begin(self: &Arc<Self>) {
         self.has_come.store(true, Ordering::SeqCst);
-        let Some(call_off) = self.call_off.get() else {
+        let Some(Begun { call_off, .. }) = self.begun.get() else {
             return;
         };
         call_off.begin_no_more();
         let later = Arc::clone(self);
-        let waiting = thread::Builder::new().spawn(move || {
-            thread::sleep(GRACE);
-            later.call_off.get().map(CallOff::now)
-        });
+        let waiting = thread::Builder::new().spawn(move || later.begun.get().map(Begun::end));
         if waiting.is_err() {
             call_off.now();
+        }
+    }
+}
+
+impl Begun {
+    /// Cancels what runs, when it had its time. Then ends the command, if its results still wait for a reader: a write to a
+    /// pipe that is not read never returns. A file that `--resume` goes on with has no reader.
+    fn end(&self) {
+        thread::sleep(GRACE);
+        self.call_off.now();
+        if let Some(reader) = &self.reader {
+            thread::sleep(GRACE);
+            // It may have the same reader.
+            if is_read(&io::stderr()) {
+                say(&format!(
+                    "interrupted: {reader} was not read to the end of the results"
+                ));
+            }
+            process::exit(exit_code::INTERRUPTED.into());
         }
     }
 }

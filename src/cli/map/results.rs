@@ -130,6 +130,15 @@ impl Results {
         self.file.is_terminal() || kind.map_or(true, |kind| kind.is_fifo() || kind.is_socket())
     }
 
+    /// What the lines go to, unless it is a file: a pipe, a terminal or a socket takes none while nothing reads it.
+    pub fn reader(&self) -> Option<String> {
+        let is_file = self
+            .file
+            .metadata()
+            .is_ok_and(|metadata| metadata.is_file());
+        (!is_file).then(|| self.name.clone())
+    }
+
     /// Writes one result.
     pub fn write(&mut self, done: &Done) -> Result<(), Failure> {
         let appended = append(&self.file, |line| {
