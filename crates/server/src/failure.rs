@@ -26,6 +26,9 @@ pub enum Failure {
     /// The body is not what it must be.
     #[error("{0}")]
     Request(String),
+    /// The session has ended, with what it had.
+    #[error("{0}")]
+    Ended(String),
     /// There is no such thing, or it is another tenant's.
     #[error("{0}")]
     NotFound(String),
@@ -80,7 +83,7 @@ impl From<sandfork::Error> for Failure {
         match error.kind() {
             ErrorKind::Busy => Self::Busy(error.to_string()),
             ErrorKind::Request => Self::Request(error.to_string()),
-            ErrorKind::SessionEnded => Self::NotFound(error.to_string()),
+            ErrorKind::SessionEnded => Self::Ended(error.to_string()),
             _ => Self::Sandbox(error),
         }
     }
@@ -117,7 +120,7 @@ impl Failure {
             Self::Unauthorized(_) => (StatusCode::UNAUTHORIZED, "unauthorized"),
             Self::OtherSite(_) => (StatusCode::FORBIDDEN, "cross-site"),
             Self::Request(_) => (StatusCode::UNPROCESSABLE_ENTITY, "request"),
-            Self::NotFound(_) => (StatusCode::NOT_FOUND, "not-found"),
+            Self::NotFound(_) | Self::Ended(_) => (StatusCode::NOT_FOUND, "not-found"),
             Self::Method(_) => (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed"),
             Self::Exists(_) => (StatusCode::CONFLICT, "exists"),
             Self::Unsupported(_) => (StatusCode::NOT_IMPLEMENTED, "unsupported"),

@@ -78,8 +78,23 @@ async def test_the_end_of_the_process_is_told(client: Client) -> None:
             result = await client.call_tool("run_cell", cell)
             assert result.is_error
             assert _text(result) == expected
-            ended = ["the session has ended, with its variables and files: open another"]
-            assert [block.text for block in result.content[1:]] == ([] if remains else ended)
+            ended = (
+                "the session has ended, with its variables and files: close it (`close_session`), "
+                "and open another (`open_session`)"
+            )
+            assert [block.text for block in result.content[1:]] == ([] if remains else [ended])
+        # No tool restarts a session.
+        path = {"session": session, "path": "a"}
+        for tool, arguments in [
+            ("run_cell", {"session": session, "python_code": "1"}),
+            ("list_files", {"session": session}),
+            ("read_file", path),
+            ("write_file", {**path, "text": ""}),
+            ("fork_session", {"session": session}),
+        ]:
+            result = await client.call_tool(tool, arguments)
+            assert (result.is_error, _text(result)) == (True, ended)
+        assert not (await client.call_tool("close_session", {"session": session})).is_error
 
 
 async def test_variables_of_a_call_are_bounded(client: Client) -> None:
@@ -111,6 +126,7 @@ async def test_variables_keep_their_digits_and_may_be_long(client: Client) -> No
         assert result.is_error
         assert "`long` is too large" in _text(result)
         assert "write_file" in _text(result)
+        assert "Rust" not in _text(result)
 
 
 async def test_a_value_is_its_repr_and_a_text_has_no_quotes(client: Client) -> None:
@@ -131,7 +147,7 @@ async def test_a_guest_forges_no_part_of_a_result(client: Client) -> None:
         names = "['a\\nfile 10 id_rsa', 'b\\x1b[2J', 'c d', '\"e\"']"
         code = f"for name in {names}: open(name, 'w').close()"
         await client.call_tool("run_cell", {**session, "python_code": code})
-        listed = _text(await client.call_tool("list_files", {**session, "path": "."})).split("\n")
+        listed = _text(await client.call_tool("list_files", session)).split("\n")
         names = ['"a\\nfile 10 id_rsa"', '"b\\u{1b}[2J"', "c d", '"\\"e\\""']
         assert sorted(listed) == sorted(f"file 0 {name}" for name in names)
         written = {**session, "path": "../x", "text": ""}

@@ -34,7 +34,7 @@ fn code(failure: &Failure) -> (&'static str, StatusCode) {
         Failure::Request(_) | Failure::NeverFits { .. } => {
             ("invalid_argument", StatusCode::BAD_REQUEST)
         }
-        Failure::NotFound(_) => ("not_found", StatusCode::NOT_FOUND),
+        Failure::NotFound(_) | Failure::Ended(_) => ("not_found", StatusCode::NOT_FOUND),
         Failure::Exists(_) => ("already_exists", StatusCode::CONFLICT),
         Failure::Method(_) => ("unimplemented", StatusCode::METHOD_NOT_ALLOWED),
         Failure::Unsupported(_) => ("unimplemented", StatusCode::NOT_IMPLEMENTED),

@@ -185,7 +185,7 @@ pub async fn events(Extension(sandbox): OfSandbox, posted: JsonBody<OfWatcher>) 
         Ok(json!({ "events": events }))
     });
     let happened = happened.await;
-    if let Err(Failure::NotFound(_)) = happened {
+    if let Err(Failure::Ended(_)) = happened {
         // It has ended.
         let ended = locked(&sandbox.watchers).remove(&id);
         drop(ended);

@@ -22,6 +22,9 @@ use crate::tenant::Tenant;
 /// The most variables of a call: each is a message to its guest.
 const MOST_VARIABLES: usize = 1000;
 
+/// What a model does when a session has ended. No tool restarts one.
+pub const ENDED: &str = "the session has ended, with its variables and files: close it (`close_session`), and open another (`open_session`)";
+
 /// A call of a tool.
 pub struct Call<'a> {
     pub app: &'a Arc<App>,
@@ -55,6 +58,18 @@ struct OfSession {
 struct OfPath {
     session: String,
     path: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListFiles {
+    session: String,
+    #[serde(default = "work_directory")]
+    path: String,
+}
+
+fn work_directory() -> String {
+    ".".to_owned()
 }
 
 #[derive(Deserialize)]
@@ -156,14 +171,13 @@ impl Call<'_> {
         let report = run_cell(self.app, self.tenant, open, cell(python_code), ()).await?;
         let mut said = described(&report, &self.tenant.budget)?;
         if report.session() == SessionState::Ended {
-            let ended = "the session has ended, with its variables and files: open another";
-            said.content.push(ContentBlock::text(ended));
+            said.content.push(ContentBlock::text(ENDED));
         }
         Ok(said)
     }
 
     async fn list_files(&mut self) -> Result<CallToolResult, Failure> {
-        let OfPath { session, path } = self.arguments()?;
+        let ListFiles { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
         let entries = open.with(move |session| Ok(session.list(&path)?)).await?;
         let lines = entries

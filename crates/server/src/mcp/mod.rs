@@ -28,7 +28,7 @@ use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, Stream
 use rmcp::{RoleServer, ServerHandler, ServiceExt};
 use serde_json::json;
 
-use self::call::Call;
+use self::call::{Call, ENDED};
 use crate::failure::Failure;
 use crate::http::{RawBody, keeping, memory_of_values};
 use crate::server::App;
@@ -158,7 +158,11 @@ impl ServerHandler for Tools {
             // The model reads why, and can call again.
             Some(Err(failure)) => {
                 self.app.metrics.refused(&tenant.name, failure.kind());
-                Ok(CallToolResult::error(vec![ContentBlock::text(failure.to_string())]).into())
+                let said = match failure {
+                    Failure::Ended(_) => ENDED.to_owned(),
+                    failure => failure.to_string(),
+                };
+                Ok(CallToolResult::error(vec![ContentBlock::text(said)]).into())
             }
             None => Err(ErrorData::invalid_params(
                 format!("there is no tool `{}`", request.name),
@@ -181,6 +185,7 @@ fn tools() -> Vec<Tool> {
     let session = json!({ "type": "string", "description": "The id that open_session or fork_session returned" });
     let code = json!({ "type": "string", "description": "Python source; the value of its last expression is returned" });
     let path = json!({ "type": "string", "description": "A path in the session's work directory" });
+    let directory = json!({ "type": "string", "description": "A path in the session's work directory", "default": "." });
     [
         (
             "run_python_code",
@@ -204,8 +209,8 @@ fn tools() -> Vec<Tool> {
         (
             "list_files",
             "List a directory of a session: kind, bytes and name of each entry",
-            json!({ "session": session, "path": path }),
-            vec!["session", "path"],
+            json!({ "session": session, "path": directory }),
+            vec!["session"],
         ),
         ("read_file", "Read a text file of a session", json!({ "session": session, "path": path }), vec!["session", "path"]),
         (

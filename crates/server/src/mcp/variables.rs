@@ -28,9 +28,9 @@ pub fn variables(of: JsonObject) -> Result<Vec<(String, OutgoingValue)>, Failure
 /// Why a variable was not set.
 pub fn unset(name: &str, error: sandfork::Error) -> Failure {
     match error.into() {
-        Failure::Request(problem) => Failure::Request(format!(
-            "global_variables: `{name}` is too large: {problem}; only texts and lists of numbers may be longer: pass the rest \
-             as the text of its JSON, or with `write_file`"
+        Failure::Request(_) => Failure::Request(format!(
+            "global_variables: `{name}` is too large or nested too deeply: only texts and lists of numbers may be longer. Pass the \
+             rest as the text of its JSON, or write a file of a session (`open_session`, `write_file`)"
         )),
         failure => failure,
     }
