@@ -143,6 +143,15 @@ where
         }
         // Without a body, everything is as if it had said nothing.
         let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+        // serde would take the items of an array for the members in their order.
+        if text
+            .trim_ascii_start()
+            .first()
+            .is_some_and(|byte| *byte != b'{')
+        {
+            let problem = "the body is not what it must be: one object of JSON, such as {}";
+            return Err(Failure::Request(problem.to_owned()));
+        }
         held.grow(memory_of_values(text))?;
         let value = serde_json::from_slice(text).map_err(|error| {
             Failure::Request(format!("the body is not what it must be: {error}"))
@@ -198,6 +207,30 @@ mod tests {
         let head = [("content-length", "6144"), ("expect", "100-continue")];
         let (taken, failure) = read(bounds(4, 400), &head).await;
         assert!(matches!(failure, Some(Failure::TooLong(4096))) && taken == 0);
+    }
+
+    /// What a body of JSON is for a route whose body has one key.
+    async fn read_json(body: &'static str) -> Result<Option<u32>, String> {
+        #[derive(Debug, serde::Deserialize)]
+        struct Route {
+            key: Option<u32>,
+        }
+        let bodies = Bodies::new(&HttpBounds::default());
+        let request = Request::new(Body::from(body));
+        let read = JsonBody::<Route>::from_request(request, &bodies).await;
+        read.map(|body| body.value.key)
+            .map_err(|failure| failure.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_body_is_an_object() {
+        for (body, key) in [("", None), ("{}", None), (" \n{\"key\": 1}", Some(1))] {
+            assert_eq!(read_json(body).await, Ok(key), "{body}");
+        }
+        for body in ["[]", "[1]", " [1]", "1", "\"key\"", "null", "true"] {
+            let expected = "the body is not what it must be: one object of JSON, such as {}";
+            assert_eq!(read_json(body).await, Err(expected.to_owned()), "{body}");
+        }
     }
 
     #[test]
