@@ -65,7 +65,7 @@ fn name_in_sandbox(option: &str, path: &Path) -> Result<GuestPath, Failure> {
     };
     let name = name.ok_or_else(|| names_no_file(option, path, "it is not UTF-8"))?;
     let name = GuestPath::of_file(name);
-    name.map_err(|error| names_no_file(option, path, &error.to_string()))
+    name.map_err(|error| Failure::Usage(format!("{option}: {error}")))
 }
 
 fn names_no_file(option: &str, path: &Path, cause: &str) -> Failure {

@@ -123,7 +123,7 @@ pub fn failed(error: sandfork::Error) -> Failure {
 /// # Errors
 /// If it leads elsewhere.
 pub fn guest_path(path: &str) -> Result<GuestPath, Failure> {
-    GuestPath::of_file(path).map_err(|error| Failure::Request(format!("`{path}`: {error}")))
+    Ok(GuestPath::of_file(path)?)
 }
 
 /// Files that a guest left.

@@ -35,11 +35,11 @@ pub enum PathError {
         root: String,
     },
     /// It names the directory itself.
-    #[error("a file's path names the work directory itself: name a file in it")]
-    NoName,
+    #[error("`{0}` names the work directory itself: name a file in it")]
+    NoName(String),
     /// It contains a zero byte.
-    #[error("a file's path has a zero byte, which no file's name can have")]
-    ZeroByte,
+    #[error("`{}` has a zero byte, which no file's name can have", .0.escape_debug())]
+    ZeroByte(String),
     /// It is longer than a path can be, or one of its names is longer than a name can be. Holds its beginning.
     #[error("`{0}...` is too long: a name has at most {LONGEST_NAME} bytes, a path {LONGEST_PATH}")]
     TooLong(String),
@@ -67,7 +67,7 @@ impl GuestPath {
     pub(crate) fn parse_file(text: &str) -> Result<Self, PathError> {
         let path = Self::parse(text, Path::new(WORK))?;
         if path.names.is_empty() {
-            return Err(PathError::NoName);
+            return Err(PathError::NoName(shortened(text)));
         }
         Ok(path)
     }
@@ -79,7 +79,7 @@ impl GuestPath {
             root: root.display().to_string(),
         };
         if text.contains('\0') {
-            return Err(PathError::ZeroByte);
+            return Err(PathError::ZeroByte(shortened(text)));
         }
         let relative = if text.starts_with('/') {
             let below = Path::new(text).strip_prefix(root);
@@ -174,7 +174,8 @@ mod tests {
         let file = |text| GuestPath::parse_file(text).map(|path| path.to_string());
         assert_eq!(file("/work/a/b").as_deref(), Ok("a/b"));
         for directory in ["", ".", "/work", "/work/", "a/.."] {
-            assert_eq!(file(directory), Err(PathError::NoName), "{directory}");
+            let none = Err(PathError::NoName(directory.to_owned()));
+            assert_eq!(file(directory), none, "{directory}");
         }
         assert!(matches!(
             file("/etc/passwd"),
@@ -200,7 +201,22 @@ mod tests {
                 "{text}: {refused:?}"
             );
         }
-        assert_eq!(parse("a\0b"), Err(PathError::ZeroByte));
+        assert_eq!(parse("a\0b"), Err(PathError::ZeroByte("a\0b".to_owned())));
+    }
+
+    #[test]
+    fn an_error_names_its_path_once() {
+        let long = "a".repeat(256);
+        for (text, named) in [
+            ("../a", "../a"),
+            ("a/..", "a/.."),
+            ("a\0b", r"a\0b"),
+            (&long, &long[..200]),
+        ] {
+            let error = GuestPath::parse_file(text).expect_err(text).to_string();
+            assert!(error.starts_with(&format!("`{named}")), "{error}");
+            assert_eq!(error.matches(named).count(), 1, "{error}");
+        }
     }
 
     #[test]
