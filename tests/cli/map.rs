@@ -362,7 +362,7 @@ fn tasks_that_got_no_sandbox_are_run_again() -> Result<(), Failed> {
 fn a_policy_that_the_host_lacks_something_for_is_tried_once() -> Result<(), Failed> {
     let batch = Batch::new([QUICK]);
     let policy = batch.directory.path().join("other.toml");
-    let missing = batch.directory.path().join("none");
+    let missing = batch.directory.path().join("none").display().to_string();
     fs::write(&policy, format!("[filesystem]\nread = [{missing:?}]\n"))?;
     let task = json!({"id": 0, "code": QUICK, "policy": policy.to_str()});
     fs::write(batch.tasks(), format!("{task}\n"))?;
