@@ -12,6 +12,7 @@
 //! | 125 | the sandbox could not be provided; nothing of the guest ran |
 //! | 126, 127 | `exec`: the program could not be started, was not found, as a shell does |
 //! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command; SIGINT and SIGHUP stay ignored if they were (`nohup`) |
+//! | 130 | an uncaught `KeyboardInterrupt`, as a shell shows how `python3` ends |
 //! | 137 | the memory limit, as a shell shows the OOM killer's SIGKILL |
 //! | 128 + n | a signal; 159 is SIGSYS, a system call that the policy refuses by death |
 //!
@@ -29,7 +30,7 @@
 //! A guest may exit with any code, so a code alone does not prove what happened; `status` of
 //! `--json` does.
 
-use super::{Ending, Status};
+use super::{Ending, ExceptionInfo, Status};
 
 /// The code ran to its end.
 pub const OK: u8 = 0;
@@ -67,10 +68,13 @@ pub const BROKEN_PIPE: u8 = 141;
 const SIGSYS: u8 = 31;
 const ENOENT: i32 = 2;
 
-/// The exit code for the end of a run.
-pub fn of(ending: &Ending) -> u8 {
+/// The exit code for the end of a run with this uncaught exception.
+pub fn of(ending: &Ending, exception: Option<&ExceptionInfo>) -> u8 {
     match ending {
         Ending::Ok => OK,
+        Ending::Exception if exception.is_some_and(|it| it.name == "KeyboardInterrupt") => {
+            INTERRUPTED
+        }
         Ending::Exception => EXCEPTION,
         Ending::NotStarted(errno) => of_exec_errno(*errno),
         Ending::Exit(code) => *code,
@@ -136,7 +140,16 @@ mod tests {
             (Ending::Denied, 159),
         ];
         for (ending, code) in table {
-            assert_eq!(of(&ending), code, "{ending:?}");
+            assert_eq!(of(&ending, None), code, "{ending:?}");
         }
+    }
+
+    #[test]
+    fn only_an_interrupt_that_no_one_sent_has_the_code_of_one() {
+        let interrupt = ExceptionInfo::new("KeyboardInterrupt", "", "");
+        let other = ExceptionInfo::new("ValueError", "KeyboardInterrupt", "");
+        assert_eq!(of(&Ending::Exception, Some(&interrupt)), 130);
+        assert_eq!(of(&Ending::Exception, Some(&other)), 1);
+        assert_eq!(of(&Ending::Exit(3), Some(&interrupt)), 3);
     }
 }

@@ -150,7 +150,7 @@ impl Outcome {
 
     /// The exit code of the `sandfork` command for this outcome; `docs/cli.md` has the table.
     pub fn exit_code(&self) -> u8 {
-        exit_code::of(&self.ending)
+        exit_code::of(&self.ending, self.error())
     }
 
     /// The limit that ended it.
