@@ -182,11 +182,15 @@ impl Values {
         use ExactJson as Exact;
         let typed = found.get("type").and_then(Json::as_str);
         match (expected, found, typed) {
-            (Exact::List(expected), Json::Array(found), _) => self.items(expected, found, path),
+            (Exact::List(expected), Json::Array(found), _) => {
+                self.items(expected, found.iter(), path)
+            }
             (Exact::List(expected), _, Some("tuple")) => {
-                let none = Vec::new();
-                let found = found.get("items").and_then(Json::as_array);
-                self.items(expected, found.unwrap_or(&none), path)
+                self.items(expected, list(found, "items").iter(), path)
+            }
+            (Exact::List(expected), _, Some("namedtuple")) => {
+                let fields = list(found, "fields").iter();
+                self.items(expected, fields.map(|field| &field[1]), path)
             }
             (Exact::Object(expected), Json::Object(found), None) => {
                 self.members(expected, found, path)
@@ -220,23 +224,23 @@ impl Values {
         Err(says(path, &part(&expected), &part(&found)))
     }
 
-    fn items(
+    fn items<'f>(
         &self,
         expected: &[ExactJson],
-        found: &[Json],
+        found: impl ExactSizeIterator<Item = &'f Json>,
         path: &mut String,
     ) -> Result<(), String> {
-        let length = path.len();
+        let (length, found_length) = (path.len(), found.len());
         for (number, (expected, found)) in expected.iter().zip(found).enumerate() {
             _ = write!(path, "[{number}]");
             self.compare(expected, found, path)?;
             path.truncate(length);
         }
-        if expected.len() == found.len() {
+        if expected.len() == found_length {
             return Ok(());
         }
         let count = |length: usize| format!("{length} elements");
-        Err(says(path, &count(expected.len()), &count(found.len())))
+        Err(says(path, &count(expected.len()), &count(found_length)))
     }
 
     fn members(
@@ -270,6 +274,14 @@ fn texts(dict: &Json) -> Option<Map<String, Json>> {
     let pair = |item: &Json| Some((item.get(0)?.as_str()?.to_owned(), item.get(1)?.clone()));
     let members: Option<Map<String, Json>> = items.iter().map(pair).collect();
     members.filter(|members| members.len() == items.len())
+}
+
+/// The list in a value's notation under this key. Empty if the value is malformed.
+fn list<'f>(found: &'f Json, key: &str) -> &'f [Json] {
+    found
+        .get(key)
+        .and_then(Json::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// Whether a value is written as this in the notation of results.

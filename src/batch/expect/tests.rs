@@ -230,6 +230,16 @@ fn values_are_compared_as_json() {
             r#"[1, {"type": "tuple", "items": [2]}]"#,
             true,
         ),
+        (
+            json!([1, [2]]),
+            r#"{"type": "namedtuple", "name": "P", "fields": [["x", 1], ["y", [2]]]}"#,
+            true,
+        ),
+        (
+            json!([1, 2]),
+            r#"{"type": "namedtuple", "name": "P", "fields": [["x", 1]]}"#,
+            false,
+        ),
         (json!([1]), "[1, 2]", false),
         (json!([]), r#"{"type": "set", "items": []}"#, false),
         (
