@@ -303,6 +303,9 @@ impl<'a> WorkerLoop<'a> {
     /// Reads once and passes on the frames that arrived. Returns whether anything did.
     fn read_frames(&mut self, caller: &mut dyn Caller) -> bool {
         let now = clock::now();
+        let is_run = matches!(self.state.terms.purpose, Purpose::Run(_));
+        // A copy of a session is its caller's.
+        let pays = !is_run && !self.state.is_standing();
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return false,
@@ -320,17 +323,17 @@ impl<'a> WorkerLoop<'a> {
                 return false;
             }
         }
-        if matches!(self.state.terms.purpose, Purpose::Run(_)) {
+        if is_run {
             self.state.io.link.discard_passed();
         }
-        let is_between_cells = self.state.cell.is_none();
         while self.state.data_open
             && let Some(frame) = self.state.io.link.next()
         {
             self.state.on_frame(frame, now, caller);
         }
-        if is_between_cells {
-            // What a cell has left running may send frames for as long as the session waits, and no cell's limits hold.
+        if pays {
+            // No other limit bounds the number of a session's frames: guests call tools that there are not, and what a
+            // cell has left running sends them for as long as the session waits.
             self.state.io.watch.charge(clock::now() - now);
         }
         self.state.data_open

@@ -26,6 +26,7 @@ pub fn tests() -> Vec<Test> {
         a_handle_cancels_its_cells_and_no_others,
         what_runs_on_between_cells_is_held_too,
         frames_between_cells_are_the_guests_own_time,
+        calls_of_no_tool_are_the_guests_own_time,
     ]
 }
 
@@ -213,4 +214,22 @@ threading.Thread(target=send, daemon=True).start()";
     };
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
     assert!(error.to_string().contains("limits.cpu"), "{error}");
+}
+
+/// Neither a budget of calls nor a tool's time counts them, and each costs the supervisor more than the guest.
+fn calls_of_no_tool_are_the_guests_own_time(world: &World) {
+    let mut session = open(world, standard().patient().set("limits.cpu=1s"));
+    let code = "import socket, struct
+link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 1023)
+arguments = b','.join([b'[1]'] * 30_000)
+for call in range(1 << 40):
+    header = b'{\"kind\":\"call\",\"id\":1,\"call\":%d,\"tool\":\"none\",\"args\":[%s]}' % (1 << 40 | call, arguments)
+    link.sendall(struct.pack('<II', len(header), 0) + header)
+    link.recv(1 << 16)";
+    let report = run(&mut session, code);
+    let outcome = report.outcome();
+    assert_eq!(outcome.status(), Status::CpuLimit);
+    // What the guest has not taken itself, the supervisor has.
+    let own = outcome.usage().cpu;
+    assert!(own < Duration::from_secs(1), "{own:?}");
 }
