@@ -1,6 +1,7 @@
 //! The caller of a session in the same process: its requests cross a queue instead of a socket.
 
 use std::collections::VecDeque;
+use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,8 +10,8 @@ use std::time::Duration;
 
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use super::{lost, not_begun};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
+use crate::host::io_exhaustion_hint;
 use crate::protocol::caller::{ClientEvent, ClientRequest, Presence};
 use crate::supervisor::{Caller, CallerEvent, Payload, Refusal};
 use crate::waiters::lock;
@@ -71,6 +72,20 @@ pub fn link() -> Result<(RequestSender, ThreadCaller, Events), Error> {
         events: sender,
     };
     Ok((RequestSender(requests), caller, Events(events)))
+}
+
+/// The session's thread has ended.
+pub(super) fn lost() -> Error {
+    Error::new(
+        ErrorKind::SessionEnded,
+        "the session's thread has ended, and its worker with it: open another session",
+    )
+}
+
+/// The kernel lacks what the session's thread needs.
+pub(super) fn not_begun(problem: &str, cause: &io::Error) -> Error {
+    let remedy = io_exhaustion_hint(cause, "try again");
+    Error::new(ErrorKind::System, format!("{problem}: {cause}; {remedy}"))
 }
 
 #[derive(Debug)]

@@ -125,8 +125,8 @@ impl OutgoingValue {
         let mut check = BufferCheck::new(blob.as_ref());
         check.value(&value).map_err(|error| {
             refused(format!(
-                "the value does not fit its attachments: {error}; long text, bytes and arrays that came from a guest are \
-                 handed over by the methods of `Attachments`"
+                "the value does not fit its attachments: {error}; long text, bytes and arrays that came from a guest \
+                 are handed over by the methods of `Attachments`"
             ))
         })?;
         let payload = match blob.as_ref().map(Blob::transport) {

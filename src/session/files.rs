@@ -2,9 +2,12 @@
 
 use std::fs::File;
 
-use super::{Session, lost};
+use super::Session;
+use super::caller::lost;
 use crate::error::Error;
-use crate::protocol::caller::{ClientEvent, ClientRequest, FileEntry, FileOperation, FileRequest};
+use crate::protocol::caller::{
+    ClientEvent, ClientRequest, FileAnswer, FileEntry, FileOperation, FileRequest,
+};
 use crate::supervisor::Payload;
 use crate::supervisor::files::{Contents, Parents, Removal};
 
@@ -22,9 +25,8 @@ impl Session {
     /// When it does not exist or is not a regular file ([`Error::errno`] has the number), or the
     /// session has ended.
     pub fn open_read(&mut self, path: &str) -> Result<(File, u64), Error> {
-        let done = self.file(path, FileOperation::OpenRead)?;
-        let file = done.file.ok_or_else(lost)?;
-        Ok((file, done.size.unwrap_or(0)))
+        let (file, answer) = self.file(path, FileOperation::OpenRead)?;
+        Ok((file.ok_or_else(lost)?, answer.size.unwrap_or(0)))
     }
 
     /// Opens a file for writing, and creates it if it does not exist. Written bytes count against
@@ -35,8 +37,8 @@ impl Session {
     /// As [`open_read`](Self::open_read), and when the work directory is full.
     pub fn open_write(&mut self, path: &str, contents: Contents) -> Result<File, Error> {
         let append = contents == Contents::Kept;
-        let done = self.file(path, FileOperation::OpenWrite { append })?;
-        done.file.ok_or_else(lost)
+        let (file, _) = self.file(path, FileOperation::OpenWrite { append })?;
+        file.ok_or_else(lost)
     }
 
     /// The entries of a directory, by name.
@@ -45,8 +47,8 @@ impl Session {
     ///
     /// As [`open_read`](Self::open_read).
     pub fn list(&mut self, path: &str) -> Result<Vec<FileEntry>, Error> {
-        let done = self.file(path, FileOperation::List)?;
-        Ok(done.entries.unwrap_or_default())
+        let (_, answer) = self.file(path, FileOperation::List)?;
+        Ok(answer.entries.unwrap_or_default())
     }
 
     /// Describes the entry at a path; for a link, the link itself.
@@ -55,8 +57,8 @@ impl Session {
     ///
     /// As [`open_read`](Self::open_read).
     pub fn stat(&mut self, path: &str) -> Result<FileEntry, Error> {
-        let done = self.file(path, FileOperation::Stat)?;
-        done.entry.ok_or_else(lost)
+        let (_, answer) = self.file(path, FileOperation::Stat)?;
+        answer.entry.ok_or_else(lost)
     }
 
     /// Removes the entry at a path; for a link, the link itself.
@@ -81,7 +83,7 @@ impl Session {
             .map(drop)
     }
 
-    fn file(&mut self, path: &str, op: FileOperation) -> Result<Done, Error> {
+    fn file(&mut self, path: &str, op: FileOperation) -> Result<(Option<File>, FileAnswer), Error> {
         let id = self.id();
         let request = FileRequest {
             id,
@@ -92,28 +94,9 @@ impl Session {
             .send(ClientRequest::File(request), Payload::default());
         loop {
             let (event, payload) = self.events.next(id)?;
-            if let ClientEvent::File {
-                size,
-                entry,
-                entries,
-                ..
-            } = event
-            {
-                let file = payload.passed.map(File::from);
-                return Ok(Done {
-                    file,
-                    size,
-                    entry,
-                    entries,
-                });
+            if let ClientEvent::File(answer) = event {
+                return Ok((payload.passed.map(File::from), answer));
             }
         }
     }
-}
-
-struct Done {
-    file: Option<File>,
-    size: Option<u64>,
-    entry: Option<FileEntry>,
-    entries: Option<Vec<FileEntry>>,
 }

@@ -18,7 +18,6 @@ mod snapshot;
 mod tools;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -36,8 +35,7 @@ pub use crate::supervisor::{
     Depth, Process, ProcessEvent, Program, ProgramEnd, ProgramReport, Programs, Watch, Watcher,
 };
 
-use crate::error::{Error, ErrorKind};
-use crate::host::io_exhaustion_hint;
+use crate::error::Error;
 use crate::outcome::Enforced;
 use crate::protocol::ToolDeclaration;
 use crate::protocol::caller::{ClientEvent, ClientRequest};
@@ -45,7 +43,7 @@ use crate::protocol::message::{Tools, Variables};
 use crate::sandbox::{Sandbox, SessionRequest};
 use crate::supervisor::{Opaque, OutputSink, Payload};
 
-use self::caller::{Events, RequestSender, ThreadCaller, link};
+use self::caller::{Events, RequestSender, ThreadCaller, link, not_begun};
 use self::tools::{Decider, Tool};
 
 /// A live session. Dropping it ends its worker, with every process and file that it made.
@@ -154,20 +152,6 @@ fn attend_on_a_thread(
     let builder = thread::Builder::new().name("session".into());
     let spawned = builder.spawn(attend);
     spawned.map_err(|cause| not_begun("no thread could be started for the session", &cause))
-}
-
-/// The session's thread has ended.
-fn lost() -> Error {
-    Error::new(
-        ErrorKind::SessionEnded,
-        "the session's thread has ended, and its worker with it: open another session",
-    )
-}
-
-/// The kernel lacks what the session's thread needs.
-fn not_begun(problem: &str, cause: &io::Error) -> Error {
-    let remedy = io_exhaustion_hint(cause, "try again");
-    Error::new(ErrorKind::System, format!("{problem}: {cause}; {remedy}"))
 }
 
 impl Session {

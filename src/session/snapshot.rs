@@ -3,7 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{Session, lost};
+use super::Session;
+use super::caller::lost;
 use crate::error::{Error, ErrorKind};
 use crate::protocol::caller::{ClientEvent, ClientRequest};
 use crate::sandbox::{Sandbox, SessionRequest};

@@ -36,19 +36,7 @@ pub enum ClientEvent {
     /// A cell ended, or another request with the same answer.
     Outcome(Box<CellOutcome>),
     /// A file request is done. A descriptor comes with it if the request opened a file.
-    File {
-        /// The request's number.
-        id: u64,
-        /// Size in bytes of a file that was opened for reading.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        size: Option<u64>,
-        /// The requested entry.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        entry: Option<FileEntry>,
-        /// The entries of a directory.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        entries: Option<Vec<FileEntry>>,
-    },
+    File(FileAnswer),
     /// The session's state was copied.
     Snapshot {
         /// The request's number.
@@ -116,6 +104,22 @@ pub enum ClientEvent {
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
+}
+
+/// What came of an operation on one of the session's files.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct FileAnswer {
+    /// The request's number.
+    pub id: u64,
+    /// The size of a file that was opened for reading, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<u64>,
+    /// What was described.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entry: Option<FileEntry>,
+    /// What the directory has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub entries: Option<Vec<FileEntry>>,
 }
 
 /// A program that runs.
@@ -300,7 +304,7 @@ impl ClientEvent {
         match self {
             Self::Opened(opened) => opened.id,
             Self::Output { id, .. }
-            | Self::File { id, .. }
+            | Self::File(FileAnswer { id, .. })
             | Self::Snapshot { id, .. }
             | Self::Accepted { id } => Some(*id),
             Self::Display(display) => Some(display.id),

@@ -20,8 +20,8 @@ mod policy_choice;
 mod wire_outcome;
 
 pub use answer::{
-    CellOutcome, ClientEvent, ErrorCode, FileEntry, FileEvent, Opened, Presence, ProgramEnded,
-    Python, RunningProgram, SessionState,
+    CellOutcome, ClientEvent, ErrorCode, FileAnswer, FileEntry, FileEvent, Opened, Presence,
+    ProgramEnded, Python, RunningProgram, SessionState,
 };
 pub use batch::{Mapping, OpenBatch, Order, TaskHeader, TaskLoss, TaskOutcome};
 pub use beside::{ProgramTerminal, StartProgram, WatchRequest};

@@ -8,7 +8,7 @@ use nix::sys::stat::fstat;
 use super::caller::{Caller, Payload};
 use super::life::WorkerLife;
 use super::worker_io::{JailedWorker, WorkerIo};
-use crate::protocol::caller::{ClientEvent, FileEntry, FileOperation, FileRequest};
+use crate::protocol::caller::{ClientEvent, FileAnswer, FileOperation, FileRequest};
 use crate::supervisor::files::{Contents, FileError, GuestPath, Parents, Removal, WorkDir};
 use crate::supervisor::session::SessionDirectory;
 
@@ -17,21 +17,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     pub(super) fn file(&mut self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
         match self.io.do_with_file(request) {
-            Ok(Done {
-                file,
-                size,
-                entry,
-                entries,
-                ..
-            }) => {
+            Ok(Done { file, answer, .. }) => {
                 let payload = file.map(|file| Payload::passed(file.into()));
-                let answer = ClientEvent::File {
-                    id,
-                    size,
-                    entry,
-                    entries,
-                };
-                caller.answer(answer, payload.unwrap_or_default());
+                caller.answer(ClientEvent::File(answer), payload.unwrap_or_default());
             }
             Err(error) => caller.refuse(Some(id), error.into()),
         }
@@ -54,10 +42,11 @@ impl<'a> JailedWorker<'a> {
 pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileError> {
     let path = work.path(&request.path)?;
     let mut done = Done::default();
+    done.answer.id = request.id;
     match request.op {
         FileOperation::OpenRead => {
             let (file, size) = work.open_read(&path)?;
-            (done.file, done.size) = (Some(file), Some(size));
+            (done.file, done.answer.size) = (Some(file), Some(size));
         }
         FileOperation::OpenWrite { append } => {
             let contents = if append {
@@ -71,9 +60,9 @@ pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileE
             done.file = Some(file);
         }
         FileOperation::List => {
-            done.entries = Some(work.list(&path)?);
+            done.answer.entries = Some(work.list(&path)?);
         }
-        FileOperation::Stat => done.entry = Some(work.stat(&path)?),
+        FileOperation::Stat => done.answer.entry = Some(work.stat(&path)?),
         FileOperation::Remove { recursive } => {
             let removal = if recursive {
                 Removal::Tree
@@ -98,9 +87,7 @@ pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileE
 #[derive(Default)]
 pub struct Done {
     file: Option<File>,
-    size: Option<u64>,
-    entry: Option<FileEntry>,
-    entries: Option<Vec<FileEntry>>,
+    answer: FileAnswer,
     /// The number and the path of the file that was opened for writing, if one was.
     pub lent: Option<(u64, GuestPath)>,
 }
