@@ -22,11 +22,8 @@ pub enum PathFact {
         /// Whether any user can read it.
         reach: Reach,
     },
-    /// The path does not exist, or this user cannot see it.
-    Unreachable {
-        /// The error of the lookup.
-        errno: Errno,
-    },
+    /// The path does not exist, or this user cannot see it. Holds the error of the lookup.
+    Unreachable(Errno),
 }
 
 /// The kind of file at a path.
@@ -61,9 +58,7 @@ impl PathFact {
                 },
                 route,
             },
-            Err(error) => Self::Unreachable {
-                errno: Errno::of(&error),
-            },
+            Err(error) => Self::Unreachable(Errno::of(&error)),
         }
     }
 }

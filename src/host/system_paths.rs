@@ -47,11 +47,8 @@ pub struct SystemPath {
 pub enum SystemPathKind {
     /// A directory.
     Directory,
-    /// A symbolic link, as `/bin` is where `/usr` was merged.
-    Symlink {
-        /// The target of the link.
-        points_at: PathBuf,
-    },
+    /// A symbolic link, as `/bin` is where `/usr` was merged. Holds the target of the link.
+    Symlink(PathBuf),
     /// A regular file.
     File,
 }
@@ -81,9 +78,7 @@ impl SystemPath {
     fn probe(path: &Path) -> Option<Self> {
         let found = fs::symlink_metadata(path).ok()?.file_type();
         let kind = if found.is_symlink() {
-            SystemPathKind::Symlink {
-                points_at: fs::read_link(path).ok()?,
-            }
+            SystemPathKind::Symlink(fs::read_link(path).ok()?)
         } else if found.is_dir() {
             SystemPathKind::Directory
         } else if found.is_file() {

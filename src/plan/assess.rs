@@ -101,8 +101,8 @@ fn mounts(machine: &Machine) -> Finding {
 
 fn landlock(machine: &Machine) -> Finding {
     match machine.landlock {
-        LandlockSupport::Abi { abi } if abi >= LANDLOCK_SCOPES => enforced(format!("ABI {abi}")),
-        LandlockSupport::Abi { abi } => {
+        LandlockSupport::Abi(abi) if abi >= LANDLOCK_SCOPES => enforced(format!("ABI {abi}")),
+        LandlockSupport::Abi(abi) => {
             let missing = missing_in_landlock(abi);
             let why = format!("ABI {abi} of {LANDLOCK_SCOPES}: {missing}");
             degraded(why, "run Linux 6.12 or later")
@@ -178,7 +178,7 @@ fn cgroup(machine: &Machine) -> Finding {
         .map(Controller::name)
         .collect();
     match &machine.cgroup {
-        CgroupSupport::Nowhere { reason } => {
+        CgroupSupport::Nowhere(reason) => {
             let (why, remedy) = remedy::cgroup_absence(machine.user, reason);
             absent(why, remedy)
         }
@@ -196,9 +196,9 @@ fn cgroup(machine: &Machine) -> Finding {
 /// The limiting controllers that are not available.
 pub(super) fn missing_controllers(cgroup: &CgroupSupport) -> impl Iterator<Item = Controller> {
     let there: BTreeSet<Controller> = match cgroup {
-        CgroupSupport::V1 { controllers } => controllers.keys().copied().collect(),
+        CgroupSupport::V1(controllers) => controllers.keys().copied().collect(),
         CgroupSupport::V2 { controllers, .. } => controllers.clone(),
-        CgroupSupport::Nowhere { .. } => BTreeSet::new(),
+        CgroupSupport::Nowhere(_) => BTreeSet::new(),
     };
     Controller::LIMITING
         .into_iter()
@@ -207,10 +207,10 @@ pub(super) fn missing_controllers(cgroup: &CgroupSupport) -> impl Iterator<Item 
 
 fn describe_cgroup(cgroup: &CgroupSupport) -> String {
     match cgroup {
-        CgroupSupport::V1 { .. } => "version 1, cgroups can be made".to_owned(),
+        CgroupSupport::V1(_) => "version 1, cgroups can be made".to_owned(),
         CgroupSupport::V2 { dir, .. } => {
             format!("version 2, cgroups can be made in {}", dir.display())
         }
-        CgroupSupport::Nowhere { .. } => "no cgroups".to_owned(),
+        CgroupSupport::Nowhere(_) => "no cgroups".to_owned(),
     }
 }

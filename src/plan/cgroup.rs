@@ -74,7 +74,7 @@ impl CgroupPlan {
     pub(super) fn new(policy: &Policy, support: &CgroupSupport) -> Option<Self> {
         let limits = &policy.limits;
         match support {
-            CgroupSupport::V1 { controllers } => Some(Self {
+            CgroupSupport::V1(controllers) => Some(Self {
                 version: CgroupVersion::V1,
                 hierarchies: controllers
                     .iter()
@@ -100,7 +100,7 @@ impl CgroupPlan {
                         .collect(),
                 }],
             }),
-            CgroupSupport::Nowhere { .. } => None,
+            CgroupSupport::Nowhere(_) => None,
         }
     }
 }

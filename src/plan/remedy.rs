@@ -87,12 +87,12 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
             format!("could not read {}: {errno}", file.display()),
             "free what the host has run out of, and try again".to_owned(),
         ),
-        CgroupAbsence::NotWritable { dir } if user.is_root() => read_only(dir),
-        CgroupAbsence::NotWritableV1 { dir } if user.is_root() => read_only(dir),
-        CgroupAbsence::NotWritable { dir } => {
+        CgroupAbsence::NotWritable(dir) if user.is_root() => read_only(dir),
+        CgroupAbsence::NotWritableV1(dir) if user.is_root() => read_only(dir),
+        CgroupAbsence::NotWritable(dir) => {
             (not_permitted(user, dir), delegate(dir, "`Delegate=yes`"))
         }
-        CgroupAbsence::NotWritableV1 { dir } => (
+        CgroupAbsence::NotWritableV1(dir) => (
             format!(
                 "{}, and version 1 cannot be delegated",
                 not_permitted(user, dir)
@@ -102,14 +102,14 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
                 delegate(dir, "`Delegate=yes`")
             ),
         ),
-        CgroupAbsence::Occupied { dir } => (
+        CgroupAbsence::Occupied(dir) => (
             format!(
                 "other processes are in {} too, from which the kernel hands no controllers down",
                 dir.display()
             ),
             make_room(user, dir),
         ),
-        CgroupAbsence::NoControllers { dir } => (
+        CgroupAbsence::NoControllers(dir) => (
             format!(
                 "{} has no controllers for cgroups beneath it",
                 dir.display()

@@ -71,7 +71,7 @@ fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
                 SystemPathKind::Directory if found.path.starts_with(ETC) => PathAccess::Read,
                 SystemPathKind::Directory => run_or_read(system),
                 SystemPathKind::File => PathAccess::Read,
-                SystemPathKind::Symlink { .. } => return None,
+                SystemPathKind::Symlink(_) => return None,
             };
             Some(tree(found.path.clone(), allow, Place::System))
         })
@@ -84,7 +84,7 @@ pub(super) fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
     shown(host, system)
         .filter(|found| system == SystemFiles::Libraries || !found.path.starts_with("/usr"))
         .filter_map(|found| match &found.kind {
-            SystemPathKind::Symlink { points_at } => Some(Link {
+            SystemPathKind::Symlink(points_at) => Some(Link {
                 path: found.path.clone(),
                 points_at: points_at.clone(),
             }),
@@ -195,7 +195,7 @@ fn resolve<'a>(
     };
     match paths.get(&named.value) {
         None => Err(missing("the host was not asked about it")),
-        Some(PathFact::Unreachable { errno }) => Err(missing(&errno.to_string())),
+        Some(PathFact::Unreachable(errno)) => Err(missing(&errno.to_string())),
         Some(PathFact::Found {
             kind: PathKind::Special,
             ..

@@ -85,7 +85,7 @@ impl Sandbox {
             let why = match self.attempt_session(caller, &mut restart, &mut request) {
                 Ok(SessionExit::Gone) => return Ok(()),
                 Ok(SessionExit::Closed) => return finish(caller),
-                Ok(SessionExit::Restart { id }) => {
+                Ok(SessionExit::Restart(id)) => {
                     restart = Some(id);
                     continue;
                 }

@@ -60,7 +60,7 @@ impl Sandbox {
                 Use::Gone => break SessionExit::Gone,
                 Use::Over(why) => break SessionExit::Ended(why.to_owned()),
                 Use::Caller(ClientRequest::Close, _) => break SessionExit::Closed,
-                Use::Caller(ClientRequest::Restart { id }, _) => break SessionExit::Restart { id },
+                Use::Caller(ClientRequest::Restart { id }, _) => break SessionExit::Restart(id),
                 Use::Caller(ClientRequest::Rollback { id, snapshot }, _) => {
                     match self.rolled_back(snapshot, terms) {
                         Ok(ready) => {
@@ -103,7 +103,7 @@ impl Sandbox {
         if let Some(queue) = queue {
             queue.close(&match &exit {
                 SessionExit::Ended(why) => Closed::Ended(why.clone()),
-                SessionExit::Restart { .. } => Closed::Anew,
+                SessionExit::Restart(_) => Closed::Anew,
                 _ => Closed::Ended(CLOSED.to_owned()),
             });
         }

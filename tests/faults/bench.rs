@@ -222,9 +222,9 @@ impl Bench {
 
     fn cgroups_of(&self, supervisor: Pid) -> Vec<PathBuf> {
         let parents: Vec<PathBuf> = match &self.host.machine.cgroup {
-            CgroupSupport::V1 { controllers } => controllers.values().cloned().collect(),
+            CgroupSupport::V1(controllers) => controllers.values().cloned().collect(),
             CgroupSupport::V2 { dir, .. } => vec![dir.clone()],
-            CgroupSupport::Nowhere { .. } => Vec::new(),
+            CgroupSupport::Nowhere(_) => Vec::new(),
         };
         let pid = supervisor.to_string();
         let is_of_pid = |path: &PathBuf| {

@@ -64,7 +64,7 @@ impl Setting {
     pub fn level(self, host: &Host) -> Level {
         match (self, &host.machine.cgroup) {
             (Self::NoNamespaces, _) => Level::Landlock,
-            (Self::User, _) | (_, CgroupSupport::Nowhere { .. }) => Level::Standard,
+            (Self::User, _) | (_, CgroupSupport::Nowhere(_)) => Level::Standard,
             (Self::Best, _) => Level::Full,
         }
     }

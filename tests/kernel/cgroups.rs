@@ -50,7 +50,7 @@ fn kept_alone() {
     let are_light = runs.iter().all(|run| run.usage().cpu < LIGHT);
     let names = made(support);
     let kept = match support {
-        CgroupSupport::V1 { .. } if are_light => 1..=4,
+        CgroupSupport::V1(_) if are_light => 1..=4,
         // Where the kernel cannot reset the peak of memory there is none to keep.
         _ => 0..=4,
     };
@@ -58,7 +58,7 @@ fn kept_alone() {
         names.iter().all(|names| kept.contains(&names.len())),
         "{names:?}"
     );
-    if let CgroupSupport::V1 { .. } = support
+    if let CgroupSupport::V1(_) = support
         && are_light
     {
         // The numbers are in the order in which they were made.
@@ -83,7 +83,7 @@ fn loosened_alone() {
     let first = run(&sandbox, "1");
     fine(&first);
     // On version 2 none may be kept, nor where an emulated processor makes a run a heavy one.
-    let is_kept = matches!(support, CgroupSupport::V1 { .. }) && first.usage().cpu < LIGHT;
+    let is_kept = matches!(support, CgroupSupport::V1(_)) && first.usage().cpu < LIGHT;
     // Also of workers that stand ready in their jail already, which were looked at before.
     let mut loosened = 0;
     for root in own_cgroups(support, std::process::id()) {

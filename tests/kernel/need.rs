@@ -114,7 +114,7 @@ fn no_sandbox(world: &World) -> Option<Skip> {
 
 /// Root can make cgroups wherever there are any; an ordinary user has to be given some.
 fn no_cgroup(world: &World) -> Option<Skip> {
-    let CgroupSupport::Nowhere { .. } = world.host.machine.cgroup else {
+    let CgroupSupport::Nowhere(_) = world.host.machine.cgroup else {
         return None;
     };
     let why = assess(&world.host.machine)
@@ -131,8 +131,8 @@ fn no_cgroup(world: &World) -> Option<Skip> {
 
 fn has_ceiling(cgroups: &CgroupSupport) -> bool {
     match cgroups {
-        CgroupSupport::V1 { controllers } => controllers.contains_key(&Controller::Pids),
+        CgroupSupport::V1(controllers) => controllers.contains_key(&Controller::Pids),
         CgroupSupport::V2 { dir, .. } => dir.join("pids.max").exists(),
-        CgroupSupport::Nowhere { .. } => false,
+        CgroupSupport::Nowhere(_) => false,
     }
 }

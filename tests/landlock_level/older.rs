@@ -58,7 +58,7 @@ fn run_under(
     let cgroup = CgroupSupport::probe();
     let host = HostWithoutInterpreter::probe(cgroup, &needs(&policy), &environment)?;
     let mut host = host.with(interpreter);
-    host.machine.landlock = LandlockSupport::Abi { abi };
+    host.machine.landlock = LandlockSupport::Abi(abi);
     let plan = Plan {
         cgroup: None,
         ..plan(&policy, &host)?

@@ -60,11 +60,8 @@ pub struct Reaper {
 pub enum EndReason {
     /// The reaper's child has ended.
     Ended(Exit),
-    /// The holder of a tie's other end is gone, or asked for the end.
-    HolderGone {
-        /// The index of the tie.
-        index: usize,
-    },
+    /// The holder of a tie's other end is gone, or asked for the end. Holds the index of the tie.
+    HolderGone(usize),
 }
 
 /// How long the reaper waits for a killed process before it looks for it again, milliseconds.
@@ -108,7 +105,7 @@ impl Reaper {
             };
             let gone = fds[1..].iter().position(|fd| fd.any().unwrap_or(true));
             if let Some(index) = gone {
-                return Ok(EndReason::HolderGone { index });
+                return Ok(EndReason::HolderGone(index));
             }
         }
     }

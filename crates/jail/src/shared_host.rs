@@ -68,6 +68,6 @@ fn watch(
             ExitStatus::Code(code) => code,
             ExitStatus::Signal(signal) => 128 + signal,
         },
-        EndReason::HolderGone { .. } => 0,
+        EndReason::HolderGone(_) => 0,
     })
 }

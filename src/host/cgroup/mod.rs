@@ -46,11 +46,9 @@ impl Controller {
 /// Where cgroups can be created.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum CgroupSupport {
-    /// Version 1: one hierarchy per controller, each with the directory in which to create cgroups.
-    V1 {
-        /// The controllers in whose hierarchies this process may create cgroups.
-        controllers: BTreeMap<Controller, PathBuf>,
-    },
+    /// Version 1: one hierarchy per controller, each with the directory in which to create cgroups. Holds the
+    /// controllers in whose hierarchies this process may create cgroups.
+    V1(BTreeMap<Controller, PathBuf>),
     /// Version 2: one directory.
     V2 {
         /// The directory in which to create cgroups.
@@ -60,11 +58,8 @@ pub enum CgroupSupport {
         /// What the directory still needs.
         entry: V2Entry,
     },
-    /// No cgroup can be created.
-    Nowhere {
-        /// Why not.
-        reason: CgroupAbsence,
-    },
+    /// No cgroup can be created. Holds why not.
+    Nowhere(CgroupAbsence),
 }
 
 /// What a version 2 directory still needs before cgroups with controllers can be created in it.
@@ -93,27 +88,19 @@ pub enum CgroupAbsence {
         /// The error of the read.
         errno: Errno,
     },
-    /// Version 2 is mounted, and this user may not create cgroups in it.
-    NotWritable {
-        /// This process's own cgroup directory.
-        dir: PathBuf,
-    },
-    /// The controllers are on version 1, and this user may not create cgroups there.
-    NotWritableV1 {
-        /// This process's own directory of the memory controller.
-        dir: PathBuf,
-    },
+    /// Version 2 is mounted, and this user may not create cgroups in it. Holds this process's own cgroup
+    /// directory.
+    NotWritable(PathBuf),
+    /// The controllers are on version 1, and this user may not create cgroups there. Holds this process's own
+    /// directory of the memory controller.
+    NotWritableV1(PathBuf),
     /// This process may write to the directory and it has controllers, but other processes are in
-    /// it too. The kernel delegates controllers only from a cgroup without processes.
-    Occupied {
-        /// This process's own cgroup directory.
-        dir: PathBuf,
-    },
-    /// This process may write to the directory, but no controller was delegated to it.
-    NoControllers {
-        /// This process's own cgroup directory.
-        dir: PathBuf,
-    },
+    /// it too. The kernel delegates controllers only from a cgroup without processes. Holds this process's
+    /// own cgroup directory.
+    Occupied(PathBuf),
+    /// This process may write to the directory, but no controller was delegated to it. Holds this process's
+    /// own cgroup directory.
+    NoControllers(PathBuf),
 }
 
 impl CgroupSupport {
@@ -124,7 +111,7 @@ impl CgroupSupport {
             (Ok(mounts), Ok(own)) => {
                 Self::choose(&mountinfo::parse(&mounts), &OwnCgroups::parse(&own))
             }
-            (Err(reason), _) | (_, Err(reason)) => Self::Nowhere { reason },
+            (Err(reason), _) | (_, Err(reason)) => Self::Nowhere(reason),
         }
     }
 
@@ -134,15 +121,15 @@ impl CgroupSupport {
             .iter()
             .all(|controller| v1.contains_key(controller))
         {
-            return Self::V1 { controllers: v1 };
+            return Self::V1(v1);
         }
         match v2::probe(mounts, own) {
-            Self::Nowhere { .. } if !v1.is_empty() => Self::V1 { controllers: v1 },
+            Self::Nowhere(_) if !v1.is_empty() => Self::V1(v1),
             // A hybrid setup: the controllers are on version 1, so version 1 is what must be made
             // writable.
-            Self::Nowhere { .. } if own.v1.contains_key("memory") => Self::Nowhere {
-                reason: unwritable_v1(mounts, own),
-            },
+            Self::Nowhere(_) if own.v1.contains_key("memory") => {
+                Self::Nowhere(unwritable_v1(mounts, own))
+            }
             v2 => v2,
         }
     }
@@ -236,7 +223,7 @@ fn probe_v1(mounts: &[Mount], own: &OwnCgroups) -> BTreeMap<Controller, PathBuf>
 
 fn unwritable_v1(mounts: &[Mount], own: &OwnCgroups) -> CgroupAbsence {
     match v1_directory(mounts, own, Controller::Memory) {
-        Some((_, dir)) => CgroupAbsence::NotWritableV1 { dir },
+        Some((_, dir)) => CgroupAbsence::NotWritableV1(dir),
         None => CgroupAbsence::NotMounted,
     }
 }

@@ -67,7 +67,7 @@ fn v2(dir: &str, controllers: &[Controller], entry: V2Entry) -> String {
 }
 
 fn nowhere(reason: CgroupAbsence) -> String {
-    format!("{:?}", CgroupSupport::Nowhere { reason })
+    format!("{:?}", CgroupSupport::Nowhere(reason))
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn the_slice_of_a_service_manager_is_left_alone() {
         empty: Some(SLICE),
         ..Paper::default()
     };
-    let reason = CgroupAbsence::NoControllers { dir: SCOPE.into() };
+    let reason = CgroupAbsence::NoControllers(SCOPE.into());
     assert_eq!(choose(SCOPE, &paper), nowhere(reason));
 }
 
@@ -153,9 +153,7 @@ fn a_delegated_cgroup_with_other_processes_is_occupied() {
         available: vec![(SERVICE, ALL)],
         ..Paper::default()
     };
-    let reason = CgroupAbsence::Occupied {
-        dir: SERVICE.into(),
-    };
+    let reason = CgroupAbsence::Occupied(SERVICE.into());
     assert_eq!(choose(SERVICE, &paper), nowhere(reason));
 }
 
@@ -165,7 +163,7 @@ fn an_ordinary_login_has_no_place() {
         available: vec![(SCOPE, ALL)],
         ..Paper::default()
     };
-    let reason = CgroupAbsence::NotWritable { dir: SCOPE.into() };
+    let reason = CgroupAbsence::NotWritable(SCOPE.into());
     assert_eq!(choose(SCOPE, &paper), nowhere(reason));
 }
 
@@ -175,7 +173,7 @@ fn a_hybrid_tree_without_controllers_has_no_place() {
         writable: vec![TOP],
         ..Paper::default()
     };
-    let reason = CgroupAbsence::NoControllers { dir: TOP.into() };
+    let reason = CgroupAbsence::NoControllers(TOP.into());
     assert_eq!(choose(TOP, &paper), nowhere(reason));
 }
 

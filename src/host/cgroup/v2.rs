@@ -13,9 +13,7 @@ use crate::host::mountinfo::Mount;
 pub(super) fn probe(mounts: &[Mount], own: &OwnCgroups) -> CgroupSupport {
     match own_directory(mounts, own) {
         Some((top, dir)) => choose(&top, &dir),
-        None => CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NotMounted,
-        },
+        None => CgroupSupport::Nowhere(CgroupAbsence::NotMounted),
     }
 }
 
@@ -51,7 +49,7 @@ pub(super) fn choose(top: &Path, own: &Path) -> CgroupSupport {
     let (Some(nearest), Some(highest)) = (writable.first().copied(), writable.last().copied())
     else {
         let dir = own.to_owned();
-        return nowhere(CgroupAbsence::NotWritable { dir });
+        return nowhere(CgroupAbsence::NotWritable(dir));
     };
     let ready = |dir: &Path| v2(dir, enabled(dir), V2Entry::Ready);
     if complete(&enabled(nearest)) {
@@ -75,12 +73,10 @@ pub(super) fn choose(top: &Path, own: &Path) -> CgroupSupport {
     }
     match writable.iter().max_by_key(|dir| enabled(dir).len()) {
         Some(dir) if !enabled(dir).is_empty() => ready(dir),
-        _ if is_ours && !own_available.is_empty() => nowhere(CgroupAbsence::Occupied {
-            dir: own.to_owned(),
-        }),
-        _ => nowhere(CgroupAbsence::NoControllers {
-            dir: own.to_owned(),
-        }),
+        _ if is_ours && !own_available.is_empty() => {
+            nowhere(CgroupAbsence::Occupied(own.to_owned()))
+        }
+        _ => nowhere(CgroupAbsence::NoControllers(own.to_owned())),
     }
 }
 
@@ -93,7 +89,7 @@ fn v2(dir: &Path, controllers: BTreeSet<Controller>, entry: V2Entry) -> CgroupSu
 }
 
 fn nowhere(reason: CgroupAbsence) -> CgroupSupport {
-    CgroupSupport::Nowhere { reason }
+    CgroupSupport::Nowhere(reason)
 }
 
 fn complete(controllers: &BTreeSet<Controller>) -> bool {

@@ -21,12 +21,10 @@ pub enum ValueError {
         /// The number of buffers.
         count: usize,
     },
-    /// Two values share one buffer. A short message could then stand for any amount of memory.
-    #[error("two values refer to buffer {buffer}")]
-    Shared {
-        /// The number of the buffer.
-        buffer: u32,
-    },
+    /// Two values share one buffer. A short message could then stand for any amount of memory. Holds the
+    /// number of the buffer.
+    #[error("two values refer to buffer {0}")]
+    Shared(u32),
     /// A buffer's length differs from its value's.
     #[error("a value of type `{kind}` says {expected} bytes, and its buffer has {found}")]
     Length {
@@ -228,7 +226,7 @@ impl<'a> BufferCheck<'a> {
             return Err(ValueError::NoBuffer { buffer, count });
         };
         if std::mem::replace(taken, true) {
-            return Err(ValueError::Shared { buffer });
+            return Err(ValueError::Shared(buffer));
         }
         Ok(*length)
     }

@@ -47,9 +47,9 @@ fn a_level_that_the_host_cannot_give() {
         ..machine()
     };
     let unit = "/sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/app.slice/app.service";
-    let reason = CgroupAbsence::NotWritable { dir: unit.into() };
+    let reason = CgroupAbsence::NotWritable(unit.into());
     let service = Machine {
-        cgroup: CgroupSupport::Nowhere { reason },
+        cgroup: CgroupSupport::Nowhere(reason),
         ..user.clone()
     };
     insta::assert_snapshot!(refusal("[assurance]\nrequire = \"full\"", &host(service)), @"/srv/tenant.toml:2 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: uid 1001 may not make cgroups in /sys/fs/cgroup/user.slice/user-1001.slice/user@1001.service/app.slice/app.service; add `Delegate=yes` to its unit: `systemctl --user edit app.service`; or accept the weaker level `standard` (`--set assurance.require=standard`)");
@@ -70,8 +70,8 @@ fn more_modules_than_a_zygote_reports() {
 #[test]
 fn a_cgroup_with_others_in_it() {
     let occupied = |user, dir: &str| {
-        let reason = CgroupAbsence::Occupied { dir: dir.into() };
-        let cgroup = CgroupSupport::Nowhere { reason };
+        let reason = CgroupAbsence::Occupied(dir.into());
+        let cgroup = CgroupSupport::Nowhere(reason);
         let machine = Machine {
             user,
             cgroup,
@@ -117,10 +117,9 @@ fn a_path_that_cannot_be_shown() {
         |path: &str, host: Host| refusal(&format!("[filesystem]\nread = [\"{path}\"]"), &host);
     let plain = || host(machine());
     let mut missing = plain();
-    missing.paths.insert(
-        "/srv/data".into(),
-        PathFact::Unreachable { errno: Errno(2) },
-    );
+    missing
+        .paths
+        .insert("/srv/data".into(), PathFact::Unreachable(Errno(2)));
     insta::assert_snapshot!(read("/srv/data", missing), @"/srv/tenant.toml:2: filesystem.read: /srv/data cannot be found (ENOENT (no such file or directory)): create it, or remove it from the policy");
     insta::assert_snapshot!(
         read("/run/docker.sock", plain().with_path("/run/docker.sock", PathKind::Special, "/run/docker.sock")),

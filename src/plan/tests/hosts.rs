@@ -47,7 +47,7 @@ pub fn machine() -> Machine {
         user: ROOT,
         namespaces: NamespaceSupport::Available,
         time_namespaces: TimeNamespaces::Available,
-        landlock: LandlockSupport::Abi { abi: 7 },
+        landlock: LandlockSupport::Abi(7),
         seccomp: SeccompSupport::Available,
         cgroup: cgroup_v1(),
         limits: HostLimits {
@@ -75,21 +75,19 @@ pub fn machine() -> Machine {
 pub fn with_kernel((release, abi): (&str, u32), machine: Machine) -> Machine {
     Machine {
         kernel: KernelVersion::parse(release).unwrap(),
-        landlock: LandlockSupport::Abi { abi },
+        landlock: LandlockSupport::Abi(abi),
         ..machine
     }
 }
 
 pub fn cgroup_v1() -> CgroupSupport {
     let dir = |name: &str| PathBuf::from("/sys/fs/cgroup").join(name).join("service");
-    CgroupSupport::V1 {
-        controllers: BTreeMap::from([
-            (Controller::Memory, dir("memory")),
-            (Controller::Pids, dir("pids")),
-            (Controller::Cpu, dir("cpu")),
-            (Controller::Cpuacct, dir("cpuacct")),
-        ]),
-    }
+    CgroupSupport::V1(BTreeMap::from([
+        (Controller::Memory, dir("memory")),
+        (Controller::Pids, dir("pids")),
+        (Controller::Cpu, dir("cpu")),
+        (Controller::Cpuacct, dir("cpuacct")),
+    ]))
 }
 
 pub fn cgroup_v2(controllers: &[Controller]) -> CgroupSupport {
@@ -102,9 +100,7 @@ pub fn cgroup_v2(controllers: &[Controller]) -> CgroupSupport {
 
 pub fn no_cgroup() -> CgroupSupport {
     let dir = "/sys/fs/cgroup/user.slice/session-2.scope".into();
-    CgroupSupport::Nowhere {
-        reason: CgroupAbsence::NotWritable { dir },
-    }
+    CgroupSupport::Nowhere(CgroupAbsence::NotWritable(dir))
 }
 
 pub fn refused(step: ChainStep, errno: i32, cause: RefusalCause) -> NamespaceSupport {
@@ -129,9 +125,7 @@ fn directory(path: &str) -> SystemPath {
 pub fn link(path: &str, points_at: &str) -> SystemPath {
     SystemPath {
         path: path.into(),
-        kind: SystemPathKind::Symlink {
-            points_at: points_at.into(),
-        },
+        kind: SystemPathKind::Symlink(points_at.into()),
     }
 }
 

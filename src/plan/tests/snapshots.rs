@@ -122,11 +122,7 @@ fn diagnosed() {
 
     let container = Machine {
         namespaces: super::hosts::refused(ChainStep::Unshare, 1, RefusalCause::Container),
-        cgroup: CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NotWritable {
-                dir: "/sys/fs/cgroup".into(),
-            },
-        },
+        cgroup: CgroupSupport::Nowhere(CgroupAbsence::NotWritable("/sys/fs/cgroup".into())),
         ..machine()
     };
     let mut with_cache = diagnose(&container, Ok(&fine.interpreter));
@@ -144,9 +140,7 @@ fn diagnosed() {
     let old = Machine {
         landlock: LandlockSupport::NotEnabled,
         namespaces: NamespaceSupport::Available,
-        cgroup: CgroupSupport::Nowhere {
-            reason: CgroupAbsence::NotMounted,
-        },
+        cgroup: CgroupSupport::Nowhere(CgroupAbsence::NotMounted),
         ..machine()
     };
     insta::assert_snapshot!("doctor_no_landlock", diagnose(&old, Ok(&fine.interpreter)));

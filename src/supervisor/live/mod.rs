@@ -82,11 +82,8 @@ pub enum SessionExit {
     Closed,
     /// The caller disconnected.
     Gone,
-    /// The caller asked for another worker.
-    Restart {
-        /// The request's id.
-        id: u64,
-    },
+    /// The caller asked for another worker. Holds the request's id.
+    Restart(u64),
     /// The caller asked for the session's state to be replaced.
     Rollback {
         /// The request's id.
@@ -175,7 +172,7 @@ impl WorkerLoop<'_> {
         self.state.tell_of_time_between_cells(caller);
         let closed = match &left {
             SessionExit::Ended(why) => Some(Closed::Ended(why.clone())),
-            SessionExit::Restart { .. } | SessionExit::Rollback { .. } => Some(Closed::Anew),
+            SessionExit::Restart(_) | SessionExit::Rollback { .. } => Some(Closed::Anew),
             SessionExit::Closed | SessionExit::Gone | SessionExit::Paused(_) => None,
         };
         if let (Some(closed), Some(programs)) = (closed, &mut self.state.io.programs) {

@@ -51,7 +51,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             ClientRequest::Decide { question, allowed } => self.decide(question, allowed, caller),
             ClientRequest::Interrupt if self.cell.is_none() => {}
             ClientRequest::Interrupt => self.interrupt(Stop::Cancelled, now),
-            ClientRequest::Restart { id } => return Some(SessionExit::Restart { id }),
+            ClientRequest::Restart { id } => return Some(SessionExit::Restart(id)),
             ClientRequest::Rollback { id, snapshot } => {
                 return Some(SessionExit::Rollback { id, snapshot });
             }

@@ -242,9 +242,7 @@ impl Source<'_> {
         let kind = match SFlag::from_bits_truncate(stat.st_mode) & SFlag::S_IFMT {
             SFlag::S_IFREG => Kind::File,
             SFlag::S_IFDIR => Kind::Directory,
-            SFlag::S_IFCHR => Kind::Device {
-                numbers: (major(stat.st_rdev), minor(stat.st_rdev)),
-            },
+            SFlag::S_IFCHR => Kind::Device((major(stat.st_rdev), minor(stat.st_rdev))),
             SFlag::S_IFIFO => Kind::Pipe,
             SFlag::S_IFSOCK => Kind::Socket,
             _ => Kind::Other,

@@ -44,11 +44,8 @@ pub enum Kind {
     File,
     /// A directory.
     Directory,
-    /// A character device.
-    Device {
-        /// Its numbers.
-        numbers: (u64, u64),
-    },
+    /// A character device. Holds its numbers.
+    Device((u64, u64)),
     /// A pipe.
     Pipe,
     /// A socket.
@@ -124,7 +121,7 @@ pub fn keep(found: &Found, outputs: Outputs) -> Result<Option<Descriptor>, Snaps
         Kind::Socket if number == DATA || Some(found.inode) == outputs.summons => Ok(None),
         Kind::Pipe if found.inode == outputs.stdout => descriptor(Opened::Same(1)),
         Kind::Pipe if found.inode == outputs.stderr => descriptor(Opened::Same(2)),
-        Kind::Device { numbers } => {
+        Kind::Device(numbers) => {
             let device = DEVICES.iter().find(|(_, own)| *own == numbers);
             match device {
                 // A copy reads nothing, as every worker that was ready.
@@ -198,7 +195,7 @@ mod tests {
         assert_eq!(copy.open, Opened::Same(1));
         assert_eq!(kept(&found(DATA, "socket:[3]", Kind::Socket, 3)), None);
         assert_eq!(kept(&found(255, "socket:[13]", Kind::Socket, 13)), None);
-        let null = Kind::Device { numbers: (1, 3) };
+        let null = Kind::Device((1, 3));
         let stdin = kept(&found(0, "/dev/null", null, 4)).expect("it is made");
         assert_eq!(stdin.open, Opened::Same(0));
     }
@@ -214,12 +211,7 @@ mod tests {
         assert_eq!(pipe, "descriptor 4 is a pipe; close it first");
         refused(found(4, "socket:[99]", Kind::Socket, 99));
         refused(found(4, "anon_inode:[eventpoll]", Kind::Other, 99));
-        refused(found(
-            4,
-            "/dev/pts/0",
-            Kind::Device { numbers: (136, 0) },
-            99,
-        ));
+        refused(found(4, "/dev/pts/0", Kind::Device((136, 0)), 99));
         for is_named in [false, true] {
             let gone = refused(Found {
                 is_named,

@@ -294,9 +294,9 @@ impl Kind {
 /// The directories of a supervisor in every hierarchy.
 pub fn own_cgroups(support: &CgroupSupport, pid: u32) -> BTreeSet<PathBuf> {
     let parents: Vec<&Path> = match support {
-        CgroupSupport::V1 { controllers } => controllers.values().map(PathBuf::as_path).collect(),
+        CgroupSupport::V1(controllers) => controllers.values().map(PathBuf::as_path).collect(),
         CgroupSupport::V2 { dir, .. } => vec![dir],
-        CgroupSupport::Nowhere { .. } => Vec::new(),
+        CgroupSupport::Nowhere(_) => Vec::new(),
     };
     let is_of_pid = |path: &PathBuf| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();

@@ -164,9 +164,9 @@ impl Ceiling {
     /// The one of a test's process, which makes it and removes it.
     fn of_test(cgroups: &CgroupSupport, test: u32) -> Self {
         let above = match cgroups {
-            CgroupSupport::V1 { controllers } => &controllers[&Controller::Pids],
+            CgroupSupport::V1(controllers) => &controllers[&Controller::Pids],
             CgroupSupport::V2 { dir, .. } => dir,
-            CgroupSupport::Nowhere { .. } => unreachable!("it is needed"),
+            CgroupSupport::Nowhere(_) => unreachable!("it is needed"),
         };
         Self(above.join(format!("without-processes-{test}")))
     }

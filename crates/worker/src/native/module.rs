@@ -236,7 +236,7 @@ fn serve(preloaded: &str, offer: &Object) -> Result<Born, String> {
     match server.serve().map_err(words)? {
         Served::Finished => sys::process::exit_now(0),
         Served::Failed => sys::process::exit_now(1),
-        Served::Worker { env } => {
+        Served::Worker(env) => {
             // After the jail is complete: a hook of a preloaded package may start a thread, and a process
             // with threads cannot enter a user namespace.
             python::after_fork_in_child();

@@ -87,7 +87,7 @@ fn serve(own: ForkedChild, reach: Reach, worker: Pid, ties: &ReaperFds) -> Resul
     }
     let killed = reaper.end_all(proc.as_fd()).in_step(Step::ForkReaper)?;
     // A worker that was lost with its zygote has no end of its own to report.
-    if let (EndReason::HolderGone { index: 0 }, Some(exit)) = (over, killed) {
+    if let (EndReason::HolderGone(0), Some(exit)) = (over, killed) {
         _ = send_message(monitor.as_fd(), &FromMonitor::exited(exit), &[]);
     }
     Ok(())

@@ -52,7 +52,7 @@ fn descriptor(bytes: &[u8]) -> bool {
     let kinds = [
         Kind::File,
         Kind::Directory,
-        Kind::Device { numbers: (1, 3) },
+        Kind::Device((1, 3)),
         Kind::Pipe,
         Kind::Socket,
         Kind::Other,

@@ -230,7 +230,7 @@ fn one_buffer_is_one_value() {
             .replace("[1]", bytes),
     ];
     for text in twice {
-        let shared = ValueError::Shared { buffer: 0 };
+        let shared = ValueError::Shared(0);
         assert_eq!(
             check(&read(&text), Some(&blob(&[2]))),
             Err(shared),

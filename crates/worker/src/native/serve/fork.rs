@@ -21,9 +21,7 @@ pub(super) enum Forked {
         init: NamespaceInit,
     },
     /// At level `landlock`: the worker is a child of this process.
-    Reaper {
-        pid: Pid,
-    },
+    Reaper(Pid),
     Worker(ForkedChild),
 }
 
@@ -32,7 +30,7 @@ impl Server {
     pub(super) fn fork_worker(&mut self, monitor: &OwnedFd) -> Result<Forked, Failure> {
         if self.jail.namespaces.is_none() {
             return Ok(match self.fork()? {
-                Fork::Parent(pid) => Forked::Reaper { pid },
+                Fork::Parent(pid) => Forked::Reaper(pid),
                 Fork::Child(own) => {
                     let ties = ReaperFds {
                         monitor,

@@ -34,11 +34,9 @@ use sandfork_jail::zygote::Zygote;
 pub enum Served {
     /// In the zygote: the supervisor closed the control socket.
     Finished,
-    /// In a worker: its jail is complete.
-    Worker {
-        /// The variables of its environment that differ from the zygote's.
-        env: Vec<(String, String)>,
-    },
+    /// In a worker: its jail is complete. Holds the variables of its environment that differ from the
+    /// zygote's.
+    Worker(Vec<(String, String)>),
     /// In a worker: it failed to enter its jail, has reported that, and must end.
     Failed,
 }
@@ -224,7 +222,7 @@ impl Server {
                     None => Vec::new(),
                 };
                 Ok(Some(match entered {
-                    Ok(()) => Served::Worker { env },
+                    Ok(()) => Served::Worker(env),
                     Err(_) => Served::Failed,
                 }))
             }
@@ -238,7 +236,7 @@ impl Server {
                 self.report_birth(pid, &pidfd, worker);
                 Ok(None)
             }
-            Ok(Forked::Reaper { pid }) => {
+            Ok(Forked::Reaper(pid)) => {
                 // The reaper uses it. The zygote holds it until no process of the worker is left.
                 self.reapers.insert(pid, monitor);
                 Ok(None)

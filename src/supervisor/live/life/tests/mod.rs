@@ -248,7 +248,7 @@ fn a_session_that_runs_a_program_is_not_idle() {
 fn a_session_is_closed_or_begun_anew_at_the_callers_wish() {
     in_scene(SESSION, |scene| {
         let restart = scene.asks(ClientRequest::Restart { id: 5 });
-        assert!(matches!(restart, Some(SessionExit::Restart { id: 5 })));
+        assert!(matches!(restart, Some(SessionExit::Restart(5))));
         let closed = scene.asks(ClientRequest::Close);
         assert!(matches!(closed, Some(SessionExit::Closed)));
     });
