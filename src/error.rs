@@ -13,11 +13,11 @@ use crate::outcome::exit_code;
 ///
 /// Its text is one sentence that names the thing, the cause and the remedy. So it has no
 /// [`source`](std::error::Error::source).
-#[derive(Debug)]
+#[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Error {
     kind: ErrorKind,
     errno: Option<i32>,
-    cause: Box<dyn StdError + Send + Sync>,
+    sentence: String,
 }
 
 /// What kind of thing went wrong, for callers that decide by it.
@@ -72,7 +72,7 @@ impl ErrorKind {
 }
 
 /// A module's own error.
-pub(crate) trait Cause: StdError + Send + Sync + 'static {
+pub(crate) trait Cause: StdError {
     /// The kind of the error.
     fn kind(&self) -> ErrorKind;
 
@@ -88,7 +88,7 @@ impl<C: Cause> From<C> for Error {
         Self {
             kind: cause.kind(),
             errno: cause.errno(),
-            cause: Box::new(cause),
+            sentence: cause.to_string(),
         }
     }
 }
@@ -99,8 +99,18 @@ impl Error {
         Self {
             kind,
             errno: None,
-            cause: sentence.into().into(),
+            sentence: sentence.into(),
         }
+    }
+
+    /// A policy is wrong on every host.
+    pub(crate) fn policy(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Policy, sentence)
+    }
+
+    /// This host cannot enforce a policy.
+    pub(crate) fn host(sentence: impl Into<String>) -> Self {
+        Self::new(ErrorKind::Host, sentence)
     }
 
     /// The kind of the error.
@@ -129,7 +139,7 @@ impl Error {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.cause.fmt(f)
+        self.sentence.fmt(f)
     }
 }
 

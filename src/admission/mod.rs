@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use nix::poll::PollFlags;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 
-use crate::error::{Cause, Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 use crate::supervisor::error::While;
 use crate::supervisor::{Cancel, SupervisorError, wait};
 use crate::waiters::lock;
@@ -44,28 +44,6 @@ struct Inner {
     in_flight: usize,
     queue: usize,
     state: Mutex<State>,
-}
-
-/// Why a run was not admitted. It did not start.
-#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Busy {
-    /// The queue is full.
-    #[error(
-        "busy: {in_flight} runs are active and {queue} wait, the most that are allowed: try again later"
-    )]
-    Full {
-        /// How many runs may be active.
-        in_flight: usize,
-        /// How many runs may wait.
-        queue: usize,
-    },
-    /// The run waited, and a client with fewer runs in the queue took its place.
-    #[error("busy: the queue is full, and this client has the most runs in it: try again later")]
-    PushedOut,
-    /// The caller cancelled the run while it waited.
-    #[error("the run was cancelled while it waited for its turn")]
-    CalledOff,
 }
 
 /// The current numbers of runs.
@@ -176,10 +154,12 @@ impl Admission {
         match fate {
             // Also if it was cancelled at the same time: then the run itself is cancelled.
             Fate::Admitted => Ok(Permit(Arc::clone(&self.0))),
-            Fate::PushedOut => Err(Busy::PushedOut.into()),
+            Fate::PushedOut => Err(busy(
+                "busy: the queue is full, and this client has the most runs in it: try again later",
+            )),
             Fate::Open => {
                 waited?;
-                Err(Busy::CalledOff.into())
+                Err(busy("the run was cancelled while it waited for its turn"))
             }
         }
     }
@@ -210,7 +190,7 @@ impl Inner {
 
     /// Finds a place in the queue for a run of `client`: a free one (`None`), or that of the latest run of
     /// another client.
-    fn place(&self, state: &State, client: &Client) -> Result<Option<Client>, Busy> {
+    fn place(&self, state: &State, client: &Client) -> Result<Option<Client>, Error> {
         if state.load.waiting < self.queue {
             return Ok(None);
         }
@@ -218,10 +198,10 @@ impl Inner {
         let longest = state.turns.iter().max_by_key(|client| waiting(client));
         match longest {
             Some(other) if waiting(other) > waiting(client) + 1 => Ok(Some(Arc::clone(other))),
-            _ => Err(Busy::Full {
-                in_flight: self.in_flight,
-                queue: self.queue,
-            }),
+            _ => Err(busy(format!(
+                "busy: {} runs are active and {} wait, the most that are allowed: try again later",
+                self.in_flight, self.queue
+            ))),
         }
     }
 }
@@ -323,10 +303,9 @@ impl Ticket {
     }
 }
 
-impl Cause for Busy {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::Busy
-    }
+/// Why a run was not admitted. It did not start.
+fn busy(sentence: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Busy, sentence)
 }
 
 #[cfg(test)]

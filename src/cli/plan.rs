@@ -40,7 +40,7 @@ pub(super) fn plan_here(policy: &Policy) -> Result<plan::Plan, Error> {
     // Nothing removes its environment of packages meanwhile.
     let chosen = ChosenInterpreter::of(policy, &environment)?;
     let host = host::probe(&chosen.executable.display().to_string(), &needs(policy))?;
-    Ok(plan::plan(policy, &host)?)
+    plan::plan(policy, &host)
 }
 
 /// The values of passed variables are the caller's secrets, and plans are printed and kept. Those of credentials get into
@@ -56,16 +56,13 @@ fn needs(policy: &Policy) -> Needs {
 /// All that can be seen at once of what this host refuses: system calls, the level, limits and paths.
 pub(super) fn refused_here(policy: &Policy) -> Vec<Error> {
     let environment = CallerEnvironment::current();
-    let mut refused: Vec<Error> = check_syscalls(policy)
-        .into_iter()
-        .map(Error::from)
-        .collect();
+    let mut refused = check_syscalls(policy);
     match HostWithoutInterpreter::probe(CgroupSupport::probe(), &needs(policy), &environment) {
         Ok(host) => {
             let values = plan::refused(policy, host.machine(), host.paths());
-            refused.extend(values.map(Error::from));
+            refused.extend(values);
         }
-        Err(error) => refused.push(error.into()),
+        Err(error) => refused.push(error),
     }
     refused
 }
@@ -75,7 +72,7 @@ pub(super) fn interpreter_refused_here(policy: &Policy) -> Option<Error> {
     let environment = CallerEnvironment::current();
     let interpreter = ChosenInterpreter::of(policy, &environment);
     let interpreter =
-        interpreter.and_then(|chosen| Ok(probe_interpreter(&chosen.executable, &environment)?));
+        interpreter.and_then(|chosen| probe_interpreter(&chosen.executable, &environment));
     interpreter.err()
 }
 
@@ -132,7 +129,7 @@ fn diagnose_forks(policy: Policy) -> Usability<CopiedPages> {
 
 /// Checks this host, layer by layer. Fails if nothing could be run.
 pub fn doctor(arguments: &DoctorArguments) -> Result<u8, Failure> {
-    let machine = Machine::probe().map_err(Error::from)?;
+    let machine = Machine::probe()?;
     let environment = CallerEnvironment::current();
     let policy = Policy::default();
     let interpreter = resolve_interpreter(&policy.python.interpreter.value, &environment)

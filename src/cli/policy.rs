@@ -2,11 +2,11 @@
 
 use std::fmt::Write;
 
+use crate::ErrorKind;
 use crate::outcome::exit_code;
 use crate::plan::{PreloadPlan, check_syscalls};
 use crate::policy::{self, Difference, Override, Policy, PolicyError};
 use crate::policy_source::FileSystem;
-use crate::{Error, ErrorKind};
 
 use super::args::{PolicyChoice, PolicyCommand};
 use super::failure::Failure;
@@ -111,10 +111,7 @@ fn accept(name: &str, host: Host) -> Result<String, Vec<Failure>> {
         errors.into_iter().map(E::into).collect()
     }
     let refused = |policy: &Policy| match host {
-        Host::Any => {
-            let errors = check_syscalls(policy).into_iter().map(Error::from);
-            failures(errors.collect())
-        }
+        Host::Any => failures(check_syscalls(policy)),
         Host::This => {
             let mut all = failures(refused_here(policy));
             all.extend(interpreter_refused_here(policy).map(|error| {

@@ -17,9 +17,10 @@ use super::resolver::Resolver;
 use super::sources::Sources;
 use super::staging::{Staging, lock_when_free, write_name};
 use super::tree::{Tree, set_directories};
+use crate::error::Error;
 use crate::host::{
     CallerEnvironment, DESCRIPTION, EnvironmentStore, Interpreter, NamedEnvironment, Patience,
-    Sharing, StoreError, may_be_made, probe_interpreter, resolve_interpreter,
+    Sharing, may_be_made, probe_interpreter, resolve_interpreter,
 };
 use crate::policy::{EnvironmentName, Requirement};
 use crate::supervisor::Cancel;
@@ -197,7 +198,7 @@ fn name_of(
 /// # Errors
 /// If they cannot be made, or another user can change what is in them.
 pub fn make_store(store: &EnvironmentStore) -> Result<(), EnvironmentError> {
-    may_be_made(store.directory()).map_err(StoreError::from)?;
+    may_be_made(store.directory()).map_err(Error::from)?;
     for directory in [store.environments(), store.names(), store.staging()] {
         let made = DirBuilder::new()
             .recursive(true)

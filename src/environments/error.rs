@@ -5,17 +5,13 @@ use std::path::{Path, PathBuf};
 
 use super::tree::FileError;
 use crate::error::{Cause, Error, ErrorKind};
-use crate::host::{InterpreterError, StoreError};
 
 /// Why an environment could not be made, shown or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum EnvironmentError {
-    /// The store, or a name in it.
+    /// The store, a name in it, or the interpreter.
     #[error(transparent)]
-    Store(#[from] StoreError),
-    /// The interpreter.
-    #[error(transparent)]
-    Interpreter(#[from] InterpreterError),
+    Host(#[from] Error),
     /// The sandbox in which packages are resolved and installed.
     #[error("packages are installed in a sandbox, and none could be provided: {0}")]
     Sandbox(Error),
@@ -93,9 +89,7 @@ impl EnvironmentError {
 impl Cause for EnvironmentError {
     fn kind(&self) -> ErrorKind {
         match self {
-            Self::Store(error) => error.kind(),
-            Self::Interpreter(error) => error.kind(),
-            Self::Sandbox(error) => error.kind(),
+            Self::Host(error) | Self::Sandbox(error) => error.kind(),
             Self::Request(_) => ErrorKind::Request,
             Self::Pip(_) => ErrorKind::Interpreter,
             Self::Unresolved { .. }

@@ -276,7 +276,7 @@ fn policy(
     /// As much as a large wheel and what reads it take.
     const ENOUGH: u64 = 8 << 30;
     const MIB: u64 = 1 << 20;
-    let host = Machine::probe().map_err(Error::from)?.limits.memory;
+    let host = Machine::probe()?.limits.memory;
     let memory = (host / 4 * 3).min(ENOUGH) / MIB;
     let work = memory / 2;
     let mut sets = vec![

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::error::EnvironmentError;
 use super::lock::Lock;
 use super::tree::set_directories;
-use crate::host::{EnvironmentStore, NamedEnvironment, Patience, Sharing, StoreError};
+use crate::host::{EnvironmentStore, NamedEnvironment, Patience, Sharing, torn};
 use crate::policy::EnvironmentName;
 
 /// What an environment says of itself.
@@ -53,9 +53,7 @@ pub enum Extent {
 pub fn description(store: &EnvironmentStore, key: &str) -> Result<Description, EnvironmentError> {
     let text = store.describe(key)?;
     let read = serde_json::from_str(&text);
-    read.map_err(|error: serde_json::Error| {
-        StoreError::torn(&store.path_of(key), &error.to_string()).into()
-    })
+    read.map_err(|error: serde_json::Error| torn(&store.path_of(key), &error.to_string()).into())
 }
 
 /// All names, with what each stands for.

@@ -39,7 +39,7 @@ pub use cgroup::{CgroupAbsence, CgroupSupport, Controller, SUPERVISOR_LEAF, V2En
 pub use environment::CallerEnvironment;
 pub use environments::{
     DESCRIPTION, EnvironmentStore, NamedEnvironment, PYPI, Patience, PipConfig, Sharing,
-    StoreError, pip_config,
+    pip_config, torn,
 };
 pub use errno::Errno;
 pub(crate) use exhaustion_hint::{
@@ -47,8 +47,7 @@ pub(crate) use exhaustion_hint::{
 };
 pub use headroom::{Headroom, descriptors_left, memory_left};
 pub use interpreter::{
-    Interpreter, InterpreterError, Link, Reach, probe as probe_interpreter,
-    resolve as resolve_interpreter,
+    Interpreter, Link, Reach, probe as probe_interpreter, resolve as resolve_interpreter,
 };
 pub use kept::{Kept, KeptKind, KeptNeeds};
 pub use kernel::{Arch, KernelVersion};
@@ -61,7 +60,7 @@ pub(crate) use mountinfo::unescape;
 pub use namespaces::{DEVICES, Device, NamespaceSupport, Refusal, RefusalCause, TimeNamespaces};
 pub(crate) use ownership::{Exposed, check_private, may_be_made};
 pub use paths::{PathFact, PathKind};
-pub use probe::{HostError, HostWithoutInterpreter, Needs, probe};
+pub use probe::{HostWithoutInterpreter, Needs, no_proc, probe};
 pub use processors::Processors;
 pub use route::{Links, Route};
 pub use seccomp::SeccompSupport;

@@ -7,8 +7,10 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::probe::untried;
 use super::user::{GIVES_UP_ROOT, SYS_ADMIN, effective_capabilities};
-use super::{Errno, GUEST_ID, HostError, HostUser};
+use super::{Errno, GUEST_ID, HostUser};
+use crate::error::Error;
 use sandfork_jail::sys::probe_child::{ChainFailure, ChainIdentity, ChainStep, try_chain};
 
 /// The result of the attempt.
@@ -131,7 +133,7 @@ enum Around {
 impl NamespaceSupport {
     /// Tries the chain. Exhaustion is not a refusal: a host that has run out of a resource is an
     /// error.
-    pub(super) fn probe(user: HostUser) -> Result<Self, HostError> {
+    pub(super) fn probe(user: HostUser) -> Result<Self, Error> {
         let drop_to = user.drop_to.map(|ids| (ids.uid, ids.gid));
         let identity = ChainIdentity {
             drop_to,
@@ -148,7 +150,7 @@ impl NamespaceSupport {
             Ok(()) => Ok(Self::with_devices()),
             Err(ChainFailure { step, errno }) if has_run_out(errno) => {
                 let problem = format!("what this host can do could not be tried: could not {step}");
-                Err(HostError::failed(problem, Errno(errno)))
+                Err(untried(problem, Errno(errno)))
             }
             Err(failure) => Ok(Self::Refused(Settings::read(user).judge(failure))),
         }

@@ -7,7 +7,9 @@ use std::io;
 use nix::unistd::{getegid, geteuid};
 use sandfork_jail::program::{HostIds, UidRange};
 
-use super::{Errno, HostError};
+use super::Errno;
+use super::probe::{no_proc, untried};
+use crate::error::Error;
 
 /// The host uid and gid that the guest has when the launching user is root.
 ///
@@ -52,12 +54,12 @@ impl HostUser {
     /// # Errors
     /// If the kernel does not say what this user may do. Taken for a user who may not, root would have all workers as
     /// one user of the host.
-    pub(super) fn probe() -> Result<Self, HostError> {
+    pub(super) fn probe() -> Result<Self, Error> {
         let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
         let (uid_map, gid_map) = (read("/proc/self/uid_map")?, read("/proc/self/gid_map")?);
         let status = read("/proc/self/status")?;
         if status.is_empty() {
-            return Err(HostError::no_proc());
+            return Err(no_proc());
         }
         Ok(Self::of(
             uid,
@@ -90,13 +92,13 @@ impl HostUser {
 }
 
 /// Reads a file of the kernel. A kernel without user namespaces has no maps.
-fn read(path: &str) -> Result<String, HostError> {
+fn read(path: &str) -> Result<String, Error> {
     match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
         read => read.map_err(|error| {
             let problem =
                 format!("what this user can do could not be found out: could not read {path}");
-            HostError::failed(problem, Errno::of(&error))
+            untried(problem, Errno::of(&error))
         }),
     }
 }

@@ -8,7 +8,8 @@ use super::assess::{Assessment, assess};
 use super::layer_state::LayerState;
 use super::obstacle::best_level;
 use super::preload::{PreloadPlan, loaded};
-use crate::host::{Interpreter, InterpreterError, Machine};
+use crate::error::Error;
+use crate::host::{Interpreter, Machine};
 use crate::policy::Level;
 
 /// The assessment of a machine and an interpreter.
@@ -102,10 +103,7 @@ pub struct PreloadDiagnosis {
 }
 
 /// Assesses a machine, and the result of probing an interpreter.
-pub fn diagnose(
-    machine: &Machine,
-    interpreter: Result<&Interpreter, &InterpreterError>,
-) -> Diagnosis {
+pub fn diagnose(machine: &Machine, interpreter: Result<&Interpreter, &Error>) -> Diagnosis {
     Diagnosis {
         kernel: machine.kernel.release.clone(),
         uid: machine.user.uid,

@@ -1,30 +1,10 @@
-//! Why a policy cannot be enforced on a host.
+//! Where a path comes from that cannot be shown.
 
 use std::fmt;
 use std::path::Path;
 
-use crate::error::{Cause, ErrorKind};
+use crate::error::Error;
 use crate::policy::Origin;
-
-/// Why there is no plan: a sentence with the problem, the place where it was written, and the remedy.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum PlanError {
-    /// The policy is wrong on every host.
-    #[error("{0}")]
-    Policy(String),
-    /// This host cannot enforce it.
-    #[error("{0}")]
-    Host(String),
-}
-
-impl Cause for PlanError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Policy(_) => ErrorKind::Policy,
-            Self::Host(_) => ErrorKind::Host,
-        }
-    }
-}
 
 /// The origin of a request to show a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -52,7 +32,8 @@ impl fmt::Display for Place {
 
 impl Place {
     /// Why the path is not shown as it is to be.
-    pub(super) fn refuses(&self, path: &Path, problem: impl fmt::Display) -> PlanError {
-        PlanError::Host(format!("{self}: {} {problem}", path.display()))
+    pub(super) fn refuses(&self, path: &Path, problem: impl fmt::Display) -> Error {
+        let sentence = format!("{self}: {} {problem}", path.display());
+        Error::host(sentence)
     }
 }

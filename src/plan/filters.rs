@@ -1,9 +1,10 @@
 //! The seccomp filters of a plan. Errors in a policy's lists are traced to their lines.
 
+use super::CgroupPlan;
 use super::seccomp::{
     self, Filters, HOST_WRITES, SeccompError, Surroundings, UNCOUNTED, compile_with,
 };
-use super::{CgroupPlan, PlanError};
+use crate::error::Error;
 use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, NetworkMode, Policy};
 
@@ -36,7 +37,7 @@ pub(super) fn compile(
     level: Level,
     cgroup: Option<&CgroupPlan>,
     uids: WorkerUids,
-) -> Result<Filters, PlanError> {
+) -> Result<Filters, Error> {
     let arch = known_arch(machine)?;
     let surroundings = match level {
         Level::Landlock => Surroundings::SharedHost {
@@ -68,7 +69,7 @@ pub(super) fn compile(
 }
 
 /// What every host refuses in a policy's lists of system calls.
-pub fn check_syscalls(policy: &Policy) -> Vec<PlanError> {
+pub fn check_syscalls(policy: &Policy) -> Vec<Error> {
     let lists = &policy.syscalls;
     let errors = seccomp::check(names(&lists.allow), names(&lists.deny));
     errors
@@ -82,19 +83,17 @@ fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
 }
 
 /// Finds the policy line that the error is about.
-fn locate(policy: &Policy, source: &SeccompError) -> PlanError {
+fn locate(policy: &Policy, source: &SeccompError) -> Error {
     let lists = &policy.syscalls;
     let mut named = lists.allow.iter().chain(&lists.deny);
     let origin = named
         .find(|name| name.value == source.name)
         .map_or(policy.require_origin(), |name| &name.origin);
-    PlanError::Policy(format!("{}{source}", origin.lead()))
+    Error::policy(format!("{}{source}", origin.lead()))
 }
 
 /// The architecture for which filters are compiled.
-pub(super) fn known_arch(machine: &Machine) -> Result<Arch, PlanError> {
+pub(super) fn known_arch(machine: &Machine) -> Result<Arch, Error> {
     let unknown = "Sandfork has no system call table for this processor: run on x86_64 or aarch64";
-    machine
-        .arch
-        .ok_or_else(|| PlanError::Host(unknown.to_owned()))
+    machine.arch.ok_or_else(|| Error::host(unknown))
 }

@@ -2,7 +2,6 @@
 
 use std::path::Path;
 
-use super::PlanError;
 use super::cgroup::CgroupPlan;
 use super::filters::WorkerUids;
 use super::limits::ProcessCount;
@@ -10,6 +9,7 @@ use super::network::EgressPlan;
 use super::places::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
+use crate::error::Error;
 use crate::host::{Controller, GUEST_ID, Host, HostUser, TimeNamespaces};
 use crate::outcome::Limits;
 use crate::policy::{Level, Located, NetworkMode, Policy, ProcVisibility, SystemFiles, WorkExec};
@@ -30,7 +30,7 @@ pub(super) fn prepare(
     level: Level,
     cgroup: Option<&CgroupPlan>,
     egress: Option<&EgressPlan>,
-) -> Result<ZygoteJail, PlanError> {
+) -> Result<ZygoteJail, Error> {
     check_work_exec(policy, level)?;
     let view = View::new(policy, host, level)?;
     let namespaces = (level > Level::Landlock).then(|| ZygoteNamespaces {
@@ -72,12 +72,12 @@ pub(super) fn prepare(
 
 /// Without mounts the work directory is one of the host's: a program that a guest leaves there could be run by others,
 /// and the filters refuse the calls with which compilers mark one.
-fn check_work_exec(policy: &Policy, level: Level) -> Result<(), PlanError> {
+fn check_work_exec(policy: &Policy, level: Level) -> Result<(), Error> {
     let Located { value, origin } = &policy.filesystem.work_exec;
     match (level, value) {
-        (Level::Landlock, WorkExec::Allowed) => Err(PlanError::Host(format!(
-            "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the host's: set \
-             it to false, or run where level `standard` can be had",
+        (Level::Landlock, WorkExec::Allowed) => Err(Error::host(format!(
+            "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the \
+             host's: set it to false, or run where level `standard` can be had",
             origin.lead()
         ))),
         _ => Ok(()),

@@ -3,15 +3,16 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::error::{Place, PlanError};
+use super::error::Place;
 use super::view::Tree;
+use crate::error::Error;
 use crate::host::{Host, Route, module_name};
 use crate::policy::Policy;
 
 /// Refuses a writable tree by which guests could exchange what later starts run or believe. A mount over it would protect
 /// nothing: a guest that may write above it can rename what is above it. Root's guests too: they take the place of the
 /// owner of what they may write to.
-pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
+pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), Error> {
     for tree in trees.iter().filter(|tree| tree.is_writable()) {
         let writable = tree.real_path();
         for kept in &host.kept {
@@ -37,7 +38,7 @@ pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
     Ok(())
 }
 
-fn unwritable(place: &Place, path: &Path, why: &str) -> PlanError {
+fn unwritable(place: &Place, path: &Path, why: &str) -> Error {
     place.refuses(path, format!("cannot be writable, because {why}"))
 }
 
@@ -55,7 +56,7 @@ pub fn check_imports(
     imports: &[PathBuf],
     mut find: impl FnMut(&Path) -> Route,
     mut module_at: impl FnMut(&Path) -> Option<PathBuf>,
-) -> Result<(), PlanError> {
+) -> Result<(), Error> {
     let write = &policy.filesystem.write;
     if write.is_empty() {
         return Ok(());
@@ -117,7 +118,7 @@ fn module_beneath(directory: &Path, path: &Path) -> Option<PathBuf> {
 
 /// Refuses a path that leads through a writable tree and out of it again: a guest may have put the link there, or could
 /// put one, to have something else shown.
-pub(super) fn check_routes(wanted: &[Tree]) -> Result<(), PlanError> {
+pub(super) fn check_routes(wanted: &[Tree]) -> Result<(), Error> {
     for above in wanted.iter().filter(|tree| tree.is_writable()) {
         let turns = |tree: &&Tree| {
             let route = tree.route.as_ref();

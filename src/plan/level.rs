@@ -3,9 +3,9 @@
 use serde::Serialize;
 
 use super::assess::{Assessment, assess};
-use super::error::PlanError;
 use super::layer_state::LayerState;
 use super::obstacle::{best_level, obstacles};
+use crate::error::Error;
 use crate::host::{Host, Machine};
 use crate::outcome::Layer;
 use crate::policy::{Level, NetworkMode, Policy};
@@ -22,14 +22,14 @@ pub struct LayerPlan {
 }
 
 /// The best level of the host, if it is enough for the policy.
-pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, PlanError> {
+pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, Error> {
     let required = policy.require();
     let available = best_level(machine);
     available.filter(|best| *best >= required).ok_or_else(|| {
         let accept = |level| {
             format!("; or accept the weaker level `{level}` (`--set assurance.require={level}`)")
         };
-        PlanError::Host(format!(
+        Error::host(format!(
             "{} requires level `{required}`, which this host cannot give: {}{}",
             policy.require_origin(),
             obstacles(machine, required).join("; "),
@@ -39,15 +39,15 @@ pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, PlanEr
 }
 
 /// Refuses a network that the level has no namespace for.
-pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), PlanError> {
+pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), Error> {
     let mode = &policy.network.mode;
     if mode.value == NetworkMode::None || level > Level::Landlock {
         return Ok(());
     }
-    Err(PlanError::Host(format!(
-        "{}`network.mode` is \"{}\", and at level `landlock`, the best of this host, the only loopback interface is the \
-         host's own: allow user namespaces (`sandfork doctor` tells how), or do without a network \
-         (`--set network.mode=none`)",
+    Err(Error::host(format!(
+        "{}`network.mode` is \"{}\", and at level `landlock`, the best of this host, the only loopback interface \
+         is the host's own: allow user namespaces (`sandfork doctor` tells how), or do without a network (`--set \
+         network.mode=none`)",
         mode.origin.lead(),
         mode.value
     )))

@@ -6,9 +6,9 @@ use crate::outcome::{LimitName, Limits, Unit};
 use crate::policy::{Policy, ProcVisibility};
 use sandfork_jail::program::{ProcessMemory, Rlimit, RlimitResource};
 
-use super::PlanError;
 use super::cgroup::CgroupPlan;
 use super::words::amount;
+use crate::error::Error;
 
 /// The stack of a main thread: the usual default of distributions. CPython's recursion limit and
 /// numpy's LAPACK assume it.
@@ -117,7 +117,7 @@ pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
 }
 
 /// The reason to refuse each limit that is above what the host has.
-pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item = PlanError> {
+pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item = Error> {
     LimitName::ALL.into_iter().filter_map(|name| {
         let wanted = policy.limits.amount(name);
         let (most, or) = available(machine, name).filter(|(most, _)| wanted > *most)?;
@@ -127,7 +127,7 @@ pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item 
             MIB.. if unit == Unit::Size => most - most % MIB,
             _ => most,
         };
-        Some(PlanError::Host(format!(
+        Some(Error::host(format!(
             "{}`{key}` is {}, more than this host's {} {}: lower it (`--set {key}={}`){or}",
             policy.limit_origin(name).lead(),
             amount(unit, wanted),

@@ -35,13 +35,13 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
+use crate::error::Error;
 pub use crate::outcome::{Layer, PolicyIdentity};
 pub use crate::policy::Start;
 pub use assess::assess;
 pub use cgroup::{CgroupPlan, CgroupVersion, Hierarchy, Presence, Setting};
 pub use doctor::{CopiedPages, DirectoryFound, PreloadDiagnosis, Usability, diagnose};
 pub use environment::{PRELOAD_ONLY, preload_env};
-pub use error::PlanError;
 pub use explain::explain;
 pub use filters::check_syscalls;
 pub use grants::{
@@ -205,7 +205,7 @@ fn host_interpreter(policy: &Policy) -> Option<String> {
 /// If the host lacks the level that the policy requires, a limit is above what the host has, a path
 /// is missing or may not be shown, or a system call cannot be allowed or denied. The error has the
 /// line of the policy, the cause and the remedy.
-pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, PlanError> {
+pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, Error> {
     let level = level::choose(policy, &host.machine)?;
     level::check_network(policy, level)?;
     if let Some(refused) = limits::refused(policy, &host.machine).next() {
@@ -236,7 +236,7 @@ pub fn refused<'a>(
     policy: &'a Policy,
     machine: &'a Machine,
     paths: &'a BTreeMap<PathBuf, PathFact>,
-) -> impl Iterator<Item = PlanError> + 'a {
+) -> impl Iterator<Item = Error> + 'a {
     let level = level::choose(policy, machine);
     let level = level
         .and_then(|level| level::check_network(policy, level))
@@ -246,7 +246,7 @@ pub fn refused<'a>(
     level.into_iter().chain(values)
 }
 
-fn interpreter(policy: &Policy, host: &Host) -> Result<InterpreterPlan, PlanError> {
+fn interpreter(policy: &Policy, host: &Host) -> Result<InterpreterPlan, Error> {
     let python = &policy.python;
     preload::check_length(&python.preload)?;
     Ok(InterpreterPlan {

@@ -12,10 +12,10 @@ use sandfork_egress::rules::{Rule, RuleText, Rules};
 use sandfork_jail::loopback::NetworkSocket;
 use sandfork_jail::program::{BpfProgram, HostIds, RootEntry, ZygoteJail};
 
-use super::PlanError;
 use super::filters::known_arch;
 use super::seccomp::egress_filter;
 use super::view::View;
+use crate::error::Error;
 use crate::host::Host;
 use crate::policy::{NetworkMode, Policy, Proxy, Reference, Resolver, Template};
 
@@ -65,7 +65,7 @@ impl EgressPlan {
     ///
     /// # Errors
     /// If a secret is missing, or there are more ports than sockets.
-    pub(super) fn new(policy: &Policy, host: &Host) -> Result<Option<Self>, PlanError> {
+    pub(super) fn new(policy: &Policy, host: &Host) -> Result<Option<Self>, Error> {
         let network = &policy.network;
         if network.mode.value != NetworkMode::Allow {
             return Ok(None);
@@ -75,9 +75,9 @@ impl EgressPlan {
         // The policy has refused contradictions.
         let allow = Rules::new(rules.collect()).unwrap_or_default();
         let Some(sockets) = names::sockets(&allow) else {
-            return Err(PlanError::Policy(format!(
-                "{}`network.allow` has more than 36 different ports, or hosts with ports from 1024 on: remove some, or \
-                 reach them through a proxy of your own (`network.proxy`)",
+            return Err(Error::policy(format!(
+                "{}`network.allow` has more than 36 different ports, or hosts with ports from 1024 on: remove \
+                 some, or reach them through a proxy of your own (`network.proxy`)",
                 network.mode.origin.lead()
             )));
         };
@@ -111,14 +111,15 @@ impl EgressPlan {
 }
 
 /// Variables that are not set now would be missed by the first request.
-fn check_secrets(policy: &Policy, host: &Host) -> Result<(), PlanError> {
+fn check_secrets(policy: &Policy, host: &Host) -> Result<(), Error> {
     for template in policy.network.templates() {
         for reference in template.value.references() {
             if let Reference::Variable(name) = reference
                 && host.caller_env.get(name).is_none_or(String::is_empty)
             {
-                return Err(PlanError::Host(format!(
-                    "{}${{{name}}} is not set in your environment: export {name}, or remove the reference from the policy",
+                return Err(Error::host(format!(
+                    "{}${{{name}}} is not set in your environment: export {name}, or remove the reference from the \
+                     policy",
                     template.origin.lead()
                 )));
             }

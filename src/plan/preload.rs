@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::error::PlanError;
 use super::words::list;
+use crate::error::Error;
 use crate::policy::{Located, Preload};
 use sandfork_jail::control::MAX_PRELOADED;
 
@@ -61,14 +61,14 @@ impl PreloadPlan {
 }
 
 /// Requires that a zygote can report the modules that it has preloaded.
-pub(super) fn check_length(preload: &[Located<Preload>]) -> Result<(), PlanError> {
+pub(super) fn check_length(preload: &[Located<Preload>]) -> Result<(), Error> {
     // With the quotes and the comma of each.
     let bytes: usize = preload.iter().map(|it| it.value.module().len() + 3).sum();
     match preload.last() {
-        Some(last) if bytes > MAX_PRELOADED => Err(PlanError::Policy(format!(
-            "{}`python.preload` is too long: its names have {bytes} bytes with their quotes and commas, and at most \
-             {MAX_PRELOADED} fit into the report of what was preloaded: name packages without their submodules, or a \
-             module of your own that imports them",
+        Some(last) if bytes > MAX_PRELOADED => Err(Error::policy(format!(
+            "{}`python.preload` is too long: its names have {bytes} bytes with their quotes and commas, and at \
+             most {MAX_PRELOADED} fit into the report of what was preloaded: name packages without their \
+             submodules, or a module of your own that imports them",
             last.origin.lead()
         ))),
         _ => Ok(()),

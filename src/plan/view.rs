@@ -3,9 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use super::error::{Place, PlanError};
+use super::error::Place;
 use super::places::clash;
 use super::{kept, wanted};
+use crate::error::Error;
 use crate::host::{Host, Link, Route};
 use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
@@ -35,7 +36,7 @@ pub(super) struct View {
 }
 
 impl View {
-    pub(super) fn new(policy: &Policy, host: &Host, level: Level) -> Result<Self, PlanError> {
+    pub(super) fn new(policy: &Policy, host: &Host, level: Level) -> Result<Self, Error> {
         check_reach(host, level)?;
         let mut view = Self {
             trees: Vec::new(),
@@ -111,7 +112,7 @@ impl View {
 }
 
 /// Sorts parents first, removes duplicates, and removes trees that a tree above already shows.
-fn arrange(mut wanted: Vec<Tree>) -> Result<Vec<Tree>, PlanError> {
+fn arrange(mut wanted: Vec<Tree>) -> Result<Vec<Tree>, Error> {
     loop {
         let (mut trees, behind_links) = sort_out(wanted)?;
         if behind_links.is_empty() {
@@ -125,7 +126,7 @@ fn arrange(mut wanted: Vec<Tree>) -> Result<Vec<Tree>, PlanError> {
 
 /// The second list has the trees whose path is a link inside another tree. The guest follows the
 /// link, so its target must be shown at its real path.
-fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), PlanError> {
+fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), Error> {
     wanted.sort_by(|a, b| a.path.components().cmp(b.path.components()));
     let mut trees: Vec<Tree> = Vec::new();
     let mut behind_links = Vec::new();
@@ -194,7 +195,7 @@ impl Tree {
     }
 
     /// Merges another tree of the same path.
-    fn merge(&mut self, other: &Self) -> Result<(), PlanError> {
+    fn merge(&mut self, other: &Self) -> Result<(), Error> {
         if self.is_writable() != other.is_writable() {
             let writable = if self.is_writable() { self } else { other };
             return Err(writable.place.refuses(&other.path, WRITABLE_CODE));
@@ -209,7 +210,7 @@ impl Tree {
 /// Nothing that is to be read-only may lie in a writable tree, if it is the policy that asks for it: a guest that may
 /// write above a mount can rename what is above it, and the next start finds at that path what the guest left there.
 /// Without mounts, nothing protects what the system and the interpreter show there either.
-fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
+fn check_writable(trees: &[Tree], level: Level) -> Result<(), Error> {
     let is_kept = |tree: &&Tree| {
         !tree.is_writable() && (level == Level::Landlock || matches!(tree.place, Place::Policy(_)))
     };
@@ -235,12 +236,12 @@ fn check_writable(trees: &[Tree], level: Level) -> Result<(), PlanError> {
 }
 
 /// Without mounts, an unprivileged guest of root must reach the interpreter at its own path.
-fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
+fn check_reach(host: &Host, level: Level) -> Result<(), Error> {
     let is_closed = host.interpreter.closed.is_some();
     if level == Level::Landlock && host.machine.user.drop_to.is_some() && is_closed {
-        return Err(PlanError::Host(format!(
-            "the interpreter {} cannot be reached by the unprivileged user that the guest runs as at level `landlock`: \
-             install one where every user can run it, such as /usr/bin/python3",
+        return Err(Error::host(format!(
+            "the interpreter {} cannot be reached by the unprivileged user that the guest runs as at level \
+             `landlock`: install one where every user can run it, such as /usr/bin/python3",
             host.interpreter.binary.display()
         )));
     }
@@ -249,7 +250,7 @@ fn check_reach(host: &Host, level: Level) -> Result<(), PlanError> {
 
 /// A mount has the modes of the host: an unprivileged guest of root cannot enter a closed directory in one. The interpreter
 /// may lie behind one that the sandbox makes itself, for what it shows there.
-fn check_closed(trees: &[Tree], host: &Host) -> Result<(), PlanError> {
+fn check_closed(trees: &[Tree], host: &Host) -> Result<(), Error> {
     let interpreter = &host.interpreter;
     let closed = interpreter.closed.as_ref();
     // A binary that only its owner may read has begun before the guest's user comes.

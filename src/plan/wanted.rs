@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::error::{Place, PlanError};
+use super::error::Place;
 use super::places::{ETC, Use, clash, named_by};
 use super::view::Tree;
+use crate::error::Error;
 use crate::host::{
     Host, HostUser, Link, PathFact, PathKind, Reach, Route, SystemPath, SystemPathKind,
 };
@@ -16,7 +17,7 @@ use sandfork_jail::program::PathAccess;
 const ADDED: &str = "added/store";
 
 /// All requested trees, in no particular order.
-pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, PlanError> {
+pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, Error> {
     let system = policy.filesystem.system;
     let mut wanted = system_trees(host, system);
     wanted.extend(interpreter_trees(host, system));
@@ -152,7 +153,7 @@ fn named_tree(
     purpose: Use,
     named: &Located<PathBuf>,
     system: SystemFiles,
-) -> Result<Tree, PlanError> {
+) -> Result<Tree, Error> {
     let allow = match purpose {
         Use::ImportFrom => PathAccess::Read,
         Use::Read | Use::Project => run_or_read(system),
@@ -172,7 +173,7 @@ pub(super) fn refused_paths<'a>(
     policy: &'a Policy,
     user: HostUser,
     paths: &'a BTreeMap<PathBuf, PathFact>,
-) -> impl Iterator<Item = PlanError> + 'a {
+) -> impl Iterator<Item = Error> + 'a {
     named_by(policy).filter_map(move |(purpose, named)| resolve(paths, user, purpose, named).err())
 }
 
@@ -182,11 +183,11 @@ fn resolve<'a>(
     user: HostUser,
     purpose: Use,
     named: &Located<PathBuf>,
-) -> Result<&'a Route, PlanError> {
+) -> Result<&'a Route, Error> {
     let path = named.value.display();
     let refused = |problem: &str| {
         let (place, key) = (named.origin.lead(), purpose.key());
-        PlanError::Host(format!("{place}{key}: {path} {problem}"))
+        Error::host(format!("{place}{key}: {path} {problem}"))
     };
     let missing = |cause: &str| {
         refused(&format!(

@@ -234,7 +234,7 @@ fn launch(
     let start = StartCache::read(executable, lifetime);
     let plan_for = |facts: &str| -> Result<Plan, Error> {
         let interpreter = Interpreter::from_facts(facts, executable)?;
-        Ok(plan(policy, &host.clone()?.with(interpreter))?)
+        plan(policy, &host.clone()?.with(interpreter))
     };
     // Most likely it reports what it reported the last time.
     let guess = start.facts().map(|facts| (plan_for(&facts), facts));

@@ -21,7 +21,7 @@ use crate::batch::{
     WINDOW,
 };
 use crate::capacity::Capacity;
-use crate::error::{Cause, Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 use crate::host::{io_exhaustion_hint, processors};
 use crate::outcome::value::HeldBuffers;
 use crate::policy::Policy;
@@ -31,7 +31,9 @@ use crate::protocol::caller::{
     WireOutcome,
 };
 use crate::sandbox::Sandbox;
-use crate::supervisor::{Caller, CallerEvent, FrameCaller, PIECE, Request, await_caller, wait};
+use crate::supervisor::{
+    Caller, CallerEvent, FrameCaller, PIECE, Refusal, Request, await_caller, wait,
+};
 use sandfork_jail::sys::descriptors::send_some;
 
 /// An error that ends a batch early. The caller receives it when all started tasks have ended.
@@ -103,7 +105,7 @@ pub fn serve(
     let mapped = match batch.try_map(queue) {
         Ok(mapped) => mapped,
         Err(error) => {
-            return caller.refuse(None, Error::from(CannotBegin(error)).into());
+            return caller.refuse(None, cannot_begin(&error));
         }
     };
     let mut writer = Writer {
@@ -124,19 +126,15 @@ pub fn serve(
         Ok(())
     });
     if let Err(error) = listened {
-        caller.refuse(None, Error::from(CannotBegin(error)).into());
+        caller.refuse(None, cannot_begin(&error));
     }
 }
 
 /// No thread or descriptor could be had for a batch.
-#[derive(Debug, thiserror::Error)]
-#[error("the supervisor cannot begin a batch: {0}; {remedy}", remedy = io_exhaustion_hint(.0, "try again"))]
-struct CannotBegin(io::Error);
-
-impl Cause for CannotBegin {
-    fn kind(&self) -> ErrorKind {
-        ErrorKind::System
-    }
+fn cannot_begin(cause: &io::Error) -> Refusal {
+    let remedy = io_exhaustion_hint(cause, "try again");
+    let sentence = format!("the supervisor cannot begin a batch: {cause}; {remedy}");
+    Error::new(ErrorKind::System, sentence).into()
 }
 
 /// The requested number of jobs, or the number of processors; fewer if the host cannot hold them.

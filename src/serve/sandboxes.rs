@@ -133,8 +133,12 @@ fn check_caller(policy: &Policy, import_paths: &[PathBuf]) -> Result<(), Refusal
         require_absolute(path)?;
     }
     let mut links = Links::default();
-    let checked = check_imports(policy, import_paths, |path| links.route(path), module_at);
-    Ok(checked.map_err(Error::from)?)
+    Ok(check_imports(
+        policy,
+        import_paths,
+        |path| links.route(path),
+        module_at,
+    )?)
 }
 
 /// A caller's directory is not this process's.

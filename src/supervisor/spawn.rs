@@ -19,7 +19,7 @@ use super::session::SessionDirectory;
 use super::wait::wait_readable;
 use super::zygote::{BIRTH_TIMEOUT, Zygote, failure};
 use crate::error::ErrorKind;
-use crate::host::HostError;
+use crate::host::no_proc;
 use sandfork_jail::control::{Beneath, CpuBudgetScope, FromMonitor, ToZygote};
 use sandfork_jail::failure::{REPORT_LENGTH, decode_report};
 use sandfork_jail::program::HostIds;
@@ -291,7 +291,7 @@ fn not_found() -> SupervisorError {
     if Path::new("/proc/self").exists() {
         ended("")
     } else {
-        SupervisorError::Other(HostError::no_proc().into())
+        no_proc().into()
     }
 }
 

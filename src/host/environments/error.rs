@@ -3,41 +3,25 @@
 use std::io;
 use std::path::Path;
 
-use crate::error::{Cause, ErrorKind};
+use crate::error::Error;
 use crate::host::Exposed;
 
-/// Why an environment cannot be used: a sentence with the remedy.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// What a policy names is not there.
-    #[error("{0}")]
-    Missing(String),
-    /// What a request names is not there, where making it is of no use.
-    #[error("{0}")]
-    Absent(String),
-    /// The directory of environments cannot be used, or what is in it.
-    #[error("{0}")]
-    Unusable(String),
+/// An error of the kernel about a path of the store.
+pub fn io_error(path: &Path, cause: &io::Error) -> Error {
+    Error::host(format!("{}: {cause}", path.display()))
 }
 
-impl StoreError {
-    /// An error of the kernel about a path.
-    pub fn io(path: &Path, cause: &io::Error) -> Self {
-        Self::Unusable(format!("{}: {cause}", path.display()))
-    }
-
-    /// A file is not one of Sandfork's.
-    pub fn torn(path: &Path, problem: &str) -> Self {
-        Self::Unusable(format!(
-            "{} is not what Sandfork wrote there ({problem}): remove it, and make the environment again",
-            path.display()
-        ))
-    }
+/// A file is not one of Sandfork's.
+pub fn torn(path: &Path, problem: &str) -> Error {
+    Error::host(format!(
+        "{} is not what Sandfork wrote there ({problem}): remove it, and make the environment again",
+        path.display()
+    ))
 }
 
-impl From<Exposed> for StoreError {
+impl From<Exposed> for Error {
     fn from(exposed: Exposed) -> Self {
-        Self::Unusable(match exposed {
+        Self::host(match exposed {
             Exposed::Foreign(path) => format!(
                 "{} belongs to another user, who could change environments in it: set XDG_DATA_HOME or HOME to a directory \
                  of this user",
@@ -52,17 +36,7 @@ impl From<Exposed> for StoreError {
                 "{}: {cause}: set XDG_DATA_HOME or HOME to a directory of this user",
                 path.display()
             ),
-            Exposed::Io(path, cause) => return Self::io(&path, &cause),
+            Exposed::Io(path, cause) => return io_error(&path, &cause),
         })
-    }
-}
-
-impl Cause for StoreError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Missing(_) => ErrorKind::Policy,
-            Self::Absent(_) => ErrorKind::Request,
-            Self::Unusable(_) => ErrorKind::Host,
-        }
     }
 }

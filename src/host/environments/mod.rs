@@ -18,12 +18,14 @@ use nix::unistd::geteuid;
 use serde::{Deserialize, Serialize};
 
 pub use self::configuration::pip_config;
-pub use self::error::StoreError;
+use self::error::io_error;
+pub use self::error::torn;
 pub use self::pip_config::{PYPI, PipConfig};
 use super::CallerEnvironment;
 use super::ownership::{check_private, may_be_made};
 use super::shell_word::quoted;
 use super::whole_text::whole_text;
+use crate::error::{Error, ErrorKind};
 use crate::policy::{EnvironmentName, Requirement, SourcesDigest};
 
 /// The file in an environment that describes it.
@@ -76,7 +78,7 @@ pub enum Patience {
 impl EnvironmentStore {
     /// The store that this environment names: in `XDG_DATA_HOME`, without it `/var/lib` for root, and `.local/share` in
     /// `HOME` for others.
-    pub fn of(environment: &CallerEnvironment) -> Result<Self, StoreError> {
+    pub fn of(environment: &CallerEnvironment) -> Result<Self, Error> {
         let set = |name| {
             let value = environment.text(name).map(PathBuf::from);
             value.filter(|path| path.is_absolute())
@@ -87,7 +89,7 @@ impl EnvironmentStore {
             None => {
                 let nowhere = "neither XDG_DATA_HOME nor HOME is an absolute path: set one to a directory of this user, for \
                                environments";
-                let home = set("HOME").ok_or_else(|| StoreError::Unusable(nowhere.to_owned()))?;
+                let home = set("HOME").ok_or_else(|| Error::host(nowhere))?;
                 home.join(".local/share")
             }
         };
@@ -108,7 +110,7 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
-    pub fn hold_all(&self) -> Result<Option<File>, StoreError> {
+    pub fn hold_all(&self) -> Result<Option<File>, Error> {
         self.lock(ALL, Sharing::Shared, Patience::Waits)
     }
 
@@ -116,7 +118,7 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// As [`lock`](Self::lock).
-    pub fn own_all(&self) -> Result<Option<File>, StoreError> {
+    pub fn own_all(&self) -> Result<Option<File>, Error> {
         self.lock(ALL, Sharing::Alone, Patience::GivesUp)
     }
 
@@ -154,7 +156,7 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If the environment names none, or another user can have made what is in it.
-    pub fn usable(environment: &CallerEnvironment) -> Result<PathBuf, StoreError> {
+    pub fn usable(environment: &CallerEnvironment) -> Result<PathBuf, Error> {
         let store = Self::of(environment)?;
         if store.directory.exists() {
             store.check()?;
@@ -168,12 +170,12 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If another user can have, or it is not there.
-    pub fn check(&self) -> Result<(), StoreError> {
+    pub fn check(&self) -> Result<(), Error> {
         let found = fs::symlink_metadata(&self.directory);
-        let metadata = found.map_err(|cause| StoreError::io(&self.directory, &cause))?;
+        let metadata = found.map_err(|cause| io_error(&self.directory, &cause))?;
         // Who may write to the directory that it leads to says nothing of who may replace the link.
         if metadata.is_symlink() {
-            return Err(StoreError::Unusable(format!(
+            return Err(Error::host(format!(
                 "{} is a symbolic link, and environments need a directory: put one in its place, or set XDG_DATA_HOME",
                 self.directory.display()
             )));
@@ -185,20 +187,17 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If the store is not this user's alone, or the file is not one that Sandfork wrote.
-    pub fn read_name(
-        &self,
-        name: &EnvironmentName,
-    ) -> Result<Option<NamedEnvironment>, StoreError> {
+    pub fn read_name(&self, name: &EnvironmentName) -> Result<Option<NamedEnvironment>, Error> {
         let path = self.name_file(name);
         let text = match read(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            read => read.map_err(|cause| StoreError::io(&path, &cause))?,
+            read => read.map_err(|cause| io_error(&path, &cause))?,
         };
         self.check()?;
-        let named: NamedEnvironment = serde_json::from_str(&text)
-            .map_err(|error| StoreError::torn(&path, &error.to_string()))?;
+        let named: NamedEnvironment =
+            serde_json::from_str(&text).map_err(|error| torn(&path, &error.to_string()))?;
         if !is_key(&named.environment) {
-            return Err(StoreError::torn(&path, "it names no environment"));
+            return Err(torn(&path, "it names no environment"));
         }
         Ok(Some(named))
     }
@@ -207,7 +206,7 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn all_names(&self) -> Result<Vec<EnvironmentName>, StoreError> {
+    pub fn all_names(&self) -> Result<Vec<EnvironmentName>, Error> {
         let names = Self::entries(&self.names())?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
     }
@@ -216,20 +215,20 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If the directory cannot be read.
-    pub fn all_environments(&self) -> Result<Vec<String>, StoreError> {
+    pub fn all_environments(&self) -> Result<Vec<String>, Error> {
         let mut found = Self::entries(&self.environments())?;
         found.retain(|key| is_key(key));
         Ok(found)
     }
 
-    fn entries(directory: &Path) -> Result<Vec<String>, StoreError> {
+    fn entries(directory: &Path) -> Result<Vec<String>, Error> {
         let entries = match fs::read_dir(directory) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            entries => entries.map_err(|cause| StoreError::io(directory, &cause))?,
+            entries => entries.map_err(|cause| io_error(directory, &cause))?,
         };
         let mut names = Vec::new();
         for entry in entries {
-            let entry = entry.map_err(|cause| StoreError::io(directory, &cause))?;
+            let entry = entry.map_err(|cause| io_error(directory, &cause))?;
             names.extend(entry.file_name().into_string().ok());
         }
         names.sort();
@@ -240,22 +239,22 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub fn describe(&self, key: &str) -> Result<String, StoreError> {
+    pub fn describe(&self, key: &str) -> Result<String, Error> {
         let path = self.path_of(key).join(DESCRIPTION);
-        read(&path).map_err(|cause| StoreError::io(&path, &cause))
+        read(&path).map_err(|cause| io_error(&path, &cause))
     }
 
     /// The environment of a name, which nothing removes while the lock is held.
     ///
     /// # Errors
     /// If there is none.
-    pub fn find(&self, name: &EnvironmentName) -> Result<(PathBuf, File), StoreError> {
+    pub fn find(&self, name: &EnvironmentName) -> Result<(PathBuf, File), Error> {
         let Some(named) = self.read_name(name)? else {
             let others = match &*self.some_names() {
                 "" => String::new(),
                 names => format!(" (there is {names})"),
             };
-            return Err(StoreError::Missing(format!(
+            return Err(Error::policy(format!(
                 "there is no environment `{name}`{others}: make it with `sandfork env create {name} PACKAGE...`"
             )));
         };
@@ -263,7 +262,7 @@ impl EnvironmentStore {
         let path = self.path_of(&named.environment);
         // It may have been removed before it was locked.
         if !path.is_dir() {
-            return Err(StoreError::Missing(format!(
+            return Err(Error::policy(format!(
                 "the environment `{name}` has been removed from {}: make it again with `sandfork env create {name} \
                  PACKAGE...`",
                 path.display()
@@ -276,13 +275,14 @@ impl EnvironmentStore {
     ///
     /// # Errors
     /// If it stands for nothing. The error names others.
-    pub fn existing(&self, name: &EnvironmentName) -> Result<NamedEnvironment, StoreError> {
+    pub fn existing(&self, name: &EnvironmentName) -> Result<NamedEnvironment, Error> {
         self.read_name(name)?.ok_or_else(|| {
             let others = match &*self.some_names() {
                 "" => "no environment has a name".to_owned(),
                 names => format!("there is {names}; `sandfork env list` describes them"),
             };
-            StoreError::Absent(format!("there is no environment `{name}`: {others}"))
+            let sentence = format!("there is no environment `{name}`: {others}");
+            Error::new(ErrorKind::Request, sentence)
         })
     }
 
@@ -304,16 +304,16 @@ impl EnvironmentStore {
         packages: &[Requirement],
         interpreter: &Path,
         sources: Option<&SourcesDigest>,
-    ) -> Result<(PathBuf, File), StoreError> {
+    ) -> Result<(PathBuf, File), Error> {
         let binary = fs::canonicalize(interpreter);
-        let binary = binary.map_err(|cause| StoreError::io(interpreter, &cause))?;
+        let binary = binary.map_err(|cause| io_error(interpreter, &cause))?;
         let name = EnvironmentName::of_packages(packages, &binary, sources);
         self.find(&name).map_err(|error| match error {
-            StoreError::Missing(_) => {
+            missing if missing.kind() == ErrorKind::Policy => {
                 let list: Vec<String> = packages.iter().map(ToString::to_string).collect();
                 let words: Vec<String> = list.iter().map(|package| quoted(package)).collect();
                 let interpreter = interpreter.display().to_string();
-                StoreError::Missing(format!(
+                Error::policy(format!(
                     "the packages {} are not installed for {interpreter}: `sandfork env create --packages --python {} {}` \
                      installs them, or let a first use do it with `--set environments.create=true`",
                     list.join(", "),
@@ -336,9 +336,9 @@ impl EnvironmentStore {
         subject: &str,
         sharing: Sharing,
         patience: Patience,
-    ) -> Result<Option<File>, StoreError> {
+    ) -> Result<Option<File>, Error> {
         let path = self.directory.join("locks");
-        let io = |cause: io::Error| StoreError::io(&path, &cause);
+        let io = |cause: io::Error| io_error(&path, &cause);
         let file = OpenOptions::new()
             .read(true)
             .write(true)

@@ -14,7 +14,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::Pid;
 use sandfork_jail::sys;
 
-use super::{FACTS_SCRIPT, Interpreter, InterpreterError};
+use super::{FACTS_SCRIPT, Interpreter, broken, unsuitable, unusable};
+use crate::error::{self, Error};
 use crate::host::{CallerEnvironment, io_exhaustion_hint};
 
 const PRINT_FACTS: &str = "\nprint(_sandfork_facts())\n";
@@ -38,10 +39,7 @@ const MOST_FIRST_LINE: u64 = 256;
 const MOST_WORDS: usize = 300;
 
 /// Runs the program at `path`, with only the variables of `environment`.
-pub fn probe(
-    path: &Path,
-    environment: &CallerEnvironment,
-) -> Result<Interpreter, InterpreterError> {
+pub fn probe(path: &Path, environment: &CallerEnvironment) -> Result<Interpreter, Error> {
     let script = format!("{FACTS_SCRIPT}{PRINT_FACTS}");
     let answer = run(path, &["-I", "-S", "-c", &script], environment)?;
     if answer.status.success() {
@@ -51,9 +49,9 @@ pub fn probe(
     let version = old.stdout.trim();
     if old.status.success() && version.starts_with("2.") {
         let what = format!("Python {version}");
-        return Err(InterpreterError::unsuitable(path, &what));
+        return Err(unsuitable(path, &what));
     }
-    Err(InterpreterError::broken(path, &answer.describe()))
+    Err(broken(path, &answer.describe()))
 }
 
 struct Answer {
@@ -86,12 +84,8 @@ fn shortened(words: &str) -> String {
     }
 }
 
-fn run(
-    path: &Path,
-    arguments: &[&str],
-    environment: &CallerEnvironment,
-) -> Result<Answer, InterpreterError> {
-    let broken = |how: String| InterpreterError::broken(path, &how);
+fn run(path: &Path, arguments: &[&str], environment: &CallerEnvironment) -> Result<Answer, Error> {
+    let broken = |how: String| broken(path, &how);
     let mut child = Command::new(path)
         .args(arguments)
         .env_clear()
@@ -119,16 +113,17 @@ fn run(
     })
 }
 
-fn not_run(path: &Path, error: &io::Error) -> InterpreterError {
+fn not_run(path: &Path, error: &io::Error) -> Error {
     let shown = path.display();
     match io_exhaustion_hint(error, "") {
-        "" => InterpreterError::Unusable(format!(
+        "" => unusable(format!(
             "the interpreter {shown} cannot be executed ({error}): {}",
             remedy_for(path, error)
         )),
-        remedy => InterpreterError::NotStarted(format!(
-            "the interpreter {shown} could not be started ({error}): {remedy}"
-        )),
+        remedy => Error::new(
+            error::ErrorKind::System,
+            format!("the interpreter {shown} could not be started ({error}): {remedy}"),
+        ),
     }
 }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Interpreter, InterpreterError, Link, OLDEST, closed};
+use super::{Interpreter, Link, OLDEST, broken, closed, unsuitable};
+use crate::error::Error;
 use crate::policy::normalize;
 
 /// Defines `_sandfork_facts()`, which returns the text for [`Interpreter::from_facts`]. It is written for
@@ -18,10 +19,8 @@ impl Interpreter {
     /// Reads what `_sandfork_facts()` returned, and refuses an unsuitable interpreter.
     ///
     /// `asked` is the path under which it ran, for the error.
-    pub fn from_facts(facts: &str, asked: &Path) -> Result<Self, InterpreterError> {
-        let broken = |how: &str| {
-            InterpreterError::broken(asked, &format!("its answer cannot be read: {how}"))
-        };
+    pub fn from_facts(facts: &str, asked: &Path) -> Result<Self, Error> {
+        let broken = |how: &str| broken(asked, &format!("its answer cannot be read: {how}"));
         let fields: Vec<&str> = facts.trim_end_matches('\n').split('\0').collect();
         let [
             executable,
@@ -78,7 +77,7 @@ fn check(
     implementation: &str,
     (major, minor, patch): (u8, u8, u8),
     abiflags: &str,
-) -> Result<(), InterpreterError> {
+) -> Result<(), Error> {
     let what = if implementation != "cpython" {
         format!("not CPython but {implementation}")
     } else if (major, minor) < OLDEST {
@@ -88,7 +87,7 @@ fn check(
     } else {
         return Ok(());
     };
-    Err(InterpreterError::unsuitable(asked, &what))
+    Err(unsuitable(asked, &what))
 }
 
 /// The symbolic links from a path to the file, and the file, without `..`, as Python's `os.path.normpath` makes them.

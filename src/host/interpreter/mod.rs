@@ -8,7 +8,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::error::{Cause, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 pub use ask::probe;
 use facts::FACTS_SCRIPT;
@@ -66,44 +66,27 @@ pub enum Reach {
     Root,
 }
 
-/// Why an interpreter cannot be used: a sentence with the remedy.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum InterpreterError {
-    /// It is missing or unsuitable, or this user cannot execute it.
-    #[error("{0}")]
-    Unusable(String),
-    /// It could not be started, because the host has run out of something.
-    #[error("{0}")]
-    NotStarted(String),
+/// Why an interpreter cannot be used: it is missing or unsuitable, or this user cannot execute it.
+fn unusable(sentence: impl Into<String>) -> Error {
+    Error::new(ErrorKind::Interpreter, sentence)
 }
 
-impl Cause for InterpreterError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Unusable(_) => ErrorKind::Interpreter,
-            Self::NotStarted(_) => ErrorKind::System,
-        }
-    }
+/// It ended without an answer: how, with its last output.
+fn broken(path: &Path, how: &str) -> Error {
+    let path = path.display();
+    unusable(format!(
+        "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, or name another \
+         with `python.interpreter`"
+    ))
 }
 
-impl InterpreterError {
-    /// It ended without an answer: how, with its last output.
-    fn broken(path: &Path, how: &str) -> Self {
-        let path = path.display();
-        Self::Unusable(format!(
-            "the interpreter {path} does not work ({how}): check that `{path} -I -S -c pass` succeeds, or name another \
-             with `python.interpreter`"
-        ))
-    }
-
-    /// It answered, and is something else than what is needed.
-    fn unsuitable(path: &Path, what: &str) -> Self {
-        Self::Unusable(format!(
-            "the interpreter {} is {what}, and Sandfork needs CPython 3.9 or later with the global interpreter lock: name \
-             another with `python.interpreter`",
-            path.display()
-        ))
-    }
+/// It answered, and is something else than what is needed.
+fn unsuitable(path: &Path, what: &str) -> Error {
+    unusable(format!(
+        "the interpreter {} is {what}, and Sandfork needs CPython 3.9 or later with the global interpreter lock: name \
+         another with `python.interpreter`",
+        path.display()
+    ))
 }
 
 /// The oldest CPython that is supported.

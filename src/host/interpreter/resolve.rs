@@ -11,22 +11,20 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, eaccess, geteuid};
 
-use super::InterpreterError;
 use super::facts::follow;
+use super::unusable;
+use crate::error::Error;
 use crate::host::CallerEnvironment;
 
 /// Finds the program: a name on PATH, a path, or the directory of a virtual environment.
-pub fn resolve(
-    interpreter: &str,
-    environment: &CallerEnvironment,
-) -> Result<PathBuf, InterpreterError> {
+pub fn resolve(interpreter: &str, environment: &CallerEnvironment) -> Result<PathBuf, Error> {
     let as_path = Path::new(interpreter);
     if !interpreter.contains('/') {
         if let Some(found) = on_path(interpreter, environment.path()) {
             return Ok(found);
         }
         if !as_path.is_dir() {
-            return Err(InterpreterError::Unusable(format!(
+            return Err(unusable(format!(
                 "there is no `{interpreter}` on PATH ({}): install CPython 3.9 or later, or set `python.interpreter` to the \
                  path of one",
                 environment.path().to_string_lossy()
@@ -40,7 +38,7 @@ pub fn resolve(
     match found {
         Ok((found, path)) if found.is_dir() => in_virtual_environment(&path),
         Ok((_, path)) => Ok(path),
-        Err(error) => Err(InterpreterError::Unusable(format!(
+        Err(error) => Err(unusable(format!(
             "the interpreter {interpreter} cannot be found ({error}): set `python.interpreter` to a program, a name on \
              PATH or a virtual environment"
         ))),
@@ -60,7 +58,7 @@ pub fn places(name: &str, path: &OsStr) -> impl Iterator<Item = PathBuf> {
     directories.map(move |dir| dir.join(name))
 }
 
-fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {
+fn in_virtual_environment(dir: &Path) -> Result<PathBuf, Error> {
     let candidates = ["bin/python", "bin/python3"].map(|python| dir.join(python));
     if let Some(python) = candidates.iter().find(|python| python.exists()) {
         return match behind_links(python) {
@@ -70,7 +68,7 @@ fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {
     }
     let unreachable = candidates.iter().find_map(|python| behind_links(python));
     Err(unreachable.unwrap_or_else(|| {
-        InterpreterError::Unusable(format!(
+        unusable(format!(
             "{dir} has no bin/python, so it is no virtual environment: make one with `python3 -m venv {dir}`",
             dir = dir.display()
         ))
@@ -79,7 +77,7 @@ fn in_virtual_environment(dir: &Path) -> Result<PathBuf, InterpreterError> {
 
 /// Why this user cannot execute the program that a link leads to. `python` of a virtual environment
 /// is a link to the interpreter that made it, which may be in another user's home.
-fn behind_links(link: &Path) -> Option<InterpreterError> {
+fn behind_links(link: &Path) -> Option<Error> {
     let (links, path) = follow(&std::path::absolute(link).ok()?);
     let is_link = !links.is_empty();
     let closed = match fs::metadata(link) {
@@ -92,7 +90,7 @@ fn behind_links(link: &Path) -> Option<InterpreterError> {
         _ => return None,
     };
     let (link, path) = (link.display(), path.display());
-    Some(InterpreterError::Unusable(match closed {
+    Some(unusable(match closed {
         Some(closed) => format!(
             "the interpreter {link} leads to {path}, which uid {} may not execute, because {closed} is closed to it: make \
              the virtual environment from an interpreter that this user can run, such as /usr/bin/python3, or open \

@@ -37,7 +37,7 @@ fn refused(field: usize, value: &str) -> String {
     read(&facts.join("\0")).unwrap_err().to_string()
 }
 
-fn read(facts: &str) -> Result<Interpreter, InterpreterError> {
+fn read(facts: &str) -> Result<Interpreter, Error> {
     Interpreter::from_facts(facts, Path::new("/opt/python"))
 }
 

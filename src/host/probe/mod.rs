@@ -13,7 +13,7 @@ use super::{
     Interpreter, KernelVersion, LandlockSupport, Machine, NamespaceSupport, PathFact, Processors,
     SeccompSupport, SystemPath, TimeNamespaces, exhaustion_hint, interpreter,
 };
-use crate::error::{Cause, Error, ErrorKind};
+use crate::error::{Error, ErrorKind};
 
 /// What a policy requires the probe to find out.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
@@ -30,46 +30,32 @@ pub struct Needs {
     pub kept: Option<KeptNeeds>,
 }
 
-/// Why the host could not be probed: a sentence with the remedy.
-#[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
-pub enum HostError {
-    /// It lacks what every plan needs.
-    #[error("{0}")]
-    Unfit(String),
-    /// It has run out of something, or does not tell.
-    #[error("{0}")]
-    Failed(String),
+/// The kernel shows nothing of this process.
+pub fn no_proc() -> Error {
+    Error::host(
+        "no procfs is mounted on /proc, where Sandfork reads what it runs: `sudo mount -t proc proc /proc`",
+    )
 }
 
-impl HostError {
-    /// The kernel shows nothing of this process.
-    pub fn no_proc() -> Self {
-        let sentence = "no procfs is mounted on /proc, where Sandfork reads what it runs: `sudo mount -t proc proc /proc`";
-        Self::Unfit(sentence.to_owned())
-    }
-
-    /// The kernel refused what is tried on every host.
-    pub(super) fn failed(problem: impl fmt::Display, errno: Errno) -> Self {
-        let hint = exhaustion_hint(NixErrno::from_raw(errno.0), "try again");
-        Self::Failed(format!("{problem}: {errno}; {hint}"))
-    }
+/// The kernel refused what is tried on every host.
+pub(super) fn untried(problem: impl fmt::Display, errno: Errno) -> Error {
+    let hint = exhaustion_hint(NixErrno::from_raw(errno.0), "try again");
+    Error::new(ErrorKind::System, format!("{problem}: {errno}; {hint}"))
 }
 
 impl Machine {
     /// Probes the kernel. Takes about a millisecond. The result stays valid as long as the process
     /// runs with the same ids in the same cgroup.
-    pub fn probe() -> Result<Self, HostError> {
+    pub fn probe() -> Result<Self, Error> {
         Self::with_cgroup(CgroupSupport::probe())
     }
 
     /// Probes the rest of the kernel, for known support of cgroups.
-    fn with_cgroup(cgroup: CgroupSupport) -> Result<Self, HostError> {
+    fn with_cgroup(cgroup: CgroupSupport) -> Result<Self, Error> {
         let user = HostUser::probe()?;
         Ok(Self {
             kernel: KernelVersion::probe().ok_or_else(|| {
-                HostError::Unfit(
-                    "the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later".to_owned(),
-                )
+                Error::host("the kernel does not tell its version (uname): Sandfork needs Linux 5.13 or later")
             })?,
             arch: Arch::current(),
             user,
@@ -104,7 +90,7 @@ impl HostWithoutInterpreter {
         cgroup: CgroupSupport,
         needs: &Needs,
         environment: &CallerEnvironment,
-    ) -> Result<Self, HostError> {
+    ) -> Result<Self, Error> {
         let paths = needs.paths.iter();
         let system = SystemPath::probe_all();
         let certificates = certificates(&needs.certificates, environment);
@@ -168,12 +154,12 @@ fn certificates(places: &[PathBuf], environment: &CallerEnvironment) -> Option<P
 fn caller_env(
     names: &BTreeSet<String>,
     environment: &CallerEnvironment,
-) -> Result<BTreeMap<String, String>, HostError> {
+) -> Result<BTreeMap<String, String>, Error> {
     let passed = |name: &String| match environment.text(name) {
         Some(value) => Some(Ok((name.clone(), value.to_owned()))),
-        None if environment.has(name) => Some(Err(HostError::Unfit(format!(
-            "the value of {name} in the caller's environment is not UTF-8, and the policy passes it on: change it, or take \
-             {name} out of the policy"
+        None if environment.has(name) => Some(Err(Error::host(format!(
+            "the value of {name} in the caller's environment is not UTF-8, and the policy passes it on: change it, \
+             or take {name} out of the policy"
         )))),
         None => None,
     };
@@ -187,15 +173,6 @@ pub fn probe(interpreter: &str, needs: &Needs) -> Result<Host, Error> {
     let interpreter = interpreter::probe(&path, &environment)?;
     let host = HostWithoutInterpreter::probe(CgroupSupport::probe(), needs, &environment)?;
     Ok(host.with(interpreter))
-}
-
-impl Cause for HostError {
-    fn kind(&self) -> ErrorKind {
-        match self {
-            Self::Unfit(_) => ErrorKind::Host,
-            Self::Failed(_) => ErrorKind::System,
-        }
-    }
 }
 
 #[cfg(test)]

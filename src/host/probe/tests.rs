@@ -119,7 +119,7 @@ fn what_a_user_may_is_not_guessed() {
 #[test]
 fn a_host_without_proc_is_told() {
     if is_apart() {
-        assert_eq!(HostUser::probe(), Err(HostError::no_proc()));
+        assert_eq!(HostUser::probe(), Err(no_proc()));
         return;
     }
     let test = "host::probe::tests::a_host_without_proc_is_told";

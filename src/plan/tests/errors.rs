@@ -6,12 +6,12 @@ use super::hosts::{
     ROOT, USER, host, machine, no_cgroup, no_user_namespaces, refused, virtual_environment,
 };
 use super::{plan, policy, refusal};
+use crate::error::Error;
 use crate::host::KeptKind;
 use crate::host::{
     CgroupAbsence, CgroupSupport, ChainStep, Errno, HardLimits, Host, HostLimits, Machine,
     PathFact, PathKind, Reach, RefusalCause,
 };
-use crate::plan::PlanError;
 
 #[test]
 fn a_level_that_the_host_cannot_give() {
@@ -164,7 +164,7 @@ fn keeping(what: KeptKind, path: &str, links: &[(&str, &str)]) -> Host {
     host(machine()).with_kept(what, path, links)
 }
 
-fn write_refused(path: &str, host: Host) -> PlanError {
+fn write_refused(path: &str, host: Host) -> Error {
     let toml = format!("filesystem.write = [\"{path}\"]");
     refusal(&toml, &host.with_directory(path))
 }

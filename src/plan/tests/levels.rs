@@ -8,6 +8,7 @@ use super::hosts::{
     refused, with_kernel,
 };
 use super::{plan, planned, policy, refusal};
+use crate::error::{Error, ErrorKind};
 use crate::host::{
     ChainStep, Controller, DEVICES, LandlockSupport, Machine, RefusalCause, SeccompSupport,
 };
@@ -197,8 +198,8 @@ fn nothing_runs_without_landlock_or_seccomp() {
     );
 }
 
-fn no_interpreter() -> crate::host::InterpreterError {
-    crate::host::InterpreterError::Unusable("there is no `python3` on PATH".into())
+fn no_interpreter() -> Error {
+    Error::new(ErrorKind::Interpreter, "there is no `python3` on PATH")
 }
 
 #[test]

@@ -15,7 +15,8 @@ mod views;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Plan, PlanError, plan};
+use super::{Plan, plan};
+use crate::error::Error;
 use crate::host::Host;
 use crate::policy::{Policy, PolicySource};
 
@@ -51,7 +52,7 @@ fn planned(toml: &str, host: &Host) -> Plan {
     plan(&policy(toml), host).unwrap()
 }
 
-fn refusal(toml: &str, host: &Host) -> PlanError {
+fn refusal(toml: &str, host: &Host) -> Error {
     plan(&policy(toml), host).unwrap_err()
 }
 

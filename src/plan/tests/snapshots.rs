@@ -5,9 +5,10 @@ use super::hosts::{
     with_kernel,
 };
 use super::{builtin, plan, planned};
+use crate::error::{Error, ErrorKind};
 use crate::host::{
-    CgroupAbsence, CgroupSupport, ChainStep, Controller, Host, InterpreterError, LandlockSupport,
-    Machine, NamespaceSupport, RefusalCause,
+    CgroupAbsence, CgroupSupport, ChainStep, Controller, Host, LandlockSupport, Machine,
+    NamespaceSupport, RefusalCause,
 };
 use crate::plan::{DirectoryFound, Plan, Usability, diagnose, explain};
 
@@ -107,10 +108,10 @@ fn diagnosed() {
         diagnose(&fine.machine, Ok(&fine.interpreter))
     );
 
-    let missing = InterpreterError::Unusable(
+    let missing = Error::new(
+        ErrorKind::Interpreter,
         "there is no `python3` on PATH (/usr/bin:/bin): install CPython 3.9 or later, or set `python.interpreter` to the \
-         path of one"
-            .into(),
+         path of one",
     );
     let debian = Machine {
         user: USER,

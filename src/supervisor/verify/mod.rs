@@ -23,7 +23,7 @@ use super::error::{SupervisorError, While};
 use super::proc_dir::ProcDir;
 use super::session::SessionDirectory;
 use super::spawn::Worker;
-use crate::host::HostError;
+use crate::host::no_proc;
 use crate::outcome::Enforced;
 use crate::plan::Layer;
 use crate::policy::Level;
@@ -56,7 +56,7 @@ impl OtherNamespaces {
         let links = NAMESPACES.iter().map(|name| link(name).map(OsString::from));
         let links: io::Result<_> = links.collect();
         if links.as_ref().is_err_and(|it| it.kind() == NotFound) {
-            return Err(SupervisorError::Other(HostError::no_proc().into()));
+            return Err(no_proc().into());
         }
         Ok(Self {
             host: links.when("read the supervisor's namespaces")?,
