@@ -120,8 +120,8 @@ fn utf8<'a>(label: &str, bytes: &'a [u8]) -> Result<&'a str, Failure> {
         let at = error.valid_up_to();
         let line = bytes[..at].split(|byte| *byte == b'\n').count();
         Failure::Usage(format!(
-            "{label} is not UTF-8: byte 0x{:02x} in line {line}; save it as UTF-8, or name its encoding in its first line, \
-             such as `# coding: latin-1`",
+            "{label} is not UTF-8: byte 0x{:02x} in line {line}; save it as UTF-8, or name its encoding in its first \
+             line, such as `# coding: latin-1`",
             bytes[at]
         ))
     })

@@ -245,8 +245,8 @@ fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
         Some(path) => SupervisorError::new(
             ErrorKind::Host,
             format!(
-                "{} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the link \
-                 there: look at what it leads to, remove it and make the directory again",
+                "{} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the \
+                 link there: look at what it leads to, remove it and make the directory again",
                 path.display()
             ),
         ),

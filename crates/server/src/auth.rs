@@ -143,8 +143,8 @@ fn read(path: &Path) -> Result<Tokens, StartError> {
     let text = fs::read_to_string(path).map_err(|cause| wrong(cause.to_string()))?;
     if metadata.permissions().mode() & 0o077 != 0 && has_plain_tokens(&text) {
         return Err(StartError::Usage(format!(
-            "the token file {name} can be read by other users: `chmod 600 {name}`, or let it have digests only (`sandfork \
-             server token`)"
+            "the token file {name} can be read by other users: `chmod 600 {name}`, or let it have digests only \
+             (`sandfork server token`)"
         )));
     }
     Tokens::read(&text).map_err(wrong)

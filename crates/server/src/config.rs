@@ -195,8 +195,8 @@ impl Config {
             && !is_collector(collector)
         {
             return Err(StartError::Usage(format!(
-                "the collector `{collector}`: traces are sent over plain HTTP: name one such as http://127.0.0.1:4318, which \
-                 may send them on"
+                "the collector `{collector}`: traces are sent over plain HTTP: name one such as http://127.0.0.1:4318, \
+                 which may send them on"
             )));
         }
         config.may_listen(config.listen)?;

@@ -34,7 +34,7 @@ use super::{print, print_json};
 /// Executes a `sandfork env` command.
 pub fn env(command: EnvCommand) -> Result<u8, Failure> {
     let environment = CallerEnvironment::current();
-    let store = || EnvironmentStore::of(&environment).map_err(Error::from);
+    let store = || EnvironmentStore::of(&environment);
     match command {
         EnvCommand::Create(arguments) => create_one(&arguments, &environment),
         EnvCommand::List { json } => list(&store()?, json),
@@ -291,8 +291,8 @@ fn one(
     store: &EnvironmentStore,
     name: &EnvironmentName,
 ) -> Result<(NamedEnvironment, Description), Failure> {
-    let named = store.existing(name).map_err(Error::from)?;
-    let (_, _held) = store.find(name).map_err(Error::from)?;
+    let named = store.existing(name)?;
+    let (_, _held) = store.find(name)?;
     let description = description(store, &named.environment).map_err(Error::from)?;
     Ok((named, description))
 }

@@ -46,8 +46,8 @@ struct State {
     restarts: Restarts,
 }
 
-/// The error of a process that could not get ready: what failed, and what to do about it, if the host does not allow too
-/// little.
+/// The error of a process that could not get ready: what failed, and what to do about it, if the host does not allow
+/// too little.
 fn not_ready(what: &str, remedy: Option<&str>) -> SupervisorError {
     let remedy = remedy.unwrap_or("run `sandfork doctor` to see what this host allows");
     SupervisorError::new(

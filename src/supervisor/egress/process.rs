@@ -56,8 +56,8 @@ impl Process {
         let program = EGRESS.as_ref().ok_or_else(|| {
             SupervisorError::new(
                 ErrorKind::Host,
-                "this build of Sandfork connects guests to no hosts: build it with the feature `egress`, one of its defaults, \
-                 or do without (`--set network.mode=none`)",
+                "this build of Sandfork connects guests to no hosts: build it with the feature `egress`, one of its \
+                 defaults, or do without (`--set network.mode=none`)",
             )
         })?;
         let program = match program.open() {

@@ -102,8 +102,8 @@ impl WorkerNetwork {
         } else {
             Err(SupervisorError::new(
                 ErrorKind::System,
-                "the process that connects guests to hosts cannot serve another one: it has no descriptors left; raise the \
-                 hard limit of open files (`ulimit -Hn`), or lower `network.connections`",
+                "the process that connects guests to hosts cannot serve another one: it has no descriptors left; raise \
+                 the hard limit of open files (`ulimit -Hn`), or lower `network.connections`",
             ))
         }
     }

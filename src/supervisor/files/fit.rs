@@ -20,8 +20,8 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Erro
     let taken: u64 = pages.sum();
     if taken > room.div_ceil(page) {
         return Err(misfit(format!(
-            "the files take {} bytes in whole pages, over the {} of the work directory: raise that in the policy (`--set \
-             filesystem.work_size=...`)",
+            "the files take {} bytes in whole pages, over the {} of the work directory: raise that in the policy \
+             (`--set filesystem.work_size=...`)",
             taken * page,
             limits.text(LimitName::WorkSize)
         )));
@@ -44,8 +44,8 @@ pub fn check(files: &[(GuestPath, Vec<u8>)], limits: &Limits) -> Result<(), Erro
     let allowed = limits.work_inodes();
     if entries > allowed {
         return Err(misfit(format!(
-            "the files are {entries} with their directories, over the {allowed} of the work directory: raise that in the \
-             policy (`--set filesystem.work_inodes=...`)"
+            "the files are {entries} with their directories, over the {allowed} of the work directory: raise that in \
+             the policy (`--set filesystem.work_inodes=...`)"
         )));
     }
     Ok(())

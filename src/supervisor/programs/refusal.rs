@@ -7,8 +7,7 @@ use crate::host::with_hint;
 use crate::supervisor::files::FileError;
 
 /// Why a policy lets a guest run no programs.
-pub const NO_PROGRAMS: &str = "the policy lets a guest run no programs (`filesystem.system` is \"libraries\"): choose one \
-                               that has \"programs\" there";
+pub const NO_PROGRAMS: &str = "the policy lets a guest run no programs (`filesystem.system` is \"libraries\"): choose one that has \"programs\" there";
 
 /// Why there is no such program or watch, or the program was not given what was sent.
 #[derive(Clone, Debug, thiserror::Error)]

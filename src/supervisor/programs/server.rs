@@ -167,7 +167,8 @@ impl<'a> ProgramServer<'a> {
         }
         if start.wanted.0.terminal.is_some() && !self.terms.has_terminals {
             return Some(BesideRefusal::request(
-                "a program cannot have a terminal in this sandbox: its policy shows no programs, or its level is `landlock`",
+                "a program cannot have a terminal in this sandbox: its policy shows no programs, or its level is \
+                 `landlock`",
             ));
         }
         is_copied.then(|| {

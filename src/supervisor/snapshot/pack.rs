@@ -234,8 +234,8 @@ impl Tree<'_> {
         let is_written = as_guest(lent.owner, || sys::lease::is_written(file.as_fd()));
         if is_written.doing("see whether its file is written to")? {
             return Err(SnapshotRefusal::Other(format!(
-                "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; close it \
-                 first",
+                "`{}`, which the session's caller has written to, is open for writing, by the caller or the guest; \
+                 close it first",
                 harmless(&self.path(&node.path))
             )));
         }

@@ -62,7 +62,7 @@ pub enum SnapshotRefusal {
     /// The guest's side has refused it.
     #[error("the session did not stand still: {}", harmless(.0))]
     Guest(String),
-    /// What no one tells from others. Holds why, as the rest of a sentence.
+    /// What no caller tells from others. Holds why, as the rest of a sentence.
     #[error("{0}")]
     Other(String),
     /// The worker changed while it was copied.

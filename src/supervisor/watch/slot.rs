@@ -28,8 +28,8 @@ impl Slot {
             Ok(slot)
         } else {
             let sentence = format!(
-                "this process watches {most} directories, a quarter of what the kernel allows its user: close a watch, or \
-                 raise the sysctl fs.inotify.max_user_instances"
+                "this process watches {most} directories, a quarter of what the kernel allows its user: close a watch, \
+                 or raise the sysctl fs.inotify.max_user_instances"
             );
             Err(BesideRefusal::Other(ErrorKind::Busy, sentence))
         }

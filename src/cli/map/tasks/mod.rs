@@ -218,7 +218,8 @@ impl Policies {
     fn task(&mut self, id: TaskId, mut line: TaskLine) -> Result<Task, Wrong> {
         if let Some(key) = beyond_code(&line).filter(|_| self.reach == Reach::CodeOnly) {
             let sentence = format!(
-                "it has `{key}`, which `--code-only` refuses: take it out, or run tasks that you trust without the option"
+                "it has `{key}`, which `--code-only` refuses: take it out, or run tasks that you trust without the \
+                 option"
             );
             return Err(sentence.into());
         }
