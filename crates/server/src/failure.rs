@@ -13,6 +13,7 @@ use sandfork::ErrorKind;
 use serde_json::json;
 
 use crate::account::Refusal;
+use crate::shortened;
 
 /// Why a request has no result. What a guest does is a result.
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +138,12 @@ impl Failure {
         }
     }
 
+    /// The sentence for clients. The middle of one that quotes a long request is left out: no memory is held for it.
+    pub fn message(&self) -> String {
+        const MOST: usize = 2 << 10;
+        shortened(self.to_string().as_bytes(), MOST)
+    }
+
     /// Whether another attempt may succeed.
     pub fn is_overload(&self) -> bool {
         matches!(self, Self::Quota(_) | Self::Busy(_) | Self::Draining)
@@ -156,7 +163,7 @@ impl IntoResponse for Failure {
 impl Failure {
     /// The answer of Sandfork's own API, without what tells of the failure itself.
     pub fn own_answer(&self) -> Response {
-        let body = json!({ "error": { "kind": self.kind(), "message": self.to_string() } });
+        let body = json!({ "error": { "kind": self.kind(), "message": self.message() } });
         let mut response = (self.status(), Json(body)).into_response();
         let headers = response.headers_mut();
         if self.is_overload() {
@@ -195,3 +202,21 @@ pub fn in_form(form: Form, mut response: Response) -> Response {
 /// Why the request of a response failed, for the log.
 #[derive(Clone, Copy, Debug)]
 pub struct FailureKind(pub &'static str);
+
+#[cfg(test)]
+mod tests {
+    use axum::body::HttpBody;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_quotes_the_beginning_and_the_end_of_a_long_request() {
+        let short = Failure::Request("`é` is no field".to_owned());
+        assert_eq!(short.message(), "`é` is no field");
+        let long = Failure::Request(format!("`{}` is no field", "é".repeat(1 << 20)));
+        let message = long.message();
+        assert!(message.starts_with("`éé") && message.ends_with("éé` is no field"));
+        let length = long.into_response().body().size_hint().exact();
+        assert!(length.is_some_and(|length| length < 8 << 10), "{length:?}");
+    }
+}

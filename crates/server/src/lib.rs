@@ -43,3 +43,22 @@ pub use server::command;
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+/// A text, or the beginning and the end of a long one. What is not UTF-8 is U+FFFD. No more is copied: what a guest writes
+/// may be long.
+fn shortened(text: &[u8], most: usize) -> String {
+    let chars = || {
+        text.utf8_chunks().flat_map(|chunk| {
+            let replacement = (!chunk.invalid().is_empty()).then_some(char::REPLACEMENT_CHARACTER);
+            chunk.valid().chars().chain(replacement)
+        })
+    };
+    let count = chars().count();
+    if count <= most {
+        return chars().collect();
+    }
+    let half = most / 2;
+    let begin: String = chars().take(half).collect();
+    let end: String = chars().skip(count - half).collect();
+    format!("{begin}\n[{} characters are left out]\n{end}", count - most)
+}

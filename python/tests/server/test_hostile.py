@@ -185,6 +185,22 @@ def test_a_list_takes_memory_of_answers(start: Any, tmp_path: pathlib.Path) -> N
         assert problem or len(listed["entries"]) == count
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/runs", {"x" * (1 << 20): 1}),
+        ("/v1/batches", {"tasks": [{"id": "x" * (1 << 20)}] * 2}),
+        ("/run_code", {"code": "1", "language": "x" * (1 << 20)}),
+        ("/sandboxes", {"templateID": "base", "timeout": "x" * (1 << 20)}),
+    ],
+)
+def test_an_error_quotes_no_long_request(server: Server, path: str, body: Any) -> None:
+    answer = server.ask("POST", path, body)
+    assert answer.status in (400, 422)
+    assert len(answer.body) < 16 << 10
+    assert b"characters are left out" in answer.body
+
+
 def test_a_form_has_a_bounded_number_of_parts(start: Any) -> None:
     server: Server = start()
     own = _sandbox(server)
@@ -312,7 +328,7 @@ def test_a_client_that_never_reads_is_given_up(start: Any, tmp_path: pathlib.Pat
     # A small window, so that little of the answer is on its way.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     connection.connect(("127.0.0.1", server.port))
-    body = b'{"code": "open(\'a\', \'wb\').write(bytes(20 << 20))", "fetch": ["a"]}'
+    body = b'{"code": "open(\'a\', \'wb\').write(bytes(12 << 20))", "fetch": ["a"]}'
     head = f"POST /v1/runs HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n"
     connection.sendall(head.encode() + body)
     eventually(lambda: "sandfork_connections 1" in server.ask("GET", "/metrics").body.decode())

@@ -178,6 +178,11 @@ async def test_a_session_keeps_variables_and_files(client: Client) -> None:
         assert _text(await client.call_tool("list_files", {**session, "path": "in"})) == "file 60000 a.txt"
         read = _text(await client.call_tool("read_file", {**session, "path": "in/a.txt"}))
         assert "[10000 characters are left out]" in read
+        code = "import os; os.mkdir('many')\nfor n in range(200): open(f'many/{n:0250}', 'w').close()"
+        await client.call_tool("run_cell", {**session, "python_code": code})
+        listed = _text(await client.call_tool("list_files", {**session, "path": "many"}))
+        assert "characters are left out]" in listed
+        assert listed.endswith("199")
         outside = await client.call_tool("read_file", {**session, "path": "/etc/passwd"})
         assert outside.is_error
         fork = _text(await client.call_tool("fork_session", session)).split()[1].rstrip(",")

@@ -220,7 +220,7 @@ fn results(report: &CellReport, budget: &Budget) -> Result<(Bytes, Held), Failur
 /// A cell that could not be brought to its end.
 fn broken(failure: &Failure) -> Bytes {
     line(
-        &json!({ "type": "error", "name": failure.kind(), "value": failure.to_string(), "traceback": "" }),
+        &json!({ "type": "error", "name": failure.kind(), "value": failure.message(), "traceback": "" }),
     )
 }
 

@@ -127,7 +127,7 @@ fn described(failure: &Failure) -> (StatusCode, Value) {
         Failure::Request(_) => StatusCode::BAD_REQUEST,
         failure => failure.status(),
     };
-    let body = json!({ "code": status.as_u16(), "message": failure.to_string() });
+    let body = json!({ "code": status.as_u16(), "message": failure.message() });
     (status, body)
 }
 

@@ -49,7 +49,7 @@ fn code(failure: &Failure) -> (&'static str, StatusCode) {
 }
 
 fn described(failure: &Failure) -> Value {
-    json!({ "code": code(failure).0, "message": failure.to_string() })
+    json!({ "code": code(failure).0, "message": failure.message() })
 }
 
 /// The answer to a call without a result, as its clients understand it.

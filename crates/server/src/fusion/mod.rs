@@ -115,7 +115,7 @@ fn megabytes(limit: i64) -> Option<u64> {
 
 /// The answer to a request without a result, as SandboxFusion's clients understand it.
 fn failed(failure: &Failure) -> Response {
-    let message = failure.to_string();
+    let message = failure.message();
     let status = match failure {
         // With the ways to present a token. A method is refused as on all paths.
         Failure::Unauthorized(_) | Failure::Method(_) => return failure.own_answer(),

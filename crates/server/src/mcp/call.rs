@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::said::{described, on_one_line, shortened, text};
+use super::said::{LONGEST_TEXT, described, on_one_line, text};
 use super::variables::{unset, variables};
 use crate::failure::Failure;
 use crate::files::{self, put};
@@ -17,6 +17,7 @@ use crate::open::Open;
 use crate::running::{in_turn, run_cell};
 use crate::sandboxes::Variant;
 use crate::server::App;
+use crate::shortened;
 use crate::tenant::Tenant;
 
 /// The most variables of a call: each is a message to its guest.
@@ -183,7 +184,8 @@ impl Call<'_> {
         let lines = entries
             .iter()
             .map(|entry| format!("{} {} {}", entry.kind, entry.size, on_one_line(&entry.name)));
-        Ok(text(lines.collect::<Vec<_>>().join("\n")))
+        let lines = lines.collect::<Vec<_>>().join("\n");
+        Ok(text(shortened(lines.as_bytes(), LONGEST_TEXT)))
     }
 
     async fn read_file(&mut self) -> Result<CallToolResult, Failure> {
@@ -192,7 +194,7 @@ impl Call<'_> {
         let (most, budget) = (self.app.longest_answer, open.tenant.budget.clone());
         let read = open.with(move |session| files::read(most, &budget, session, &path));
         let (bytes, _held) = read.await?;
-        Ok(text(shortened(&String::from_utf8_lossy(&bytes))))
+        Ok(text(shortened(&bytes, LONGEST_TEXT)))
     }
 
     async fn write_file(&mut self) -> Result<CallToolResult, Failure> {

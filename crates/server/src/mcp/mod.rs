@@ -160,7 +160,7 @@ impl ServerHandler for Tools {
                 self.app.metrics.refused(&tenant.name, failure.kind());
                 let said = match failure {
                     Failure::Ended(_) => ENDED.to_owned(),
-                    failure => failure.to_string(),
+                    failure => failure.message(),
                 };
                 Ok(CallToolResult::error(vec![ContentBlock::text(said)]).into())
             }

@@ -12,9 +12,10 @@ use sandfork::session::{CellReport, DisplayOutput};
 use crate::display::value_text;
 use crate::failure::Failure;
 use crate::http::Budget;
+use crate::shortened;
 
 /// What a model reads of one output. The middle of more is left out.
-const LONGEST_TEXT: usize = 20_000;
+pub const LONGEST_TEXT: usize = 20_000;
 
 /// What a model reads of a cell: how it ended, what it wrote, its value, and its pictures.
 ///
@@ -45,7 +46,7 @@ pub fn described(report: &CellReport, budget: &Budget) -> Result<CallToolResult,
             let _ = write!(
                 said,
                 "\n<{name}>\n{}\n</{name}>",
-                without_tags(&shortened(part.trim_end()))
+                without_tags(&shortened(part.trim_end().as_bytes(), LONGEST_TEXT))
             );
         }
     }
@@ -112,19 +113,4 @@ pub fn on_one_line(name: &str) -> Cow<'_, str> {
 /// A result that is text.
 pub fn text(text: String) -> CallToolResult {
     CallToolResult::success(vec![ContentBlock::text(text)])
-}
-
-/// The beginning and the end of a long text.
-pub fn shortened(text: &str) -> String {
-    let count = text.chars().count();
-    if count <= LONGEST_TEXT {
-        return text.to_owned();
-    }
-    let half = LONGEST_TEXT / 2;
-    let begin: String = text.chars().take(half).collect();
-    let end: String = text.chars().skip(count - half).collect();
-    format!(
-        "{begin}\n[{} characters are left out]\n{end}",
-        count - LONGEST_TEXT
-    )
 }

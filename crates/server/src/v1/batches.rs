@@ -165,7 +165,7 @@ impl Tasks {
                 self.app.metrics.refused(&self.tenant.name, failure.kind());
                 let id = keys.get("id").or(self.common.get("id")).cloned();
                 let id = id.unwrap_or_else(|| number.into());
-                let error = json!({ "name": failure.kind(), "message": failure.to_string(), "traceback": "" });
+                let error = json!({ "name": failure.kind(), "message": failure.message(), "traceback": "" });
                 // Another attempt would find the same request.
                 let status = match failure {
                     Failure::Request(_) => "refused",

@@ -53,7 +53,7 @@ fn output(stream: &str, text: &str) -> WithBytes<Event> {
 }
 
 fn error(failure: &Failure) -> Event {
-    let error = json!({ "kind": failure.kind(), "message": failure.to_string() });
+    let error = json!({ "kind": failure.kind(), "message": failure.message() });
     event("error", &error.to_string())
 }
 
