@@ -28,17 +28,20 @@ pub async fn blocking<T: Send + 'static>(
     })
 }
 
-/// Runs a request in a fresh sandbox of this tenant, and hands its output on as it comes. If the client goes away meanwhile, the run is cancelled.
+/// Runs a request in a fresh sandbox of this tenant, and hands its output on as it comes. What `answer` makes of the outcome
+/// may take a processor for a while, as guests decide, and belongs to the turn. If the client goes away meanwhile, the run
+/// is cancelled.
 ///
 /// # Errors
-/// If the tenant may not run it, or no sandbox can be provided.
-pub async fn run(
+/// If the tenant may not run it, no sandbox can be provided, or it cannot be answered.
+pub async fn run<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
     variant: Variant,
     request: Request,
     mut sink: impl OutputSink + Send + 'static,
-) -> Result<Outcome, Failure> {
+    answer: impl FnOnce(Outcome) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     let running = tenant.begin_run(variant)?;
     let tenant = Arc::clone(tenant);
     in_turn(app, &Arc::clone(&tenant), running, move |turn| {
@@ -55,25 +58,27 @@ pub async fn run(
         let request = request.cancel(&turn.cancel);
         let outcome = sandbox.run_streaming(request, &mut sink)?;
         turn.ended(&outcome);
-        Ok(outcome)
+        answer(outcome)
     })
     .await
 }
 
-/// Runs a cell of an open session when those before it have ended, and hands its output on as it comes. If the client goes
-/// away meanwhile, the cell is interrupted.
+/// Runs a cell of an open session when those before it have ended, and hands its output on as it comes. `answer` is as with
+/// [`run`]. If the client goes away meanwhile, the cell is interrupted.
 ///
 /// # Errors
-/// If the tenant may not run it, or the session has ended.
-pub async fn run_cell(
+/// If the tenant may not run it, the session has ended, or it cannot be answered.
+pub async fn run_cell<T: Send + 'static>(
     app: &Arc<App>,
     tenant: &Arc<Tenant>,
     open: Arc<Open>,
     cell: Cell,
     mut sink: impl OutputSink + Send + 'static,
-) -> Result<CellReport, Failure> {
+    answer: impl FnOnce(&CellReport) -> Result<T, Failure> + Send + 'static,
+) -> Result<T, Failure> {
     in_session(app, tenant, open, move |session, turn| {
-        turn.run(session, cell, &mut sink)
+        let report = turn.run(session, cell, &mut sink)?;
+        answer(&report)
     })
     .await
 }

@@ -201,6 +201,38 @@ def test_an_error_quotes_no_long_request(server: Server, path: str, body: Any) -
     assert b"characters are left out" in answer.body
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/runs", {"code": "1", "files": {"x": "A" * (12 << 20)}}),
+        ("/v1/runs", {"code": "open('x', 'wb').write(bytes(12 << 20))", "fetch": ["x"]}),
+        ("/v1/batches", {"common": {"code": "1", "stdin": "x" * (4 << 20)}, "tasks": [{}] * 8}),
+    ],
+    ids=["request", "answer", "tasks"],
+)
+def test_what_takes_long_keeps_no_thread_that_serves_others(
+    start: Any, monkeypatch: pytest.MonkeyPatch, path: str, body: Any
+) -> None:
+    monkeypatch.setenv("TOKIO_WORKER_THREADS", "1")
+    server: Server = start()
+    tasks = pathlib.Path(f"/proc/{server.process.pid}/task")
+
+    def times() -> dict[int, int]:
+        # Of those that there are: the user's part, as sending is the kernel's (proc(5)).
+        stats = ((int(task.name), (task / "stat").read_text()) for task in tasks.iterdir())
+        return {number: int(stat.rpartition(")")[2].split()[11]) for number, stat in stats}
+
+    # No request has come yet, which would have threads of its own.
+    named = (task for task in tasks.iterdir() if (task / "comm").read_text().startswith("tokio"))
+    (serving,) = (int(task.name) for task in named)
+    before = times()
+    for _ in range(4):
+        answer = server.ask("POST", path, body)
+        assert b'"status":"ok"' in answer.body
+    used = {number: time - before.get(number, 0) for number, time in times().items()}
+    assert used[serving] * 2 < sum(used.values()), used
+
+
 def test_a_form_has_a_bounded_number_of_parts(start: Any) -> None:
     server: Server = start()
     own = _sandbox(server)

@@ -100,7 +100,7 @@ pub async fn run_code(
             // The program has the files too.
             let outcome = request
                 .clone()
-                .run(compiler, ("compile_timeout", asked.compile_timeout))
+                .run(compiler, ("compile_timeout", asked.compile_timeout), Ok)
                 .await?;
             check_started(&outcome, argv[0])?;
             let result = ProgramResult::of(&outcome);
@@ -119,14 +119,17 @@ pub async fn run_code(
         Some(stdin) => run.stdin_bytes(stdin),
         None => run,
     };
-    let outcome = request
-        .run(fetched.from(run), ("run_timeout", asked.run_timeout))
-        .await?;
-    if let Way::Program(argv) = way {
-        check_started(&outcome, argv[0])?;
-    }
-    let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
-    held.answer(&result)
+    let run = fetched.from(run);
+    let answer = move |outcome| {
+        if let Way::Program(argv) = way {
+            check_started(&outcome, argv[0])?;
+        }
+        let result = CodeResult::of(compilation, Some(ProgramResult::of(&outcome)), &fetched);
+        held.answer(&result)
+    };
+    request
+        .run(run, ("run_timeout", asked.run_timeout), answer)
+        .await
 }
 
 /// A run of a request.
@@ -144,11 +147,12 @@ impl Job<'_> {
         Ok(())
     }
 
-    async fn run(
+    async fn run<T: Send + 'static>(
         self,
         mut request: Request,
         (field, seconds): (&str, f64),
-    ) -> Result<Outcome, Failure> {
+        answer: impl FnOnce(Outcome) -> Result<T, Failure> + Send + 'static,
+    ) -> Result<T, Failure> {
         for (path, contents) in self.files {
             request = request.file(path, contents);
         }
@@ -157,7 +161,7 @@ impl Job<'_> {
             .sandboxes
             .time(LimitName::Wall, field, seconds)?;
         let request = request.wall(wall);
-        run(self.app, self.tenant, self.variant, request, ()).await
+        run(self.app, self.tenant, self.variant, request, (), answer).await
     }
 }
 

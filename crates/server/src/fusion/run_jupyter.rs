@@ -28,7 +28,7 @@ use crate::files::{Encoded, decoded, guest_path, put, read};
 use crate::http::{Held, JsonBody, length_of, unwritten};
 use crate::locked;
 use crate::meter::Metered;
-use crate::running::{Turn, in_turn};
+use crate::running::{Turn, blocking, in_turn};
 use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::tenant::Tenant;
@@ -139,7 +139,7 @@ pub async fn run_jupyter(
         }
     };
     drop(notebook);
-    held.answer(&result)
+    blocking(move || held.answer(&result)).await
 }
 
 /// Waits until the tenant's rate lets the next cell begin.

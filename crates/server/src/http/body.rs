@@ -14,6 +14,10 @@ use super::bounds::HttpBounds;
 use super::budget::{Budget, Held};
 use super::values::memory_of_values;
 use crate::failure::Failure;
+use crate::running::blocking;
+
+/// Bytes of JSON that take a processor for a while, which other requests wait for on a thread that serves them too.
+const LONG: usize = 64 << 10;
 
 /// Reads bodies.
 #[derive(Clone, Debug)]
@@ -128,7 +132,7 @@ where
     }
 }
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for JsonBody<T>
+impl<S: Send + Sync, T: DeserializeOwned + Send + 'static> FromRequest<S> for JsonBody<T>
 where
     Bodies: FromRef<S>,
 {
@@ -141,22 +145,30 @@ where
             let problem = "Content-Encoding: a body comes as it is, and not compressed";
             return Err(Failure::Request(problem.to_owned()));
         }
-        // Without a body, everything is as if it had said nothing.
-        let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
-        // serde would take the items of an array for the members in their order.
-        if text
-            .trim_ascii_start()
-            .first()
-            .is_some_and(|byte| *byte != b'{')
-        {
-            let problem = "the body is not what it must be: one object of JSON, such as {}";
-            return Err(Failure::Request(problem.to_owned()));
+        let is_long = bytes.len() > LONG;
+        let read = move || {
+            // Without a body, everything is as if it had said nothing.
+            let text: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
+            // serde would take the items of an array for the members in their order.
+            if text
+                .trim_ascii_start()
+                .first()
+                .is_some_and(|byte| *byte != b'{')
+            {
+                let problem = "the body is not what it must be: one object of JSON, such as {}";
+                return Err(Failure::Request(problem.to_owned()));
+            }
+            held.grow(memory_of_values(text))?;
+            let value = serde_json::from_slice(text).map_err(|error| {
+                Failure::Request(format!("the body is not what it must be: {error}"))
+            })?;
+            Ok(Self { value, held })
+        };
+        if is_long {
+            blocking(read).await
+        } else {
+            read()
         }
-        held.grow(memory_of_values(text))?;
-        let value = serde_json::from_slice(text).map_err(|error| {
-            Failure::Request(format!("the body is not what it must be: {error}"))
-        })?;
-        Ok(Self { value, held })
     }
 }
 
@@ -165,10 +177,12 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread::{self, ThreadId};
 
     use bytesize::ByteSize;
     use futures_util::StreamExt;
     use futures_util::stream::iter;
+    use serde::de::{Deserialize, Deserializer, IgnoredAny};
 
     use super::*;
 
@@ -230,6 +244,27 @@ mod tests {
         for body in ["[]", "[1]", " [1]", "1", "\"key\"", "null", "true"] {
             let expected = "the body is not what it must be: one object of JSON, such as {}";
             assert_eq!(read_json(body).await, Err(expected.to_owned()), "{body}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_long_body_is_read_on_another_thread() {
+        struct ReadOn(ThreadId);
+
+        impl<'de> Deserialize<'de> for ReadOn {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                IgnoredAny::deserialize(deserializer)?;
+                Ok(Self(thread::current().id()))
+            }
+        }
+
+        let bodies = Bodies::new(&HttpBounds::default());
+        for (length, is_here) in [(10, true), (LONG, false)] {
+            let body = format!("{{\"key\":\"{}\"}}", "x".repeat(length));
+            let request = Request::new(Body::from(body));
+            let read = JsonBody::<ReadOn>::from_request(request, &bodies).await;
+            let ReadOn(thread) = read.expect("it is JSON").value;
+            assert_eq!(thread == thread::current().id(), is_here, "{length}");
         }
     }
 

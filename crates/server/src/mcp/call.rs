@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, ContentBlock, JsonObject};
-use sandfork::session::{Cell, ResultMode, SessionState};
+use sandfork::session::{Cell, CellReport, ResultMode, SessionState};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -169,32 +169,40 @@ impl Call<'_> {
             python_code,
         } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        let report = run_cell(self.app, self.tenant, open, cell(python_code), ()).await?;
-        let mut said = described(&report, &self.tenant.budget)?;
-        if report.session() == SessionState::Ended {
-            said.content.push(ContentBlock::text(ENDED));
-        }
-        Ok(said)
+        let budget = self.tenant.budget.clone();
+        let answer = move |report: &CellReport| {
+            let mut said = described(report, &budget)?;
+            if report.session() == SessionState::Ended {
+                said.content.push(ContentBlock::text(ENDED));
+            }
+            Ok(said)
+        };
+        run_cell(self.app, self.tenant, open, cell(python_code), (), answer).await
     }
 
     async fn list_files(&mut self) -> Result<CallToolResult, Failure> {
         let ListFiles { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
-        let entries = open.with(move |session| Ok(session.list(&path)?)).await?;
-        let lines = entries
-            .iter()
-            .map(|entry| format!("{} {} {}", entry.kind, entry.size, on_one_line(&entry.name)));
-        let lines = lines.collect::<Vec<_>>().join("\n");
-        Ok(text(shortened(lines.as_bytes(), LONGEST_TEXT)))
+        open.with(move |session| {
+            let entries = session.list(&path)?;
+            let lines = entries
+                .iter()
+                .map(|entry| format!("{} {} {}", entry.kind, entry.size, on_one_line(&entry.name)));
+            let lines = lines.collect::<Vec<_>>().join("\n");
+            Ok(text(shortened(lines.as_bytes(), LONGEST_TEXT)))
+        })
+        .await
     }
 
     async fn read_file(&mut self) -> Result<CallToolResult, Failure> {
         let OfPath { session, path } = self.arguments()?;
         let open = self.app.sessions.find(self.tenant, &session)?;
         let (most, budget) = (self.app.longest_answer, open.tenant.budget.clone());
-        let read = open.with(move |session| files::read(most, &budget, session, &path));
-        let (bytes, _held) = read.await?;
-        Ok(text(shortened(&bytes, LONGEST_TEXT)))
+        open.with(move |session| {
+            let (bytes, _held) = files::read(most, &budget, session, &path)?;
+            Ok(text(shortened(&bytes, LONGEST_TEXT)))
+        })
+        .await
     }
 
     async fn write_file(&mut self) -> Result<CallToolResult, Failure> {

@@ -20,7 +20,7 @@ use tokio::time::sleep;
 
 use crate::failure::Failure;
 use crate::http::{Held, JsonBody, memory_as_values, unwritten};
-use crate::running::run;
+use crate::running::{blocking, run};
 use crate::sandboxes::Variant;
 use crate::server::App;
 use crate::tenant::Tenant;
@@ -55,15 +55,16 @@ pub async fn batch(
         let problem = format!("a batch has at most {MOST_TASKS} tasks");
         return Err(Failure::Request(problem));
     }
-    check_ids(&value)?;
     tenant.may_begin_within(Duration::ZERO)?;
-    let of_common = memory_as_values(&value.common)?;
-    let memory = |keys| Ok(of_common + memory_as_values(keys)?);
-    let memory: Vec<u64> = value
-        .tasks
-        .iter()
-        .map(memory)
-        .collect::<Result<_, Failure>>()?;
+    let (value, memory) = blocking(move || {
+        check_ids(&value)?;
+        let of_common = memory_as_values(&value.common)?;
+        let memory = |keys| Ok(of_common + memory_as_values(keys)?);
+        let memory = value.tasks.iter().map(memory);
+        let memory = memory.collect::<Result<Vec<u64>, Failure>>()?;
+        Ok((value, memory))
+    })
+    .await?;
     if let Some(largest) = memory.iter().max() {
         held.grow_by(largest * (TIMES_TO_READ + 1))?;
     }
@@ -154,16 +155,16 @@ impl Serialize for Merged<'_> {
 impl Tasks {
     /// Runs a task, and describes its result as `sandfork map` does. Returns the memory of that too.
     async fn line(
-        &self,
+        self: &Arc<Self>,
         number: usize,
         keys: Map<String, Value>,
         memory: u64,
     ) -> (Vec<u8>, Option<Held>) {
-        match self.result(number, &keys, memory).await {
+        let id = keys.get("id").or(self.common.get("id")).cloned();
+        match self.result(number, keys, memory).await {
             Ok((line, held)) => (line, Some(held)),
             Err(failure) => {
                 self.app.metrics.refused(&self.tenant.name, failure.kind());
-                let id = keys.get("id").or(self.common.get("id")).cloned();
                 let id = id.unwrap_or_else(|| number.into());
                 let error = json!({ "name": failure.kind(), "message": failure.message(), "traceback": "" });
                 // Another attempt would find the same request.
@@ -178,34 +179,39 @@ impl Tasks {
     }
 
     async fn result(
-        &self,
+        self: &Arc<Self>,
         number: usize,
-        keys: &Map<String, Value>,
+        keys: Map<String, Value>,
         memory: u64,
     ) -> Result<(Vec<u8>, Held), Failure> {
         let place = self.place(memory).await;
-        let task = self.read(number, keys)?;
-        let done = loop {
+        let of = Arc::clone(self);
+        // It may be long, as are all that have the same keys.
+        let task = blocking(move || of.read(number, &keys)).await?;
+        let outcome = loop {
             let request = task.request().clone();
-            match run(&self.app, &self.tenant, Variant::default(), request, ()).await {
+            match run(&self.app, &self.tenant, Variant::default(), request, (), Ok).await {
                 // Others are before it. Its client waits for all in any case.
                 Err(failure) if failure.is_overload() => {
                     self.tenant.may_begin_within(LONGEST_WAIT)?;
                     sleep(UNTIL_NEXT_TRY).await;
                 }
-                outcome => break task.done(outcome?),
+                outcome => break outcome?,
             }
         };
+        // What is expected of it may be long.
+        let done = blocking(move || Ok(Arc::new(task.done(outcome)))).await?;
         drop(place);
         self.written(&done).await
     }
 
     /// The line of a result. A task that has run keeps its status where there is no memory for its output: its client would
     /// run it again.
-    async fn written(&self, done: &Done) -> Result<(Vec<u8>, Held), Failure> {
+    async fn written(&self, done: &Arc<Done>) -> Result<(Vec<u8>, Held), Failure> {
         let begun = Instant::now();
         loop {
-            match self.tenant.budget.json(done) {
+            let (of, budget) = (Arc::clone(done), self.tenant.budget.clone());
+            match blocking(move || budget.json(&*of)).await {
                 Err(Failure::Busy(_)) if begun.elapsed() < self.app.bodies.pause => {
                     sleep(UNTIL_NEXT_TRY).await;
                 }

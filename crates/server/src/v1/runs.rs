@@ -64,13 +64,13 @@ pub async fn run(
     let patience = app.patience(&tenant, wall.transpose()?);
     let request = fetched.from(asked.request(&tenant.sandboxes)?);
     if !events::is_asked(&headers) {
-        let outcome = run_request(&app, &tenant, variant, request, ()).await?;
-        return held.answer(&Answer::of(&outcome, &fetched));
+        let answer = move |outcome| held.answer(&Answer::of(&outcome, &fetched));
+        return run_request(&app, &tenant, variant, request, (), answer).await;
     }
     let budget = held.budget.clone();
     let begin = move |sink| async move {
-        let outcome = run_request(&app, &tenant, variant, request, sink).await?;
-        budget.json(&Answer::of(&outcome, &fetched))
+        let answer = move |outcome| budget.json(&Answer::of(&outcome, &fetched));
+        run_request(&app, &tenant, variant, request, sink, answer).await
     };
     events::answer(held, patience, begin).await
 }

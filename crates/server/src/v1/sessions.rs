@@ -149,14 +149,14 @@ pub async fn cell(
         cell = cell.wall(wall);
     }
     if !events::is_asked(&headers) {
-        let report = run_cell(&app, &tenant, open, cell, ()).await?;
-        return held.answer(&Answer::of(&report));
+        let answer = |report: &CellReport| held.answer(&Answer::of(report));
+        return run_cell(&app, &tenant, open, cell, (), answer).await;
     }
     let patience = app.patience(&tenant, wall);
     let budget = held.budget.clone();
     let begin = move |sink| async move {
-        let report = run_cell(&app, &tenant, open, cell, sink).await?;
-        budget.json(&Answer::of(&report))
+        let answer = move |report: &CellReport| budget.json(&Answer::of(report));
+        run_cell(&app, &tenant, open, cell, sink, answer).await
     };
     events::answer(held, patience, begin).await
 }
