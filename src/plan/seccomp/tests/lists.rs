@@ -55,7 +55,7 @@ fn allow_never_opens_a_wall() {
         "clone3",
     ] {
         let error = lists(&[name], &[]).unwrap_err();
-        assert_says(error, name, "cannot be allowed");
+        assert_says(&error, name, "cannot be allowed");
     }
     assert_eq!(
         lists(&["ptrace"], &[]).unwrap_err().to_string(),
@@ -75,7 +75,7 @@ fn allow_does_not_widen_a_rule_on_arguments() {
         "futex",
     ] {
         let error = lists(&[name], &[]).unwrap_err();
-        assert_says(error, name, "is allowed already");
+        assert_says(&error, name, "is allowed already");
     }
 }
 
@@ -84,7 +84,7 @@ fn allow_opens_less_where_the_host_is_shared() {
     let shared = Surroundings::SharedHost { landlock_abi: 6 };
     for name in ["shmget", "mq_open", "chmod", "socket"] {
         let error = compile(ARCH, shared, &[name], &[] as &[&str]).unwrap_err();
-        assert_says(error, name, "cannot be allowed");
+        assert_says(&error, name, "cannot be allowed");
     }
 }
 
@@ -147,7 +147,7 @@ fn deny_of_what_is_refused_keeps_the_presets_answer() {
 fn the_interpreters_own_calls_cannot_be_denied() {
     for name in ["read", "mmap", "futex", "exit_group"] {
         let error = lists(&[], &[name]).unwrap_err();
-        assert_says(error, name, "cannot be denied");
+        assert_says(&error, name, "cannot be denied");
     }
 }
 
@@ -185,7 +185,7 @@ fn every_rule_turns_over_where_a_policy_may_turn_it() {
                     assert_denied(name, denied);
                 }
                 Verdict::AllowIf { .. } | Verdict::AskIf { .. } => {
-                    assert_says(allowed.unwrap_err(), name, "is allowed already");
+                    assert_says(&allowed.unwrap_err(), name, "is allowed already");
                     assert_denied(name, denied);
                 }
                 Verdict::Refuse { grant, errno } => {
@@ -197,7 +197,7 @@ fn every_rule_turns_over_where_a_policy_may_turn_it() {
                     match grant {
                         Grant::ByPolicy => assert_answers(name, &allowed.unwrap(), Answer::Allow),
                         Grant::Never => {
-                            assert_says(allowed.unwrap_err(), name, "cannot be allowed");
+                            assert_says(&allowed.unwrap_err(), name, "cannot be allowed");
                         }
                     }
                 }
@@ -229,12 +229,12 @@ fn the_supervisor_hears_of_no_denied_call_that_it_may_allow() {
 fn assert_denied(name: &str, denied: Result<Filters, SeccompError>) {
     match denied {
         Ok(filters) => assert_answers(name, &filters, Answer::Errno(1)),
-        Err(error) => assert_says(error, name, "cannot be denied"),
+        Err(error) => assert_says(&error, name, "cannot be denied"),
     }
 }
 
 #[track_caller]
-fn assert_says(error: SeccompError, name: &str, problem: &str) {
+fn assert_says(error: &SeccompError, name: &str, problem: &str) {
     let (error, start) = (error.to_string(), format!("`{name}` {problem}"));
     assert!(error.starts_with(&start), "{error}");
 }
