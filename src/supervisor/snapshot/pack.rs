@@ -152,20 +152,27 @@ impl Tree<'_> {
             }
             path.extend(name.as_encoded_bytes());
             // Neither part has a zero.
-            let path = CString::new(path).unwrap_or_default();
+            let c_string = |bytes: Vec<u8>| CString::new(bytes).unwrap_or_default();
+            let (name, path) = (c_string(name.into_encoded_bytes()), c_string(path));
             if self.names.len() == MOST_ENTRIES {
                 return Err(SnapshotRefusal::Fragmented(MOST_ENTRIES));
             }
             if self.names.len() as u64 >= self.inodes {
                 return Err(SnapshotRefusal::Changed);
             }
-            self.add(path)?;
+            self.add(&directory, &name, path)?;
         }
         Ok(())
     }
 
-    fn add(&mut self, path: CString) -> Result<(), SnapshotRefusal> {
-        let handle = match open_beneath(self.directory, &path, OFlag::O_PATH) {
+    /// Adds an entry of a directory. It is found there: a guest makes paths so long that to follow each takes the host long.
+    fn add(
+        &mut self,
+        directory: &OwnedFd,
+        name: &CStr,
+        path: CString,
+    ) -> Result<(), SnapshotRefusal> {
+        let handle = match open_beneath(directory, name, OFlag::O_PATH) {
             // Something is mounted there, which every worker has.
             Err(Errno::EXDEV) => {
                 let path = OsStr::from_bytes(path.to_bytes());
@@ -254,21 +261,24 @@ impl Tree<'_> {
         }
     }
 
+    fn handle(&self, node: &Node) -> Result<OwnedFd, SnapshotRefusal> {
+        let handle = open_beneath(self.directory, &node.path, OFlag::O_PATH);
+        self.opened(&node.path, handle)
+    }
+
     /// Writes files with at most so many bytes that are not in a hole, and their names.
     fn write(&self, writer: &mut impl Write, mut left: u64) -> Result<(), SnapshotRefusal> {
         for node in self.nodes.values() {
-            let handle = open_beneath(self.directory, &node.path, OFlag::O_PATH);
-            let handle = self.opened(&node.path, handle)?;
             let size = u64::try_from(node.stat.st_size).unwrap_or(0);
             match node.kind {
                 Kind::Symlink => {
-                    let target = readlinkat(&handle, c"").doing("read its link")?;
+                    let target = readlinkat(&self.handle(node)?, c"").doing("read its link")?;
                     let target = target.as_encoded_bytes();
                     entry(writer, node.kind, c"", &node.stat, target.len() as u64)?;
                     writer.write_all(target).doing("write an image")?;
                 }
                 Kind::File => {
-                    let file = reopen(&handle, OFlag::O_RDONLY);
+                    let file = reopen(&self.handle(node)?, OFlag::O_RDONLY);
                     let file = self.opened(&node.path, file)?;
                     self.require_unwritten(node, &file)?;
                     entry(writer, node.kind, c"", &node.stat, size)?;
