@@ -7,6 +7,8 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use nix::time::{ClockId, clock_gettime};
+
 use crate::waiters::lock;
 
 #[derive(Debug)]
@@ -50,6 +52,12 @@ pub fn now() -> Instant {
     let now = clock.stands_since.unwrap_or_else(|| clock.now());
     // The clock has not stood for longer than the process lives.
     now.checked_sub(clock.stood).unwrap_or(now)
+}
+
+/// The processor time that the calling thread has used.
+pub fn of_thread() -> Duration {
+    // Every kernel has this clock (clock_gettime(2)).
+    clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
 /// Why there is a beat.

@@ -305,7 +305,7 @@ impl<'a> WorkerLoop<'a> {
         let now = clock::now();
         let is_run = matches!(self.state.terms.purpose, Purpose::Run(_));
         // A copy of a session is its caller's.
-        let pays = !is_run && !self.state.is_standing();
+        let began = (!is_run && !self.state.is_standing()).then(clock::of_thread);
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return false,
@@ -331,10 +331,11 @@ impl<'a> WorkerLoop<'a> {
         {
             self.state.on_frame(frame, now, caller);
         }
-        if pays {
+        if let Some(began) = began {
             // No other limit bounds the number of a session's frames: guests call tools that there are not, and what a
             // cell has left running sends them for as long as the session waits.
-            self.state.io.watch.charge(clock::now() - now);
+            let spent = clock::of_thread().saturating_sub(began);
+            self.state.io.watch.charge(spent);
         }
         self.state.data_open
     }
