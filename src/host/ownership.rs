@@ -11,7 +11,7 @@ use nix::unistd::{AccessFlags, eaccess, geteuid};
 
 /// Why what is in a directory may be others' work.
 #[derive(Debug)]
-pub enum Exposed {
+pub(crate) enum Exposed {
     /// Another user owns it, or a directory above it.
     Foreign(PathBuf),
     /// Other users can write to it, or to a directory above it.
