@@ -148,7 +148,7 @@ impl Sandbox {
     /// `running` has the runs and cells that run, `waiting` the runs that wait for their
     /// [`Admission`], `sessions` the open sessions, and `paused` those of them that are paused. `ended.ok`, `ended.timeout` and the
     /// like have the runs and cells that ended with this [`Status`](crate::Status), and `refused.busy` and
-    /// the like those that were not run, by [`ErrorKind`](crate::ErrorKind). A count that would be zero may be
+    /// the like those that were not run, by [`ErrorKind`]. A count that would be zero may be
     /// missing.
     ///
     /// ```no_run
