@@ -27,7 +27,9 @@ class Patches:
 
                 def exec_module(module):
                     run(module)
-                    self.changes[name](module)
+                    # The loader of a ZIP archive is that of all modules in it.
+                    if module.__name__ == name:
+                        self.changes[name](module)
 
                 spec.loader.exec_module = exec_module
                 return spec
