@@ -23,7 +23,10 @@ class Patches:
                 continue
             spec = finder.find_spec(name, path, target)
             if spec is not None and spec.loader is not None:
-                run = spec.loader.exec_module
+                run = getattr(spec.loader, "exec_module", None)
+                if run is None:
+                    # Python 3.9 loads the modules of a ZIP archive by a method that is deprecated since.
+                    return spec
 
                 def exec_module(module):
                     run(module)
