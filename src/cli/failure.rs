@@ -44,7 +44,7 @@ pub enum Failure {
     /// The command itself lacks a resource: a thread, a descriptor.
     #[error("the command cannot be set up: {0}; look at `ulimit -a`")]
     Setup(io::Error),
-    /// An argument is not what it has to be.
+    /// An argument is invalid, or a file that an argument names.
     #[error("{0}")]
     Usage(String),
     /// A command that this one started has said what failed.

@@ -55,7 +55,7 @@ pub fn now() -> Instant {
 }
 
 /// The processor time that the calling thread has used.
-pub fn of_thread() -> Duration {
+pub fn thread_time() -> Duration {
     // Every kernel has this clock (clock_gettime(2)).
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }

@@ -192,7 +192,10 @@ fn interrupted_twice() -> Result<String, Failed> {
 fn is_pending(child: &Child, signal: Signal) -> Result<bool, Failed> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-    let pending = u64::from_str_radix(pending.ok_or("it is told")?.trim(), 16)?;
+    let pending = u64::from_str_radix(
+        pending.ok_or("the kernel names no pending signals")?.trim(),
+        16,
+    )?;
     Ok(pending & (1 << (signal as i32 - 1)) != 0)
 }
 

@@ -5,7 +5,7 @@ use crate::tenant::TenantError;
 /// Why the server does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An argument, or a file that one names, is not what it has to be.
+    /// An argument is invalid, or a file that an argument names.
     #[error("{0}")]
     Usage(String),
     /// A tenant cannot run code.

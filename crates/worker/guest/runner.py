@@ -216,7 +216,7 @@ class Runner:
         if filename == MODULE:
             return run_module(source.decode())
         source = decoded(source, request.get("source", "file"))
-        body, last = codes = self.compile(source, filename, request.get("last"))
+        body, last = codes = self.compile(source, filename, request.get("last", "expression"))
         keep_source(filename, source)
         namespace = self.main.__dict__
         if awaits(codes) or (request.get("then") != "end" and uses_loop(codes)):

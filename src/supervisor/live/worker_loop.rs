@@ -305,7 +305,7 @@ impl<'a> WorkerLoop<'a> {
         let now = clock::now();
         let is_run = matches!(self.state.terms.purpose, Purpose::Run(_));
         // A copy of a session is its caller's.
-        let began = (!is_run && !self.state.is_standing()).then(clock::of_thread);
+        let began = (!is_run && !self.state.is_standing()).then(clock::thread_time);
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return false,
@@ -334,7 +334,7 @@ impl<'a> WorkerLoop<'a> {
         if let Some(began) = began {
             // No other limit bounds the number of a session's frames: guests call tools that there are not, and what a
             // cell has left running sends them for as long as the session waits.
-            let spent = clock::of_thread().saturating_sub(began);
+            let spent = clock::thread_time().saturating_sub(began);
             self.state.io.watch.charge(spent);
         }
         self.state.data_open

@@ -202,7 +202,7 @@ class Session(Runner):
         return tree, encoder.buffers
 
     def compile(self, source, filename, wanted):
-        codes = compile_text(self.native, source, filename, self.last)
+        codes = compile_text(self.native, source, filename, wanted)
         if codes is None:
             return super().compile(source, filename, wanted)
         self.magics = None
