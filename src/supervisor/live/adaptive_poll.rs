@@ -1,13 +1,13 @@
-//! Adaptive polling: spins briefly before it sleeps, if the event is likely to come sooner than a
-//! sleeping processor wakes.
+//! Adaptive polling: spins briefly before it sleeps, if the event is likely to arrive sooner than a sleeping processor
+//! wakes up.
 //!
 //! A worker answers a small cell within some 30 us. The supervisor's processor, asleep meanwhile,
 //! takes as long again to wake up, and longer in a virtual machine. Hypervisors poll for such
 //! guests (Documentation/virt/kvm/halt-polling.rst). Likewise, a session whose last cell was short
 //! polls for a moment before it sleeps.
 //!
-//! The polling time is per cell: a guest that wakes the supervisor often, by printing or by calling
-//! tools, makes it spend no more. That time would not be charged to the guest.
+//! The spinning time is bounded per cell: a guest that wakes the supervisor often, by printing or by calling tools,
+//! makes it spin no longer. The guest would not be charged for that time.
 
 use std::os::fd::BorrowedFd;
 use std::sync::LazyLock;
@@ -21,10 +21,10 @@ use crate::host::processors;
 use crate::supervisor::clock;
 use crate::supervisor::wait::{wait, wait_awake};
 
-/// How long to poll before sleeping.
+/// The longest time to spin before sleeping.
 const SPIN_FOR: Duration = Duration::from_micros(200);
-/// The last wait counts as short if it took less than this. A wait that slept took longer to notice
-/// the event.
+/// A wait counts as short if it took less than this. It exceeds the spinning time because a wait that sleeps notices
+/// its event later.
 const SHORT_WAIT: Duration = Duration::from_micros(400);
 
 /// The state of repeated waits for one kind of event.
@@ -35,7 +35,7 @@ pub struct AdaptivePoll {
 }
 
 impl AdaptivePoll {
-    /// As [`wait`], for something that began at `since`.
+    /// Waits as [`wait`] does, for an event of something that began at `since`.
     pub fn wait<const N: usize>(
         &mut self,
         since: Instant,
@@ -56,7 +56,7 @@ impl AdaptivePoll {
     }
 }
 
-/// Marks a cell that runs in this process and needs a processor.
+/// A running cell of this process, which needs a processor.
 #[derive(Debug)]
 pub struct Busy(());
 
@@ -70,7 +70,7 @@ impl Busy {
     }
 
     fn leave_room() -> bool {
-        // Computed once, because it reads files of this process's cgroups.
+        // Computed once, because this reads files of the process's cgroups.
         static PROCESSORS: LazyLock<usize> = LazyLock::new(|| processors().get());
         suffice(*PROCESSORS, BUSY.load(Ordering::Relaxed))
     }
@@ -82,8 +82,8 @@ impl Drop for Busy {
     }
 }
 
-/// Whether there is one processor for each cell and one more for the thread that waits for it. With
-/// no cell left, the next one is counted.
+/// Whether there are two processors for each cell: one for the cell, one for the thread that waits for it. Without a
+/// running cell, the next cell counts.
 fn suffice(processors: usize, cells: usize) -> bool {
     processors >= 2 * cells.max(1)
 }
@@ -125,7 +125,7 @@ mod tests {
             (found, Instant::now() >= until)
         };
         for soon in [false, true] {
-            // Much longer than the polling time.
+            // Much longer than the spinning time.
             let nothing = waited(&mut AdaptivePoll { soon }, 100 * SPIN_FOR);
             assert_eq!(nothing, (PollFlags::empty(), true));
         }

@@ -1,4 +1,4 @@
-//! The caller's side of a session.
+//! The caller of a session, and its implementation over a stream socket.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,7 +15,7 @@ use crate::supervisor::drain::Stream;
 use crate::supervisor::link::{Link, LinkError, Received};
 use crate::supervisor::wait::wait;
 
-/// The most output in one frame, bytes: well below the bound of a frame's payload.
+/// The most output in one frame, bytes: well below the limit on a frame's payload.
 pub const PIECE: usize = 1 << 20;
 
 /// The data that travels with a message: bytes, or a file.
@@ -23,12 +23,12 @@ pub const PIECE: usize = 1 << 20;
 pub struct Payload {
     /// The frame's payload.
     pub bytes: Vec<u8>,
-    /// The descriptor sent with the frame.
+    /// The descriptor that is sent with the frame.
     pub passed: Option<OwnedFd>,
 }
 
 impl Payload {
-    /// A payload of these bytes.
+    /// Creates a payload of these bytes.
     pub const fn bytes(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -36,7 +36,7 @@ impl Payload {
         }
     }
 
-    /// A payload of this descriptor.
+    /// Creates a payload of this descriptor.
     pub const fn passed(fd: OwnedFd) -> Self {
         Self {
             bytes: Vec::new(),
@@ -52,39 +52,38 @@ pub enum CallerEvent {
     Request(ClientRequest, Payload),
     /// No message has arrived yet.
     Nothing,
-    /// The caller disconnected.
+    /// The caller has disconnected.
     Gone,
     /// The message is malformed, so that the start of the next one is unknown. Holds the reason.
     Malformed(String),
 }
 
-/// The peer that sends requests and receives events. No method blocks.
+/// The peer that sends requests to a session and receives its events. No method blocks.
 pub trait Caller {
-    /// Readable when a message may have arrived.
-    /// `None` if it never has anything to say.
+    /// Returns a descriptor that is readable when a message may have arrived; `None` if the caller never sends any.
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
-    /// Bytes of events that are not sent yet.
+    /// Returns the bytes of events that are not sent yet.
     fn unsent(&self) -> usize {
         0
     }
-    /// Sends more of them.
+    /// Sends unsent events, as far as possible now.
     fn flush(&mut self) {}
-    /// Receives the next message, or returns `Nothing`. More messages may still be pending then;
-    /// [`as_fd`](Self::as_fd) is readable in that case.
+    /// Receives the next message, or returns `Nothing`. More messages may be pending then; if so,
+    /// [`as_fd`](Self::as_fd) is readable.
     fn recv(&mut self) -> CallerEvent {
         CallerEvent::Nothing
     }
     /// Sends an event.
     fn answer(&mut self, answer: ClientEvent, payload: Payload);
-    /// Reports that a request was not carried out; `id` is its number, if it had one.
+    /// Reports that a request was refused; `id` is its number, if it had one.
     fn refuse(&mut self, id: Option<u64>, refusal: Refusal);
-    /// Whether it has asked for a count of the processor time between cells since this was asked last.
+    /// Whether the caller has requested a count of the CPU time between cells since the last call.
     fn takes_count(&mut self) -> bool {
         false
     }
-    /// Counts processor time that was used between two cells.
+    /// Adds CPU time that was used between two cells.
     fn note_between_cells(&mut self, _: Duration) {}
     /// Sends output of a cell.
     fn output(&mut self, id: u64, stream: Stream, bytes: &[u8]) {
@@ -99,8 +98,7 @@ pub trait Caller {
     }
 }
 
-/// Waits for a caller when there is nothing else to wait for. Returns its message, or
-/// [`CallerEvent::Nothing`] after sending some of the pending events.
+/// Waits for a caller alone. Returns its message, or [`CallerEvent::Nothing`] after sending some of the pending events.
 pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
     let received = caller.recv();
     if !matches!(received, CallerEvent::Nothing) {
@@ -111,7 +109,7 @@ pub fn await_caller(caller: &mut dyn Caller) -> Result<CallerEvent, Errno> {
     Ok(CallerEvent::Nothing)
 }
 
-/// Sends what is left to send while the caller reads, until `until` if there is one.
+/// Sends all unsent events as the caller reads them, until `until` at the latest.
 pub fn drain(caller: &mut dyn Caller, until: Option<Instant>) -> Result<(), Errno> {
     while caller.unsent() > 0 && until.is_none_or(|until| Instant::now() < until) {
         let room = caller.as_fd().map(|fd| (fd, PollFlags::POLLOUT));
@@ -121,12 +119,12 @@ pub fn drain(caller: &mut dyn Caller, until: Option<Instant>) -> Result<(), Errn
     Ok(())
 }
 
-/// What to wait for from a caller.
+/// Returns the descriptor of a caller and the events to poll for.
 pub fn awaited(caller: &dyn Caller) -> Option<(BorrowedFd<'_>, PollFlags)> {
     Some((caller.as_fd()?, readable_or_writable(caller.unsent())))
 }
 
-/// What to wait for at a descriptor for which there are so many unsent bytes.
+/// Returns the events to poll for at a descriptor for which `unsent` bytes are queued.
 pub fn readable_or_writable(unsent: usize) -> PollFlags {
     let mut events = PollFlags::POLLIN;
     events.set(PollFlags::POLLOUT, unsent > 0);
@@ -142,7 +140,7 @@ pub struct FrameCaller {
 }
 
 impl FrameCaller {
-    /// A caller at the other end of this socket.
+    /// Creates a caller at the other end of this socket.
     ///
     /// # Errors
     ///
@@ -195,8 +193,8 @@ impl Caller for FrameCaller {
             return received;
         }
         if mem::take(&mut self.has_read) {
-            // Usually only one message is in flight. The next poll(2) reports for free whether
-            // there is another.
+            // Usually only one message is in flight. The next poll(2) reports at no extra cost whether there is
+            // another.
             return CallerEvent::Nothing;
         }
         match self.link.receive() {
@@ -214,7 +212,8 @@ impl Caller for FrameCaller {
     fn answer(&mut self, answer: ClientEvent, payload: Payload) {
         let (mut bytes, mut passed) = (Vec::new(), payload.passed);
         if let Err(error) = answer.encode_into(&payload.bytes, &mut bytes) {
-            // It fits the worker's limits but exceeds those of the caller. The error in its place does not.
+            // The event is within the limits for workers but exceeds those for callers. The error that replaces it does
+            // not.
             let instead = ClientEvent::not_written(answer.id(), &error);
             _ = instead.encode_into(&[], &mut bytes);
             passed = None;

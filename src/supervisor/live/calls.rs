@@ -1,4 +1,5 @@
-//! Tracks calls of host tools and the answers they wait for.
+//! Queues a cell's calls of host tools, hands them to the caller and returns the results to the guest. Also forwards
+//! the caller's decisions about connections.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Instant;
@@ -15,31 +16,29 @@ use crate::protocol::caller::ClientEvent;
 use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
 use sandfork_egress::control::Question;
 
-/// The most calls that the caller has at once. Further calls wait here, and the end of the cell
-/// drops them. Otherwise a caller that answers calls one by one would still make calls for a guest
-/// that has ended.
+/// The most unanswered calls that the caller holds at once. Further calls are queued here and dropped at the end of the
+/// cell. Otherwise a caller that answers calls one by one would keep serving a guest that has ended.
 const HANDED_OUT: usize = 64;
 
-/// The most bytes of arguments that the caller has at once, for the same reason: the more there
-/// are, the longer a caller reads. A single call may have any size.
+/// The most bytes of arguments that the caller holds at once, for the same reason: it takes longer to read more bytes.
+/// A single call may have any size.
 const HANDED_OUT_BYTES: u64 = 128 << 10;
 
-/// The most calls that wait here before the supervisor stops reading from the worker. One read may
-/// bring more.
+/// The number of queued calls at which the supervisor stops reading from the worker. A single read may exceed it.
 const WAITING: usize = 64;
 
-/// The most bytes of them. One frame may bring more.
+/// The bytes of queued calls at which the supervisor stops reading from the worker. A single frame may exceed it.
 const WAITING_BYTES: usize = 16 << 20;
 
 /// The unanswered calls of one cell, in order of arrival.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
-    /// The sizes of the calls that the caller has, by number.
+    /// The sizes of the calls that the caller holds, by call number.
     handed_out: BTreeMap<u64, u64>,
     waiting: VecDeque<Waiting>,
 }
 
-/// A call that the caller does not have yet. A file that came with it is still the guest's.
+/// A queued call. A file that came with it is neither checked nor copied yet.
 #[derive(Debug)]
 struct Waiting {
     call: ToolCall,
@@ -49,12 +48,12 @@ struct Waiting {
 }
 
 impl Waiting {
-    /// The bytes that it holds in this process.
+    /// Returns the bytes that the call occupies in this process.
     fn held(&self) -> usize {
         self.header + self.payload.bytes.len()
     }
 
-    /// The bytes that its caller has to read.
+    /// Returns the bytes that the caller has to read.
     fn size(&self) -> u64 {
         self.header as u64 + self.call.blob.as_ref().map_or(0, Blob::total)
     }
@@ -72,7 +71,7 @@ impl OpenCalls {
         self.waiting.len() < WAITING && held < WAITING_BYTES
     }
 
-    /// Adds a call whose header has this many bytes. Returns an error if its number is in use.
+    /// Queues a call whose header has `header` bytes. Returns an error if its number is in use.
     fn push(&mut self, call: ToolCall, payload: Payload, header: usize) -> Result<(), String> {
         let number = call.call;
         if self.numbers().any(|taken| taken == number) {
@@ -86,7 +85,7 @@ impl OpenCalls {
         Ok(())
     }
 
-    /// Returns the next call that the caller may have now.
+    /// Returns the next call to hand to the caller, if the limits allow another one.
     fn hand_out(&mut self) -> Option<(ToolCall, Payload)> {
         let size = self.waiting.front()?.size();
         let bytes: u64 = self.handed_out.values().sum();
@@ -99,7 +98,7 @@ impl OpenCalls {
         Some((call, payload))
     }
 
-    /// Removes an answered call. Returns whether the caller had it.
+    /// Removes an answered call. Returns whether the caller held it.
     fn answered(&mut self, number: u64) -> bool {
         self.handed_out.remove(&number).is_some()
     }
@@ -111,13 +110,13 @@ impl OpenCalls {
 }
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// Whether more calls of tools may be read from the worker.
+    /// Whether more tool calls may be read from the worker.
     pub fn has_room_for_calls(&self) -> bool {
         self.cell.as_ref().is_none_or(|cell| cell.calls.has_room())
     }
 
-    /// Asks the caller about a connection, once it has decided on those before. Like tools, it answers while a cell
-    /// runs. One that reads nothing decides nothing.
+    /// Asks the caller whether to allow a connection, after its decisions on earlier ones. Without a running cell, or
+    /// if the caller does not read its events, the connection gets no decision.
     pub fn ask_caller(&mut self, question: Question, caller: &mut dyn Caller) {
         let is_session = matches!(self.terms.purpose, Purpose::Session(_));
         let is_asked = is_session && caller.unsent() < BACKLOG;
@@ -131,14 +130,14 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Passes on what was decided about a connection.
+    /// Forwards the decision on a connection to the egress process; `None` if there is no decision.
     fn tell_network(&mut self, question: u64, allowed: Option<bool>) {
         if let Some(network) = self.io.network() {
             network.decide(question, allowed);
         }
     }
 
-    /// Passes the caller's decision on, and asks about the next connection.
+    /// Forwards the caller's decision, and asks about the next connection.
     pub(super) fn decide(&mut self, number: u64, allowed: Option<bool>, caller: &mut dyn Caller) {
         self.tell_network(number, allowed);
         let cell = self.cell.as_mut();
@@ -147,7 +146,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Handles a worker's call of a tool.
+    /// Handles a worker's tool call.
     pub(super) fn call(
         &mut self,
         request: ToolCall,
@@ -172,8 +171,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.hand_out_calls(caller)
     }
 
-    /// Only now a file that came with a call is checked, and copied if need be: the guest may make calls faster than
-    /// the caller answers them.
+    /// Hands queued calls to the caller. A file that came with a call is checked, and copied if necessary, only here,
+    /// because the guest may make calls faster than the caller answers them.
     fn hand_out_calls(&mut self, caller: &mut dyn Caller) -> Result<(), String> {
         let Some(cell) = &mut self.cell else {
             return Ok(());
@@ -185,8 +184,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         Ok(())
     }
 
-    /// Returns the caller's answer to the guest. An answer that comes after the cell's end is
-    /// dropped.
+    /// Returns the caller's answer to the guest. An answer that arrives after the end of the cell is dropped.
     pub(super) fn return_to_guest(
         &mut self,
         answer: ToolAnswer,
@@ -207,7 +205,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Fails outstanding calls, and refuses the connections that wait for a decision; the cell has ended.
+    /// Fails the unanswered calls of a cell that has ended, and ends the wait of connections for a decision.
     pub(super) fn refuse_open_calls(&mut self, cell: &CellUnderWay) {
         for question in cell.questions.numbers() {
             self.tell_network(question, None);

@@ -1,4 +1,4 @@
-//! The running cell.
+//! The state of the running cell.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,19 +16,19 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
-/// How long the worker has for the interrupt before the first reminder.
+/// The time from an interrupt to its first reminder.
 const FIRST_REMINDER: Duration = Duration::from_millis(1);
 
-/// A request that the worker is processing: a cell, or a request that is answered like one.
+/// The request that the worker is processing: a cell, or a request with a reply like a cell's.
 #[derive(Debug)]
 pub struct CellUnderWay {
     /// The request's id.
     pub id: u64,
-    /// When the worker got it.
+    /// When the request was sent to the worker.
     pub started: Instant,
     /// The cell's wall clock.
     pub clock: WallClock,
-    /// Its limits: those of the session, but for times of its own.
+    /// The cell's limits: the session's, except for time limits that the request sets.
     pub limits: Limits,
     /// Whether output is forwarded as it arrives.
     pub streaming: Streaming,
@@ -36,40 +36,42 @@ pub struct CellUnderWay {
     pub then: AfterCell,
     /// The counts at the start of the cell.
     pub before: Counts,
-    /// Calls of host tools that the caller has not answered.
+    /// Tool calls that the caller has not answered.
     pub calls: OpenCalls,
-    /// Connections on which the caller has not decided.
+    /// Connections that wait for the caller's decision.
     pub questions: OpenQuestions,
-    /// Why the cell was interrupted.
+    /// The interrupt that was sent to the cell, if one was.
     pub interrupted: Option<Interrupted>,
-    /// The worker's result, if the worker's end is still awaited.
+    /// The worker's result, kept while the end of the worker is awaited.
     pub result: Option<(CellResult, Payload)>,
     /// When the worker sent the result.
     pub answered: Option<Instant>,
-    /// Bytes that the cell displayed.
+    /// The bytes of displays so far.
     pub displayed: u64,
-    /// What the worker does in place of running guest code.
+    /// What is done with the session's state, if the request is not for guest code.
     pub state: StateRequest,
     _busy: Busy,
 }
 
-/// What is done with the state of a session.
+/// An operation on the state of a session.
 #[derive(Debug, Default)]
 pub enum StateRequest {
-    /// Nothing: guest code runs.
+    /// None: guest code runs.
     #[default]
     None,
-    /// It is copied; to a disk, so that the session can be paused. Holds the result, once the worker has stood.
+    /// The state is copied, to disk if the session is to be paused. Holds the result once the worker has reached its
+    /// copy point.
     Copied(Medium, Option<Result<Arc<Image>, SnapshotRefusal>>),
-    /// It is replaced by this one, once the worker stands.
+    /// The state is replaced by this image once the worker reaches its copy point.
     Replaced(Arc<Image>),
-    /// It could be replaced by this one, once the worker stands. That is tried out, and the worker is not used.
+    /// Once the worker reaches its copy point, the replacement by this image is planned but not carried out. The worker
+    /// is then discarded.
     Tried(Arc<Image>),
-    /// The worker carries out these steps, or could.
+    /// The worker carries out these steps, unless this is a trial.
     Restoring(Vec<Step>),
 }
 
-/// Whether a cell's output is forwarded as it arrives, or just before its outcome.
+/// When a cell's output is forwarded to the caller.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Streaming {
     /// As it arrives.
@@ -83,16 +85,16 @@ pub enum Streaming {
 pub struct Interrupted {
     /// Why it was sent.
     pub stop: Stop,
-    /// When the worker is ended, if the cell has not ended by then.
+    /// When the worker is killed, if the cell has not ended by then.
     pub until: Instant,
-    /// When the worker is reminded of it, if the cell has not ended by then.
+    /// When the worker is reminded of the interrupt, if the cell has not ended by then.
     pub reminder: Instant,
-    /// How long it waits for the next reminder then.
+    /// The time from that reminder to the next.
     pause: Duration,
 }
 
 impl Interrupted {
-    /// An interrupt that is sent now.
+    /// Creates the record of an interrupt that is sent now.
     pub fn new(stop: Stop, now: Instant, until: Instant) -> Self {
         Self {
             stop,
@@ -102,7 +104,7 @@ impl Interrupted {
         }
     }
 
-    /// Whether a reminder is due. The next one is due after twice the time.
+    /// Returns whether a reminder is due, and if so schedules the next one after twice the time.
     pub fn takes_reminder(&mut self, now: Instant) -> bool {
         let is_due = now >= self.reminder;
         if is_due {
@@ -114,7 +116,7 @@ impl Interrupted {
 }
 
 impl CellUnderWay {
-    /// A cell that starts now.
+    /// Creates the state of a cell that starts now.
     pub fn new(
         id: u64,
         started: Instant,
@@ -141,13 +143,13 @@ impl CellUnderWay {
         }
     }
 
-    /// Notes that the cell, which has ended, printed more than it may.
+    /// Records that a cell which has already ended exceeded its output limit.
     pub fn has_printed_too_much(&mut self, now: Instant) {
         self.interrupted
             .get_or_insert_with(|| Interrupted::new(Stop::output(), now, now));
     }
 
-    /// When the cell next needs attention, if nothing else happens.
+    /// Returns when the cell next needs attention, if nothing else happens.
     pub fn next_event(&self) -> Instant {
         match &self.interrupted {
             Some(interrupted) => interrupted.until.min(interrupted.reminder),
@@ -155,7 +157,7 @@ impl CellUnderWay {
         }
     }
 
-    /// Whether its time is up.
+    /// Whether the cell has reached its deadline without having been interrupted.
     pub fn is_overdue(&self, now: Instant) -> bool {
         self.interrupted.is_none() && now >= self.clock.end()
     }

@@ -1,4 +1,4 @@
-//! The time limits of a cell and a session, and the watchdog's limits.
+//! Enforces the time limits of cells and sessions, and the limits that need polling.
 
 use std::time::{Duration, Instant};
 
@@ -9,36 +9,36 @@ use super::worker_io::WorkerIo;
 use crate::outcome::{LimitName, Mechanism};
 use crate::supervisor::ending::Stop;
 
-/// How long an interrupted cell may take to end before the worker is ended.
+/// How long an interrupted cell may take to end before the worker is killed.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// The longest time the kernel takes from closing a process's descriptors to reporting its end, on
-/// an otherwise idle host.
+/// The longest time that the kernel takes from closing a process's descriptors to reporting its exit, on an otherwise
+/// idle host.
 pub(super) const LAST_MOMENTS: Duration = Duration::from_millis(250);
 
-/// The longest time limit of a cell: an `Instant` can represent the deadline.
+/// The longest wall limit of a cell, so that an `Instant` can represent the deadline.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
 
-/// Why a session has ended that was not closed, as part of a sentence.
+/// The reasons for which a session ends by its own limits, as part of a sentence.
 pub const WAITED: &str = "it waited for longer than `session.idle`";
 pub const OLD: &str = "it was older than `session.age`";
 
-/// The wall clock of one cell. It pauses while the host answers calls, up to a total budget, so
-/// that the guest's calls cannot postpone the deadline without end.
+/// The wall clock of one cell. It pauses while tool calls wait for the host, up to a total budget, so that a guest
+/// cannot postpone its deadline without end by calling tools.
 #[derive(Debug)]
 pub struct WallClock {
-    /// When the cell's time is up, if the clock does not pause again.
+    /// The cell's deadline, if the clock does not pause again.
     deadline: Instant,
-    /// How much longer the clock may pause in total.
+    /// How much longer the clock may pause, in total.
     may_stand: Duration,
-    /// Since when the clock is paused.
+    /// When the clock was paused, if it is.
     stands_since: Option<Instant>,
-    /// When the session reaches its age limit, regardless of its clock.
+    /// When the session reaches its age limit, which a paused clock does not postpone.
     end_of_life: Option<Instant>,
 }
 
 impl WallClock {
-    /// Starts at `started`, with a time limit of `wall` and pauses of at most `may_stand` in total.
+    /// Starts a clock at `started` with a limit of `wall`, which may pause for at most `may_stand` in total.
     pub fn new(
         started: Instant,
         wall: Duration,
@@ -53,12 +53,12 @@ impl WallClock {
         }
     }
 
-    /// Pauses the clock, within the budget: a call waits for the host.
+    /// Pauses the clock, within the budget, because a tool call waits for the host.
     pub fn stand_still(&mut self, now: Instant) {
         self.stands_since.get_or_insert(now);
     }
 
-    /// Resumes the clock: no call waits any more.
+    /// Resumes the clock, because no tool call waits any more.
     pub fn go_on(&mut self, now: Instant) {
         let Some(since) = self.stands_since.take() else {
             return;
@@ -68,7 +68,7 @@ impl WallClock {
         self.deadline += stood;
     }
 
-    /// When the cell's time is up, if nothing changes.
+    /// Returns the cell's deadline, if nothing changes.
     pub fn end(&self) -> Instant {
         let still_to_stand = self.stands_since.map_or(Duration::ZERO, |_| self.may_stand);
         let end = self.deadline + still_to_stand;
@@ -77,7 +77,7 @@ impl WallClock {
 }
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// When to check the clocks again.
+    /// Returns when to check the clocks again.
     pub fn next_event(&self) -> Option<Instant> {
         if self.reap_until.is_some() {
             return self.reap_until;
@@ -117,7 +117,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.interrupt(stop, now);
         }
         if self.cell.as_ref().is_some_and(|cell| cell.is_overdue(now)) {
-            // The end of a session is no limit of its cell: a longer `limits.wall` would not help.
+            // The session's age limit is not a limit of its cell: raising `limits.wall` would not help.
             let stop = if self.is_too_old(now) {
                 Stop::Cancelled
             } else {
@@ -136,7 +136,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
         }
         if self.hung_up.is_some_and(|look| now >= look) {
-            // One that is ending, on a host that gives it no processor time, is looked at again.
+            // If the worker is exiting but gets no processor time, check again later.
             self.hung_up = Some(now + LAST_MOMENTS);
             if !self.io.is_ending() {
                 let how = "it closed its link to the supervisor and went on";
@@ -154,9 +154,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Interrupts the running cell, once, for the first reason. Python raises `KeyboardInterrupt`,
-    /// and the session survives if the cell ends in time. Limits on memory and processes cannot
-    /// wait that long and end the worker.
+    /// Interrupts the running cell, once, for the first reason. Python raises `KeyboardInterrupt`, and the session
+    /// survives if the cell ends in time. Limits on memory and processes cannot wait that long: they kill the worker at
+    /// once.
     pub(super) fn interrupt(&mut self, stop: Stop, now: Instant) {
         let is_patient = matches!(self.terms.purpose, Purpose::Session(_)) && stop.can_wait();
         let Some(cell) = self.cell.as_mut().filter(|_| is_patient) else {
@@ -170,7 +170,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.io.interrupt();
     }
 
-    /// Ends the worker, once, for the first reason.
+    /// Kills the worker, once, for the first reason.
     pub(super) fn end(&mut self, stop: Stop) {
         if self.stop.is_none() && self.reap_until.is_none() {
             if self.cell.is_none() && self.why.is_none() {
@@ -182,7 +182,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Ends the worker when there is no running cell whose outcome would report the reason.
+    /// Kills a worker that has no running cell whose outcome could report the reason.
     pub(super) fn end_between_cells(&mut self, why: &str) {
         self.why = Some(why.to_owned());
         self.end(Stop::Cancelled);
@@ -217,7 +217,7 @@ mod tests {
         clock.stand_still(start);
         let end = clock.end();
         assert_eq!(end, start + ms(6000));
-        // Each call begins before the previous one is answered.
+        // Each call begins before the previous call is answered.
         for millisecond in (0..10_000).step_by(10) {
             clock.stand_still(start + ms(millisecond));
         }

@@ -1,4 +1,4 @@
-//! A worker whose state is copied.
+//! Checks and prepares a worker for a copy of its state.
 
 use std::thread;
 use std::time::Duration;
@@ -7,12 +7,12 @@ use super::worker_io::JailedWorker;
 use crate::supervisor::programs::ProgramServer;
 use crate::supervisor::snapshot::{Base, Medium, SnapshotRefusal, Source, require_alone};
 
-/// How often a worker's processes are counted until the process that starts programs has ended.
+/// The most times a worker's processes are counted while the program starter ends.
 const STARTER_LOOKS: usize = 200;
 const STARTER_PAUSE: Duration = Duration::from_millis(1);
 
 impl JailedWorker<'_> {
-    /// The worker as it is copied, which has run so many cells.
+    /// Returns the worker as the source of a copy, or the target of a restore. It has run `cells` cells.
     pub(super) fn source(&self, cells: u64) -> Source<'_> {
         Source {
             worker: self.worker(),
@@ -27,7 +27,7 @@ impl JailedWorker<'_> {
         }
     }
 
-    /// The room for another copy, with this base.
+    /// Returns the room for another copy of the session that shares pages with `base`, bytes.
     pub(super) fn room(
         &self,
         medium: Medium,
@@ -42,13 +42,13 @@ impl JailedWorker<'_> {
             .room(context.session, &context.limits, medium, base)
     }
 
-    /// Requires that nothing of the worker runs but its main thread.
+    /// Requires that only the worker's main thread runs.
     pub(super) fn require_single(&mut self) -> Result<(), SnapshotRefusal> {
         self.dismiss_starter()?;
         require_alone(self.worker(), &self.watch.tree())
     }
 
-    /// Ends the process that starts programs, unless it has any. It has nothing to do first.
+    /// Ends the program starter, unless programs run. The starter exits as soon as its link is closed.
     fn dismiss_starter(&mut self) -> Result<(), SnapshotRefusal> {
         let dismissed = self
             .programs

@@ -1,4 +1,4 @@
-//! A caller's requests for its session's files.
+//! Carries out a caller's requests for the files of its session.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use crate::supervisor::files::{Contents, FileError, GuestPath, Parents, Removal,
 use crate::supervisor::session::SessionDirectory;
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// Handles a file request, even while a cell runs.
+    /// Handles a file request, which is also allowed while a cell runs.
     pub(super) fn file(&mut self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
         match self.io.do_with_file(request) {
@@ -27,18 +27,18 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 }
 
 impl<'a> JailedWorker<'a> {
-    /// The work directory of the worker.
+    /// Returns the work directory of the worker.
     pub(super) fn work_dir(&self) -> Result<WorkDir<'a>, FileError> {
         let worker = self.worker();
         let root = self.verified.session.as_ref().map(SessionDirectory::path);
         let root = root.unwrap_or(&self.context.jail.worker.cwd);
-        // The worker hands it over before its jail counts as complete.
+        // The worker passes this descriptor before its jail counts as complete.
         let handle = worker.directories.first().ok_or(FileError::Gone)?;
         Ok(WorkDir::new(handle.as_fd(), root, worker.ids))
     }
 }
 
-/// Carries out a request for the files of a worker.
+/// Carries out a file request.
 pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileError> {
     let path = work.path(&request.path)?;
     let mut done = Done::default();
@@ -55,7 +55,7 @@ pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileE
                 Contents::Replaced
             };
             let file = work.open_write(&path, contents)?;
-            // An open file can be described.
+            // fstat(2) does not fail for an open file.
             done.lent = fstat(&file).ok().map(|stat| (stat.st_ino, path));
             done.file = Some(file);
         }
@@ -88,6 +88,6 @@ pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileE
 pub struct Done {
     file: Option<File>,
     answer: FileAnswer,
-    /// The number and the path of the file that was opened for writing, if one was.
+    /// The inode and the path of the file that was opened for writing, if one was.
     pub lent: Option<(u64, GuestPath)>,
 }

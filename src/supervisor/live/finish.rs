@@ -18,7 +18,7 @@ use crate::supervisor::run::{Fate, Seen, report};
 use crate::supervisor::snapshot::Medium;
 use sandfork_jail::control::{Exit, ExitStatus};
 
-/// The worker's result of a cell, in parts.
+/// The worker's result of a cell, split into parts.
 #[derive(Default)]
 struct ResultParts {
     result: Option<CellResult>,
@@ -53,7 +53,7 @@ impl ResultParts {
 }
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// Handles the end of a cell whose worker waits for the next one.
+    /// Handles the end of a cell after which the worker waits for the next one.
     pub(super) fn finish_live(
         &mut self,
         result: CellResult,
@@ -81,7 +81,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.watch_between_cells(now);
     }
 
-    /// Reports to the caller how a cell ended. Returns the status as one word.
+    /// Reports a cell's outcome to the caller. Returns its status.
     pub(super) fn finish(
         &mut self,
         mut cell: CellUnderWay,
@@ -106,7 +106,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             by_tool: parts.finish == Finish::Tool,
             quiet: parts.finish == Finish::Quietly,
             session: match fate {
-                // A session that is too old ends right after its cell.
+                // A session over its age limit ends right after its cell.
                 Fate::Lives if !self.is_too_old(now) => SessionState::Live,
                 Fate::Lives | Fate::Ended => SessionState::Ended,
             },
@@ -119,7 +119,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         status
     }
 
-    /// Forwards the remaining output. Returns how much the whole cell printed, and its standard error.
+    /// Forwards the remaining output. Returns the number of bytes that the cell printed, and its stderr.
     fn hand_out_the_rest(
         &mut self,
         cell: &mut CellUnderWay,
@@ -160,7 +160,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             Fate::Ended => self.exited.unwrap_or(answered),
         };
         let stop = match cell.interrupted.take().map(|interrupted| interrupted.stop) {
-            // The cell ended successfully before the interrupt arrived.
+            // The cell succeeded before the interrupt arrived.
             Some(Stop::Cancelled) if fate == Fate::Lives && ended_well(result.as_ref()) => None,
             Some(stop) => Some(stop),
             None => self.stop.clone(),
@@ -194,7 +194,7 @@ fn ended_well(result: Option<&CellResult>) -> bool {
     result.is_some_and(|result| matches!(result.ended, Ended::Ok(_)))
 }
 
-/// The exit status that agrees with a cell's result, as if the main process had ended.
+/// Returns the exit that matches a cell's result, as if the main process had ended.
 fn exit_that_agrees(ended: &Ended) -> Exit {
     let code = match ended {
         Ended::Ok(_) => 0,

@@ -1,10 +1,9 @@
-//! The life of a worker from its first message to its end: a session, which runs cell after cell for
-//! one caller, or a run, which is a session of one cell.
+//! Serves a worker from its first message to its end. A session runs cell after cell for one caller; a run is a session
+//! of one cell.
 //!
-//! One thread serves a worker (`attend`, `serve_run`). It receives from the caller, feeds
-//! the worker, drains its output and watches it, during cells and between them, because a guest's
-//! threads and processes outlive the cell that started them. Nothing here waits for the guest, or
-//! for a caller that does not read.
+//! One thread serves a worker (`attend`, `serve_run`). It receives from the caller, feeds the worker, drains its output
+//! and enforces its limits, both during cells and between them, because threads and processes of the guest outlive the
+//! cell that started them. Nothing here blocks on the guest, or on a caller that does not read.
 
 mod adaptive_poll;
 mod caller;
@@ -60,46 +59,46 @@ pub enum Purpose {
     Session(SessionTerms),
 }
 
-/// The terms of a session.
+/// The time limits of a session, and its rules for CPU time and tool time.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct SessionTerms {
-    /// How long it may wait for its next cell.
+    /// How long the session may wait for its next cell.
     pub idle: Option<Duration>,
-    /// How long it may live.
+    /// The longest lifetime of the session.
     pub age: Option<Duration>,
-    /// How long it is unused before it is paused.
+    /// The period of disuse after which the session is paused.
     pub pause_after: Option<Duration>,
-    /// What the limit on processor time is of a cell that has a wall time of its own.
+    /// The rule for the CPU limit of a cell that sets its own wall time.
     pub cpu_rule: CpuRule,
-    /// How much of the time that host tools run is excluded from the cell's time.
+    /// The share of host tool time that does not count towards the cell's wall time.
     pub tool_time: ToolTime,
 }
 
 /// Why the session loop stopped.
 #[derive(Debug)]
 pub enum SessionExit {
-    /// The caller asked for its end.
+    /// The caller closed the session.
     Closed,
     /// The caller disconnected.
     Gone,
-    /// The caller asked for another worker. Holds the request's id.
+    /// The caller requested a restart with a new worker. Holds the request's id.
     Restart(u64),
-    /// The caller asked for the session's state to be replaced.
+    /// The caller requested a rollback to a snapshot.
     Rollback {
         /// The request's id.
         id: u64,
         /// The snapshot's number.
         snapshot: u64,
     },
-    /// The session was not used, and is paused.
+    /// The session was paused, because it was unused or because the caller requested it.
     Paused(Box<Paused>),
     /// The worker ended. Holds the reason, as part of a sentence.
     Ended(String),
 }
 
-/// The loop of a session's worker.
+/// The entry points for sessions.
 impl WorkerLoop<'_> {
-    /// Runs the programs that are asked for in this queue, too.
+    /// Also serves the programs that callers request through this queue.
     pub fn with_programs(mut self, queue: Option<Arc<Queue>>) -> Self {
         if let Some(queue) = queue {
             self.state.io.serve_programs(queue);
@@ -107,24 +106,24 @@ impl WorkerLoop<'_> {
         self
     }
 
-    /// Waits until the worker, which is not used, has shown that it could take on a state: it has its files and
-    /// descriptors, and there are steps to its memory.
+    /// Waits until an idle worker has proved that the image can be restored into it: its files and descriptors are in
+    /// place, and a plan to replace its memory exists.
     ///
     /// # Errors
     ///
-    /// When it could not.
+    /// When the image cannot be restored.
     pub fn try_out(mut self) -> Result<(), Error> {
         self.until_restored(WorkerLife::is_tried)
     }
 
-    /// Waits until the worker has taken on its state. It is served by another loop then.
+    /// Waits until the image is restored into the worker. Another loop serves the worker afterwards.
     ///
     /// # Errors
     ///
-    /// When it could not. Nothing of it is kept.
+    /// When the restore fails. The worker is useless then.
     pub fn restore(mut self) -> Result<(), Error> {
         self.until_restored(WorkerLife::is_restoring)?;
-        // The worker's ways to the hosts of the policy and to programs go to the next loop that serves it.
+        // Hand the network and program channels to the loop that serves this worker next.
         let io = self.state.io;
         let verified = io.verified;
         *lock(&verified.network) = io.network;
@@ -132,7 +131,8 @@ impl WorkerLoop<'_> {
         Ok(())
     }
 
-    /// Ends what watches the directories of the worker, whose state is another's from now on, if its caller asked for that.
+    /// Stops the directory watches of a paused worker, because its state now belongs to the next worker. Applies only
+    /// if the caller requested the pause.
     pub fn note_paused(&mut self, paused: &Paused) {
         let programs = self.state.io.programs.as_mut();
         if let Some(programs) = programs.filter(|_| paused.asked.is_some()) {
@@ -140,20 +140,20 @@ impl WorkerLoop<'_> {
         }
     }
 
-    /// Serves until the worker or the caller is gone, the caller wants another worker, or the session is paused.
-    /// `first` is a request that was received before. `later` runs after the first cell.
+    /// Serves until the worker or the caller is gone, the caller requests another worker, or the session is paused.
+    /// `first` is a request that was received earlier. `later` is work to do after the first cell.
     ///
     /// # Errors
     ///
-    /// As [`run`](super::run()). If the worker was lost during a cell, the caller of this function
-    /// informs the session's caller.
+    /// As for [`run`](super::run()). If the worker was lost during a cell, the function that called `attend` reports it
+    /// to the session's caller.
     pub fn attend(
         &mut self,
         caller: &mut dyn Caller,
         first: Option<(ClientRequest, Payload)>,
         later: Option<Deferred>,
     ) -> Result<SessionExit, SupervisorError> {
-        // It was to be paused, and could not.
+        // An attempt to pause the session may have failed since the last call.
         if let Some(programs) = &mut self.state.io.programs {
             programs.go_on();
         }

@@ -1,4 +1,4 @@
-//! A run: a session of one cell, whose caller only takes output and may cancel.
+//! Serves a run: a session of one cell, whose caller only receives output and may cancel.
 
 use std::os::fd::BorrowedFd;
 use std::time::Instant;
@@ -20,21 +20,21 @@ use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::timing::{Part, Timing};
 
-/// What a run is, apart from its worker.
+/// A run, without its worker.
 pub struct OneRun<'r> {
     /// The kind of code.
     pub kind: Kind,
     /// The greeting and the request, encoded.
     pub message: Vec<u8>,
-    /// When the caller requested it.
+    /// When the caller requested the run.
     pub called: Instant,
-    /// Where its output goes.
+    /// The receiver of the run's output.
     pub sink: &'r mut dyn OutputSink,
-    /// What may cancel it.
+    /// The handle that may cancel the run.
     pub cancel: Option<&'r Cancel>,
 }
 
-/// When the steps of a run were observed. A step that was not observed has the time of the next one.
+/// When the steps of a run were observed. A step that was not observed has the time of the next step.
 struct Times {
     /// The worker was sent its code.
     started: Instant,
@@ -46,11 +46,11 @@ struct Times {
     gone: Instant,
 }
 
-/// Sends a run to its worker and returns when the worker is gone. `later` is deferred until then.
+/// Sends a run to its worker and returns when the worker is gone. `later` is work to do after the run.
 ///
 /// # Errors
 ///
-/// As [`run`](crate::supervisor::run()).
+/// As for [`run`](crate::supervisor::run()).
 pub fn serve_run(
     context: &RunContext,
     verified: &VerifiedWorker,
@@ -68,7 +68,7 @@ pub fn serve_run(
     worker_loop.until_gone(&mut caller, later)?;
     let gone = clock::now();
     let mut state = worker_loop.state;
-    // No process writes any more: the pipes hold the rest.
+    // No process is left to write, so the pipes hold all remaining output.
     state.on_output(Stream::Stdout, gone, &mut caller);
     state.on_output(Stream::Stderr, gone, &mut caller);
     verified.worker.end();
@@ -103,7 +103,7 @@ pub fn serve_run(
 }
 
 fn phases(called: Instant, worker: &Worker, times: &Times) -> Phases {
-    // A worker that was made in advance did not cost the caller time.
+    // The time to make a worker in advance was not the caller's.
     let since =
         |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
     let ready = worker.jailed.max(called);
@@ -140,7 +140,7 @@ fn jail_steps(timing: &Timing) -> JailSteps {
 /// The caller of a run.
 struct RunCaller<'c> {
     sink: &'c mut dyn OutputSink,
-    /// Until it was used.
+    /// The handle, until it is used.
     cancel: Option<&'c Cancel>,
 }
 
@@ -150,7 +150,7 @@ impl Caller for RunCaller<'_> {
     }
 
     fn recv(&mut self) -> CallerEvent {
-        // The handle stays readable: it cancels other runs too.
+        // The handle stays readable, because it may cancel other runs too.
         let used = self.cancel.take_if(|cancel| cancel.is_used());
         if used.is_some() {
             return CallerEvent::Request(ClientRequest::Interrupt, Payload::default());

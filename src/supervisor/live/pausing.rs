@@ -1,6 +1,7 @@
-//! Sessions that are paused: their state lies on a disk, and they have no worker until they are used again.
+//! Paused sessions: the session's state is on disk, and the session has no worker until its next use.
 //!
-//! To its caller a paused session is one whose next answer takes longer. It ends by the same clocks.
+//! A caller's next request to a paused session only takes longer. The idle and age limits keep running, unless the
+//! caller requested the pause.
 
 use std::mem;
 use std::os::fd::BorrowedFd;
@@ -24,30 +25,31 @@ use crate::supervisor::programs::Queue;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use crate::supervisor::wait::{is_readable, wait};
 
-/// The number of the request by which a session is paused that was not used. Callers count from 1.
+/// The request id of a pause that the supervisor begins because the session is unused. Callers count from 1.
 pub(super) const PAUSE: u64 = u64::MAX;
 
-/// Whether a session may be paused.
+/// How far the pause of a session has come.
 #[derive(Debug, Default)]
 pub enum Pause {
-    /// Once it was not used for long enough.
+    /// The session is paused once it has been unused for long enough.
     #[default]
     Possible,
-    /// It was tried. It is not tried again until the session was used.
+    /// A pause was tried. The next attempt follows only after another use of the session.
     Tried,
-    /// Its state is on the disk.
+    /// The session's state is on disk.
     Done {
         /// The state.
         image: Arc<Image>,
         /// The caller's request for the pause, if there was one.
         asked: Option<u64>,
     },
-    /// Its state was on the disk as its caller had asked, and it was used again since. The request has no answer yet.
+    /// The session was used again after its state was written to disk at its caller's request. Holds the id of that
+    /// request, which has no reply yet.
     Overtaken(u64),
 }
 
 impl Pause {
-    /// The caller's request that has no answer yet, once the worker is copied.
+    /// Returns the id of the caller's request for a pause that still needs a reply after the worker was copied.
     const fn asked(&self) -> Option<u64> {
         match self {
             Self::Done { asked, .. } => *asked,
@@ -57,49 +59,49 @@ impl Pause {
     }
 }
 
-/// What a session that is paused keeps of its worker.
+/// What remains of a paused session's worker.
 #[derive(Debug)]
 pub struct Paused {
-    /// Its state.
+    /// The session's state.
     pub image: Arc<Image>,
-    /// What the next worker takes on beside the state.
+    /// The clocks and counters that the next worker continues.
     pub record: Record,
     /// The caller's request for the pause, if there was one.
     pub asked: Option<u64>,
 }
 
-/// What goes from one worker of a session to the next, beside the state.
+/// The clocks and counters of a session, which pass from one worker to the next.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub(super) cells: u64,
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
-    /// Since when its clocks stand, if its caller asked for the pause.
+    /// When the session's clocks were stopped, if its caller requested the pause.
     pub(super) stands_since: Option<Instant>,
     pub(super) ends: Option<(Instant, &'static str)>,
     pub(super) spent: Option<Spent>,
 }
 
-/// What ends the wait of a session that is paused.
+/// The event that ends the wait of a paused session.
 #[derive(Debug)]
 pub enum Use {
-    /// The caller says something.
+    /// The caller sent a request.
     Caller(ClientRequest, Payload),
     /// The caller has disconnected.
     Gone,
-    /// Something is wanted of its programs or directories.
+    /// A program or a directory watch was requested.
     ProgramOrWatch,
-    /// A clock has ended it. Holds the reason, as part of a sentence.
+    /// The idle or age limit was reached. Holds the reason, as part of a sentence.
     Over(&'static str),
 }
 
 impl Paused {
-    /// Waits until the session is used, or over.
+    /// Waits until the session is used or has ended.
     pub fn await_use(&self, caller: &mut dyn Caller, queue: Option<&Queue>) -> Result<Use, Errno> {
         loop {
             match caller.recv() {
                 CallerEvent::Nothing => {}
-                // They come too late for a cell.
+                // The cell that they refer to has ended.
                 CallerEvent::Request(ClientRequest::Interrupt | ClientRequest::Return(_), _) => {
                     continue;
                 }
@@ -126,21 +128,21 @@ impl Paused {
 }
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// When the session is to be paused.
+    /// Returns when the session is to be paused.
     pub(super) fn end_of_use(&self) -> Option<Instant> {
         let is_unused = self.cell.is_none() && matches!(self.pause, Pause::Possible);
         let after = self.session_terms().pause_after.filter(|_| is_unused)?;
         self.used.checked_add(after)
     }
 
-    /// Notes that the session is used.
+    /// Records a use of the session.
     pub(super) fn note_use(&mut self, now: Instant) {
         self.used = now;
         let asked = self.pause.asked();
         self.pause = asked.map_or(Pause::Possible, Pause::Overtaken);
     }
 
-    /// Answers the caller's request for a pause that does not come, if there is one.
+    /// Refuses the caller's pending request for a pause, if there is one.
     pub(super) fn refuse_pause(&mut self, refusal: Refusal, caller: &mut dyn Caller) {
         if let Some(id) = self.pause.asked() {
             self.pause = Pause::Possible;
@@ -148,7 +150,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// The cell of the session's caller, which a pause is not.
+    /// Returns the caller's running cell. A pause does not count as one.
     pub(super) fn cell_of_caller(&mut self) -> Option<&mut CellUnderWay> {
         let is_pausing = self.is_pausing();
         self.cell.as_mut().filter(|_| !is_pausing)
@@ -160,20 +162,20 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         matches!(state, Some(StateRequest::Copied(Medium::Disk, _)))
     }
 
-    /// What to wait for from the caller. While its session is copied for a pause, what it says waits.
+    /// Returns what to poll for at the caller: nothing while the session is copied for a pause, so that requests wait.
     pub fn heard<'c>(&self, caller: &'c dyn Caller) -> Option<(BorrowedFd<'c>, PollFlags)> {
         awaited(caller).filter(|_| !self.is_pausing())
     }
 
-    /// Whether the state is on the disk, or was.
+    /// Whether the state is on disk, even if the session was used since.
     pub fn is_paused(&self) -> bool {
         matches!(self.pause, Pause::Done { .. } | Pause::Overtaken(_))
     }
 
-    /// Asks the worker of a session that was not used to stand, unless it is used in another way or cannot be copied.
+    /// Starts to pause an unused session, unless its guest, programs or watches are active, or it cannot be copied.
     pub(super) fn begin_pause(&mut self, now: Instant) {
         if !self.io.is_asleep() {
-            // The guest is at work, which is a use.
+            // The guest is running code, which counts as a use.
             return self.note_use(now);
         }
         self.pause = Pause::Tried;
@@ -187,7 +189,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.have_stand(PAUSE, Medium::Disk, now, caller);
     }
 
-    /// The worker goes on after it was copied, and is not needed any more.
+    /// Handles the result of copying a session for a pause. The worker has resumed, and is no longer needed if the copy
+    /// succeeded.
     pub(super) fn finish_pause(
         &mut self,
         id: u64,
@@ -203,18 +206,18 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// What is kept of a session that was paused, unless it is used again already.
+    /// Returns what to keep of a paused session, unless it was used again meanwhile.
     pub fn take_paused(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<Paused> {
         let (image, asked) = match mem::replace(&mut self.pause, Pause::Tried) {
             Pause::Done { image, asked } => (image, asked),
-            // It was used meanwhile, and may be paused after that.
+            // The session was used meanwhile. A later attempt may pause it.
             other => {
                 self.pause = other;
                 self.refuse_pause(SnapshotRefusal::Changed.into(), caller);
                 return None;
             }
         };
-        // Watches end by a pause that the caller asked for. They hold back any other.
+        // A pause that the caller requested ends its directory watches. Any other pause is put off by them.
         let is_used = asked.is_none() && self.io.is_used();
         if is_used || self.cell.is_some() || self.reap_until.is_some() || !self.io.rest() {
             if asked.is_some() {
@@ -241,7 +244,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         })
     }
 
-    /// Goes on with a session that was paused, in a worker that has its state.
+    /// Continues a paused session in a worker into which its state was restored.
     pub(super) fn resume(&mut self, record: Record, now: Instant) {
         self.go_on(record.cells, now);
         let stood = record.stands_since;
@@ -254,7 +257,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 }
 
-/// A session that cannot be paused stays as it is, which no one has asked about.
+/// Logs why the supervisor did not pause a session. No caller waits for the answer.
 fn note_refusal(refusal: &SnapshotRefusal) {
     if matches!(refusal, SnapshotRefusal::NoDisk(_)) {
         tracing::warn!(%refusal, "sessions cannot be paused");

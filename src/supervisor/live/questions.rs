@@ -1,38 +1,38 @@
-//! Tracks the connections of a cell on which the caller decides.
+//! Queues the connections of a cell that wait for the caller's decision.
 
 use std::collections::VecDeque;
 
 use sandfork_egress::control::Question;
 
-/// The most questions of a cell at once.
+/// The most undecided questions of a cell.
 const MOST: usize = 64;
 
-/// The undecided questions of one cell, in order of arrival. The caller has the first of them. The others wait here,
-/// and the end of the cell drops them. Otherwise a caller that takes its time for each decision would still decide for
+/// The undecided questions of one cell, in order of arrival. The caller holds the first one. The others are queued here
+/// and dropped at the end of the cell. Otherwise a caller that takes its time for each decision would keep deciding for
 /// a guest that has ended.
 #[derive(Debug, Default)]
 pub struct OpenQuestions(VecDeque<Question>);
 
 impl OpenQuestions {
-    /// Whether another one may be added.
+    /// Whether another question may be added.
     pub fn has_room(&self) -> bool {
         self.0.len() < MOST
     }
 
-    /// Adds a question. Returns what to ask the caller now.
+    /// Adds a question. Returns the question to ask the caller now, if any.
     pub fn push(&mut self, question: Question) -> Option<Question> {
         self.0.push_back(question);
         self.0.front().filter(|_| self.0.len() == 1).cloned()
     }
 
-    /// Removes a question that is decided. Returns what to ask the caller next.
+    /// Removes a decided question. Returns the question to ask the caller next, if any.
     pub fn decided(&mut self, number: u64) -> Option<Question> {
         self.0.front().filter(|first| first.question == number)?;
         self.0.pop_front();
         self.0.front().cloned()
     }
 
-    /// The numbers of those that are undecided.
+    /// Returns the numbers of the undecided questions.
     pub fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
         self.0.iter().map(|question| question.question)
     }
@@ -57,7 +57,7 @@ mod tests {
         assert_eq!(questions.push(question(4)), Some(question(4)));
         assert_eq!(questions.push(question(5)), None);
         assert_eq!(questions.push(question(6)), None);
-        // The caller has not been asked this one.
+        // The caller has not been asked this question.
         assert_eq!(questions.decided(6), None);
         assert_eq!(questions.decided(4), Some(question(5)));
         assert_eq!(questions.decided(5), Some(question(6)));

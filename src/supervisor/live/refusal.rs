@@ -1,4 +1,4 @@
-//! Why a caller's request was not carried out.
+//! The reasons for which a caller's request is refused.
 
 use crate::error::{Cause, Error, ErrorKind};
 use crate::protocol::caller::ErrorCode;
@@ -8,8 +8,8 @@ use crate::supervisor::files::FileError;
 use crate::supervisor::programs::BesideRefusal;
 use crate::supervisor::snapshot::SnapshotRefusal;
 
-/// Why a request was not carried out. A caller in this process receives it as an [`Error`], a caller at
-/// the other end of a socket as a code with one sentence.
+/// The reason for which a request was refused. A caller in this process receives it as an [`Error`], a caller at the
+/// other end of a socket as a code with one sentence.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -22,19 +22,19 @@ pub enum Refusal {
          or open another"
     )]
     Ended(String),
-    /// The cell's own limit is not a time.
+    /// The cell's wall limit is not a valid time.
     #[error("a cell's `wall` is a positive number of seconds")]
     NoWall,
-    /// The cell's file name is none.
+    /// The cell's file name contains a NUL.
     #[error("a cell's `filename` has no NUL")]
     NulInFilename,
     /// The request does not fit into a message to the worker.
     #[error("{}", too_large("the request", .0))]
     TooLarge(#[from] MessageError),
-    /// The session's state cannot be copied, or given to another.
+    /// The session's state cannot be copied or restored.
     #[error("cannot snapshot: {0}")]
     Snapshot(#[from] SnapshotRefusal),
-    /// There is no such snapshot.
+    /// The snapshot does not exist.
     #[error("snapshot {0} was closed, or belongs to another policy: take another")]
     NoSnapshot(u64),
     /// An operation on one of the session's files failed.
@@ -52,7 +52,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// The code for a caller at the other end of a socket.
+    /// Returns the code for a caller at the other end of a socket.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::File(_) | Self::Beside(BesideRefusal::File(_)) => ErrorCode::FILE,
@@ -61,7 +61,7 @@ impl Refusal {
         }
     }
 
-    /// Why the session has ended, if that is why the request was not carried out.
+    /// Returns why the session has ended, if that is the reason for the refusal.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Ended(why) | Self::Beside(BesideRefusal::Ended(why)) => Some(why),
@@ -70,7 +70,7 @@ impl Refusal {
     }
 }
 
-/// Why a message to the worker, with this in it, is not sent. The payload of a request is its source.
+/// Explains why a message to the worker with `what` in it is too large. The payload of a request is its source.
 pub(super) fn too_large(what: &str, error: &MessageError) -> String {
     match error {
         MessageError::Frame(FrameError::HeaderTooLong { length, limit }) => format!(

@@ -1,4 +1,4 @@
-//! A caller's requests to its session.
+//! Handles a caller's requests to its session.
 
 use std::time::{Duration, Instant};
 
@@ -19,7 +19,7 @@ use crate::supervisor::ending::Stop;
 use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::Medium;
 
-/// A cell that starts this soon after the previous one starts with the counts from that one's end.
+/// A cell that starts within this time after the previous cell reuses the counts from that cell's end.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
@@ -84,12 +84,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 caller.refuse(id, Refusal::Protocol(other.into()));
             }
         }
-        // Not where a request begins: those of the supervisor itself have no caller.
+        // Not in `begin`, which also starts requests of the supervisor itself: they have no caller to report to.
         self.tell_of_time_between_cells(caller);
         None
     }
 
-    /// Why the worker cannot have a request now.
+    /// Returns why a request must be refused now.
     fn refusal(&mut self, request: &ClientRequest, now: Instant) -> Option<Refusal> {
         let is_answered_by_worker = match request {
             ClientRequest::Cell(_)
@@ -104,7 +104,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return Some(Refusal::Busy);
         }
         self.note_use(now);
-        // The worker is ending: the request is refused with the reason.
+        // A request to a worker that is ending is refused with the reason of that end.
         let is_refused = is_answered_by_worker && self.reap_until.is_some();
         is_refused.then(|| Refusal::Ended(self.reason()))
     }
@@ -128,7 +128,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             argv: asked.argv,
             last: asked.last,
             then: asked.then,
-            // A caller reads its files itself.
+            // The caller has decoded its files.
             source: SourceKind::Text,
         };
         self.io.note_closed_files();
@@ -139,7 +139,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 cell.then = asked.then;
                 if asked.stream {
                     cell.streaming = Streaming::AsItComes;
-                    // What was printed since the last cell.
+                    // Output that was printed since the last cell.
                     for stream in [Stream::Stdout, Stream::Stderr] {
                         caller.output(id, stream, self.io.captured(stream));
                     }
@@ -149,7 +149,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Sends a request to the worker, which makes it the running cell, or refuses it. `wall` is a wall time of its own.
+    /// Sends a request to the worker and makes it the running cell, or refuses it. `wall` is the request's own wall
+    /// limit.
     pub(super) fn begin(
         &mut self,
         id: u64,
@@ -164,8 +165,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             caller.refuse(Some(id), error.into());
             return;
         }
-        // Counts again, so that code that ran on since the last cell is not charged to this one.
-        // Right after a cell there was no time for any.
+        // Count again, so that code that kept running after the last cell is not charged to this one. Right after a
+        // cell, such code had no time to run.
         let before = match now.duration_since(self.waiting_since) {
             short if self.cells > 1 && short < AT_ONCE => self.counted,
             _ => {
@@ -193,8 +194,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.io.send(bytes, payload.passed);
     }
 
-    /// Programs have begun or ended. Between two cells the first ones get a limit on processor time of their own, as
-    /// a cell does.
+    /// Handles the start or end of programs. Programs that start between two cells get a CPU limit of their own, as a
+    /// cell does.
     pub(super) fn on_programs(&mut self, now: Instant) {
         self.note_use(now);
         if self.cell.is_none() && self.reap_until.is_none() {
@@ -203,13 +204,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Watches a worker that has no cell.
+    /// Starts to watch a worker that waits for its next cell.
     pub(super) fn watch_between_cells(&mut self, now: Instant) {
         self.waiting_since = now;
         self.watch_as_waiting(now);
     }
 
-    /// Watches a worker that has no cell, without a new wait.
+    /// Watches a worker without a running cell, and does not restart the session's idle time.
     pub(super) fn watch_as_waiting(&mut self, now: Instant) {
         let pace = if self.io.runs_programs() {
             Pace::Running
@@ -221,7 +222,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.io.watch_anew(pace, now, self.counted.cpu_us, cpu);
     }
 
-    /// The clock of a request that starts now.
+    /// Returns the wall clock of a request that starts now.
     pub(super) fn wall_clock(&self, now: Instant, wall: Duration) -> WallClock {
         let may_stand = self.session_terms().tool_time.of_cell(wall);
         WallClock::new(now, wall, may_stand, self.end_of_life())

@@ -1,4 +1,6 @@
-//! Copies the state of a session, and begins one with the state of another.
+//! Copies the state of a session into an image, and restores images into workers.
+//!
+//! Both happen while the worker is stopped at a copy point.
 
 use std::mem;
 use std::ops::ControlFlow;
@@ -24,32 +26,32 @@ use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::{Image, Medium, SnapshotRefusal};
 use sandfork_jail::restore::Step;
 
-/// The numbers of the request to take on a state: as one of several that do, which get random numbers of their own,
-/// and as the one that goes on with it. The caller's requests come later.
+/// The ids of the request to restore an image. A worker that restores a snapshot, of which there may be several,
+/// reseeds its random number generators. The worker that continues a paused session does not. Both ids are free again
+/// before the caller's first request.
 const RESTORED: u64 = 0;
 const RESUMED: u64 = 1;
 
-/// How a session begins.
+/// The state in which a session's worker begins.
 #[derive(Debug)]
 pub enum Beginning {
-    /// As a new interpreter.
+    /// A new interpreter.
     Fresh,
-    /// With this state, which its worker takes on now.
+    /// This image, which is restored into the worker now.
     State(Arc<Image>),
-    /// Not at all: its worker is to show that it could take on this state.
+    /// None: the worker only has to prove that this image can be restored into it.
     Trial(Arc<Image>),
-    /// With a state that its worker has.
+    /// This image, which was restored into the worker already.
     Restored(Arc<Image>),
-    /// With a state that its worker has, after a pause.
+    /// The image of a paused session, which was restored into the worker already.
     Resumed(Record),
 }
 
-/// What is sent with a descriptor.
+/// The data byte that accompanies a descriptor.
 const BYTE: [u8; 1] = [0];
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// Asks the worker to stand, to be copied there, unless it cannot be copied. After a copy to the disk the session is
-    /// paused.
+    /// Starts to copy the session, unless it cannot be copied. A copy to disk pauses the session.
     pub(super) fn begin_snapshot(
         &mut self,
         id: u64,
@@ -64,7 +66,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.have_stand(id, medium, now, caller);
     }
 
-    /// Asks the worker to stand, to be copied there.
+    /// Requests that the worker stop at a copy point, to be copied to `medium`.
     pub(super) fn have_stand(
         &mut self,
         id: u64,
@@ -79,7 +81,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Begins with the state of another session, which the worker answers like a cell. `what` is done with the state.
+    /// Starts to restore an image, or to try whether it can be restored. The worker replies as it does to a cell.
+    /// `what` says which of the two.
     pub fn begin_restored(
         &mut self,
         image: Arc<Image>,
@@ -100,7 +103,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.cells = image.cells();
         cell.state = what(image);
         self.cell = Some(cell);
-        // This loop ends with it. The one that serves the worker then may pause it.
+        // This loop ends with the restore. The loop that serves the worker next may pause the session.
         self.pause = Pause::Tried;
         self.io
             .watch_anew(Pace::Running, now, before.cpu_us, limits.cpu());
@@ -112,37 +115,37 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         Ok(())
     }
 
-    /// Whether the worker takes on a state.
+    /// Whether an image is being restored into the worker, even if only on trial.
     pub fn is_restoring(&self) -> bool {
         let cell = self.cell.as_ref();
         cell.is_some_and(|cell| [RESTORED, RESUMED].contains(&cell.id))
     }
 
-    /// Whether the worker has still to show that it could take on a state.
+    /// Whether the worker has yet to prove that the image can be restored into it.
     pub fn is_tried(&self) -> bool {
         let state = self.cell.as_ref().map(|cell| &cell.state);
         self.is_restoring() && !matches!(state, Some(StateRequest::Restoring(_)))
     }
 
-    /// Whether the worker is being copied, or takes on a state.
+    /// Whether the worker is being copied, or an image is being restored into it.
     pub fn is_standing(&self) -> bool {
         let state = self.cell.as_ref().map(|cell| &cell.state);
         state.is_some_and(|state| !matches!(state, StateRequest::None))
     }
 
-    /// Serves a worker that has taken on a state, in which the session has run so many cells.
+    /// Begins to serve a worker into which an image was restored. The image's session has run `cells` cells.
     pub fn go_on(&mut self, cells: u64, now: Instant) {
         self.greeted = true;
         self.cells = cells;
         self.used = now;
         let cpu = self.terms.limits.cpu();
-        // What that took has no cell to tell of it.
+        // No cell reports the CPU time of the restore.
         self.count_between_cells();
         self.io
             .watch_anew(Pace::Waiting, now, self.counted.cpu_us, cpu);
     }
 
-    /// The worker stands. Guest code runs in it and may say so at any time.
+    /// Handles a worker's report that it has stopped at a copy point. Guest code can forge this report at any time.
     pub(super) fn on_standing(&mut self, said: CopyPoint) -> Result<(), String> {
         let refused = Err(format!(
             "it stood without being asked, for request {}",
@@ -157,7 +160,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 let image = self.io.capture(said, self.cells, medium);
                 cell.state = StateRequest::Copied(medium, Some(image.map(Arc::new)));
                 let mut frame = Vec::new();
-                // A message without a payload fits.
+                // A message without a payload always fits into a frame.
                 _ = Request::GoOn.encode_into(&[], &mut frame);
                 self.io.send(frame, None);
                 Ok(())
@@ -181,7 +184,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// A step has failed. Guest code runs in a session's worker and may say so at any time.
+    /// Handles a worker's report that a restore step failed. Guest code can forge this report at any time.
     pub(super) fn on_failed_step(&mut self, failed: &FailedStep) -> Result<(), String> {
         let steps: &[Step] = match self.cell.as_ref().map(|cell| &cell.state) {
             Some(StateRequest::Restoring(steps)) => steps,
@@ -201,7 +204,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         Ok(())
     }
 
-    /// Answers a request for a copy, once the worker has gone on.
+    /// Replies to a request for a snapshot, once the worker has resumed.
     pub(super) fn finish_snapshot(
         &mut self,
         id: u64,
@@ -226,7 +229,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 }
 
 impl<'a> WorkerLoop<'a> {
-    /// Serves until the worker has taken on a state, or could: as long as `goes_on` says so.
+    /// Serves the worker while `goes_on` holds: until the image is restored, or the trial has succeeded.
     pub(super) fn until_restored(
         &mut self,
         goes_on: fn(&WorkerLife<'a, JailedWorker<'a>>) -> bool,
@@ -241,7 +244,7 @@ impl<'a> WorkerLoop<'a> {
     }
 }
 
-/// What came of a copy, once the worker has gone on.
+/// Returns the image of a copied session, or the reason why there is none, once the worker has resumed.
 pub(super) fn copy_of(
     copied: Option<Result<Arc<Image>, SnapshotRefusal>>,
     result: &CellResult,
@@ -260,7 +263,7 @@ fn reason(ended: &Ended) -> String {
     }
 }
 
-/// The caller of the requests that the supervisor itself makes of a worker: to take on a state, or to be copied for a
+/// The caller of the requests that the supervisor itself sends to a worker: to restore an image, or to be copied for a
 /// pause.
 #[derive(Default)]
 pub struct InternalCaller {
@@ -268,7 +271,7 @@ pub struct InternalCaller {
 }
 
 impl InternalCaller {
-    /// Whether the worker has the state.
+    /// Returns the error of a failed request.
     pub fn result(self) -> Result<(), Error> {
         match self.failed {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! What a session does to its worker, and asks about it.
+//! The interface between the state machine and its worker, and the implementation for a worker in its jail.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::{Arc, Weak};
@@ -33,85 +33,89 @@ use crate::waiters::lock;
 use sandfork_jail::restore::Step;
 use sandfork_jail::sys::{self, write_signals};
 
-/// A worker, as [`WorkerLife`](super::life::WorkerLife) sees it. Tests put a value in its place.
+/// The operations of a worker that [`WorkerLife`](super::life::WorkerLife) needs. Tests implement them without a
+/// process.
 pub trait WorkerIo {
-    /// Queues a frame's bytes, with a descriptor that goes with them.
+    /// Queues a frame, and a descriptor to send with it.
     fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>);
     /// Takes the descriptor that the last frame announced.
     fn take_passed(&mut self) -> Result<OwnedFd, LinkError>;
-    /// Returns a passed file of this size that can no longer be changed, or a copy, at the guest's expense.
+    /// Returns a passed file of `wanted` bytes that can no longer change: the file itself or a copy. The guest pays for
+    /// the time.
     fn accept(&mut self, passed: OwnedFd, wanted: u64) -> Result<OwnedFd, String>;
     /// Interrupts the running cell.
     fn interrupt(&mut self);
-    /// Ends a wait that the worker began without having noticed the interrupt.
+    /// Wakes a worker that began to wait before it noticed the interrupt.
     fn remind_of_interrupt(&mut self);
     /// Kills all processes of the worker.
     fn kill(&mut self);
-    /// When to stop waiting for the end of a worker that was killed, or whose main process has ended.
+    /// Returns the deadline for the end of a worker that was killed, or whose main process has ended.
     fn ends_by(&self) -> Instant;
-    /// Whether the main process is about to end.
+    /// Whether the main process is exiting.
     fn is_ending(&self) -> bool;
-    /// Reads what the cgroup has counted since the worker was forked.
+    /// Reads the cgroup's counts since the worker was forked.
     fn counts(&mut self) -> Counts;
-    /// Whether the cgroup is gone, judging by counts that were just read. If the cgroup counts processor time at all, the
-    /// kernel always reports it while the cgroup exists.
+    /// Whether the cgroup was removed, judging by fresh counts: while a cgroup that counts CPU time exists, the kernel
+    /// always reports that count.
     fn has_lost_cgroup(&self, counts: &Counts) -> bool;
-    /// Starts to watch the limits anew. `counted` is the processor time used so far, microseconds, if known, and
-    /// `allowed` is the processor time from now on.
+    /// Restarts the watch of the limits. `counted` is the CPU time used so far in microseconds, if known, and `allowed`
+    /// the CPU time that may be used from now on.
     fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration);
-    /// Checks the limits that need polling, if it is time to.
+    /// Checks the limits that need polling, if a check is due.
     fn check_limits(&mut self, now: Instant) -> Option<Stop>;
-    /// When to check the limits next.
+    /// Returns when the next check of the limits is due.
     fn next_check(&self) -> Instant;
-    /// The largest values that were measured since the worker was last watched anew.
+    /// Returns the largest values measured since the watch was last restarted.
     fn measured(&self) -> Measured;
     /// Measures the worker's files.
     fn files(&self) -> Files;
-    /// Carries out a caller's request for the worker's files.
+    /// Carries out a caller's file request.
     fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError>;
-    /// Looks which files the caller has closed that it got for writing, before the guest opens them.
+    /// Forgets the files lent to the caller for writing that the caller has closed. Call this before the guest can open
+    /// them.
     fn note_closed_files(&mut self);
-    /// Requires that the session may have another copy there, and that nothing of the worker runs but its main thread.
+    /// Requires that there is room for another copy of the session on `medium`, and that only the worker's main thread
+    /// runs.
     fn require_copyable(&mut self, medium: Medium) -> Result<(), SnapshotRefusal>;
-    /// Whether the worker waits for something.
+    /// Whether the main process is asleep.
     fn is_asleep(&self) -> bool;
-    /// Copies the worker, which stands and has run so many cells.
+    /// Copies a worker that is stopped at the copy point `standing` and has run `cells` cells.
     fn capture(
         &mut self,
         standing: CopyPoint,
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal>;
-    /// Whether programs of the caller run, or its directories are watched.
+    /// Whether programs of the caller run or its directories are watched.
     fn is_used(&self) -> bool;
-    /// Queues programs that are asked for from now on for the next worker. Returns false, and changes nothing, if this
-    /// one has some already.
+    /// Leaves programs that are requested from now on to the next worker. Returns false, and changes nothing, if this
+    /// worker already has programs.
     fn rest(&mut self) -> bool;
-    /// Gives the worker, which has just got its first message, the way to start programs in it.
+    /// Gives the worker the socket that announces program starters. It follows the worker's first message.
     fn hand_over_summons(&mut self);
-    /// Whether programs of the caller run, or are about to.
+    /// Whether programs of the caller run or are about to start.
     fn runs_programs(&self) -> bool;
-    /// Keeps a copy. Returns its number.
+    /// Stores a copy. Returns its number.
     fn keep(&mut self, image: Arc<Image>) -> u64;
-    /// What the worker does before its memory is replaced by this.
+    /// Encodes what the worker must do before its memory is replaced by that of `image`.
     fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
-    /// The steps by which its memory is replaced. It stands there, and answers the request with this number next.
+    /// Plans the steps that replace the worker's memory. The worker is stopped at `own`, and next replies to request
+    /// `number`.
     fn plan(
         &self,
         image: &Image,
         own: &CopyPoint,
         number: u64,
     ) -> Result<(OwnedFd, Vec<Step>), SnapshotRefusal>;
-    /// The worker's way to the hosts of the policy, if it has one.
+    /// Returns the worker's connection to the egress process, if it has one.
     fn network(&mut self) -> Option<&mut WorkerNetwork>;
-    /// The calls that its filter refused since this was asked last.
+    /// Takes the refused system calls counted since the last call.
     fn refused_calls(&mut self) -> RefusedCalls;
     /// Reads the output that is available now.
     fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained;
-    /// The output of this stream that was captured since the last one was taken.
+    /// Returns the output of a stream captured since output was last taken.
     fn captured(&self, stream: Stream) -> &[u8];
-    /// Returns the captured output, standard output first, and how many bytes it is in all. Counts later
-    /// output from zero.
+    /// Takes the captured stdout and stderr, and the number of bytes in both. Later output is counted from zero.
     fn take_output(&mut self) -> (Vec<u8>, Vec<u8>, u64);
 }
 
@@ -120,11 +124,12 @@ pub struct JailedWorker<'a> {
     pub(super) context: &'a RunContext<'a>,
     pub(super) verified: &'a VerifiedWorker,
     pub(super) watch: Watch<'a>,
-    /// Whether the last process of the worker has ended.
+    /// Whether the worker's last process has ended.
     pub(super) is_gone: bool,
-    /// The files that the caller may still write to.
+    /// The files that the caller may still be writing.
     pub(super) lent: LentFiles,
-    /// The state that the worker has taken on, or that was copied of it last, as long as its caller keeps that.
+    /// The image that was restored into the worker or copied from it last, as long as its caller keeps it. The next
+    /// copy shares its pages.
     pub(super) beneath: Weak<Image>,
     pub(super) forwarded: ForwardedCalls<'a>,
     pub(super) network: Option<WorkerNetwork>,
@@ -170,7 +175,7 @@ impl<'a> JailedWorker<'a> {
         &self.verified.worker
     }
 
-    /// Serves the programs that are asked for in this queue.
+    /// Serves the programs that callers request through this queue.
     pub fn serve_programs(&mut self, queue: Arc<Queue>) {
         let (jail, session) = (&self.context.jail.worker, self.verified.session.as_ref());
         let work = session.map_or(jail.cwd.as_path(), SessionDirectory::path);
@@ -208,9 +213,10 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn remind_of_interrupt(&mut self) {
-        // Python notes a signal, and looks at its notes between two bytecodes and when a system call was interrupted.
-        // A wait that begins between the note and the look goes on. This signal means nothing to the worker, and has
-        // no effect where guest code has changed that.
+        // CPython's signal handler only sets a flag, which the interpreter checks between bytecodes and after an
+        // interrupted system call. A system call that begins between the signal and the check keeps waiting. The
+        // worker's handler for SIGURG does nothing, so that this signal only interrupts the system call. Guest code may
+        // disable that.
         _ = sys::pidfd::signal(self.worker().process.as_fd(), Signal::SIGURG);
     }
 
@@ -293,7 +299,7 @@ impl WorkerIo for JailedWorker<'_> {
         cells: u64,
         medium: Medium,
     ) -> Result<Image, SnapshotRefusal> {
-        // A program may have been started since the request was accepted.
+        // A program may have started since the request was accepted.
         self.require_single()?;
         let beneath = self.beneath.upgrade();
         let base = match medium {
@@ -317,7 +323,7 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn hand_over_summons(&mut self) {
-        // Without it, for want of descriptors, no program can be started. The worker waits for the byte all the same.
+        // If descriptors have run out, the session cannot start programs. The worker still waits for the byte.
         let (summons, theirs) = Summons::new().ok().unzip();
         self.link.send(vec![0], theirs);
         self.summons = summons;

@@ -1,4 +1,5 @@
-//! Waits for the events of one worker and its caller, and passes them to the worker's state.
+//! The event loop of one worker: polls the worker's descriptors and its caller, and dispatches the events to
+//! [`WorkerLife`].
 
 use std::ops::ControlFlow;
 use std::os::fd::AsFd;
@@ -29,21 +30,21 @@ use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::wait::is_readable;
 use sandfork_jail::control::{Exit, FromMonitor};
 
-/// How often the data socket is read after the main process ended: more than its buffer can hold.
+/// The most reads of the data socket after the main process has ended. Together they exceed the socket's buffer.
 const LAST_READS: usize = 16;
 
-/// The most bytes of events that the caller has not read, before the supervisor stops reading from
-/// the worker or the program. It then blocks, like a program whose output is not read.
+/// The limit on bytes of events that the caller has not read. Beyond it the supervisor stops reading from the worker or
+/// the program, which then blocks like a program whose output pipe is full.
 pub const BACKLOG: usize = 1 << 20;
 
-/// The most messages that the worker has not read, before the supervisor stops reading from it: a
-/// guest may call tools and never read an answer.
+/// The limit on queued messages that the worker has not read. Beyond it the supervisor stops reading from the worker,
+/// because a guest may call tools and never read a result.
 const UNTAKEN: usize = 64;
 
-/// The most bytes of such messages. It exceeds the size of any one message.
+/// The limit on the bytes of those messages. It exceeds the size of any single message.
 const UNTAKEN_BYTES: usize = 32 << 20;
 
-/// The loop of one worker.
+/// The event loop of one worker.
 pub struct WorkerLoop<'a> {
     pub(super) state: WorkerLife<'a, JailedWorker<'a>>,
     monitor_open: bool,
@@ -53,11 +54,12 @@ pub struct WorkerLoop<'a> {
 }
 
 impl<'a> WorkerLoop<'a> {
-    /// Prepares to serve a worker that is ready in its jail. That of a session is greeted, or takes on a state.
+    /// Prepares to serve a worker that is ready in its jail. Sends a session's worker its greeting, or starts to
+    /// restore an image into it.
     ///
     /// # Errors
     ///
-    /// When the worker cannot be reached.
+    /// When the worker's descriptors cannot be prepared, or its first message cannot be made.
     pub fn new(
         context: &'a RunContext<'a>,
         verified: &'a VerifiedWorker,
@@ -91,7 +93,7 @@ impl<'a> WorkerLoop<'a> {
                 }
                 Beginning::Resumed(record) => state.resume(record, now),
             }
-            // Not needed once it is forked.
+            // The files for joining the cgroup are not needed once the worker is forked.
             if let Some(cgroup) = &verified.cgroup {
                 cgroup.settle();
             }
@@ -105,7 +107,8 @@ impl<'a> WorkerLoop<'a> {
         })
     }
 
-    /// Serves until the worker is gone; or until the caller is, or wants no more of it.
+    /// Serves until the worker is gone, which returns `None`, or until the caller disconnects or has no more use for
+    /// this worker.
     pub(super) fn until_gone(
         &mut self,
         caller: &mut dyn Caller,
@@ -117,7 +120,7 @@ impl<'a> WorkerLoop<'a> {
             match self.turn(caller, due)? {
                 ControlFlow::Break(None) => return Ok(None),
                 ControlFlow::Break(exit) => left = exit,
-                // What the caller has sent while its session was copied comes first.
+                // Requests that arrived while the session was copied come first: they may cancel the pause.
                 ControlFlow::Continue(()) if self.state.is_paused() => {
                     left = self.state.on_caller(clock::now(), caller);
                     left = left.or_else(|| {
@@ -134,8 +137,8 @@ impl<'a> WorkerLoop<'a> {
         Ok(left)
     }
 
-    /// Waits until `due` at the latest, and handles what has happened. Breaks when the caller leaves, or
-    /// the worker is gone.
+    /// Waits for events until `due` at the latest, and handles them. Breaks with the exit when the caller leaves, and
+    /// with `None` when the worker is gone.
     pub(super) fn turn(
         &mut self,
         caller: &mut dyn Caller,
@@ -153,7 +156,7 @@ impl<'a> WorkerLoop<'a> {
             reports,
         ] = self.wait(caller, due).when("wait for the worker")?;
         caller.flush();
-        // Frames first: a worker that breaks the protocol ends before more of its output is read.
+        // Frames first, so that a worker that breaks the protocol is killed before more of its output is read.
         if is_readable(data) {
             self.read_frames(caller);
         }
@@ -166,7 +169,7 @@ impl<'a> WorkerLoop<'a> {
             }
         }
         if is_readable(forwarded) {
-            // At the guest's expense.
+            // The guest pays for this time.
             let spent = self.state.io.forwarded.answer(&self.state.io.watch);
             self.state.io.watch.charge(spent);
         }
@@ -189,7 +192,7 @@ impl<'a> WorkerLoop<'a> {
         if !self.monitor_open || given_up {
             return Ok(ControlFlow::Break(None));
         }
-        // A pause that has just begun does not make what the caller has sent before one request too many.
+        // If a pause has just begun, the caller's requests stay unread: they would be refused as busy.
         if is_readable(heard)
             && !self.state.is_pausing()
             && let Some(exit) = self.state.on_caller(now, caller)
@@ -199,15 +202,15 @@ impl<'a> WorkerLoop<'a> {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Waits until `due` at the latest. Returns the events (poll(2)) of the monitor, the link, the two outputs, the caller,
-    /// the forwarded calls, the network, the bell of programs and their reports.
+    /// Waits until `due` at the latest. Returns the poll(2) events of the monitor, the link, stdout, stderr, the
+    /// caller, the seccomp listener, the egress link, the program queue's bell and the program reports.
     fn wait(&mut self, caller: &dyn Caller, due: Option<Instant>) -> Result<[PollFlags; 9], Errno> {
         let state = &self.state;
         let io = &state.io;
         let now = clock::now();
         let (quiet, quiet_until) = state.quiet(now).unzip();
         let is_ending = quiet == Some(Quiet::Ending);
-        // poll(2) always reports the end of file.
+        // poll(2) reports a hang-up even if no event is requested.
         let report_waits = state.report_waits(now);
         let monitor_events = report_waits.map_or(PollFlags::POLLIN, |_| PollFlags::empty());
         let flowing = caller.unsent() < BACKLOG;
@@ -221,7 +224,7 @@ impl<'a> WorkerLoop<'a> {
         let mut data_events = readable_or_writable(io.link.unsent);
         data_events.set(PollFlags::POLLIN, may_receive);
         let data = state.data_open && !data_events.is_empty() && !is_ending;
-        // What programs get of a worker that ends is the reason of that, once it is known.
+        // Once the worker is ending, program requests wait for the reason, with which they are then closed.
         let programs = io.programs.as_ref().filter(|_| state.reap_until.is_none());
         let of_programs = programs.and_then(ProgramServer::next_event);
         let until = [
@@ -255,14 +258,14 @@ impl<'a> WorkerLoop<'a> {
             until,
         )?;
         if !may_receive {
-            // poll(2) also reports what was not asked for, such as an end.
+            // poll(2) also reports events that were not requested, such as a hang-up.
             let [_, data, ..] = &mut found;
             *data &= PollFlags::POLLOUT;
         }
         Ok(found)
     }
 
-    /// A caller wants something of programs, or something is reported of them.
+    /// Handles callers' requests for programs (`bell`) and reports about running programs (`reports`).
     fn attend_programs(&mut self, [bell, reports]: [PollFlags; 2], caller: &mut dyn Caller) {
         let now = clock::now();
         let is_copied = self.state.is_standing();
@@ -271,7 +274,7 @@ impl<'a> WorkerLoop<'a> {
             return;
         };
         let (worker, was_busy) = (&io.verified.worker, programs.is_busy());
-        // First what is reported: a starter that has ended is replaced, and gets no more requests.
+        // Reports first: a program starter that has ended is replaced, and must not get more requests.
         if !reports.is_empty()
             && let Some(summons) = &mut io.summons
             && let Err(how) = programs.on_readable(summons, worker, now)
@@ -287,7 +290,8 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// The egress process has ended, asks something, or reports late.
+    /// Handles events of the egress link: a question about a connection, a late report, or the end of the egress
+    /// process.
     fn attend_network(&mut self, caller: &mut dyn Caller) {
         let network = self.state.io.network.as_mut();
         match network.map(WorkerNetwork::on_readable) {
@@ -300,11 +304,11 @@ impl<'a> WorkerLoop<'a> {
         }
     }
 
-    /// Reads once and passes on the frames that arrived. Returns whether anything did.
+    /// Reads once and dispatches the frames that arrived. Returns whether anything arrived and the link is still open.
     fn read_frames(&mut self, caller: &mut dyn Caller) -> bool {
         let now = clock::now();
         let is_run = matches!(self.state.terms.purpose, Purpose::Run(_));
-        // A copy of a session is its caller's.
+        // The guest pays for this time, except while its session is copied or restored, which the caller requested.
         let began = (!is_run && !self.state.is_standing()).then(clock::thread_time);
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
@@ -332,15 +336,15 @@ impl<'a> WorkerLoop<'a> {
             self.state.on_frame(frame, now, caller);
         }
         if let Some(began) = began {
-            // No other limit bounds the number of a session's frames: guests call tools that there are not, and what a
-            // cell has left running sends them for as long as the session waits.
+            // No other limit bounds the number of a session's frames: a guest may call tools that do not exist, and
+            // threads that a cell left running may send frames for as long as the session waits.
             let spent = clock::thread_time().saturating_sub(began);
             self.state.io.watch.charge(spent);
         }
         self.state.data_open
     }
 
-    /// Reads one report; or, at the end of file, all that are left and the end.
+    /// Reads one report from the monitor, or, after a hang-up, all remaining reports and the EOF.
     fn read_monitor(
         &mut self,
         events: PollFlags,
@@ -369,8 +373,8 @@ impl<'a> WorkerLoop<'a> {
         let ago = at.elapsed().unwrap_or_default().min(REPORT_WAITS);
         self.state
             .on_exit(exit, now.checked_sub(ago).unwrap_or(now));
-        // Messages sent before the end count. A process left behind may go on sending, but reading
-        // stops after the contents of the socket's buffer.
+        // Messages sent before the exit count. A process that was left behind may keep sending, so reading stops after
+        // as much as the socket's buffer can hold.
         _ = (0..LAST_READS)
             .take_while(|_| self.state.data_open && self.read_frames(caller))
             .count();

@@ -1,4 +1,5 @@
-//! Messages from a session's worker: hostile, and accepted only if they are valid at that moment.
+//! Handles messages from a worker. The guest can forge every message, so each one is accepted only if it is valid in
+//! the current state.
 
 use std::time::Instant;
 
@@ -14,14 +15,14 @@ use crate::protocol::{Blob, Display, Frame, Reply, Transport, VERSION};
 use crate::supervisor::drain::Stream;
 use crate::supervisor::ending::Stop;
 
-/// The most that one cell may display, bytes.
+/// The limit on a cell's displays, bytes.
 const MOST_DISPLAYED: u64 = 64 << 20;
 
-/// The overhead of a display, bytes, so that empty displays also reach the limit.
+/// The bytes that each display counts in addition to its contents, so that empty displays also reach the limit.
 const OF_A_DISPLAY: u64 = 1 << 10;
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
-    /// Handles a frame of the worker, and ends a worker that may not send it.
+    /// Handles a frame of the worker. A frame that violates the protocol ends the worker.
     pub fn on_frame(&mut self, frame: Frame, now: Instant, caller: &mut dyn Caller) {
         if let Err(how) = self.take_frame(frame, now, caller) {
             self.on_violation(how);
@@ -70,7 +71,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Some(cell) if cell.id == result.id && cell.result.is_none() => {
                     let payload = unchanging(&mut self.io, result.blob.as_ref(), payload)?;
                     cell.answered = Some(now);
-                    // One that the supervisor has ended meanwhile waits for no other cell: its end is the cell's.
+                    // A worker that the supervisor has killed meanwhile runs no other cell: the cell ends with the
+                    // worker.
                     if cell.then == AfterCell::End || self.stop.is_some() {
                         cell.result = Some((result, payload));
                     } else {
@@ -83,8 +85,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Sends what was printed so far, so that it comes before what the guest says next: a caller that serves a call
-    /// reads nothing until it has answered.
+    /// Forwards the output so far, so that the caller gets it before the guest's next message: a caller that serves a
+    /// tool call reads nothing until it has answered.
     fn pass_output_on(&mut self, now: Instant, caller: &mut dyn Caller) {
         let cell = self.cell.as_ref();
         if cell.is_some_and(|cell| cell.streaming == Streaming::AsItComes) {
@@ -94,7 +96,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         }
     }
 
-    /// Passes on what a cell shows, within bounds that hold before a file is looked at.
+    /// Forwards a display to the caller. The limit is checked before a passed file is examined.
     fn display(
         &mut self,
         display: Display,
@@ -113,7 +115,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return Ok(());
         }
         if cell.id != display.id {
-            // A thread that outlived its cell sent it. It was read all the same.
+            // A thread that outlived its cell sent it. The display counts, but is dropped.
             return Ok(());
         }
         let payload = unchanging(&mut self.io, display.blob.as_ref(), payload)?;
@@ -121,11 +123,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         Ok(())
     }
 
-    /// The data that comes with a frame: its payload, or a file that is not looked at yet.
+    /// Returns the data that came with a frame: its payload, or a passed file that is not examined yet.
     fn payload_of(&mut self, blob: Option<&Blob>, bytes: Vec<u8>) -> Result<Payload, String> {
         let passed = match blob {
             Some(blob) if blob.transport() == Transport::Passed => {
-                // Each costs its receiver a descriptor and a mapping, of which there are far fewer than bytes.
+                // Each passed file costs its receiver a descriptor and a mapping, which are far scarcer than bytes.
                 if blob.total() <= LARGEST_PAYLOAD {
                     return Err(format!("it passed a file for {} bytes", blob.total()));
                 }
@@ -138,7 +140,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 }
 
-/// The data of a message that goes to the caller now: a file among it can no longer be changed.
+/// Prepares the data of a message for the caller: a passed file is replaced by one that can no longer change.
 pub(super) fn unchanging<W: WorkerIo>(
     io: &mut W,
     blob: Option<&Blob>,

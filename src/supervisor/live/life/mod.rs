@@ -1,8 +1,8 @@
-//! The life of a worker as a state machine: events in, actions on the worker and on the caller out.
+//! The state machine of a worker: takes events, and acts on the worker and the caller.
 //!
-//! It reads no clock and no descriptor. [`WorkerLoop`](super::worker_loop::WorkerLoop) waits for the
-//! events; each comes with its time. What the machine does to the worker goes through [`WorkerIo`], so
-//! that its tests need no kernel.
+//! The state machine reads no clock and no descriptor: [`WorkerLoop`](super::worker_loop::WorkerLoop) waits for events
+//! and passes each one with its time. All actions on the worker go through [`WorkerIo`], so that the tests need no
+//! kernel.
 
 use std::mem;
 use std::path::Path;
@@ -27,16 +27,16 @@ use crate::supervisor::snapshot::SnapshotRefusal;
 use sandfork_jail::control::{Exit, ExitStatus};
 use sandfork_jail::program::ProcessMemory;
 
-/// How long, from the start of a cell and at the end of a run, descriptors that can wait are not waited
-/// for. A short cell prints, answers and ends within it, and closes one descriptor after another. Each of
-/// these would wake the supervisor.
+/// The period at the start of a cell and at the end of a run in which descriptors that can wait are not polled. A short
+/// cell prints, sends its result, exits and closes its descriptors one by one within this period, and each of these
+/// events would wake the supervisor.
 const QUIET: Duration = Duration::from_millis(2);
 
-/// How long, from a run's result or exit, the report of the exit is not waited for alone: on a busy
-/// machine the end of the worker follows later, but it follows.
+/// The period after a run's result or exit in which the exit report alone does not wake the supervisor: it waits for
+/// the EOF that follows the report. On a busy machine the EOF comes later than this, but it comes.
 pub const REPORT_WAITS: Duration = Duration::from_millis(10);
 
-/// What holds for the worker's whole life.
+/// The parameters that are fixed for a worker's whole life.
 #[derive(Clone, Copy, Debug)]
 pub struct LifeTerms<'a> {
     /// What the worker is used for.
@@ -49,15 +49,15 @@ pub struct LifeTerms<'a> {
     pub enforced: &'a Enforced,
     /// What the policy grants.
     pub grants: &'a Grants,
-    /// The guest's own directory on the host, if it has no file system of its own.
+    /// The guest's directory on the host, if the guest has no private file system.
     pub own: Option<&'a Path>,
-    /// Whether the host is asked which paths it has.
+    /// Whether denials say which of the paths exist on the host.
     pub ask_host: AskHost,
-    /// What refuses the guest more memory.
+    /// The mechanism that limits the guest's memory.
     pub memory: ProcessMemory,
 }
 
-/// A worker that serves, and all that is kept of it.
+/// The state of a worker that is being served.
 pub struct WorkerLife<'a, W> {
     pub(super) terms: LifeTerms<'a>,
     pub(super) io: W,
@@ -67,42 +67,42 @@ pub struct WorkerLife<'a, W> {
     pub(super) cell: Option<CellUnderWay>,
     /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
-    /// The processor time since then that was measured and counted where no cgroup counts it, microseconds.
+    /// The CPU time since then that was measured without a cgroup and is already part of `between_cells`, microseconds.
     pub(super) measured_us: u64,
-    /// The processor time that was used between cells, and of which the caller was not told.
+    /// The CPU time that was used between cells and has not been reported to the caller.
     pub(super) between_cells: Duration,
     /// The number of cells so far.
     pub(super) cells: u64,
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
-    /// When the session was used last.
+    /// When the session was last used.
     pub(super) used: Instant,
     pub(super) pause: Pause,
     /// Why the supervisor ended the worker, if it did.
     pub(super) stop: Option<Stop>,
-    /// The reason in `stop`, as part of a sentence, if no cell reports it.
+    /// The reason for `stop` as part of a sentence, if no cell's outcome reports it.
     pub(super) why: Option<String>,
-    /// The fault of the host for which the supervisor ended the worker.
+    /// The host fault because of which the supervisor killed the worker.
     pub(super) failure: Option<SupervisorError>,
-    /// When to stop waiting for a killed worker.
+    /// The deadline for a killed or exited worker to be gone.
     pub(super) reap_until: Option<Instant>,
     pub(super) exit: Option<Exit>,
     pub(super) exited: Option<Instant>,
-    /// When to look again whether the worker, which has closed its link, is ending.
+    /// When to check again whether a worker that closed its link is exiting.
     pub(super) hung_up: Option<Instant>,
 }
 
-/// A moment in which fewer descriptors are waited for.
+/// A period in which fewer descriptors are polled.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Quiet {
     /// The cell has just started: its output can wait.
     Starting,
-    /// The run has sent its result, or its process has ended: only the end of the worker cannot wait.
+    /// The run has sent its result, or its process has ended: everything but the end of the worker can wait.
     Ending,
 }
 
 impl<'a, W: WorkerIo> WorkerLife<'a, W> {
-    /// Begins with a worker that has received nothing yet.
+    /// Creates the state of a worker that has received nothing yet.
     pub fn new(terms: &LifeTerms<'a>, io: W, now: Instant) -> Self {
         Self {
             terms: *terms,
@@ -128,7 +128,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// Greets the worker of a session. The message of a run contains its greeting.
+    /// Sends a session's worker its greeting. The message of a run includes a greeting.
     pub fn greet(&mut self, now: Instant) -> Result<(), MessageError> {
         let mut hello = Vec::new();
         Request::Hello {
@@ -159,7 +159,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         self.cells > 0 && self.cell.is_none()
     }
 
-    /// What is quiet now, and until when.
+    /// Returns the current quiet period and its end, if there is one.
     pub fn quiet(&self, now: Instant) -> Option<(Quiet, Instant)> {
         let cell = self.cell.as_ref();
         let is_run = matches!(self.terms.purpose, Purpose::Run(_));
@@ -171,17 +171,17 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         (now < until).then_some((quiet, until))
     }
 
-    /// Until when the report of the exit can wait for the end of file after it.
+    /// Returns until when the exit report can stay unread, to be read together with the EOF that follows it.
     pub fn report_waits(&self, now: Instant) -> Option<Instant> {
         let is_run = matches!(self.terms.purpose, Purpose::Run(_));
         let answered = self.cell.as_ref().and_then(|cell| cell.answered);
         let until = self.exited.or(answered.filter(|_| is_run))? + REPORT_WAITS;
-        // A limit that is due after the exit must not be reported in place of the exit.
+        // A limit that becomes due meanwhile would be reported in place of the exit.
         let is_undisturbed = self.next_event().is_none_or(|due| due >= until);
         (now < until && is_undisturbed).then_some(until)
     }
 
-    /// The guest's output can be read. Output between two cells belongs to the next one.
+    /// Reads the guest's output. Output between two cells belongs to the next cell.
     pub fn on_output(&mut self, stream: Stream, now: Instant, caller: &mut dyn Caller) {
         let drained = match &self.cell {
             Some(cell) if cell.streaming == Streaming::AsItComes => {
@@ -200,16 +200,16 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// The main process has ended. Processes that it left behind may keep the worker alive.
+    /// Handles the exit of the main process. Processes that it left behind may keep the worker alive.
     pub fn on_exit(&mut self, exit: Exit, at: Instant) {
         self.exit = Some(exit);
-        // What it sent before its end may have been read after that.
+        // A result that was sent before the exit may have been read after it.
         let answered = self.cell.as_ref().and_then(|cell| cell.answered);
         self.exited = Some(answered.map_or(at, |answered| answered.max(at)));
         self.expect_the_end();
     }
 
-    /// The worker has closed its link, which it may only do at its end.
+    /// Handles EOF on the link. A worker may close its link only when it exits.
     pub fn on_link_end(&mut self, now: Instant) {
         self.data_open = false;
         let has_answered = |cell: &CellUnderWay| cell.result.is_some();
@@ -220,7 +220,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// The link cannot be read for a fault of the host: any report of the cell would be a guess.
+    /// Kills the worker after a fault of the host. The outcome of a running cell is then unknown, and none is reported.
     pub fn on_fault(&mut self, fault: SupervisorError) {
         self.data_open = false;
         self.failure = Some(fault);
@@ -228,13 +228,13 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         self.expect_the_end();
     }
 
-    /// The worker broke the protocol: it is ended.
+    /// Kills a worker that broke the protocol.
     pub fn on_violation(&mut self, how: String) {
         self.data_open = false;
         self.end(Stop::Violation(how));
     }
 
-    /// The caller can be read: handles what it has sent so far.
+    /// Handles the requests that the caller has sent so far.
     pub fn on_caller(&mut self, now: Instant, caller: &mut dyn Caller) -> Option<SessionExit> {
         loop {
             match caller.recv() {
@@ -259,7 +259,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// Counts what was used since the last cell ended, of which no outcome tells.
+    /// Adds up the CPU time since the last cell ended, which no outcome reports.
     pub(super) fn count_between_cells(&mut self) {
         let counts = self.io.counts();
         let counted = counts.since(&self.counted).cpu_us;
@@ -271,12 +271,13 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         self.counted = counts;
     }
 
-    /// Counts it for a caller that has asked. A cell counts for itself, and so does the end of the worker.
+    /// Reports the CPU time between cells to a caller that requested it. During a cell and at the end of the worker
+    /// this time is counted elsewhere.
     fn count_now(&mut self, caller: &mut dyn Caller) {
         if self.cell.is_none() && self.reap_until.is_none() {
             let before = self.counted;
             self.count_between_cells();
-            // What else was counted since the last cell may be the reason of the worker's end.
+            // The other counts keep their base: their increase since the last cell may explain the worker's end.
             self.counted = Counts {
                 cpu_us: self.counted.cpu_us,
                 ..before
@@ -285,12 +286,12 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// Tells the caller of the time that was counted between cells.
+    /// Reports the CPU time that was counted between cells to the caller.
     pub fn tell_of_time_between_cells(&mut self, caller: &mut dyn Caller) {
         caller.note_between_cells(mem::take(&mut self.between_cells));
     }
 
-    /// The loop ends, and the worker does not, or not by itself.
+    /// Handles the end of the loop while the worker is still alive.
     pub fn on_leaving(&mut self, caller: &mut dyn Caller) {
         if self.cell.is_none() {
             self.count_between_cells();
@@ -298,7 +299,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         self.refuse_pause(SnapshotRefusal::Changed.into(), caller);
     }
 
-    /// Nothing is left of the worker: reports the end of its last cell, then that of the session.
+    /// Handles the end of the worker's last process: reports the last cell, and returns the end of the session.
     pub fn on_end(&mut self, now: Instant, caller: &mut dyn Caller) -> SessionExit {
         let why = self.report_end(now, caller);
         // The worker may have ended just after it was copied.
@@ -306,10 +307,10 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         SessionExit::Ended(why)
     }
 
-    /// Answers the last cell, and returns why the session has ended, as part of a sentence.
+    /// Reports the last cell, and returns why the session has ended, as part of a sentence.
     fn report_end(&mut self, now: Instant, caller: &mut dyn Caller) -> String {
         let lost = self.is_lost().then_some(SupervisorError::RunLost);
-        // No one waits for a pause that was not asked for.
+        // No caller waits for a pause that the supervisor itself began.
         self.cell.take_if(|cell| cell.id == PAUSE);
         let why = match self.failure.take() {
             Some(failure) => Some((failure.to_string(), failure)),
@@ -331,7 +332,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// Why a worker without a cell ends, as part of a sentence.
+    /// Returns why a worker without a running cell ends, as part of a sentence.
     pub(super) fn reason(&mut self) -> String {
         if let Some(why) = &self.why {
             return why.clone();
@@ -356,19 +357,18 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
     }
 
-    /// Whether the worker is gone without having ended by itself or by the supervisor's will.
+    /// Whether the worker is gone although it neither exited by itself nor was ended by the supervisor.
     pub(super) fn is_lost(&self) -> bool {
         self.exit.is_none() && self.stop.is_none()
     }
 
-    /// Sets how long to wait until nothing is left of a worker that was killed or has lost its main
-    /// process.
+    /// Sets the deadline for the end of a worker that was killed or has lost its main process.
     pub(super) fn expect_the_end(&mut self) {
         let ends_by = self.io.ends_by();
         self.reap_until.get_or_insert(ends_by);
     }
 
-    /// The terms of the session. A run waits for no cell and does not age.
+    /// Returns the terms of the session. A run, which waits for no cell and has no age limit, has the defaults.
     pub(super) fn session_terms(&self) -> SessionTerms {
         match self.terms.purpose {
             Purpose::Session(terms) => terms,
@@ -377,7 +377,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     }
 }
 
-/// Why a worker is ended that has no cell, as part of a sentence.
+/// Describes, as part of a sentence, why the supervisor ends a worker that has no running cell.
 pub(super) fn between_cells(stop: &Stop) -> String {
     format!("what it left running between two cells {}", stop.in_words())
 }
