@@ -1,5 +1,5 @@
-//! Decides a run's one ending from the evidence. Pure: what the supervisor did and what the kernel
-//! counted take precedence over what the worker reports.
+//! Decides a run's ending from the evidence, without I/O. Actions of the supervisor and counts of the kernel take
+//! precedence over the worker's report.
 
 mod no_memory;
 
@@ -25,23 +25,23 @@ pub enum Stop {
 }
 
 impl Stop {
-    /// A limit.
+    /// Creates a stop for a limit.
     pub const fn limit(name: LimitName, by: Mechanism) -> Self {
         Self::Limit(LimitHit { name, by })
     }
 
-    /// The output limit.
+    /// Creates a stop for the output limit.
     pub const fn output() -> Self {
         Self::limit(LimitName::Output, Mechanism::Supervisor)
     }
 
-    /// A limit that the watchdog measured over the whole worker tree.
+    /// Creates a stop for a limit that the watchdog measured over the whole process tree of the worker.
     pub const fn watchdog(name: LimitName) -> Self {
         Self::limit(name, Mechanism::Watchdog)
     }
 
-    /// Whether ending the worker can wait a second, in which Python may end the cell by itself. It
-    /// cannot for memory and processes, which meanwhile use up the host's.
+    /// Whether killing the worker can wait for a second, in which Python may end the cell by itself. Limits on memory
+    /// and processes cannot wait: meanwhile the worker would use up those of the host.
     pub fn can_wait(&self) -> bool {
         match self {
             Self::Limit(hit) => hit.name.spec().scope == Scope::Run,
@@ -50,7 +50,7 @@ impl Stop {
         }
     }
 
-    /// What happened, as the predicate of a sentence.
+    /// Returns what happened, as the predicate of a sentence.
     pub fn in_words(&self) -> String {
         match self {
             Self::Limit(hit) => format!("reached `{}`", hit.name.key()),
@@ -63,9 +63,9 @@ impl Stop {
 /// The kind of code that was run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
-    /// Python, which reports its end in a frame.
+    /// Python code, which reports its end in a frame.
     Cell,
-    /// A program, whose exit status is its end.
+    /// A program, which reports its end by its exit status.
     Program,
 }
 
@@ -76,24 +76,24 @@ pub struct Evidence<'a> {
     pub stop: Option<Stop>,
     /// How the main process ended.
     pub exit: Option<Exit>,
-    /// What the worker reported, which may be false.
+    /// The worker's report, which may be forged.
     pub result: Option<&'a CellResult>,
-    /// The counts of the cgroup.
+    /// The cgroup's counts.
     pub counts: Counts,
-    /// The quota of files that is used up at the end.
+    /// The exhausted file quota, if there is one.
     pub full: Option<LimitName>,
-    /// The processor time at which the kernel ends each process, microseconds. None in a session, whose cells the
-    /// supervisor ends.
+    /// The CPU time at which the kernel kills each process (`RLIMIT_CPU`), microseconds. `None` in a session, where the
+    /// supervisor ends cells.
     pub cpu_limit_us: Option<u64>,
     /// The kind of code that was run.
     pub kind: Kind,
-    /// What refuses the guest more memory.
+    /// The mechanism that limits the guest's memory.
     pub memory: ProcessMemory,
-    /// What the guest wrote to its standard error.
+    /// The guest's stderr.
     pub stderr: &'a [u8],
 }
 
-/// The ending that the evidence shows.
+/// Decides the ending.
 pub fn decide(evidence: &Evidence) -> Ending {
     match &evidence.stop {
         Some(Stop::Limit(hit)) => return Ending::Limit(*hit),
@@ -117,7 +117,8 @@ fn by_signal(signal: i32, evidence: &Evidence) -> Ending {
     };
     match signal {
         libc::SIGSYS => Ending::Denied,
-        // A process can send itself the signal. The kernel compares the limit with another count, which is coarser.
+        // A process can send itself SIGXCPU, so the time must match. The kernel compares the limit with a coarser
+        // count, hence not 100 %.
         libc::SIGXCPU if has_used(90) => limit(LimitName::Cpu, Mechanism::Rlimit),
         libc::SIGXFSZ => limit(LimitName::FileSize, Mechanism::Rlimit),
         libc::SIGKILL if evidence.counts.oom_kills > 0 => {
@@ -129,7 +130,7 @@ fn by_signal(signal: i32, evidence: &Evidence) -> Ending {
     }
 }
 
-/// Who tells that a process of the run found no memory, if one did: not only the one whose end is decided.
+/// Returns who reports that a process of the run, not necessarily the main process, ran out of memory, if one did.
 pub fn without_memory(evidence: &Evidence) -> Option<Reporter> {
     if evidence.counts.oom_kills > 0 {
         Some(Reporter::Kernel)
@@ -138,12 +139,12 @@ pub fn without_memory(evidence: &Evidence) -> Option<Reporter> {
     }
 }
 
-/// Whether a program without `MemoryError` gave up for a limit that the kernel does not count.
+/// Whether a program gave up, without a `MemoryError`, at a memory limit that the kernel does not count.
 fn has_found_no_memory(evidence: &Evidence) -> bool {
     matches!(evidence.memory, ProcessMemory::Mapped(_)) && says_no_memory(evidence.stderr)
 }
 
-/// The guest was refused more memory.
+/// Returns the ending of a guest that was refused more memory.
 fn no_memory(evidence: &Evidence) -> Ending {
     let by = match evidence.memory {
         ProcessMemory::Mapped(_) => Mechanism::Rlimit,
@@ -166,16 +167,16 @@ fn by_itself(code: i32, evidence: &Evidence) -> Ending {
         (Some(Ended::Exception(error)), 1) => {
             limit_behind(error, evidence).unwrap_or(Ending::Exception)
         }
-        // The worker exited, or its exit status contradicts its report: the kernel's status counts.
+        // The worker exited without a report, or its exit status contradicts the report: the kernel's status counts.
         _ => Ending::Exit(code),
     }
 }
 
-/// The limit that made the guest raise, if one did.
+/// Returns the limit that caused the guest's exception, if one did.
 ///
-/// A false report can only mislabel the guest's own failure, so the report is enough where the
-/// kernel keeps no count. Where the kernel does count (refused forks), the count must agree. Where the interpreter
-/// refuses memory, the worker says so with ENOMEM: code that raises a `MemoryError` itself reached no limit.
+/// A forged report can only mislabel the guest's own failure, so the report is enough where the kernel keeps no count.
+/// Where the kernel does count (refused forks), the count must agree. Where the interpreter refuses memory, the worker
+/// reports ENOMEM: code that raises a `MemoryError` itself reached no limit.
 fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<Ending> {
     let counts = &evidence.counts;
     let hit = |name, by| Some(Ending::Limit(LimitHit { name, by }));
@@ -188,7 +189,7 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<Ending> {
     if no_thread || errno == Some(Errno::EAGAIN) {
         return match counts.refused_forks {
             Some(1..) => hit(LimitName::Pids, Mechanism::Cgroup),
-            // The thread limit did not refuse the thread, so there was no memory for its stack.
+            // The pids limit did not refuse the thread, so memory for its stack was refused.
             Some(_) if no_thread => Some(no_memory(evidence)),
             Some(_) => None,
             None => hit(LimitName::Pids, Mechanism::Rlimit),
@@ -198,7 +199,7 @@ fn limit_behind(error: &GuestError, evidence: &Evidence) -> Option<Ending> {
         Errno::ENOMEM => Some(no_memory(evidence)),
         Errno::EFBIG => hit(LimitName::FileSize, Mechanism::Rlimit),
         Errno::EMFILE => hit(LimitName::OpenFiles, Mechanism::Rlimit),
-        // Without a full quota, a file system of the host may have been full, or the guest raised the error itself.
+        // If no quota is exhausted, a file system of the host was full, or the guest raised the error itself.
         Errno::ENOSPC | Errno::EDQUOT => hit(evidence.full?, Mechanism::Tmpfs),
         _ => None,
     }

@@ -1,22 +1,22 @@
-//! Recognises a program that ended because it found no memory, by what it wrote last.
+//! Recognises a program that ended for lack of memory by the end of its stderr.
 //!
-//! Where `RLIMIT_DATA` holds the limit, the kernel counts no refusal, so that these words are the only evidence.
-//! A guest that writes them without reason mislabels its own end.
+//! Where `RLIMIT_DATA` enforces the limit, the kernel counts no refusals, so these phrases are the only evidence. A
+//! guest that writes them without reason mislabels its own end.
 
-/// How much of what a program wrote counts.
+/// The bytes at the end of stderr that are searched.
 const LAST: usize = 4 << 10;
 
-/// What languages and libraries write, in lower case.
+/// The messages of languages and libraries, in lower case.
 const PHRASES: [&str; 9] = [
     // strerror(ENOMEM): the C library's loader, shells, Go
     "cannot allocate memory",
-    // the C library's loader, of a library
+    // the C library's loader, about a shared library
     "failed to map segment from shared object",
     // C++
     "std::bad_alloc",
     // Rust: `memory allocation of 8 bytes failed`
     "memory allocation of ",
-    // Python, as a child
+    // Python in a child process
     "memoryerror",
     // node, Go, Java, git
     "out of memory",
@@ -27,7 +27,7 @@ const PHRASES: [&str; 9] = [
     "memory exhausted",
 ];
 
-/// Whether the last words of this output are about a lack of memory.
+/// Whether the end of this output reports a lack of memory.
 pub fn says_no_memory(stderr: &[u8]) -> bool {
     let last = &stderr[stderr.len().saturating_sub(LAST)..];
     let last = String::from_utf8_lossy(last).to_ascii_lowercase();

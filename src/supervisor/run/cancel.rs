@@ -1,4 +1,4 @@
-//! A handle that ends runs and cells.
+//! A handle that cancels runs and cells.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,7 +12,8 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use crate::waiters::lock;
 
 /// Cancels runs and cells from any thread; their outcome is then `interrupted`. A run that still waits for its
-/// [`Admission`](crate::Admission) ends with an error of kind [`Busy`](crate::ErrorKind::Busy). Clones are the same handle.
+/// [`Admission`](crate::Admission) ends with an error of kind [`Busy`](crate::ErrorKind::Busy). Clones refer to the
+/// same handle.
 #[derive(Clone, Debug)]
 pub struct Cancel(Arc<Handle>);
 
@@ -20,12 +21,12 @@ struct Handle {
     is_used: AtomicBool,
     /// Readable once the handle is used.
     event: EventFd,
-    /// What interrupts the cells that have the handle.
+    /// The functions that interrupt the cells registered with the handle.
     cells: Mutex<BTreeMap<u64, Box<dyn Fn() + Send>>>,
 }
 
 impl Cancel {
-    /// Makes an unused handle.
+    /// Creates an unused handle.
     ///
     /// # Errors
     ///
@@ -39,7 +40,7 @@ impl Cancel {
         })))
     }
 
-    /// Ends the runs and cells that have this handle, and those that get it later: a handle works once.
+    /// Cancels the runs and cells that have this handle, and those that get it later: a used handle stays used.
     pub fn cancel(&self) {
         self.0.is_used.store(true, Ordering::Release);
         // Fails only after 2^64 calls.
@@ -49,7 +50,7 @@ impl Cancel {
         }
     }
 
-    /// Whether it was used, in no system call.
+    /// Whether the handle was used. Makes no system call.
     pub fn is_used(&self) -> bool {
         self.0.is_used.load(Ordering::Acquire)
     }
@@ -58,11 +59,11 @@ impl Cancel {
         self.0.event.as_fd()
     }
 
-    /// Calls this to interrupt a cell when the handle is used, until the guard is dropped. If the handle was used before,
-    /// that is at once.
+    /// Registers a function that interrupts a cell when the handle is used, until the guard is dropped. If the handle
+    /// was used before, the function is called at once.
     pub(crate) fn interrupts(&self, interrupt: impl Fn() + Send + 'static) -> Interrupts<'_> {
         let mut cells = lock(&self.0.cells);
-        // The handle is marked before its cells are looked for: this cell is found there, or the mark is seen here.
+        // `cancel` sets the flag before it locks the cells: either it finds this cell, or the flag is seen here.
         if self.is_used() {
             interrupt();
         }
@@ -82,7 +83,7 @@ impl fmt::Debug for Handle {
     }
 }
 
-/// A cell that a handle interrupts.
+/// The registration of a cell with a [`Cancel`] handle. Dropping it removes the cell.
 pub(crate) struct Interrupts<'c> {
     handle: &'c Handle,
     number: u64,

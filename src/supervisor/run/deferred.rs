@@ -1,18 +1,17 @@
-//! Work that would take a processor from a run that a caller waits for, and can wait until the run
-//! is over.
+//! Defers work that would compete for a processor with a run that a caller waits for.
 
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Does the work when dropped. The owner drops it when the run is over, or has taken so long that
-/// it may go on for minutes.
+/// Work that runs when this value is dropped. The owner drops it when the run is over, or when the run has taken so
+/// long that it may continue for minutes.
 pub(crate) struct Deferred<'a> {
-    /// When the work must start at the latest.
+    /// The latest time at which the work must start.
     pub due: Instant,
     act: Box<dyn Fn() + 'a>,
 }
 
-/// Longer than a small program takes, and too short for the next caller to notice.
+/// The longest delay: longer than a small program takes, and too short for the next caller to notice.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 impl<'a> Deferred<'a> {

@@ -1,4 +1,4 @@
-//! What a worker's files occupy at its end.
+//! Measures the space that a worker's files occupy at its end.
 
 use std::os::fd::OwnedFd;
 
@@ -8,17 +8,18 @@ use crate::outcome::LimitName;
 use crate::plan::FileQuota;
 use crate::supervisor::session::SessionDirectory;
 
-/// How much space the files occupy, and which quota is used up.
+/// The space that a worker's files occupy, and the exhausted quota.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Files {
-    /// Bytes of all files together. `None` if they could not be measured.
+    /// The bytes of all files together. `None` if they could not be measured.
     pub bytes: Option<u64>,
-    /// The quota that is used up, if one is.
+    /// The exhausted quota, if there is one.
     pub full: Option<LimitName>,
 }
 
 impl Files {
-    /// Measures a session's directory on the host, whose file system has no quota: a worker over the policy's is killed.
+    /// Measures a session's directory on the host. No quota of the file system can be exhausted there: the watchdog
+    /// kills a worker that exceeds the policy's quota.
     pub fn of_session(session: &SessionDirectory, quota: FileQuota) -> Self {
         Self {
             bytes: Some(session.count(quota).size.bytes),
@@ -26,8 +27,8 @@ impl Files {
         }
     }
 
-    /// Measures private file systems, through the descriptors that the worker passed before it ran
-    /// guest code: the work directory, then those that share the quota of `/tmp`.
+    /// Measures private file systems, through the descriptors that the worker passed before it ran guest code: the work
+    /// directory, then the directories that share the quota of `/tmp`.
     pub fn measure(directories: &[OwnedFd]) -> Self {
         let quotas = std::iter::once((LimitName::WorkSize, LimitName::WorkInodes)).chain(
             std::iter::repeat((LimitName::TmpSize, LimitName::TmpInodes)),

@@ -1,5 +1,4 @@
-//! One run from its request to its outcome: feeds the worker, drains its output, watches and ends
-//! it.
+//! Executes one run, from its request to its outcome.
 
 mod cancel;
 mod deferred;
@@ -53,44 +52,44 @@ pub struct RunContext<'a> {
     pub cgroups: Option<&'a Arc<CgroupRoot>>,
     /// The parent of the worker's directory, if the plan has no mounts.
     pub sessions: Option<&'a Arc<SessionRoot>>,
-    /// The process through which the worker reaches hosts, if the policy has any.
+    /// The egress process, if the policy allows any hosts.
     pub egress: Option<&'a Arc<Egress>>,
     /// The limits of the run.
     pub limits: Limits,
     /// The policy's name and digest.
     pub policy: &'a PolicyIdentity,
-    /// The processor to start at, if the plan pins workers.
+    /// The first processor to use, if the plan pins workers.
     pub first_core: usize,
-    /// What the policy grants, to explain what was refused.
+    /// The policy's grants, which explain refusals.
     pub grants: &'a Grants,
-    /// Whether the host is asked which of the paths that a guest was not shown it has.
+    /// Whether denials say which of the hidden paths exist on the host.
     pub ask_host: AskHost,
     /// The snapshots of sessions.
     pub snapshots: &'a Shelf,
-    /// The session's number among them.
+    /// The number under which the session's snapshots are kept.
     pub session: u64,
 }
 
-/// Whether the host is asked which of the paths that a guest was not shown it has.
+/// Whether the supervisor looks up which of the paths that a guest missed exist on the host.
 ///
-/// The answer is for the caller. A caller that hands it on, to the author of the code or to a model, tells them
-/// what there is on the host.
+/// The answer is meant for the caller. A caller that passes it on to the author of the code, or to a model, reveals
+/// what exists on the host.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum AskHost {
-    /// It is not: a path that the host lacks and one that is hidden are reported alike.
+    /// No lookup: a missing path and a hidden path are reported alike.
     #[default]
     No,
-    /// It is.
+    /// Paths are looked up on the host.
     Yes,
 }
 
-/// Runs a request in a fresh worker: requests the fork, checks the worker from outside, sends the
-/// code, watches the limits, and returns when nothing of the worker is left.
+/// Runs a request in a fresh worker: requests the fork, verifies the worker from outside, sends the code, enforces the
+/// limits, and returns when no process of the worker is left.
 ///
 /// # Errors
 ///
-/// When no worker could be made, a layer does not hold ([`SupervisorError::NotEnforced`], nothing
-/// was run), or the zygote was ended from outside.
+/// When no worker could be made, when a layer does not hold ([`SupervisorError::NotEnforced`]; nothing was run), or
+/// when the zygote was killed from outside.
 pub fn run(
     context: &RunContext,
     request: &Request,
@@ -105,12 +104,12 @@ pub fn run(
     })
 }
 
-/// Runs a request in a verified worker: the part of [`run`] after making one. `called` is when the
-/// caller requested the run, and `later` is deferred until the run is over.
+/// Runs a request in an existing verified worker. `called` is when the caller requested the run, and `later` is work to
+/// do after the run.
 ///
 /// # Errors
 ///
-/// As [`run`].
+/// As for [`run`].
 pub(crate) fn run_in(
     verified: &VerifiedWorker,
     context: &RunContext,
@@ -122,7 +121,7 @@ pub(crate) fn run_in(
     trace::in_span(|| Prepared::new(context, request)?.run(verified, sink, called, later))
 }
 
-/// A request that passed its checks, before anything was made for it.
+/// A validated and encoded request.
 struct Prepared<'a> {
     context: RunContext<'a>,
     request: &'a Request,

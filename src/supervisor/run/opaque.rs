@@ -1,8 +1,8 @@
-//! Functions of a caller.
+//! A wrapper for callers' functions in types that implement `Debug`.
 
 use std::fmt;
 
-/// A function in a value that is shown for debugging, which has nothing to show.
+/// A function whose `Debug` output is a fixed text.
 #[derive(Clone)]
 pub struct Opaque<F>(pub F);
 

@@ -1,4 +1,4 @@
-//! What a request runs.
+//! The program of a request.
 
 use crate::error::ErrorKind;
 use crate::protocol::message::SourceKind;

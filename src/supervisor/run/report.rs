@@ -1,4 +1,4 @@
-//! Makes a run's outcome from the evidence.
+//! Makes the outcome of a run or cell from the evidence.
 
 use std::cell::OnceCell;
 use std::mem;
@@ -17,44 +17,44 @@ use crate::supervisor::live::{LifeTerms, Purpose};
 use crate::supervisor::refused_calls::RefusedCalls;
 use sandfork_jail::control::Exit;
 
-/// All the evidence about a run except its output.
+/// All the evidence about a run or cell, except its output.
 pub struct Seen {
-    /// Why the supervisor ended it, if it did.
+    /// Why the supervisor ended the run, if it did.
     pub stop: Option<Stop>,
     /// How the main process ended.
     pub exit: Option<Exit>,
     /// The result that the worker reported.
     pub result: Option<CellResult>,
-    /// The counts of the cgroup.
+    /// The cgroup's counts.
     pub counts: Counts,
-    /// The measurements of the watchdog.
+    /// The watchdog's measurements.
     pub watched: Measured,
-    /// What its files occupy.
+    /// The space that the worker's files occupy.
     pub files: Files,
-    /// From the request to the end of the main process.
+    /// The time from the request to the end of the main process.
     pub wall: Duration,
-    /// Its limits.
+    /// The limits of the run or cell.
     pub limits: Limits,
-    /// How long each phase took.
+    /// The duration of each phase.
     pub phases: Phases,
-    /// What it did on the network.
+    /// The network traffic.
     pub traffic: Traffic,
-    /// Which calls its filter refused.
+    /// The system calls that the filter refused.
     pub refused_calls: RefusedCalls,
-    /// What happened to the worker.
+    /// Whether the worker lives on.
     pub fate: Fate,
 }
 
-/// What happened to a worker.
+/// Whether a worker lives on after a cell.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fate {
-    /// It has ended, or is about to.
+    /// The worker has ended, or is about to.
     Ended,
-    /// It waits for the next cell.
+    /// The worker waits for the next cell.
     Lives,
 }
 
-/// Makes the outcome without the output, of which `stderr` is a part.
+/// Makes the outcome, without the captured output. `stderr` serves as evidence only.
 pub fn report(
     terms: &LifeTerms,
     kind: Kind,
@@ -81,8 +81,8 @@ pub fn report(
     };
     let ending = decide(&evidence);
     let without_memory = without_memory(&evidence);
-    // A worker whose exit status contradicts its report is not quoted. A worker that lives on
-    // reports where it was interrupted.
+    // The result of a worker whose exit status contradicts it is dropped. The result of a worker that lives on is kept:
+    // it says where the cell was interrupted.
     let believed = match ending {
         _ if seen.fate == Fate::Lives => true,
         Ending::Ok | Ending::Exception | Ending::NotStarted(_) => true,
@@ -132,7 +132,7 @@ pub fn report(
     }
 }
 
-/// The kernel's counts if it keeps them, or else the largest values that were measured.
+/// Takes the kernel's counts where the kernel keeps them, and the largest measured values elsewhere.
 fn usage(seen: &Seen, output_bytes: u64) -> Usage {
     let (counts, watched) = (&seen.counts, &seen.watched);
     let cpu_us = counts
@@ -140,7 +140,7 @@ fn usage(seen: &Seen, output_bytes: u64) -> Usage {
         .or(seen.exit.map(|exit| exit.cpu_us))
         .unwrap_or(0);
     let largest = |exit: Exit| (exit.max_rss_kib * 1024).max(watched.memory);
-    // A session's short cell may end before the watchdog looks, and its process goes on.
+    // A short cell of a session may end before the first measurement, and leaves no exited process to report a value.
     let largest = seen.exit.map(largest).filter(|memory| *memory > 0);
     Usage {
         wall: seen.wall,

@@ -21,13 +21,13 @@ use crate::supervisor::error::SupervisorError;
 use crate::supervisor::files::{GuestPath, WorkDir, check_fit};
 use crate::supervisor::spawn::Worker;
 
-/// The id of a worker's only request.
+/// The id of a run's only request.
 pub(in crate::supervisor) const ONLY_REQUEST: u64 = 1;
 
-/// The file name of a cell whose source is the name of a module to run (`MODULE` in the guest's `cell.py`).
+/// The file name that marks a cell whose source is the name of a module to run (`MODULE` in the guest's `cell.py`).
 const MODULE: &str = "<-m>";
 
-/// A function of the caller that looks at the work directory after a run.
+/// A function of the caller that reads the work directory after a run.
 type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
 
 /// One run: its code, its arguments, files and standard input, and its cancellation handle.
@@ -37,7 +37,7 @@ type Collect = dyn Fn(&WorkDir, &Outcome) + Send + Sync;
 #[derive(Clone, Debug)]
 pub struct Request {
     program: Arc<Program>,
-    /// The files that are in the work directory when the guest starts.
+    /// The files that the work directory contains when the guest starts.
     pub(super) files: Arc<Vec<(GuestPath, Vec<u8>)>>,
     pub(super) stdin: Stdin,
     pub(super) overrides: LimitOverrides,
@@ -56,12 +56,12 @@ impl Request {
         Self::source(source.into(), SourceKind::File)
     }
 
-    /// Runs Python source that was never a file: a coding line in it means nothing.
+    /// Runs Python source that was never a file: a coding line in it is ignored.
     pub(crate) fn text(source: String) -> Self {
         Self::source(source.into_bytes(), SourceKind::Text)
     }
 
-    /// Runs Python source of this kind.
+    /// Runs Python source of the given kind.
     pub(crate) fn source(source: Vec<u8>, kind: SourceKind) -> Self {
         Self::new(Program::Python {
             source,
@@ -71,14 +71,14 @@ impl Request {
         })
     }
 
-    /// Runs a module as `python -m` does: an installed one, or one of the policy's `python.project`
-    /// or `python.path`.
+    /// Runs a module as `python -m` does: an installed module, or a module of the policy's `python.project` or
+    /// `python.path`.
     pub fn module(name: impl Into<String>) -> Self {
         Self::python(name.into()).filename(MODULE)
     }
 
-    /// Runs a program of the sandbox. `argv` holds its path there, or its name on the guest's
-    /// `PATH`, and its arguments.
+    /// Runs a program of the sandbox. `argv` holds its path in the sandbox, or its name on the guest's `PATH`, followed
+    /// by its arguments.
     pub fn program(argv: Vec<String>) -> Self {
         Self::new(Program::Command(argv))
     }
@@ -98,9 +98,9 @@ impl Request {
         }
     }
 
-    /// The name in tracebacks and in `sys.argv[0]`. It need not exist as a file. Code that looks for
-    /// its file, as `multiprocessing` does when it spawns, needs one of the request
-    /// ([`file`](Self::file)) or of the policy there.
+    /// Sets the name in tracebacks and in `sys.argv[0]`. It need not exist as a file. Code that looks for its own file,
+    /// as `multiprocessing` does when it spawns, needs a file of the request ([`file`](Self::file)) or of the policy at
+    /// that path.
     #[must_use]
     pub fn filename(mut self, name: impl Into<String>) -> Self {
         if let Program::Python { filename, .. } = Arc::make_mut(&mut self.program) {
@@ -109,18 +109,18 @@ impl Request {
         self
     }
 
-    /// Leaves out the value, for a caller that does not show it: it may take long to make, and code of the guest.
+    /// Leaves out the value, for a caller that does not show it: making the value may take long and run guest code.
     #[must_use]
     pub(crate) const fn without_value(mut self) -> Self {
         self.last = ResultMode::Nothing;
         self
     }
 
-    /// Names a script, and puts its file where code finds it by `__file__`: in the work directory.
+    /// Names a script, and puts its file into the work directory, where code finds it by `__file__`.
     #[must_use]
     pub(crate) fn own_file(self, path: &str) -> Self {
         let source = match &*self.program {
-            // Text was decoded, so that its coding line is wrong about it.
+            // Text was decoded already, so its coding line no longer matches its encoding.
             Program::Python { source, kind, .. }
                 if *kind == SourceKind::File || !has_coding_line(source) =>
             {
@@ -143,10 +143,9 @@ impl Request {
         self
     }
 
-    /// Adds a file that is in the work directory when the guest starts, and creates its parent
-    /// directories. It is the guest's own, and counts against `filesystem.work_size` and
-    /// `filesystem.work_inodes`: a file that exceeds them is an error of kind
-    /// [`Request`](crate::ErrorKind::Request).
+    /// Adds a file to the work directory before the guest starts, and creates its parent directories. The guest owns
+    /// the file, which counts against `filesystem.work_size` and `filesystem.work_inodes`: a file that exceeds them is
+    /// an error of kind [`Request`](crate::ErrorKind::Request).
     #[must_use]
     pub fn file(mut self, path: GuestPath, contents: impl Into<Vec<u8>>) -> Self {
         Arc::make_mut(&mut self.files).push((path, contents.into()));
@@ -155,12 +154,11 @@ impl Request {
 
     /// Lets the guest read from this descriptor. Without it, standard input is empty.
     ///
-    /// The guest gets the open file itself, even if the policy does not show its path. It shares the offset
-    /// and the flags, can read the path, and can change mode, times and extended attributes as the file's
-    /// owner can, and the contents too if the file is open for writing. Pass the reading end of a
-    /// pipe that nothing else uses, and copy a file, a terminal or a socket into it:
-    /// [`stdin_bytes`](Self::stdin_bytes) does so for bytes. A policy whose `stdio.stdin` is `"closed"`
-    /// refuses the request.
+    /// The guest gets the open file itself, even if the policy does not show its path. The guest shares the offset and
+    /// the flags, can read the path, and can change mode, times and extended attributes as the file's owner can, and
+    /// also the contents if the file is open for writing. Pass the read end of a pipe that nothing else uses, and copy
+    /// a file, a terminal or a socket into it: [`stdin_bytes`](Self::stdin_bytes) does so for bytes. A policy whose
+    /// `stdio.stdin` is `"closed"` refuses the request.
     #[must_use]
     pub fn stdin(mut self, stdin: OwnedFd) -> Self {
         self.stdin = Stdin::Descriptor(Arc::new(stdin));
@@ -175,31 +173,30 @@ impl Request {
         self
     }
 
-    /// Gives the program a terminal of its own, of this kind (`TERM`). Standard input then carries records,
-    /// as docs/protocol.md describes them.
+    /// Gives the program its own terminal of this kind (`TERM`). Standard input then carries records, as
+    /// docs/protocol.md describes them.
     #[must_use]
     pub(crate) fn with_terminal(mut self, kind: &str) -> Self {
         self.terminal = Some(kind.into());
         self
     }
 
-    /// The kind of the program's own terminal, if it has one.
+    /// Returns the kind of the program's terminal, if it has one.
     pub(super) fn terminal(&self) -> Option<String> {
         self.terminal.as_deref().map(str::to_owned)
     }
 
     /// Sets a wall-clock limit below the policy's `limits.wall`.
     ///
-    /// As with [`cpu`](Self::cpu) and [`output`](Self::output), a request may lower the policy's
-    /// limit and never raise it: that is an error of kind [`Request`](crate::ErrorKind::Request).
+    /// As with [`cpu`](Self::cpu) and [`output`](Self::output), a request may only lower the policy's limit. Raising it
+    /// is an error of kind [`Request`](crate::ErrorKind::Request).
     #[must_use]
     pub fn wall(mut self, wall: Duration) -> Self {
         self.overrides.set(LimitName::Wall, milliseconds(wall));
         self
     }
 
-    /// Sets a limit on the processor time of all its processes together, below the policy's
-    /// `limits.cpu`.
+    /// Sets a limit on the CPU time of all processes together, below the policy's `limits.cpu`.
     #[must_use]
     pub fn cpu(mut self, cpu: Duration) -> Self {
         self.overrides.set(LimitName::Cpu, milliseconds(cpu));
@@ -220,20 +217,19 @@ impl Request {
         self
     }
 
-    /// Names the client of the request, for an [`Admission`](crate::Admission) in which clients
-    /// take turns: any text that distinguishes clients. All requests without one count as one
-    /// client.
+    /// Names the client of the request, for an [`Admission`](crate::Admission) in which clients take turns. Any text
+    /// that distinguishes clients will do. All requests without a name count as one client.
     #[must_use]
     pub fn client(mut self, client: impl Into<Arc<str>>) -> Self {
         self.client = client.into();
         self
     }
 
-    /// Asks the host which of the paths that the guest wanted and was not shown it has. A path that it lacks is
-    /// then no [`Denial`](crate::Denial), and one that it has is marked (`on_host`).
+    /// Looks up which of the paths that the guest missed exist on the host. A path that does not exist there is then no
+    /// [`Denial`](crate::Denial), and a path that exists is marked (`on_host`).
     ///
-    /// The host is not asked by default: who passes the answer on to the author of the code tells them what there
-    /// is on the host. A lookup opens nothing, follows no link, and is made on local file systems only.
+    /// By default nothing is looked up, because a caller that passes the answer on to the author of the code reveals
+    /// what exists on the host. A lookup opens nothing, follows no link, and is made on local file systems only.
     #[must_use]
     pub fn ask_host(mut self) -> Self {
         self.ask_host = AskHost::Yes;
@@ -247,7 +243,7 @@ impl Request {
         self
     }
 
-    /// Calls this with the work directory when nothing of the guest is left.
+    /// Sets a function that is called with the work directory once no process of the guest is left.
     #[must_use]
     pub(crate) fn collect(
         mut self,
@@ -257,7 +253,7 @@ impl Request {
         self
     }
 
-    /// Lets the caller look at the work directory of a run that is over.
+    /// Lets the caller read the work directory of a run that is over.
     pub(super) fn collect_from(&self, worker: &Worker, cwd: &Path, outcome: &Outcome) {
         if let (Some(collector), Some(work)) = (&self.collector, worker.directories.first()) {
             (collector.0)(&WorkDir::new(work.as_fd(), cwd, worker.ids), outcome);
@@ -269,7 +265,7 @@ impl Request {
         !matches!(self.stdin, Stdin::Nothing)
     }
 
-    /// Checks whether its files can be in one work directory under these limits of a policy.
+    /// Checks that the files fit together into a work directory under these limits.
     pub(crate) fn check_files(&self, limits: &Limits) -> Result<(), Error> {
         check_fit(&self.files, limits)
     }
@@ -281,7 +277,7 @@ impl Request {
         }
     }
 
-    /// The frames for the worker.
+    /// Encodes the frames for the worker.
     pub(super) fn encode(&self) -> Result<Vec<u8>, SupervisorError> {
         self.program.check()?;
         let mut bytes = Vec::new();

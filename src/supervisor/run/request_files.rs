@@ -1,4 +1,4 @@
-//! Writes the files of a request, and opens those that its guest left.
+//! Writes the files of a request into the work directory, and opens files that the guest left there.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -10,9 +10,10 @@ use crate::supervisor::files::{GuestPath, WorkDir};
 use crate::supervisor::spawn::Worker;
 
 impl Request {
-    /// Opens these files of the work directory when the run is over, however it ended, and calls `take` with the number
-    /// of each in the list, and the open file with its size in bytes. A file that the guest did not leave, or that is
-    /// no regular file, is an error. What was written there is the guest's: read no more than you have room for.
+    /// Opens these files of the work directory when the run is over, however it ended. Calls `take` with the index of
+    /// each path in the list, and with the open file and its size in bytes. It is an error if the guest did not leave a
+    /// regular file there. The guest decides what the file contains and how large it is: read no more than you have
+    /// room for.
     #[must_use]
     pub fn fetch(
         self,
@@ -27,8 +28,7 @@ impl Request {
     }
 }
 
-/// Writes files, as the guest's own, into the work directory of a worker that has run no guest code
-/// yet.
+/// Writes files, owned by the guest, into the work directory of a worker that has run no guest code yet.
 pub fn put(
     files: &[(GuestPath, Vec<u8>)],
     worker: &Worker,
@@ -42,8 +42,8 @@ pub fn put(
     Ok(work.put(files)?)
 }
 
-/// The path of a script's file in the work directory: that by which the caller names it if it leads down from the
-/// caller's directory, or else its last name. None if no file can have it.
+/// Returns the path of a script's file in the work directory: the caller's path if it is relative and stays beneath the
+/// caller's directory, or else its file name. `None` if neither is a valid file path.
 pub fn script_place(path: &str) -> Option<GuestPath> {
     let at = |path: &str| GuestPath::parse_file(path).ok();
     let beneath = (!path.starts_with('/')).then(|| at(path)).flatten();

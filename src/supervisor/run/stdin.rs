@@ -15,16 +15,15 @@ pub enum Stdin {
     Nothing,
     /// The caller's open file, which all runs share.
     Descriptor(Arc<OwnedFd>),
-    /// These bytes, anew for each run.
+    /// These bytes, from the start for each run.
     Bytes(Arc<Vec<u8>>),
 }
 
-/// What every pipe holds: the default is 64 KiB, but a user with many pipes gets single pages
-/// (pipe(7)).
+/// The capacity that every pipe has: the default is 64 KiB, but a user with many pipes gets single pages (pipe(7)).
 const FITS_A_PIPE: usize = 4096;
 
 impl Stdin {
-    /// Opens the guest's end.
+    /// Opens the descriptor that becomes the guest's standard input.
     pub fn open(&self) -> io::Result<OwnedFd> {
         match self {
             Self::Nothing => Ok(File::open("/dev/null")?.into()),
@@ -34,8 +33,8 @@ impl Stdin {
     }
 }
 
-/// Returns a pipe that delivers the bytes. A memory file would be wrong: the guest could execute it
-/// where the kernel has no flag against that.
+/// Returns a pipe that delivers the bytes. A memfd is not an option: the guest could execute it on kernels that have no
+/// flag against that.
 fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
     let (reader, mut writer) = io::pipe()?;
     if bytes.len() <= FITS_A_PIPE {
@@ -43,8 +42,7 @@ fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
         return Ok(reader.into());
     }
     let bytes = Arc::clone(bytes);
-    // The thread ends with the guest at the latest: writing fails when no process can read any
-    // more.
+    // The thread ends with the guest at the latest: writing fails once all read ends are closed.
     thread::Builder::new().spawn(move || write_signals::as_errors(|| writer.write_all(&bytes)))?;
     Ok(reader.into())
 }

@@ -1,5 +1,5 @@
-//! The limits that need polling: processor time everywhere, memory and processes where no cgroup
-//! enforces them, and files where no file system does.
+//! Polls the limits that nothing else enforces: CPU time always, memory and processes without a cgroup, and files
+//! without a file system quota.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
@@ -20,31 +20,30 @@ use crate::supervisor::verified_worker::VerifiedWorker;
 use crate::supervisor::verify::data_limit;
 use sandfork_jail::sys::procfs;
 
-/// How often the tree of a worker without a cgroup is measured.
+/// The interval at which the processes of a worker without a cgroup are measured.
 const TICK: Duration = Duration::from_millis(20);
 
-/// How often it is measured in a waiting session: code that the last cell left running is watched
-/// too, but less closely.
+/// That interval in a waiting session: code that the last cell left running is watched too, but less closely.
 const WAITING_TICK: Duration = Duration::from_millis(250);
 
-/// The shortest time between two reads of a cgroup's processor time.
+/// The shortest time between two reads of a cgroup's CPU time.
 const SHORTEST: Duration = Duration::from_millis(5);
 
-/// How often a session's files are measured, if measuring is quick.
+/// The interval at which a session's files are measured, if a measurement is quick.
 const FILES_TICK: Duration = Duration::from_millis(50);
 
-/// The largest share of the time that measuring files may take: one part in this many.
+/// The largest share of the time that measuring files may take: one part in `FILES_SHARE`.
 const FILES_SHARE: u32 = 20;
 
 /// The longest time between two measurements of the files, regardless of their number.
 const FILES_LONGEST: Duration = Duration::from_secs(1);
 
-/// Reading a process's mappings waits while the process forks. After a wait this long there may be
-/// a fork bomb, and measuring all of its processes would give it too much time.
+/// A read that takes longer than this suggests a fork bomb, because reading a process's mappings waits while the
+/// process forks. Measuring all of its processes would give it too much time.
 const LONG_LOOK: Duration = Duration::from_millis(10);
 
-/// How long one measurement of the files may take. Processes that fork, and get little processor
-/// time, are waited for one by one, and the clock is not checked meanwhile.
+/// The longest time for one measurement of the files. Each process that forks is waited for, possibly with little CPU
+/// time, and the clocks are not checked meanwhile.
 const LONGEST_LOOK: Duration = Duration::from_millis(100);
 
 /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
@@ -53,7 +52,7 @@ const MICROSECONDS_PER_TICK: u64 = 10_000;
 /// The measurements of a worker's processes.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Measured {
-    /// Processor time of the live processes and those they waited for, microseconds.
+    /// CPU time of the live processes and of the children they waited for, microseconds.
     pub cpu_us: u64,
     /// Memory, bytes.
     pub memory: u64,
@@ -61,7 +60,7 @@ pub struct Measured {
     pub pids: u64,
 }
 
-/// Watches one worker.
+/// The watchdog of one worker.
 #[derive(Debug)]
 pub struct Watch<'a> {
     cgroup: Option<&'a WorkerCgroup>,
@@ -71,16 +70,16 @@ pub struct Watch<'a> {
     pub limits: Limits,
     proc: BorrowedFd<'a>,
     main: Pid,
-    /// The parent of the worker's orphans: all of the worker's processes stay beneath it and the
-    /// main process.
+    /// The process that adopts the worker's orphans: all of the worker's processes descend from it or from the main
+    /// process.
     above: Pid,
     next_processes: Instant,
     next_files: Instant,
     next_sockets: Instant,
     peak: Measured,
-    /// Processor time that had been used when the count began, microseconds.
+    /// The CPU time that had been used when the count was last restarted, microseconds.
     cpu_before: u64,
-    /// Time that the supervisor has spent since then on the guest's requests.
+    /// The time that the supervisor has spent on the guest's requests since then.
     charged: Duration,
     pace: Pace,
 }
@@ -90,7 +89,7 @@ pub struct Watch<'a> {
 pub enum Pace {
     /// The worker runs a cell.
     Running,
-    /// The worker waits for a cell. Code that the last cell left may still run.
+    /// The worker waits for a cell. Code that the last cell left running may still run.
     Waiting,
 }
 
@@ -129,7 +128,7 @@ impl<'a> Watch<'a> {
         watch
     }
 
-    /// When to measure next.
+    /// Returns when the next measurement is due.
     pub fn next(&self) -> Instant {
         let files = self.session.map(|_| self.next_files);
         let sockets = self.sockets.map(|_| self.next_sockets);
@@ -137,12 +136,12 @@ impl<'a> Watch<'a> {
         others.fold(self.next_processes, Instant::min)
     }
 
-    /// Whether a process is in the process group that the worker's main process made.
+    /// Whether a process is in the process group of the worker's main process.
     pub fn has_in_group(&self, process: Pid) -> bool {
         procfs::stat(self.proc, process).is_ok_and(|stat| stat.group == self.main)
     }
 
-    /// The largest values measured, with only the processor time since the count began.
+    /// Returns the largest values measured. The CPU time is that since the count was last restarted.
     pub fn since_begin(&self) -> Measured {
         Measured {
             cpu_us: self.peak.cpu_us.saturating_sub(self.cpu_before),
@@ -150,8 +149,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Restarts the count of processor time, at the start and the end of a cell. `counted` is the
-    /// cgroup's count so far, if known, and `allowed` is the processor time from now on.
+    /// Restarts the count of CPU time, at the start and the end of a cell. `counted` is the cgroup's count so far, if
+    /// known, and `allowed` the CPU time that may be used from now on.
     pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
         self.limits = self.limits.with_time(LimitName::Cpu, allowed);
         self.pace = pace;
@@ -167,13 +166,13 @@ impl<'a> Watch<'a> {
         self.next_sockets = now + pace.tick();
     }
 
-    /// Charges the supervisor's work for the guest to the guest's limit on processor time.
+    /// Charges time that the supervisor has spent for the guest to the guest's CPU limit.
     pub fn charge(&mut self, spent: Duration) {
         self.charged += spent;
         self.next_processes -= self.shortest_time(spent);
     }
 
-    /// Measures, if it is time to.
+    /// Measures what is due. Returns the exceeded limit, if any.
     pub fn look(&mut self, now: Instant) -> Option<Stop> {
         let files_due = self.session.is_some() && now >= self.next_files;
         if let Some(over) = self.look_at_sockets(now) {
@@ -182,7 +181,7 @@ impl<'a> Watch<'a> {
         if now < self.next_processes && !files_due {
             return None;
         }
-        // Processes first: if there are too many, measuring each takes too long.
+        // Processes first: if there are too many, measuring the files of each takes too long.
         let over = self.look_at_processes(now);
         over.or_else(|| files_due.then(|| self.look_at_files())?)
     }
@@ -197,8 +196,7 @@ impl<'a> Watch<'a> {
         }
         let tree = self.tree();
         if self.cgroup.is_none() && tree.len() as u64 > self.limits.pids() {
-            // Counted before any process is read: a fork bomb leaves the supervisor little
-            // processor time.
+            // Counted before any process is read: a fork bomb leaves the supervisor little CPU time.
             self.peak.pids = self.peak.pids.max(tree.len() as u64);
             return Some(Stop::watchdog(LimitName::Pids));
         }
@@ -211,7 +209,7 @@ impl<'a> Watch<'a> {
             return Some(Stop::watchdog(LimitName::Cpu));
         }
         if self.cgroup.is_none() {
-            // Checked before memory, which requires waiting for each process.
+            // Checked before memory, whose measurement waits for each process.
             if measured.pids > self.limits.pids() {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
@@ -222,10 +220,11 @@ impl<'a> Watch<'a> {
         None
     }
 
-    /// Confirms an excess by what is slow to read: memory without the pages of files, each shared page counted
-    /// once. The guest may have the limit beyond what its zygote has, as under `RLIMIT_DATA`.
+    /// Confirms an excess of memory by a slower measurement, which leaves out pages of files and counts each shared
+    /// page once. The guest may use the limit in addition to the zygote's memory, as under `RLIMIT_DATA`.
     fn look_at_memory(&mut self) -> Option<Stop> {
-        // The process above shares the zygote's memory. Where `/proc` hides it, what the zygote mapped is at least that.
+        // The process above shares the zygote's memory. Where `/proc` hides that process, the size of the zygote's
+        // mappings is an upper bound.
         let inherited = procfs::private(self.proc, &format!("{}/status", self.above));
         let inherited = inherited.ok().or_else(|| self.mapped_by_zygote());
         let allowed = self.limits.memory();
@@ -244,7 +243,7 @@ impl<'a> Watch<'a> {
         None
     }
 
-    /// What the worker's `RLIMIT_DATA` is beyond the limit of the policy, bytes.
+    /// Returns by how much the worker's `RLIMIT_DATA` exceeds the policy's limit, bytes.
     fn mapped_by_zygote(&self) -> Option<u64> {
         let limits = procfs::read(self.proc, &format!("{}/limits", self.main)).ok()?;
         data_limit(&limits)?.checked_sub(self.limits.memory())
@@ -291,14 +290,14 @@ impl<'a> Watch<'a> {
         (size.inodes > quota.inodes).then(|| Stop::watchdog(LimitName::WorkInodes))
     }
 
-    /// The earliest time at which the limit could be reached, with every processor busy.
+    /// Returns the shortest time in which the limit can be reached, with every processor busy.
     fn interval(&self, used_us: u64) -> Duration {
         let used = Duration::from_micros(used_us) + self.charged;
         let left = self.limits.cpu().saturating_sub(used);
         self.shortest_time(left).max(SHORTEST)
     }
 
-    /// How long the guest takes at least for this much processor time.
+    /// Returns the shortest time in which the guest can use this much CPU time.
     fn shortest_time(&self, cpu: Duration) -> Duration {
         let millicores = u32::try_from(self.limits.millicores()).unwrap_or(u32::MAX);
         cpu * 1000 / millicores
@@ -307,8 +306,8 @@ impl<'a> Watch<'a> {
     fn measure(&self, tree: Vec<Pid>) -> Measured {
         let stat = |pid| procfs::stat(self.proc, pid).ok();
         let resident = |pid| procfs::resident(self.proc, &format!("{pid}/status")).unwrap_or(0);
-        // The reaper of level `landlock` waits for the orphans that end. The init of a namespace ignores SIGCHLD, as any
-        // process may, and then Linux adds their time to no parent's.
+        // At level `landlock`, the reaper waits for the worker's orphans. The init of a pid namespace ignores SIGCHLD,
+        // as any process may, and then Linux adds the orphans' time to no parent.
         let orphans = stat(self.above).map_or(0, |stat| stat.waited_ticks);
         let without_processes = Measured {
             cpu_us: orphans * MICROSECONDS_PER_TICK,
@@ -325,7 +324,7 @@ impl<'a> Watch<'a> {
         })
     }
 
-    /// Every process of the worker, without the one above it. Stops once there are too many.
+    /// Returns every process of the worker, except the process above it. Stops once there are too many.
     pub fn tree(&self) -> Vec<Pid> {
         let mut found = vec![self.main];
         let mut unseen = vec![self.main, self.above];

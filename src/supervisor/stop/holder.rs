@@ -1,4 +1,4 @@
-//! The thread that holds guests: ptrace(2) knows threads, not processes, as tracers.
+//! A thread that stops guests with ptrace(2). It must be one thread, because a tracer is a thread, not a process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,18 +16,18 @@ use sandfork_jail::sys::procfs;
 
 use super::Guest;
 
-/// How long it may take to hold all tasks. A guest whose processes end as fast as they start others could
-/// keep it busy for ever.
+/// The longest time to stop all tasks. A guest whose processes end as fast as they start others could keep the thread
+/// busy forever.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// How long to wait for a task that is inside the kernel, where it runs no code of its own: the parent of a
-/// vfork(2) leaves it only after its child.
+/// The longest wait for a task that is inside the kernel, where it runs no guest code: the parent of a vfork(2) leaves
+/// the kernel only after its child.
 const INSIDE: Duration = Duration::from_millis(50);
 
-/// How long to sleep between two looks.
+/// The pause between two passes over the tasks.
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// A thread that holds guests. Guests that it holds die with it.
+/// A handle on the thread that holds guests. Held guests die with the thread.
 pub struct Holder {
     commands: Sender<Command>,
     answers: Receiver<Result<(), String>>,
@@ -63,14 +63,14 @@ impl Holder {
         Ok(Self { commands, answers })
     }
 
-    /// Holds every task of these guests, or none.
+    /// Stops every task of these guests, or none.
     pub fn hold(&self, guests: Vec<Guest>) -> Result<(), String> {
         self.ask(Command::Hold(guests))
     }
 
     /// Resumes all tasks.
     pub fn release(&self) {
-        // Fails if the thread is gone, and with it the guests.
+        // Fails if the thread is gone; the guests died with it.
         _ = self.ask(Command::Release);
     }
 
@@ -80,12 +80,12 @@ impl Holder {
     }
 }
 
-/// There is no thread to hold a guest.
+/// Returns the error of a thread that could not be started or has ended.
 fn no_thread() -> String {
     "there is no thread left to hold it".to_owned()
 }
 
-/// The kernel refuses to hold a guest.
+/// Returns the error of a failed ptrace(2) call.
 fn refused(errno: Errno) -> String {
     format!("the kernel refuses to hold it (ptrace: {errno})")
 }
@@ -93,14 +93,15 @@ fn refused(errno: Errno) -> String {
 /// The tasks that the thread holds.
 #[derive(Default)]
 struct Tasks {
-    /// With the signal that each was about to receive; `None` while it is inside the kernel.
+    /// The traced tasks, with the signal that each was about to receive; `None` while a task is still inside the
+    /// kernel.
     held: BTreeMap<Pid, Option<libc::c_int>>,
-    /// Whether tasks that come out of the kernel may go on.
+    /// Whether tasks that leave the kernel are to be resumed.
     is_over: bool,
 }
 
 impl Tasks {
-    /// Waits for a command. Meanwhile it lets tasks go on that were inside the kernel.
+    /// Waits for a command. Meanwhile resumes released tasks that were still inside the kernel.
     fn next(&mut self, commands: &Receiver<Command>) -> Option<Command> {
         loop {
             if self.held.is_empty() || !self.is_over {
@@ -122,8 +123,7 @@ impl Tasks {
         held
     }
 
-    /// Looks for tasks until all are held and a look finds no other: a task may start another one until it
-    /// stands still.
+    /// Stops tasks until all are stopped and a pass finds no new task: a task may start others until it is stopped.
     fn hold_all(&mut self, guests: &[Guest]) -> Result<(), String> {
         let proc = open_proc().map_err(refused)?;
         let begun = Instant::now();
@@ -133,7 +133,7 @@ impl Tasks {
             self.learn();
             let before: BTreeSet<Pid> = self.held.keys().copied().collect();
             let found = tasks_of(&proc, guests);
-            // A number that was found may have become another process's before it was held.
+            // A pid may have been reused between the listing and the seize. Release such tasks.
             self.held
                 .retain(|task, signal| found.contains(task) || !let_go(*task, *signal));
             let ended_before = std::mem::take(&mut ended);
@@ -146,8 +146,8 @@ impl Tasks {
                 }
             }
             self.learn();
-            // A task that ends during a look moves its children to where the look may have been before. So the
-            // look that finds no other task is one during which none ended.
+            // A task that ends during a pass moves its children to a parent that the pass may have visited before. So
+            // only a pass during which no task ended proves that there is no other task.
             is_calm &= ended == ended_before && self.held.keys().eq(&before);
             if is_calm {
                 let since: &mut Instant = calm_since.get_or_insert_with(Instant::now);
@@ -164,7 +164,7 @@ impl Tasks {
         }
     }
 
-    /// Begins to hold a task, unless it is held or has ended.
+    /// Attaches to a task and interrupts it, unless it is attached or has ended.
     fn seize(&mut self, task: Pid) -> Result<Life, String> {
         if self.held.contains_key(&task) {
             return Ok(Life::Runs);
@@ -175,7 +175,7 @@ impl Tasks {
                 Ok(Life::Runs)
             }
             Err(errno) => match life(task) {
-                // A task that is held has started it: its first event comes.
+                // A held task has started this one, which is attached automatically: its first event is still to come.
                 Life::Runs if tracer(task) == Some(gettid()) => Ok(Life::Runs),
                 Life::Runs => Err(refused(errno)),
                 ended => Ok(ended),
@@ -183,7 +183,7 @@ impl Tasks {
         }
     }
 
-    /// Notes which tasks stand still by now, and forgets those that have ended.
+    /// Processes pending ptrace events: records stopped tasks, and forgets tasks that have ended.
     fn learn(&mut self) {
         while let Some((task, event)) = hold::event() {
             match event {
@@ -201,14 +201,14 @@ impl Tasks {
     }
 }
 
-/// Lets a task go on if it stands still. Returns whether it is held no longer: a thread that calls execve(2)
-/// takes the number of its process and ends under its own without an event.
+/// Resumes a task if it is stopped. Returns whether it is no longer held. A thread that calls execve(2) takes over the
+/// pid of its process, and its own pid ends without an event.
 fn let_go(task: Pid, signal: Option<libc::c_int>) -> bool {
     signal.is_some_and(|signal| hold::release(task, signal).is_ok())
         || tracer(task) != Some(gettid())
 }
 
-/// Every task of these guests.
+/// Returns every task of these guests.
 fn tasks_of(proc: &OwnedFd, guests: &[Guest]) -> BTreeSet<Pid> {
     let mut processes = BTreeSet::new();
     for guest in guests {
@@ -234,10 +234,10 @@ fn threads(process: Pid) -> Vec<Pid> {
     names.filter_map(number).map(Pid::from_raw).collect()
 }
 
-/// What is left of a task.
+/// The state of a task.
 enum Life {
     Runs,
-    /// It has ended, or is about to, and nobody has waited for it.
+    /// The task has ended, or is about to, and has not been reaped.
     Zombie,
     Gone,
 }
@@ -251,7 +251,7 @@ fn life(task: Pid) -> Life {
     }
 }
 
-/// The task that traces this one.
+/// Returns the tracer of a task.
 fn tracer(task: Pid) -> Option<Pid> {
     let status = fs::read_to_string(format!("/proc/{task}/status")).ok()?;
     let number = status

@@ -1,8 +1,8 @@
-//! Stops every guest of this process, and its clock, while the command is stopped (Ctrl-Z).
+//! Stops all guests of this process, and their clock, while the command is stopped (Ctrl-Z).
 //!
-//! Guests are held by ptrace(2), at every level and without a cgroup. A guest that got a stop signal
-//! instead could let a timer or another process continue it, and would compute while its clock stands. If a
-//! guest cannot be held, the clock goes on.
+//! Guests are held by ptrace(2), which works at every level and without a cgroup. If guests got a stop signal instead,
+//! a timer or another process of a guest could continue it, and it would compute while its clock is stopped. If a guest
+//! cannot be held, the clock keeps running.
 
 mod holder;
 
@@ -18,10 +18,10 @@ use super::clock::{self, Beat, StoppedClock};
 use super::spawn::Worker;
 use crate::waiters::lock;
 
-/// Guests that run code, by number.
+/// The guests that run code, by number.
 static GUESTS: Mutex<BTreeMap<u64, Guest>> = Mutex::new(BTreeMap::new());
 
-/// The processes beneath which all processes of a guest are.
+/// The root processes of a guest: all its processes descend from them.
 #[derive(Clone, Debug)]
 struct Guest {
     main: (Pid, Arc<OwnedFd>),
@@ -29,8 +29,8 @@ struct Guest {
 }
 
 impl Guest {
-    /// The main process, if it lives, and the process above it, which runs no code of the guest. A number
-    /// is only good while its process lives.
+    /// Returns the main process and the process above it, which runs no guest code, as far as they live. A pid is valid
+    /// only while its process lives.
     fn roots(&self) -> (Option<Pid>, Option<Pid>) {
         let live = |(pid, handle): &(Pid, Arc<OwnedFd>)| {
             pidfd::is_there(handle.as_fd()).is_ok().then_some(*pid)
@@ -39,13 +39,13 @@ impl Guest {
     }
 }
 
-/// Marks a worker as a guest that is stopped with the command, until the value is dropped. While a stop is
-/// under way, no guest begins and none ends.
+/// Registers a worker as a guest that is stopped with the command, until this value is dropped. While the command is
+/// stopped, registering and dropping block.
 #[derive(Debug)]
 pub struct Stoppable(u64);
 
 impl Stoppable {
-    /// Marks this worker.
+    /// Registers this worker.
     pub fn new(worker: &Worker) -> Self {
         let guest = Guest {
             main: (Pid::from_raw(worker.proc.pid), Arc::clone(&worker.process)),
@@ -64,8 +64,8 @@ impl Drop for Stoppable {
     }
 }
 
-/// Holds every guest still while `stopped` runs, and stops their clock. Calls `report` first if a guest
-/// cannot be held: they all go on then, and so does the clock.
+/// Holds all guests, and stops their clock, while `stopped` runs. If a guest cannot be held, calls `report` first; then
+/// all guests and the clock keep running.
 pub fn hold_guests(report: impl FnOnce(&str), stopped: impl FnOnce()) {
     static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
     let mut holder = lock(&HOLDER);
@@ -83,7 +83,7 @@ pub fn hold_guests(report: impl FnOnce(&str), stopped: impl FnOnce()) {
     match held {
         Ok(holder) => {
             stopped();
-            // The clock first: a guest that goes on is charged for it.
+            // The clock first, so that guests are charged from the moment they run.
             drop(standing);
             holder.release();
         }
@@ -91,7 +91,7 @@ pub fn hold_guests(report: impl FnOnce(&str), stopped: impl FnOnce()) {
             standing.cancel();
             report(&error);
             stopped();
-            // The clock has gone on, so the pulse is not to leave out the time without a beat.
+            // The clock kept running, so the time without a beat must count.
             clock::beat(Beat::Due);
         }
     }
