@@ -1,8 +1,8 @@
-//! Bounds how often a guest gets something that costs others.
+//! A token bucket, which bounds how often a guest may cause a cost that it does not pay for.
 
 use std::time::Instant;
 
-/// A bounded allowance of a resource whose release is never seen.
+/// A token bucket for a resource whose release cannot be observed.
 #[derive(Debug)]
 pub struct Allowance {
     most: f64,
@@ -12,7 +12,7 @@ pub struct Allowance {
 }
 
 impl Allowance {
-    /// Starts with `most`.
+    /// Creates a full bucket of `most` units, which refills by `a_second` units each second.
     pub fn new(most: u32, a_second: f64, now: Instant) -> Self {
         Self {
             most: f64::from(most),
@@ -22,7 +22,7 @@ impl Allowance {
         }
     }
 
-    /// Takes one unit. Returns whether there was one.
+    /// Takes one unit. Returns whether one was available.
     pub fn take(&mut self, now: Instant) -> bool {
         let more = now.saturating_duration_since(self.since).as_secs_f64() * self.a_second;
         self.left = (self.left + more).min(self.most);

@@ -1,8 +1,8 @@
-//! File operations with the rights of the guest's user.
+//! Runs file operations with the rights of the guest's user.
 //!
-//! For a guest of root, the file systems know only that user: a file made by root there would have
-//! an owner without a number (`EOVERFLOW`, user_namespaces(7)). Running as that user also keeps
-//! root from reaching what the guest could not reach.
+//! If the supervisor is root, the guest's file systems know only the guest's user: a file that root creates there would
+//! have an owner without a mapping (`EOVERFLOW`, user_namespaces(7)). Acting as the guest's user also keeps root from
+//! reaching files that the guest could not reach.
 
 use std::sync::Mutex;
 use std::thread;
@@ -14,12 +14,11 @@ use nix::unistd::{Gid, Uid, setfsgid, setfsuid};
 use crate::waiters::lock;
 use sandfork_jail::program::HostIds;
 
-/// Runs `act` with the file system rights of `guest` and no others. `None` stands for the guest of
-/// an ordinary user, which has that user's rights already.
+/// Runs `act` with the file system rights of `guest` and no others. `None` means that the supervisor is an ordinary
+/// user, whose rights the guest already has.
 ///
-/// The work runs in its own thread, so that the identity ends with the thread. Changing the
-/// identity also clears the signal that a thread may have requested for its parent's death
-/// (prctl(2), `PR_SET_PDEATHSIG`); the caller's thread must keep that signal.
+/// `act` runs in a new thread, so that the identity ends with the thread. Changing the identity also clears the
+/// thread's parent-death signal (prctl(2), `PR_SET_PDEATHSIG`), which the caller's thread must keep.
 pub fn as_guest<T: Send>(
     guest: Option<HostIds>,
     act: impl FnOnce() -> Result<T, Errno> + Send,
@@ -36,11 +35,10 @@ pub fn as_guest<T: Send>(
     })
 }
 
-/// Keeps this process as dumpable as it was: the kernel makes it undumpable when one of its threads
-/// becomes another user.
+/// Preserves the process's dumpable attribute, which the kernel clears when a thread changes its user.
 ///
-/// Several threads may do this at once. The first one records the state, and the last one restores
-/// it. Any other thread would record, and restore, a state that another thread had changed.
+/// Several threads may do this at once. The first thread saves the attribute and the last one restores it. Any other
+/// thread would save, and restore, a value that another thread had changed.
 struct KeptDumpable;
 
 struct Acting {
@@ -69,14 +67,14 @@ impl Drop for KeptDumpable {
         let mut acting = lock(&ACTING);
         acting.count -= 1;
         if acting.count == 0 {
-            // The value comes from the kernel, so that setting it does not fail.
+            // Cannot fail: the kernel itself reported this value.
             _ = set_dumpable(acting.was_dumpable);
         }
     }
 }
 
-/// Changes the group first: after changing the user, the thread could not. Both calls return the
-/// previous id whether or not they succeed (setfsuid(2)).
+/// Sets the thread's file system uid and gid. The group comes first, because the new user may not change it. Both calls
+/// return the previous id whether or not they succeed (setfsuid(2)).
 fn become_user(guest: HostIds) -> Result<(), Errno> {
     let (uid, gid) = (Uid::from_raw(guest.uid), Gid::from_raw(guest.gid));
     setfsgid(gid);

@@ -1,8 +1,8 @@
-//! The clock of guests: it stands while the command is stopped, so that no limit on time runs meanwhile.
+//! The clock of guests. It is stopped while the command is stopped, so that no time limit runs meanwhile.
 //!
-//! SIGSTOP stops a process without a word, and its guests go on. A command therefore has a pulse: the clock never
-//! gets far ahead of the last beat, and the first beat after SIGCONT leaves out the time without one. A pulse that is
-//! only late, on a busy machine, leaves out nothing.
+//! SIGSTOP stops the process without notice, and its guests keep running. A command therefore has a pulse: the clock
+//! never gets more than a second ahead of the last beat, and the first beat after SIGCONT leaves out the time without
+//! beats. On a busy machine a pulse may merely be late: no time is left out then.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -13,19 +13,19 @@ use crate::waiters::lock;
 
 #[derive(Debug)]
 struct Clock {
-    /// Since when the clock stands.
+    /// When the clock was stopped, if it is.
     stands_since: Option<Instant>,
-    /// How long it has stood before.
+    /// The total time for which the clock was stopped before.
     stood: Duration,
-    /// The last beat, if there is a pulse.
+    /// The last beat of the pulse, if there is a pulse.
     beat: Option<Instant>,
 }
 
-/// How far the clock goes on without a beat. A stop that is not seen to begin counts for so long.
+/// How far the clock gets ahead of the last beat. A SIGSTOP counts as guest time for this long.
 const LATEST: Duration = Duration::from_secs(1);
 
 impl Clock {
-    /// The time without a guest's limits.
+    /// Returns the current time, held back if the last beat is too long ago.
     fn now(&self) -> Instant {
         let now = Instant::now();
         self.beat.map_or(now, |beat| now.min(beat + LATEST))
@@ -38,7 +38,8 @@ static CLOCK: Mutex<Clock> = Mutex::new(Clock {
     beat: None,
 });
 
-/// So many seconds. The far future is a time too. `None` for what is no time, such as NaN.
+/// Converts seconds to a duration, the longest possible one for values that are too large. `None` for negative values
+/// and NaN.
 pub fn time_of(seconds: f64) -> Option<Duration> {
     match Duration::try_from_secs_f64(seconds) {
         Err(_) => (seconds > 0.0).then_some(Duration::MAX),
@@ -46,30 +47,30 @@ pub fn time_of(seconds: f64) -> Option<Duration> {
     }
 }
 
-/// The time of guests. Only comparable with other times of guests.
+/// Returns the time of guests, which is comparable only with other times of guests.
 pub fn now() -> Instant {
     let clock = lock(&CLOCK);
     let now = clock.stands_since.unwrap_or_else(|| clock.now());
-    // The clock has not stood for longer than the process lives.
+    // Never fails: the clock was not stopped for longer than the process has lived.
     now.checked_sub(clock.stood).unwrap_or(now)
 }
 
-/// The processor time that the calling thread has used.
+/// Returns the CPU time that the calling thread has used.
 pub fn thread_time() -> Duration {
     // Every kernel has this clock (clock_gettime(2)).
     clock_gettime(ClockId::CLOCK_THREAD_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
-/// Why there is a beat.
+/// The cause of a beat.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Beat {
-    /// It was time for one.
+    /// The regular interval has passed.
     Due,
-    /// The process was continued after a stop.
+    /// The process was continued after a stop signal.
     Continued,
 }
 
-/// The process runs: a part of its pulse, which is to come several times within a second from now on.
+/// Records that the process is running. From the first beat on, the caller must beat several times a second.
 pub fn beat(why: Beat) {
     let mut clock = lock(&CLOCK);
     let shown = clock.now();
@@ -80,9 +81,9 @@ pub fn beat(why: Beat) {
     clock.beat = Some(now);
 }
 
-/// Stops the clock until the value is dropped.
+/// Stops the clock until this value is dropped.
 pub(super) struct StoppedClock {
-    /// Whether the time counts all the same.
+    /// Whether the time of the stop counts after all.
     is_void: bool,
 }
 

@@ -1,4 +1,4 @@
-//! The descriptors that connect a supervisor with its zygotes and workers.
+//! Creates and reads the descriptors that connect a supervisor with its zygotes and workers.
 
 use std::fs::File;
 use std::io;
@@ -15,31 +15,30 @@ use serde::de::DeserializeOwned;
 
 use sandfork_jail::control::recv_message;
 
-/// Makes a pair of connected unix sockets, close-on-exec.
+/// Creates a pair of connected unix sockets, close-on-exec.
 pub fn socket_pair(kind: SockType) -> Result<(OwnedFd, OwnedFd), Errno> {
     socketpair(AddressFamily::Unix, kind, None, SockFlag::SOCK_CLOEXEC)
 }
 
-/// Makes a pipe, read end first, close-on-exec.
+/// Creates a pipe, read end first, close-on-exec.
 pub fn pipe() -> Result<(OwnedFd, OwnedFd), Errno> {
     pipe2(OFlag::O_CLOEXEC)
 }
 
-/// Gives a pipe of the supervisor to the user that a guest has on the host, because a process that opens `/dev/stdout`
-/// opens the pipe anew, with its own rights (proc(5), `/proc/PID/fd`). A supervisor that may not change owners leaves
-/// the guest without.
+/// Makes the guest's host user the owner of a pipe, because opening `/dev/stdout` opens the pipe anew, with the rights
+/// of the guest (proc(5), `/proc/PID/fd`). If the supervisor may not change owners, guests cannot open it.
 pub fn give_pipe(pipe: impl AsFd, uid: Option<u32>) {
     if let Some(uid) = uid {
         _ = fchown(pipe, Some(Uid::from_raw(uid)), None);
     }
 }
 
-/// Makes reads and writes return instead of block.
+/// Makes a descriptor non-blocking.
 pub fn set_nonblocking(fd: impl AsFd) -> Result<(), Errno> {
     fcntl(fd, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).map(drop)
 }
 
-/// The largest message about a worker that a zygote or the worker's init sends, bytes.
+/// The size limit of a message about a worker from a zygote or the worker's init, bytes.
 const MAX_REPORT: usize = 4096;
 
 /// Receives one report about a worker. Returns `None` at end of file.
@@ -49,17 +48,17 @@ pub fn recv_report<M: DeserializeOwned>(
     recv_message(socket, &mut [0; MAX_REPORT])
 }
 
-/// How much is read at once, bytes: the capacity of a pipe.
+/// The size of a read, bytes: the capacity of a pipe.
 pub const CHUNK: usize = 64 * 1024;
 
-/// The most buffers that are kept while none is lent.
+/// The most buffers that are kept while unused.
 const MOST_SPARE: usize = 16;
 
-/// Lends a buffer of [`CHUNK`] bytes. There are as many as are lent at once: the thread of an idle session has
+/// Lends a buffer of [`CHUNK`] bytes. Buffers are shared by all threads, so that the thread of an idle session keeps
 /// none.
 pub fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     static SPARE: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
-    // A new buffer costs less than to wait for the lock.
+    // Allocating a new buffer costs less than waiting for the lock.
     let spare = || match SPARE.try_lock() {
         Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
         other => other.ok(),
@@ -74,7 +73,7 @@ pub fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
     done
 }
 
-/// Reads a part of a file, and passes it on in pieces of at most [`CHUNK`] bytes.
+/// Reads a range of a file, and passes it to `pass` in pieces of at most [`CHUNK`] bytes.
 pub fn read_in_pieces(
     file: &File,
     part: Range<u64>,

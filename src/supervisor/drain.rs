@@ -1,4 +1,4 @@
-//! Reads, counts, caps and forwards the guest's output.
+//! Reads, counts, limits and forwards the guest's output.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -8,19 +8,19 @@ use nix::unistd::read;
 
 use super::descriptors::{CHUNK, with_buffer};
 
-/// Where a guest's output goes as it arrives.
+/// A receiver of a guest's output as it arrives.
 ///
-/// The run's thread calls it between two checks of the clock, with pieces of any length that need
-/// not end at a line or a character. A sink that blocks delays the run and the enforcement of its
-/// limits. A sink that may block should pass the bytes to its own thread.
+/// The run's thread calls it between two checks of the clock. A piece may have any length and may end within a line or
+/// a character. A sink that blocks delays the run and the enforcement of its limits, so a sink that may block should
+/// pass the bytes to its own thread.
 pub trait OutputSink {
-    /// Bytes that the guest wrote to its standard output.
+    /// Receives bytes that the guest wrote to stdout.
     fn stdout(&mut self, bytes: &[u8]);
-    /// Bytes that the guest wrote to its standard error.
+    /// Receives bytes that the guest wrote to stderr.
     fn stderr(&mut self, bytes: &[u8]);
 }
 
-/// Discards the stream of output; the outcome still has it.
+/// Discards the pieces; the outcome still contains the output.
 impl OutputSink for () {
     fn stdout(&mut self, _: &[u8]) {}
     fn stderr(&mut self, _: &[u8]) {}
@@ -35,7 +35,7 @@ pub enum Stream {
     Stderr,
 }
 
-/// Output of one run.
+/// The output of one run or cell.
 #[derive(Debug)]
 pub struct Output<'w> {
     /// By stream.
@@ -60,7 +60,7 @@ pub enum Drained {
 }
 
 impl<'w> Output<'w> {
-    /// Reads from these two pipes, at most `cap` bytes in total.
+    /// Captures the output of these two pipes, at most `cap` bytes in total.
     pub fn new(stdout: &'w OwnedFd, stderr: &'w OwnedFd, cap: u64) -> Self {
         let captured = [stdout, stderr].map(|pipe| Captured {
             pipe: Some(pipe.as_fd()),
@@ -73,12 +73,12 @@ impl<'w> Output<'w> {
         }
     }
 
-    /// The pipe of a stream, if it is still open.
+    /// Returns the pipe of a stream, if it is still open.
     pub fn pipe(&self, stream: Stream) -> Option<BorrowedFd<'w>> {
         self.captured[stream as usize].pipe
     }
 
-    /// Reads what is available now, and passes it on.
+    /// Reads the output that is available now, and passes it to `sink`.
     pub fn drain(&mut self, stream: Stream, sink: &mut dyn FnMut(&[u8])) -> Drained {
         with_buffer(|buffer| self.drain_by(buffer, stream, sink))
     }
@@ -113,13 +113,12 @@ impl<'w> Output<'w> {
         Drained::WithinCap
     }
 
-    /// What was read of a stream so far.
+    /// Returns the output of a stream captured so far.
     pub fn captured(&self, stream: Stream) -> &[u8] {
         &self.captured[stream as usize].bytes
     }
 
-    /// Returns standard output and standard error so far, and how many bytes they are in all. Later output is counted
-    /// from zero.
+    /// Takes the captured stdout and stderr, and the number of bytes in both. Later output is counted from zero.
     pub fn take(&mut self) -> (Vec<u8>, Vec<u8>, u64) {
         let captured = self.captured.each_mut();
         let [stdout, stderr] = captured.map(|captured| mem::take(&mut captured.bytes));

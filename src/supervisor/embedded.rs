@@ -1,5 +1,5 @@
-//! What is embedded at build time and runs in other processes, as sealed files in memory: nothing is written to disk,
-//! and nothing can change between this process and the one that loads it.
+//! Serves the library and the program that are embedded at build time as sealed memfds to other processes: nothing is
+//! written to disk, and nothing can change between this process and the process that loads the file.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use sandfork_jail::sys;
 
-/// The library that the interpreter of a zygote loads.
+/// The native library that a zygote's interpreter loads.
 pub static WORKER: Embedded = Embedded {
     name: c"sandfork-worker",
     used: Use::Loaded,
@@ -19,7 +19,7 @@ pub static WORKER: Embedded = Embedded {
     sealed: OnceLock::new(),
 };
 
-/// The program through which guests reach hosts.
+/// The egress process's program.
 #[cfg(feature = "egress")]
 pub static EGRESS: Option<Embedded> = Some(Embedded {
     name: c"sandfork-egress",
@@ -28,7 +28,7 @@ pub static EGRESS: Option<Embedded> = Some(Embedded {
     sealed: OnceLock::new(),
 });
 
-/// This build has none.
+/// This build has no egress program.
 #[cfg(not(feature = "egress"))]
 pub static EGRESS: Option<Embedded> = None;
 
@@ -36,33 +36,33 @@ pub static EGRESS: Option<Embedded> = None;
 pub struct Embedded {
     name: &'static CStr,
     used: Use,
-    /// Its contents.
+    /// The contents of the file.
     pub bytes: &'static [u8],
     sealed: OnceLock<OwnedFd>,
 }
 
-/// What a process does with a file.
+/// How a process uses an embedded file.
 enum Use {
-    /// It maps the file, which needs no mode.
+    /// It maps the file, which requires no execute permission.
     Loaded,
-    /// It becomes the program. A host with `vm.memfd_noexec=2` refuses to make the file (`EACCES`).
+    /// It executes the file. A host with `vm.memfd_noexec=2` refuses to create an executable memfd (`EACCES`).
     #[cfg_attr(not(feature = "egress"), expect(dead_code))]
     Executed,
 }
 
-/// `MFD_EXEC` of `linux/memfd.h`, which nix does not name yet.
+/// `MFD_EXEC` of `linux/memfd.h`, which nix does not define yet.
 const MFD_EXEC: MFdFlags = MFdFlags::from_bits_retain(0x10);
 
 impl Embedded {
-    /// Returns a descriptor of the sealed file, which is made once and shared by all users in this process.
+    /// Returns a descriptor of the sealed file, which is created once and shared within this process.
     pub fn open(&self) -> std::io::Result<OwnedFd> {
         let (file, filling) = self.open_early()?;
         filling.fill()?;
         Ok(file)
     }
 
-    /// Returns a descriptor of the file before it has its contents, and what fills and seals it. A process that needs the
-    /// file a moment later can start meanwhile.
+    /// Returns a descriptor of the file while the file may still be empty, and the [`Filling`] that writes and seals
+    /// it. A process that needs the contents only a moment later can start meanwhile.
     pub fn open_early(&self) -> std::io::Result<(OwnedFd, Filling<'_>)> {
         let (file, empty) = if let Some(fd) = self.sealed.get() {
             (fd.try_clone()?, None)
@@ -88,7 +88,7 @@ impl Embedded {
     }
 }
 
-/// A file that is empty until [`fill`](Self::fill).
+/// A pending write of an embedded file. The file is empty until [`fill`](Self::fill).
 #[must_use]
 pub struct Filling<'a> {
     embedded: &'a Embedded,
@@ -96,7 +96,7 @@ pub struct Filling<'a> {
 }
 
 impl Filling<'_> {
-    /// Writes the contents and seals the file, unless this process has such a file already.
+    /// Writes the contents and seals the file, unless this process has a sealed file already.
     pub fn fill(self) -> std::io::Result<()> {
         let Some(empty) = self.empty else {
             return Ok(());
@@ -104,7 +104,7 @@ impl Filling<'_> {
         let mut file = File::from(empty);
         sys::write_signals::as_errors(|| file.write_all(self.embedded.bytes))?;
         sys::sealed::seal(file.as_fd())?;
-        // Another thread may have made one meanwhile. Both are the same.
+        // Another thread may have stored its file first; both have the same contents.
         _ = self.embedded.sealed.set(OwnedFd::from(file));
         Ok(())
     }

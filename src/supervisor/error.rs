@@ -1,4 +1,4 @@
-//! Errors of the trusted side. Each message names the object and the remedy.
+//! Errors of the supervisor. Each message names the object and the remedy.
 
 use std::io;
 
@@ -15,7 +15,7 @@ use sandfork_jail::control::Unready;
 use sandfork_jail::failure::{Failure, NOT_REFUSED, Step};
 use sandfork_jail::sys::errno_of;
 
-/// The sandbox could not be provided.
+/// An error because of which the sandbox could not be provided.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SupervisorError {
@@ -35,12 +35,12 @@ pub enum SupervisorError {
         "the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import"
     )]
     ZygoteSlow {
-        /// How long the supervisor waited, seconds.
+        /// The time that the supervisor waited, seconds.
         seconds: u64,
-        /// The last thing the zygote was doing.
+        /// The zygote's last known activity.
         last: String,
     },
-    /// A worker cannot take on the state of another.
+    /// A snapshot cannot be restored into a worker.
     #[error("could not begin with the snapshot: {0}")]
     Restore(#[from] SnapshotRefusal),
     /// A step of a jail failed.
@@ -54,8 +54,8 @@ pub enum SupervisorError {
         /// The step that failed, and its error.
         failure: Failure,
     },
-    /// The interpreter could not be made ready in its jail. A module of the preload list that starts a thread, or
-    /// shares memory with its children, is left to the guest; then it is `site`.
+    /// The interpreter could not be prepared in its jail. If a preloaded module starts a thread or shares memory with
+    /// its children, the module is left to the guest, and this error is reported only for `site`.
     #[error("{}", unready(.0))]
     Unready(Unready),
     /// The zygote died while a worker was being made.
@@ -67,7 +67,7 @@ pub enum SupervisorError {
          the next run starts a new one"
     )]
     RunLost,
-    /// The egress process has ended.
+    /// The egress process ended.
     #[error("the process that connects guests to hosts has ended; the next run starts another")]
     EgressGone,
     /// The zygote did not fork in time.
@@ -93,12 +93,12 @@ pub enum SupervisorError {
     /// The request is larger than a frame may be.
     #[error("{}", too_large(.0))]
     Request(#[from] MessageError),
-    /// What no caller tells from others: a sentence.
+    /// An error that no caller distinguishes from others.
     #[error(transparent)]
     Other(#[from] Error),
 }
 
-/// The source is the payload of a request, and its header has all else.
+/// Explains which part of a request is too large: its payload is the source, and its header everything else.
 fn too_large(error: &MessageError) -> String {
     match error {
         MessageError::Frame(FrameError::HeaderTooLong { length, limit }) => format!(
@@ -110,12 +110,12 @@ fn too_large(error: &MessageError) -> String {
 }
 
 impl SupervisorError {
-    /// An error that is nothing but a sentence.
+    /// Creates an error that consists of a kind and a sentence.
     pub(super) fn new(kind: ErrorKind, sentence: impl Into<String>) -> Self {
         Self::Other(Error::new(kind, sentence))
     }
 
-    /// A worker tried to take on the state of another, and failed: why, as part of a sentence.
+    /// Returns the error of a failed restore. `why` is part of a sentence.
     pub(super) fn not_restored(why: &str) -> Self {
         Self::new(
             ErrorKind::Request,
@@ -123,7 +123,7 @@ impl SupervisorError {
         )
     }
 
-    /// Whether the error makes the zygote suspect: it has ended, or does not answer, or it made a worker that differs
+    /// Whether the error makes the zygote unusable: it has ended, does not answer, or has made a worker that differs
     /// from the plan, so that other properties may differ too.
     pub fn discredits_zygote(&self) -> bool {
         matches!(
@@ -132,7 +132,7 @@ impl SupervisorError {
         )
     }
 
-    /// The error of a failed step. If the step expected a refusal, a layer does not hold.
+    /// Returns the error of a failed step. If the step tests that an operation is refused, a layer does not hold.
     pub(super) fn of_step(who: &'static str, failure: Failure) -> Self {
         let Some(layer) = witnessed(failure.step) else {
             return Self::Jail { who, failure };
@@ -167,8 +167,8 @@ impl Cause for SupervisorError {
     }
 }
 
-/// The kind of an error of the kernel. A server may try again where something has run out, and not where the host lacks
-/// it.
+/// Returns the kind of a kernel error: `System` if a resource has run out, for which a server may retry, or `otherwise`
+/// if the host lacks something.
 pub(super) fn kind_of(cause: &io::Error, otherwise: ErrorKind) -> ErrorKind {
     if has_run_out(cause) {
         ErrorKind::System
@@ -177,7 +177,7 @@ pub(super) fn kind_of(cause: &io::Error, otherwise: ErrorKind) -> ErrorKind {
     }
 }
 
-/// Whether the request itself is why a file could not be made.
+/// Whether the request itself is the reason why a file could not be created.
 fn is_of_the_request(error: &FileError) -> bool {
     use Errno as E;
     let errno = error.errno();
@@ -185,7 +185,7 @@ fn is_of_the_request(error: &FileError) -> bool {
     names.contains(&errno) || [E::ENOSPC, E::EDQUOT].contains(&errno)
 }
 
-/// The layer that a step tests, if it tests one.
+/// Returns the layer that a step tests, if it tests one.
 fn witnessed(step: Step) -> Option<Layer> {
     match step {
         Step::RootSelfCheck => Some(Layer::Mounts),
@@ -199,7 +199,7 @@ fn witnessed(step: Step) -> Option<Layer> {
     }
 }
 
-/// Why the interpreter was not made ready, and the remedy.
+/// Explains why the interpreter could not be prepared, with the remedy.
 fn unready(why: &Unready) -> String {
     match why {
         Unready::Preload { module, error } => format!(
@@ -229,7 +229,7 @@ pub(super) fn said(log: &str) -> String {
     }
 }
 
-/// Adds to an error what was being done.
+/// Adds the failed operation to an error.
 pub trait While<T> {
     /// Wraps the error with the operation that failed.
     fn when(self, what: &'static str) -> Result<T, SupervisorError>;

@@ -1,22 +1,21 @@
-//! The calls that a worker's filter forwards to the supervisor: those that create kernel objects whose cost is not charged
-//! to the guest, those of [`machine_calls`], [`own_signals`] and [`SharedMemory`], and those that are refused, to tell of them.
+//! Answers the system calls that a worker's filter forwards to the supervisor (seccomp_unotify(2)): calls that create
+//! kernel objects whose cost is not charged to the guest, those of [`machine_calls`], [`own_signals`] and
+//! [`SharedMemory`], and refused calls that are to be reported.
 //!
-//! **File locks.** The kernel charges a lock to no cgroup and does not bound their number, and each
-//! close(2) of a file walks all record locks on it under a spinlock. A guest that splits one lock
-//! into a million makes every process of the host walk them if the file is a library. Its own
-//! processes walk them while they are killed, and the locks take half a gigabyte of the kernel's
-//! memory (`fs/locks.c`). So a guest may lock only its own files and those it may write to, and may
-//! have a bounded number of record locks.
+//! **File locks.** The kernel charges locks to no cgroup and does not limit their number, and each close(2) of a file
+//! walks all record locks of the file under a spinlock. A guest that splits one lock on a library into a million makes
+//! every process of the host walk them. The guest's own processes walk them while they are killed, and the locks take
+//! half a gigabyte of kernel memory (`fs/locks.c`). So a guest may lock only its own files and files that it has open
+//! for writing, and may have a limited number of record locks.
 //!
-//! **Watches of epoll(7)** are counted for each user of the host (`fs.epoll.max_user_watches`). A
-//! guest without a uid of its own could leave its user none, so it gets them at a bounded rate.
+//! **epoll(7) watches** are counted per host user (`fs.epoll.max_user_watches`). A guest that shares its uid with the
+//! user could exhaust them, so it may add watches only at a limited rate.
 //!
-//! The supervisor checks the file behind a descriptor's number, and another thread of the guest may
-//! put another file there before the kernel continues (seccomp_unotify(2)). That gains the guest
-//! only a lock that is counted too.
+//! The supervisor checks the file behind a descriptor, and another thread of the guest may replace that file before the
+//! kernel continues the call (seccomp_unotify(2)). This gains the guest only a lock that is counted too.
 //!
-//! **Refused calls** always get an error, `EPERM` in nearly all cases. The supervisor answers many of them at a
-//! bounded rate, and the guest waits.
+//! **Refused calls** always get an error, `EPERM` in nearly all cases. If a guest makes many of them, the supervisor
+//! answers at a limited rate, and the guest waits.
 
 use std::cell::OnceCell;
 use std::fs;
@@ -39,25 +38,23 @@ use super::verified_worker::VerifiedWorker;
 use super::{clock, machine_calls, own_signals, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
-/// The most record locks that a worker may have at once. sqlite3 has half a dozen for each
-/// connection.
+/// The most record locks of a worker. sqlite3 holds half a dozen per connection.
 const MOST_LOCKS: u32 = 1024;
 
-/// How many locks a call may add: it splits one lock in two, with its own between them.
+/// The most locks that a call adds: it may split a lock in two and put a new lock between them.
 const ADDED: u32 = 2;
 
-/// How many watches a worker may add at once, and how many more each second. The kernel allows a user
-/// some 200,000 for each GiB of memory.
+/// The watches that a worker may add at once, and the refill rate per second. The kernel allows a user some 200,000 for
+/// each GiB of memory.
 const WATCHES: u32 = 32_768;
 const WATCHES_A_SECOND: f64 = 256.0;
 
-/// How many refused calls of a worker are answered at once, and how many more each second. A guest that
-/// is over it waits until so many more can be.
+/// The refused calls of a worker that are answered at once, and the refill rate per second. A guest beyond that waits.
 const REFUSALS: u32 = 4096;
 const REFUSALS_A_SECOND: f64 = 1024.0;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// How many calls are answered before the loop checks everything else again.
+/// The most calls to answer before the loop checks its other events again.
 const AT_ONCE: usize = 16;
 
 /// Whether a call was pending.
@@ -70,29 +67,29 @@ enum Answered {
 /// Answers the forwarded calls of one worker.
 #[derive(Debug)]
 pub struct ForwardedCalls<'a> {
-    /// `None` once no process is left that could call.
+    /// `None` once no process under the filter is left.
     listener: Option<BorrowedFd<'a>>,
-    /// The roots of the guest's own file systems.
+    /// The roots of the guest's private file systems.
     roots: &'a [OwnedFd],
-    /// Their devices, also in the notation of `/proc/locks`. Most guests lock nothing.
+    /// The devices of `roots`, as numbers and in the notation of `/proc/locks`. Computed on the first use, because most
+    /// guests lock nothing.
     devices: OnceCell<Vec<(u64, String)>>,
-    /// The directory of the guest's own files, if they are on a file system of the host.
+    /// The guest's directory on the host, if it has no private file systems.
     directory: Option<&'a Path>,
     /// An upper bound on the record locks that the worker holds.
     held_at_most: u32,
-    /// Whether the guest has ever locked by an open file description: `/proc/locks` does not report
-    /// the owner of such a lock.
+    /// Whether the guest has ever made an open file description lock, whose owner `/proc/locks` does not report.
     locks_descriptions: bool,
     watches: Allowance,
     shared_memory: SharedMemory,
     refusals: Allowance,
     refused: RefusedCalls,
-    /// Until when no call is answered.
+    /// When to answer calls again.
     paused_until: Option<Instant>,
 }
 
 impl<'a> ForwardedCalls<'a> {
-    /// Starts before any guest code runs.
+    /// Creates the state for a worker that has run no guest code yet.
     pub fn new(verified: &'a VerifiedWorker) -> Self {
         let worker = &verified.worker;
         let directory = verified.session.as_ref().map(SessionDirectory::path);
@@ -115,7 +112,7 @@ impl<'a> ForwardedCalls<'a> {
 
     fn devices(&self) -> &[(u64, String)] {
         self.devices.get_or_init(|| {
-            // A root that cannot be looked at is not known as the guest's own: it may lock nothing there.
+            // A root that cannot be examined does not count as private: the guest may lock nothing there.
             let devices = self.roots.iter().filter_map(|root| fstat(root).ok());
             let devices = devices.map(|root| root.st_dev);
             let named = |device| format!("{:02x}:{:02x}", major(device), minor(device));
@@ -123,23 +120,23 @@ impl<'a> ForwardedCalls<'a> {
         })
     }
 
-    /// The descriptor and events to wait for.
+    /// Returns the descriptor and events to poll for.
     pub fn source(&self, now: Instant) -> Option<(BorrowedFd<'a>, PollFlags)> {
         let listener = self.listener.filter(|_| self.paused_until(now).is_none());
         listener.map(|listener| (listener, PollFlags::POLLIN))
     }
 
-    /// Until when there is nothing to wait for, because the guest has made too many calls that are refused.
+    /// Returns the end of the current pause, if the guest has made too many refused calls.
     pub fn paused_until(&self, now: Instant) -> Option<Instant> {
         self.paused_until.filter(|until| *until > now)
     }
 
-    /// The refused calls since this was asked last.
+    /// Takes the refused calls counted since the last call.
     pub fn take_refused(&mut self) -> RefusedCalls {
         self.refused.take()
     }
 
-    /// Answers the pending calls. Returns how long that took.
+    /// Answers pending calls. Returns the time that this took.
     pub fn answer(&mut self, watch: &Watch) -> Duration {
         let began = clock::now();
         for _ in 0..AT_ONCE {
@@ -149,9 +146,9 @@ impl<'a> ForwardedCalls<'a> {
             match self.answer_one(listener, watch) {
                 Ok(Answered::One) => {}
                 Ok(Answered::None) => break,
-                // No process is left that could call.
+                // No process under the filter is left.
                 Err(Errno::EPIPE) => self.listener = None,
-                // A call that was not received still waits for that.
+                // A call that could not be received is still pending.
                 Err(_) => self.paused_until = Some(clock::now() + PAUSE),
             }
         }
@@ -184,7 +181,7 @@ impl<'a> ForwardedCalls<'a> {
         }
     }
 
-    /// Refuses a call that the filter would refuse without a supervisor too.
+    /// Refuses a call that the filter would refuse itself without a supervisor.
     fn refuse(&mut self, call: Asked) -> Reply {
         let errno = self.refused.count(call);
         let now = clock::now();
@@ -197,7 +194,7 @@ impl<'a> ForwardedCalls<'a> {
     fn reply_to_lock(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
         self.locks_descriptions |= is_of_description(call);
         let allowed = self.may_lock(call);
-        // The thread's number may already belong to another thread.
+        // The thread's id may have been reused meanwhile.
         if !waits(listener, call.id) {
             return Reply::Error(Errno::ENOLCK);
         }
@@ -209,7 +206,7 @@ impl<'a> ForwardedCalls<'a> {
         }
     }
 
-    /// Whether the guest may lock the file behind the call's descriptor.
+    /// Checks that the guest may lock the file behind the call's descriptor.
     fn may_lock(&self, call: Asked) -> Result<(), Errno> {
         let number = call.arguments[0] & u64::from(u32::MAX);
         let path = format!("/proc/{}/fd/{number}", call.thread);
@@ -232,11 +229,11 @@ impl<'a> ForwardedCalls<'a> {
         }
     }
 
-    /// Whether the worker may have more record locks. They are counted only when the upper bound
-    /// reaches the limit: the guest decides what a call adds and releases.
+    /// Whether the worker may have more record locks. They are counted only when the upper bound reaches the limit,
+    /// because the guest decides how many locks a call adds and releases.
     fn has_room(&mut self, watch: &Watch) -> bool {
         if self.held_at_most + ADDED > MOST_LOCKS {
-            // If the kernel reports nothing, there may be any number.
+            // If the kernel reports nothing, assume the worst.
             self.held_at_most = match proc_dir::read(Path::new("/proc/locks")) {
                 Ok(table) => self.count(&table, &watch.tree()),
                 Err(_) => MOST_LOCKS,
@@ -249,8 +246,8 @@ impl<'a> ForwardedCalls<'a> {
         has_room
     }
 
-    /// An upper bound on the worker's record locks, from the machine's table (proc_locks(5)): all
-    /// locks on its own file systems, and its processes' locks on others.
+    /// Returns an upper bound on the worker's record locks, from the machine-wide table (proc_locks(5)): all locks on
+    /// its private file systems, and its processes' locks on others.
     fn count(&self, table: &str, processes: &[Pid]) -> u32 {
         let is_counted = |line: &&str| {
             let mut fields = line.split_ascii_whitespace().skip(1);
@@ -272,17 +269,17 @@ impl<'a> ForwardedCalls<'a> {
     }
 }
 
-/// Whether the call locks by an open file description (`F_OFD_SETLK`).
+/// Whether the call sets an open file description lock (`F_OFD_SETLK`).
 fn is_of_description(call: Asked) -> bool {
     is_one_of(call, [libc::F_OFD_SETLK, libc::F_OFD_SETLKW])
 }
 
-/// Whether the call only asks which process has locked a file (`F_GETLK`).
+/// Whether the call only queries a lock (`F_GETLK`).
 fn is_question(call: Asked) -> bool {
     is_one_of(call, [libc::F_GETLK, libc::F_OFD_GETLK])
 }
 
-/// Whether the call is fcntl(2) with one of these requests. The kernel reads 32 bits of the argument.
+/// Whether the call is fcntl(2) with one of these commands. The kernel uses only the low 32 bits of the argument.
 fn is_one_of(call: Asked, requests: [libc::c_int; 2]) -> bool {
     let request = call.arguments[1].cast_signed() & 0xffff_ffff;
     !is_flock(call) && requests.map(i64::from).contains(&request)
@@ -292,7 +289,7 @@ fn is_flock(call: Asked) -> bool {
     libc::c_long::from(call.call) == libc::SYS_flock
 }
 
-/// Whether a call waits for an answer. Returns an error if no process is left under the filter.
+/// Whether a call is pending. Returns an error if no process under the filter is left.
 fn is_asked(listener: BorrowedFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(listener, PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::ZERO)?;
@@ -306,7 +303,7 @@ fn is_asked(listener: BorrowedFd) -> Result<bool, Errno> {
     }
 }
 
-/// Whether a descriptor is open for writing, by its `/proc/PID/fdinfo` (proc_pid_fdinfo(5)).
+/// Whether a descriptor is open for writing, according to its `/proc/PID/fdinfo` (proc_pid_fdinfo(5)).
 fn is_open_for_writing(info: &str) -> bool {
     let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = flags.and_then(|flags| i32::from_str_radix(flags.trim(), 8).ok());
@@ -363,7 +360,7 @@ mod tests {
         assert_eq!(of_descriptions.count("", &[]), 0);
     }
 
-    /// The clock stands while the command is stopped.
+    /// The clock is stopped while the command is stopped.
     #[test]
     fn a_pause_ends_by_the_clock_that_the_loop_waits_by() {
         let standing = clock::StoppedClock::begin();

@@ -1,5 +1,4 @@
-//! Directory names that identify their supervisor, so that the next supervisor recognises and
-//! sweeps what a killed one left.
+//! Names directories after their supervisor, so that the next supervisor recognises and removes what a killed one left.
 
 use std::fs;
 use std::io;
@@ -17,14 +16,14 @@ use sandfork_jail::sys::procfs::Stat;
 /// The prefix of every supervisor's name.
 const PREFIX: &str = "sandfork-";
 
-/// A name for this supervisor alone: the scope in which its pid is valid, the pid, and the start
-/// time of the process, which distinguishes it from a later process with the same pid. A counter
-/// distinguishes several supervisors in one process.
+/// Returns a name unique to this supervisor: the scope in which its pid is valid, the pid, and the start time of the
+/// process, which distinguishes it from a later process with the same pid. A counter distinguishes several supervisors
+/// in one process.
 ///
 /// # Errors
 ///
-/// When the kernel does not report one of these: with another name, other supervisors would take
-/// this one to have ended.
+/// When the kernel does not report one of these. With any other name, other supervisors would assume that this one has
+/// ended.
 pub fn own_name() -> io::Result<String> {
     static SUPERVISORS: AtomicU64 = AtomicU64::new(0);
     let pid = std::process::id();
@@ -33,9 +32,9 @@ pub fn own_name() -> io::Result<String> {
     Ok(format!("{PREFIX}{scope:016x}-{pid}-{started}-{number}"))
 }
 
-/// Whether this is the name of a supervisor that has ended.
+/// Whether `name` is the name of a supervisor that has ended.
 ///
-/// Names of other scopes count as live: their pids mean nothing in this one.
+/// A supervisor of another scope counts as live, because its pid means nothing in this scope.
 pub fn is_abandoned(name: &str) -> bool {
     owner(name).is_some_and(|owner| {
         let is_near = own_scope().is_ok_and(|own| own == owner.scope);
@@ -43,9 +42,8 @@ pub fn is_abandoned(name: &str) -> bool {
     })
 }
 
-/// Whether the owner has ended. An unreadable file proves nothing: this process may be out of
-/// descriptors, or `/proc` may hide other users' processes (`hidepid` of proc(5)). An unused pid
-/// does prove it.
+/// Whether the owner has ended. An unreadable file proves nothing: this process may have run out of descriptors, or
+/// `/proc` may hide other users' processes (`hidepid` of proc(5)). An unused pid proves it.
 fn is_gone(owner: &Owner, started: Option<u64>) -> bool {
     match started {
         Some(started) => started != owner.started,
@@ -61,7 +59,7 @@ struct Owner {
     started: u64,
 }
 
-/// Parses the supervisor that a name identifies.
+/// Parses the name of a supervisor.
 fn owner(name: &str) -> Option<Owner> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let owner = Owner {
@@ -73,11 +71,12 @@ fn owner(name: &str) -> Option<Owner> {
     parts.next().is_none().then_some(owner)
 }
 
-/// The scope in which the pids and start times that this process sees are valid: its boot of the
-/// kernel, its pid namespace and its time namespace.
+/// Returns the scope in which the pids and start times that this process sees are valid: the boot of the kernel, the
+/// pid namespace and the time namespace.
 fn own_scope() -> io::Result<u64> {
     let boot_id = match boot_id() {
-        // A procfs with `subset=pid` has no settings. What an earlier boot of this host left is abandoned anyway.
+        // A procfs mounted with `subset=pid` has no `sys` directory. With the host name, names from an earlier boot
+        // share this scope, but their supervisors have ended anyway.
         Err(error) if error.kind() == io::ErrorKind::NotFound => host_name()?,
         found => found?,
     };
@@ -89,7 +88,7 @@ fn own_scope() -> io::Result<u64> {
     Ok(scope(&boot_id, namespace("pid")?, time?))
 }
 
-/// What identifies this boot of the kernel (random(4)).
+/// Returns the id of this boot of the kernel (random(4)).
 pub fn boot_id() -> io::Result<String> {
     let boot_id = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
     Ok(boot_id.trim().to_owned())
@@ -99,13 +98,13 @@ fn host_name() -> io::Result<String> {
     Ok(uname()?.nodename().to_string_lossy().into_owned())
 }
 
-/// The inode that identifies one of this process's namespaces (namespaces(7)).
+/// Returns the inode that identifies one of this process's namespaces (namespaces(7)).
 fn namespace(kind: &str) -> io::Result<u64> {
     Ok(fs::metadata(format!("/proc/self/ns/{kind}"))?.ino())
 }
 
-/// A 64-bit identifier of a scope. The inodes alone are not enough: a kernel's first namespaces
-/// have the same inodes on every host, and hosts may share a directory for temporary files.
+/// Returns a 64-bit id of a scope. The inodes alone are not enough: the initial namespaces have the same inodes on
+/// every host, and hosts may share a directory for temporary files.
 fn scope(boot_id: &str, pid_namespace: u64, time_namespace: u64) -> u64 {
     let hash = Sha256::new()
         .chain_update(boot_id)
@@ -116,7 +115,7 @@ fn scope(boot_id: &str, pid_namespace: u64, time_namespace: u64) -> u64 {
     first.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
 }
 
-/// When a process started, clock ticks after boot.
+/// Returns the start time of a process, in clock ticks after boot.
 fn start_time(pid: u32) -> io::Result<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let stat = Stat::parse(&stat).ok_or(io::ErrorKind::InvalidData)?;
@@ -163,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_namespaces_of_another_host_are_not_taken_for_these() {
-        // Above every pid that the kernel assigns (pid_max of proc(5)), so that no process has it.
+        // Larger than every pid that the kernel assigns (pid_max of proc(5)), so that no process has it.
         let of = |scope: u64| format!("sandfork-{scope:x}-{}-1-0", i32::MAX);
         let inode = |kind| namespace(kind).expect("it can be read");
         let elsewhere = scope("another boot", inode("pid"), inode("time"));
@@ -179,7 +178,7 @@ mod tests {
             started: 1,
         };
         assert!(!is_gone(&of(std::process::id()), None));
-        // Above every pid that the kernel assigns (pid_max of proc(5)).
+        // Larger than every pid that the kernel assigns (pid_max of proc(5)).
         assert!(is_gone(&of(i32::MAX.cast_unsigned()), None));
         assert!(!is_gone(&of(0), None));
     }

@@ -1,4 +1,4 @@
-//! Starts an interpreter outside any jail and reads its facts, which decide the plan.
+//! Starts an interpreter outside any jail and reads its facts, on which the plan depends.
 
 use std::fs::File;
 use std::io;
@@ -26,13 +26,13 @@ use crate::waiters::lock;
 use sandfork_jail::control::{FromZygote, MAX_MESSAGE, recv_message};
 use sandfork_jail::sys;
 
-/// The program text of a zygote.
+/// The source of the zygote's program.
 const BOOTSTRAP: &str = concat!(
     include_str!("../host/interpreter/facts.py"),
     include_str!(concat!(env!("SANDFORK_GUEST"), "/bootstrap.py"))
 );
 
-/// How long an interpreter may take to report its facts.
+/// The longest time for an interpreter to report its facts.
 const FACTS_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// An interpreter that was started outside any jail and has not reported its facts yet. Dropping it
@@ -48,25 +48,25 @@ pub struct Launched {
     pub(super) their_lifeline: OwnedFd,
     pub(super) log: File,
     pub(super) born_in: OtherNamespaces,
-    /// What the interpreter reported of itself.
+    /// The facts that the interpreter reported, as text.
     pub facts: String,
     // Dropped last: the process ends when its connections to this process close.
     pub(super) process: Started,
 }
 
-/// Ends an interpreter that is being made ready, from another thread.
+/// Ends an interpreter that is being prepared, from another thread.
 #[derive(Clone, Debug, Default)]
 pub struct Abort(Arc<Mutex<Aborting>>);
 
 #[derive(Debug, Default)]
 struct Aborting {
     is_over: bool,
-    /// A copy of the connection to the interpreter.
+    /// A duplicate of the interpreter's control socket.
     control: Option<OwnedFd>,
 }
 
 impl Abort {
-    /// From here on `abort` ends this interpreter. Fails if it was called before.
+    /// Makes `abort` end this interpreter. Fails if `abort` was called before.
     pub fn watch(&self, launched: &Launched) -> Result<(), SupervisorError> {
         let control = launched.control.try_clone();
         let control = control.when("copy the zygote's descriptor")?;
@@ -78,28 +78,27 @@ impl Abort {
         Ok(())
     }
 
-    /// The interpreter serves, or has ended.
+    /// Forgets the interpreter, which serves or has ended.
     pub fn release(&self) {
         lock(&self.0).control = None;
     }
 
-    /// Ends the interpreter, and each that would follow.
+    /// Ends the interpreter, and makes `watch` fail from now on.
     pub fn abort(&self) {
         let mut aborting = lock(&self.0);
         aborting.is_over = true;
         if let Some(control) = &aborting.control {
-            // If there is no such connection any more, it has ended.
+            // Fails if the interpreter has ended already.
             _ = shutdown(control.as_raw_fd(), Shutdown::Both);
         }
     }
 }
 
-/// How long a process may take to end without being killed.
+/// The longest time for a process to end before it is killed.
 const END_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The process that was started for a zygote. Dropping it waits until the process and everything of
-/// the zygote has ended: the process waits for the init, which ends with its whole namespace when
-/// the lifeline closes.
+/// The process that was started for a zygote. Dropping it waits until this process and all processes of the zygote have
+/// ended: this process waits for the zygote's init, which ends with its whole namespace when the lifeline closes.
 #[derive(Debug)]
 pub(super) struct Started(pub(super) Child);
 
@@ -108,7 +107,7 @@ impl Started {
         self.0.id()
     }
 
-    /// Whether it still runs.
+    /// Whether the process still runs.
     pub(super) fn is_alive(&mut self) -> bool {
         matches!(self.0.try_wait(), Ok(None))
     }
@@ -122,7 +121,7 @@ impl Started {
 
 impl Drop for Started {
     fn drop(&mut self) {
-        // A process that is not in its jail yet may be in an import that never returns.
+        // A process that has not entered its jail may be stuck in an import that never returns.
         if !self.ends_within(END_TIMEOUT) {
             _ = self.0.kill();
         }
@@ -133,8 +132,8 @@ impl Drop for Started {
 impl Starting {
     /// Starts `executable` as a future zygote.
     ///
-    /// Its environment has only the locale: the caller's environment must not be found in the
-    /// memory of a process that workers are copied from.
+    /// The environment contains only the locale: the caller's environment must not end up in the memory of a process
+    /// from which workers are forked.
     pub fn begin(executable: &Path) -> Result<Self, SupervisorError> {
         let (control, theirs) = socket_pair(SockType::SeqPacket).when("make the control socket")?;
         let (their_lifeline, lifeline) = pipe().when("make the lifeline")?;
@@ -159,17 +158,17 @@ impl Starting {
             facts: String::new(),
             process: Started(child),
         };
-        // While the interpreter starts. It waits for one byte before it loads the library.
+        // The library is written while the interpreter starts, which waits for one byte before it loads the library.
         filling.fill().when("fill the worker library")?;
         match sys::descriptors::send(launched.control.as_fd(), b"\n", &[]) {
-            // The next step finds out why the interpreter has ended.
+            // The next step reports why the interpreter has ended.
             Err(Errno::EPIPE | Errno::ECONNRESET) => {}
             sent => sent.when("tell the interpreter that its library is there")?,
         }
         Ok(Self(launched))
     }
 
-    /// Waits until it has started and reported its facts.
+    /// Waits until the interpreter has reported its facts.
     pub fn launched(self) -> Result<Launched, SupervisorError> {
         let Self(mut launched) = self;
         match launched.recv_within(FACTS_TIMEOUT, "the interpreter's start")? {
@@ -180,7 +179,7 @@ impl Starting {
     }
 }
 
-/// The interpreter could not be started.
+/// Returns the error of an interpreter that could not be started.
 fn not_started(executable: &Path, cause: &io::Error) -> SupervisorError {
     let remedy = io_exhaustion_hint(cause, "name another with `python.interpreter`");
     let path = executable.display();
@@ -191,7 +190,7 @@ fn not_started(executable: &Path, cause: &io::Error) -> SupervisorError {
 }
 
 impl Launched {
-    /// Starts `executable` as a future zygote, and waits until it has started.
+    /// Starts `executable` as a future zygote, and waits until it has reported its facts.
     pub fn start(executable: &Path) -> Result<Self, SupervisorError> {
         Starting::begin(executable)?.launched()
     }
@@ -216,13 +215,13 @@ impl Launched {
         }
     }
 
-    /// The error for a zygote that has ended, with the end of its log.
+    /// Returns the error of a zygote that has ended, with the end of its log.
     pub(super) fn ended(&mut self) -> SupervisorError {
         SupervisorError::ZygoteEnded(last_words(&self.log))
     }
 }
 
-/// What another process writes to its standard error is kept in memory. Returns its end too.
+/// Creates a log in memory for another process's stderr. Returns a second descriptor for that process.
 pub(super) fn log() -> Result<(File, File), SupervisorError> {
     let log = memfd_create(c"sandfork-log", MFdFlags::MFD_CLOEXEC).when("make the log")?;
     let log = File::from(log);
@@ -230,7 +229,7 @@ pub(super) fn log() -> Result<(File, File), SupervisorError> {
     Ok((log, theirs))
 }
 
-/// The last lines that a zygote wrote to its standard error.
+/// Returns the end of what a process wrote to its log.
 pub(super) fn last_words(log: &File) -> String {
     const ENOUGH: u64 = 2000;
     let length = log.metadata().map_or(0, |metadata| metadata.len());

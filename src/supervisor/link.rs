@@ -1,4 +1,4 @@
-//! A link of frames over a stream socket. It never blocks, and buffers no more than it must.
+//! A non-blocking link that sends and receives frames, with descriptors, over a stream socket.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -11,7 +11,7 @@ use crate::host::exhaustion_hint;
 use crate::protocol::{Decoder, Frame, FrameError, FrameLimits};
 use sandfork_jail::sys::descriptors::{receive, send_some};
 
-/// The most descriptors that may arrive before the frames that they belong to.
+/// The most descriptors that may arrive before the frames that announce them.
 const MAX_AHEAD: usize = 32;
 
 /// One end of a link.
@@ -20,12 +20,12 @@ pub struct Link<S> {
     socket: S,
     decoder: Decoder,
     frames: VecDeque<Frame>,
-    /// Descriptors that arrived, oldest first. Each frame that announces one takes the next.
+    /// Received descriptors, oldest first. Each frame that announces a descriptor takes the next one.
     arrived: VecDeque<OwnedFd>,
     outgoing: VecDeque<Outgoing>,
-    /// Bytes that are queued and not sent yet.
+    /// The number of queued bytes that are not sent yet.
     pub unsent: usize,
-    /// Why nothing more can be sent, though the other end is open.
+    /// The error because of which nothing can be sent, although the peer is still connected.
     failed: Option<Errno>,
 }
 
@@ -37,14 +37,14 @@ struct Outgoing {
     passed: Option<OwnedFd>,
 }
 
-/// The result of reading.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Received {
-    /// Bytes arrived, perhaps with whole frames in them.
+    /// Bytes arrived, and perhaps complete frames.
     Some,
     /// No bytes are available now.
     Nothing,
-    /// The other end is closed.
+    /// The peer has closed its end.
     End,
 }
 
@@ -60,14 +60,14 @@ pub enum LinkError {
     /// A frame announced a descriptor that did not arrive.
     #[error("a frame announced a descriptor that did not come")]
     Missing,
-    /// The socket cannot be read, or this process has no descriptor number left for one that arrived; or the kernel
-    /// did not take what was sent before.
+    /// The socket cannot be read, this process has no descriptor number left for a received descriptor, or an earlier
+    /// send failed.
     #[error("could not be read: {}; {}", .0.desc(), exhaustion_hint(*.0, "try again"))]
     Unreadable(Errno),
 }
 
 impl<S: AsFd> Link<S> {
-    /// A link over this socket, which becomes non-blocking.
+    /// Creates a link over this socket, which becomes non-blocking.
     pub fn new(socket: S, limits: FrameLimits) -> Result<Self, Errno> {
         set_nonblocking(&socket)?;
         Ok(Self {
@@ -81,13 +81,13 @@ impl<S: AsFd> Link<S> {
         })
     }
 
-    /// Frames that are queued and not wholly sent yet.
+    /// Returns the number of frames that are queued and not sent completely.
     pub fn unsent_frames(&self) -> usize {
         self.outgoing.len()
     }
 
-    /// Queues a frame's bytes and sends as much as possible now. If the other end is closed, the
-    /// link accepts and discards everything; reading then reports the end.
+    /// Queues a frame and sends as much as possible now. If the peer has closed its end, everything is accepted and
+    /// discarded; reading then reports the EOF.
     pub fn send(&mut self, bytes: Vec<u8>, passed: Option<OwnedFd>) {
         self.unsent += bytes.len();
         self.outgoing.push_back(Outgoing {
@@ -98,7 +98,7 @@ impl<S: AsFd> Link<S> {
         self.flush();
     }
 
-    /// Sends queued bytes, as far as the socket accepts them now.
+    /// Sends as many queued bytes as the socket accepts now.
     pub fn flush(&mut self) {
         while let Some(first) = self.outgoing.front_mut() {
             let passed: Vec<BorrowedFd> = first.passed.iter().map(AsFd::as_fd).collect();
@@ -116,7 +116,8 @@ impl<S: AsFd> Link<S> {
                     self.outgoing.clear();
                     self.unsent = 0;
                     if ![Errno::EPIPE, Errno::ECONNRESET].contains(&errno) {
-                        // A frame may have gone in part. The other end, and who waits for this one, find the end.
+                        // A frame may have been sent in part. Shut the socket down, so that the peer and pollers of
+                        // this end see EOF.
                         self.failed.get_or_insert(errno);
                         _ = shutdown(self.socket.as_fd().as_raw_fd(), Shutdown::Both);
                     }
@@ -125,12 +126,11 @@ impl<S: AsFd> Link<S> {
         }
     }
 
-    /// Reads once: a peer that floods its link must not keep the caller from checking the clocks.
+    /// Reads once, so that a peer that floods its link does not keep the caller from checking the clocks.
     ///
     /// # Errors
     ///
-    /// When the bytes are not frames, or too many descriptors arrived. The link cannot be used
-    /// after that.
+    /// When the bytes are not valid frames, or too many descriptors arrived. The link is unusable then.
     pub fn receive(&mut self) -> Result<Received, LinkError> {
         with_buffer(|buffer| self.receive_into(buffer))
     }
@@ -142,7 +142,7 @@ impl<S: AsFd> Link<S> {
         let (length, fds) = match receive(self.socket.as_fd(), buffer) {
             Err(Errno::EAGAIN) => return Ok(Received::Nothing),
             Err(Errno::EMSGSIZE) => return Err(LinkError::Descriptors),
-            // A peer that ended with unread data resets the connection.
+            // A peer that exits with unread data resets the connection.
             Err(Errno::ECONNRESET) | Ok((0, _)) => return Ok(Received::End),
             Err(errno) => return Err(LinkError::Unreadable(errno)),
             Ok(received) => received,
@@ -158,12 +158,12 @@ impl<S: AsFd> Link<S> {
         Ok(Received::Some)
     }
 
-    /// Returns the next whole frame that has arrived.
+    /// Returns the next complete frame.
     pub fn next(&mut self) -> Option<Frame> {
         self.frames.pop_front()
     }
 
-    /// Closes the descriptors that arrived.
+    /// Closes all received descriptors that no frame has taken.
     pub fn discard_passed(&mut self) {
         self.arrived.clear();
     }
@@ -172,7 +172,7 @@ impl<S: AsFd> Link<S> {
     ///
     /// # Errors
     ///
-    /// When none arrived.
+    /// When no descriptor arrived.
     pub fn take_passed(&mut self) -> Result<OwnedFd, LinkError> {
         self.arrived.pop_front().ok_or(LinkError::Missing)
     }

@@ -1,4 +1,4 @@
-//! The answers to a guest's calls that describe the machine. The kernel would describe the host.
+//! Replies to system calls that describe the machine, for which the kernel would describe the host.
 
 use std::fs::OpenOptions;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use crate::policy::Limits;
 use sandfork_jail::machine_files::LONGEST_SESSION;
 use sandfork_jail::sys::seccomp::{Asked, Reply, waits};
 
-/// Answers a call that describes the machine; `None` if it is another one.
+/// Returns the reply to a call that describes the machine; `None` for any other call.
 pub fn reply(listener: BorrowedFd, call: Asked, limits: &Limits) -> Option<Reply> {
     let [first, second, third, ..] = call.arguments;
     let (address, bytes, value) = match libc::c_long::from(call.call) {
@@ -19,7 +19,7 @@ pub fn reply(listener: BorrowedFd, call: Asked, limits: &Limits) -> Option<Reply
         libc::SYS_sched_getaffinity => {
             let mask = words(&processors(limits));
             let length = i64::try_from(mask.len()).unwrap_or(i64::MAX);
-            // The kernel reads 32 bits of the length of the caller's memory.
+            // The kernel uses only the low 32 bits of the length.
             let room = second & u64::from(u32::MAX);
             if room < mask.len() as u64 || room % 8 != 0 {
                 return Some(Reply::Error(Errno::EINVAL));
@@ -30,13 +30,13 @@ pub fn reply(listener: BorrowedFd, call: Asked, limits: &Limits) -> Option<Reply
     };
     Some(match write(listener, call, address, &bytes) {
         Ok(()) => Reply::Value(value),
-        // As without a listener: a refusal would end programs that only count processors.
+        // Let the kernel answer, as it does without a listener: an error would end programs that only count processors.
         Err(Errno::EPERM) if tracing() > Tracing::Allowed => Reply::Continue,
         Err(errno) => Reply::Error(errno),
     })
 }
 
-/// `struct sysinfo` of linux/sysinfo.h, with a unit of one byte.
+/// Encodes `struct sysinfo` of linux/sysinfo.h, with a memory unit of one byte.
 fn sysinfo(limits: &Limits) -> [u64; 14] {
     let (total, free) = (limits.memory(), limits.memory_allowance());
     // A constant, as in `/proc/uptime`.
@@ -45,7 +45,7 @@ fn sysinfo(limits: &Limits) -> [u64; 14] {
     [uptime, 0, 0, 0, total, free, 0, 0, 0, 0, 1, 0, 0, 1]
 }
 
-/// A mask of so many processors as the limit on them, rounded up.
+/// Returns a mask with as many processors as `limits.cores`, rounded up.
 fn processors(limits: &Limits) -> Vec<u64> {
     let count = limits.processors();
     let word = |index| match count.saturating_sub(64 * index) {
@@ -59,17 +59,17 @@ fn words(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-/// Writes to the memory of the calling thread. The open file belongs to this memory, even if the kernel gives the
-/// thread's number to another thread later. The thread still waits once the file is open.
+/// Writes to the memory of the calling thread. The open file refers to this memory even if the kernel reuses the
+/// thread's id later, and once the file is open the thread is verified to be still waiting.
 fn write(listener: BorrowedFd, call: Asked, address: u64, bytes: &[u8]) -> Result<(), Errno> {
     let path = format!("/proc/{}/mem", call.thread);
-    // Refused for a program that the user may run and not read, and where Yama forbids to trace.
+    // Refused for a program that the user may execute but not read, and where Yama restricts tracing.
     let memory = OpenOptions::new().write(true).open(path);
     let memory = memory.map_err(|_| Errno::EPERM)?;
     if !waits(listener, call.id) {
         return Err(Errno::EINTR);
     }
-    // As the kernel answers for memory that the caller does not have.
+    // The kernel's own error for memory that the caller has not mapped.
     memory
         .write_all_at(bytes, address)
         .map_err(|_| Errno::EFAULT)

@@ -1,5 +1,5 @@
-//! The trusted side. It starts zygotes, requests workers from them, checks each worker from
-//! outside, feeds it, watches its limits, ends it, and reports the outcome.
+//! The trusted side of Sandfork. Starts zygotes, requests workers from them, verifies each worker from outside, sends
+//! it code, enforces its limits, ends it, and reports the outcome.
 
 mod allowance;
 mod as_guest;

@@ -1,13 +1,13 @@
-//! The signals that a guest sends its own processes where the kernel cannot tell them from others of the user: at level
-//! `landlock` before Linux 6.12, whose Landlock has no scope of signals.
+//! Lets a guest signal its own processes, and no others of the same user, where the kernel cannot: at level `landlock`
+//! before Linux 6.12, whose Landlock does not scope signals.
 //!
-//! **Itself.** The kernel continues a call in which a process signals itself (seccomp_unotify(2)): a process that is in
-//! the call keeps its number.
+//! **Itself.** If a process signals itself, the kernel continues the call (seccomp_unotify(2)): a process keeps its pid
+//! while it is in the call.
 //!
-//! **Another process.** The worker's filter lets no process leave the process group of the worker, and the supervisor
-//! signals what is in that group. A number can pass to another process at any time, so the signal goes to a handle
-//! (pidfd_open(2)). If that is the handle of a process outside, the group was read of a later owner of the number, and
-//! the handle's process has ended.
+//! **Another process.** The worker's filter lets no process leave the worker's process group, and the supervisor sends
+//! signals only to processes of that group. Because a pid can be reused at any time, it sends the signal through a
+//! pidfd (pidfd_open(2)). If the pidfd refers to a process outside the group and the check still succeeds, the pid was
+//! reused in between, so the pidfd's process has ended.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -19,13 +19,14 @@ use super::run::Watch;
 use sandfork_jail::sys::pidfd;
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, waits};
 
-/// What sends a signal.
+/// Who sends the signal.
 enum Sender {
     Kernel,
     Supervisor(OwnedFd),
 }
 
-/// Answers a call that sends a signal; `None` if it is another one. An error means that the listener failed.
+/// Answers a system call that sends a signal; returns `None` for any other call. An error means that the listener
+/// failed.
 pub fn answered(listener: BorrowedFd, call: Asked, watch: &Watch) -> Option<Result<(), Errno>> {
     let [process, second, ..] = call.arguments.map(integer);
     let is_own = || is_of_thread(listener, call, process);
@@ -39,15 +40,15 @@ pub fn answered(listener: BorrowedFd, call: Asked, watch: &Watch) -> Option<Resu
     Some(match sender {
         Err(errno) => reply(Reply::Error(errno)),
         Ok(Sender::Kernel) => reply(Reply::Continue),
-        // The answer comes first: the end of a child interrupts a call that still waits (SIGCHLD).
+        // Reply first: if the signal ends a child, SIGCHLD would interrupt a call that still waits.
         Ok(Sender::Supervisor(handle)) => reply(Reply::Value(0)).map(|()| {
-            // It may have ended.
+            // Fails if the process has ended.
             _ = pidfd::signal_number(handle.as_fd(), second);
         }),
     })
 }
 
-/// What the kernel takes of an argument that is an `int`.
+/// Converts an argument that the kernel treats as an `int`.
 fn integer(argument: u64) -> i32 {
     let low = u32::try_from(argument & u64::from(u32::MAX));
     low.unwrap_or_default().cast_signed()
@@ -61,7 +62,7 @@ fn is_of_thread(listener: BorrowedFd, call: Asked, process: i32) -> bool {
 }
 
 fn judge(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {
-    // The others are names of groups.
+    // Other values refer to process groups.
     if process <= 0 {
         return Err(Errno::EPERM);
     }

@@ -1,4 +1,4 @@
-//! A file that is not whole yet.
+//! Writes files atomically.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use super::random::random;
 
-/// A new file beside the one that it is to replace: a reader finds the old one or the whole new one. It is removed unless
-/// it is finished.
+/// A temporary file beside the file that it is to replace, so that a reader finds either the old file or the complete
+/// new one. Dropping it without [`finish`](Self::finish) removes it.
 pub struct Part {
     /// Open for writing.
     pub file: File,
@@ -16,14 +16,14 @@ pub struct Part {
 }
 
 impl Part {
-    /// Makes it with a mode, of which the process's umask takes its part.
+    /// Creates the temporary file with `mode`, less the process's umask.
     ///
     /// # Errors
-    /// As of [`check`](Self::check), and what the system says.
+    /// As for [`check`](Self::check), and when the file cannot be created.
     pub fn create(of: &Path, mode: u32) -> io::Result<Self> {
         of.file_name().ok_or(io::ErrorKind::IsADirectory)?;
         Self::check(of).map_err(|why| io::Error::new(io::ErrorKind::InvalidInput, why))?;
-        // Without the name of the other, to which nothing may be added if it is as long as names are.
+        // Not derived from the target's name, which may already have the maximum length.
         let number = u64::from_ne_bytes(random()?);
         let path = of.with_file_name(format!(".sandfork-{number:016x}"));
         let mut options = OpenOptions::new();
@@ -32,11 +32,11 @@ impl Part {
         Ok(Self { file, path })
     }
 
-    /// Checks that it may replace what has the name.
+    /// Checks that a rename may replace `of`: a path that does not exist, or a regular file.
     ///
     /// # Errors
-    /// Says that it is something that a rename would replace, and not write to: a link, a pipe, or a device such as
-    /// `/dev/stdout`.
+    /// When the path is a symbolic link, a pipe, or a device such as `/dev/stdout`, which a rename would replace rather
+    /// than write to.
     pub fn check(of: &Path) -> Result<(), &'static str> {
         match of.symlink_metadata() {
             Ok(found) if !found.is_file() => Err("something else has the name"),
@@ -44,7 +44,7 @@ impl Part {
         }
     }
 
-    /// Gives it the other's name.
+    /// Renames the temporary file to `path`.
     pub fn finish(self, path: &Path) -> io::Result<()> {
         fs::rename(&self.path, path)
     }
@@ -52,7 +52,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
-        // Once it is finished, nothing has this name.
+        // Fails after `finish`, because the file no longer has this name.
         _ = fs::remove_file(&self.path);
     }
 }

@@ -1,4 +1,4 @@
-//! The small text files through which the kernel describes a process (proc(5)) and a cgroup.
+//! Reads the small text files in which the kernel describes processes (proc(5)) and cgroups.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,7 +15,7 @@ use super::descriptors::with_buffer;
 use sandfork_jail::sys;
 use sandfork_jail::sys::procfs::Stat;
 
-/// More than the length of any of the files.
+/// The most bytes to read: more than any of these files has.
 const MOST: u64 = 4 * 1024 * 1024;
 
 /// Reads a whole file.
@@ -23,17 +23,17 @@ pub fn read(path: &Path) -> io::Result<String> {
     read_by(&File::open(path)?, Extent::Lines)
 }
 
-/// How the kernel generates a file (Documentation/filesystems/seq_file.rst).
+/// How the kernel produces the contents of a file (Documentation/filesystems/seq_file.rst).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Extent {
-    /// Line by line: a read may return some of them.
+    /// Line by line: a read may return only some of the lines.
     Lines,
-    /// At once: the first read returns all of it that fits.
+    /// At once: the first read returns as much as fits into the buffer.
     Whole,
 }
 
-/// Reads into the thread's buffer. `fs::read_to_string` queries the size first, which these files do
-/// not have, and then starts with 32 bytes, which takes three times as many system calls.
+/// Reads a file through a lent buffer. `fs::read_to_string` first queries the size, which these files do not have, and
+/// then starts with 32 bytes, which takes three times as many system calls.
 fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
     let bytes: io::Result<Vec<u8>> = with_buffer(|buffer| {
         let mut length = 0;
@@ -57,19 +57,18 @@ fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
     String::from_utf8(bytes?).map_err(io::Error::other)
 }
 
-/// A process's directory in `/proc`, held open. It always refers to this process, even after
-/// another process gets the same number.
+/// An open directory of a process in `/proc`. It always refers to this process, even after its pid is reused.
 #[derive(Debug)]
 pub struct ProcDir {
-    /// The process's number in this pid namespace.
+    /// The process's pid in this pid namespace.
     pub pid: i32,
     /// The directory itself.
     pub dir: OwnedFd,
 }
 
 impl ProcDir {
-    /// Opens the directory of the process behind a handle (pidfd_open(2)); `ESRCH` if the process
-    /// has been reaped.
+    /// Opens the directory of the process behind a pidfd (pidfd_open(2)); fails with `ESRCH` if the process has been
+    /// reaped.
     pub fn of(process: BorrowedFd) -> io::Result<Self> {
         let pid = number(process)?;
         let dir = open(
@@ -77,8 +76,7 @@ impl ProcDir {
             OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC,
             Mode::empty(),
         )?;
-        // The process is still there, so the number was not another process's when the directory
-        // was opened.
+        // The process still exists, so the pid was still its own when the directory was opened.
         sys::pidfd::is_there(process)?;
         Ok(Self { pid, dir })
     }
@@ -88,8 +86,8 @@ impl ProcDir {
         read_by(&self.open(file)?, Extent::Lines)
     }
 
-    /// Reads one of the directory's files that the kernel generates at once: `cgroup`, `limits`, `stat`
-    /// and `status` (`ONE` of fs/proc/base.c).
+    /// Reads one of the directory's files that the kernel produces at once: `cgroup`, `limits`, `stat` and `status`
+    /// (`ONE` of fs/proc/base.c).
     pub fn read_at_once(&self, file: &str) -> io::Result<String> {
         read_by(&self.open(file)?, Extent::Whole)
     }
@@ -100,7 +98,7 @@ impl ProcDir {
         Ok(openat(self.dir.as_fd(), file, flags, Mode::empty())?.into())
     }
 
-    /// Whether the process is ending or gone.
+    /// Whether the process is exiting or gone.
     pub fn is_ending(&self) -> bool {
         match self.read_at_once("stat") {
             Ok(stat) => Stat::parse(&stat).is_some_and(|stat| stat.is_exiting()),
@@ -111,7 +109,7 @@ impl ProcDir {
         }
     }
 
-    /// Whether the process waits for something.
+    /// Whether the process is in an interruptible sleep.
     pub fn is_asleep(&self) -> bool {
         let stat = self.read_at_once("stat").ok();
         stat.and_then(|stat| Stat::parse(&stat))
@@ -123,7 +121,7 @@ impl ProcDir {
         Ok(readlinkat(self.dir.as_fd(), link)?)
     }
 
-    /// The numbers of its open descriptors.
+    /// Returns the numbers of the process's open descriptors.
     pub fn descriptors(&self) -> io::Result<Vec<i32>> {
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let dir = openat(self.dir.as_fd(), "fd", flags, Mode::empty())?;
@@ -131,8 +129,8 @@ impl ProcDir {
     }
 }
 
-/// Returns the number, in this pid namespace, of the process behind a handle. A kernel before Linux 6.13
-/// reports it only as `Pid:` of the handle's fdinfo, which takes four calls.
+/// Returns the pid, in this pid namespace, of the process behind a pidfd. Before Linux 6.13 the kernel reports it only
+/// as `Pid:` in the pidfd's fdinfo, which takes four system calls.
 pub fn number(process: BorrowedFd) -> io::Result<i32> {
     match sys::pidfd::number(process) {
         Ok(number) => return Ok(number),
@@ -146,15 +144,15 @@ pub fn number(process: BorrowedFd) -> io::Result<i32> {
         .ok_or_else(|| Errno::ESRCH.into())
 }
 
-/// `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, bytes, and the page tables: a program's pages of files are the
-/// host's page cache.
+/// Returns `Pss` of `/proc/PID/smaps_rollup` without `Pss_File`, plus the page tables, bytes. File pages do not count,
+/// because they belong to the host's page cache.
 pub fn own_share(proc: BorrowedFd, pid: Pid) -> Option<u64> {
     let rollup = read(format!("/proc/{pid}/smaps_rollup").as_ref()).ok()?;
     let kib = |name| {
         let line = rollup.lines().find_map(|line| line.strip_prefix(name))?;
         line.split_ascii_whitespace().next()?.parse::<u64>().ok()
     };
-    // Before Linux 5.3 the parts were not listed.
+    // Linux before 5.3 does not list the parts.
     let files = kib("Pss_File:").unwrap_or(0);
     let tables = sys::procfs::page_tables(proc, &format!("{pid}/status"));
     Some(kib("Pss:")?.saturating_sub(files) * 1024 + tables.unwrap_or(0))
@@ -194,8 +192,7 @@ mod tests {
         let of_child = ProcDir::of(handle.as_fd()).expect("it is there");
         assert!(!of_child.is_ending());
         child.kill().expect("it is ours");
-        // The handle is readable once the process has ended, which is a zombie until it is waited
-        // for (pidfd_open(2)).
+        // The pidfd becomes readable when the process ends; it is a zombie until it is reaped (pidfd_open(2)).
         let until = clock::now() + std::time::Duration::from_secs(60);
         assert_eq!(wait_readable(handle.as_fd(), until), Ok(true));
         assert!(of_child.is_ending());
@@ -214,7 +211,7 @@ mod tests {
         };
         let dir = tempfile::tempdir().expect("a directory");
         assert!(found_in(dir.path()).is_empty());
-        // More than fit into one answer of the kernel.
+        // More entries than one getdents64(2) call returns.
         for name in (0..300)
             .map(|number| number.to_string())
             .chain(["name".into()])

@@ -1,19 +1,20 @@
-//! Bytes that cannot be predicted, and numbers that are not given twice.
+//! Random bytes and unique ids.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// So many bytes (random(4)).
+/// Returns `LENGTH` random bytes (random(4)).
 pub fn random<const LENGTH: usize>() -> io::Result<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];
     File::open("/dev/urandom")?.read_exact(&mut bytes)?;
     Ok(bytes)
 }
 
-/// A counter that gives no number twice. It starts at a random number, so that a number from a process that has ended
-/// means nothing to the next process. JSON readers that have only floating-point numbers read each exactly.
+/// A counter of unique ids. It starts at a random number, so that an id from a process that has ended is not valid in
+/// the next process. Ids have at most 52 bits at the start, so that JSON parsers with floating-point numbers read them
+/// exactly.
 #[derive(Debug)]
 pub struct UniqueIds(AtomicU64);
 
@@ -24,7 +25,7 @@ impl Default for UniqueIds {
 }
 
 impl UniqueIds {
-    /// The next number.
+    /// Returns the next id.
     pub fn next(&self) -> u64 {
         self.0.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,14 +1,14 @@
-//! Files that a guest passes, checked before any process maps them.
+//! Checks files that a guest passes, before any process maps them.
 //!
-//! A file that can still change is a trap: one that shrinks kills a process that reads its mapping
-//! (SIGBUS), one that is written to can change between check and use, and one with holes costs
-//! nothing to make and gigabytes to read. So a passed file is accepted only if it is sealed
-//! (fcntl(2), `F_ADD_SEALS`) and its pages exist, which means that the guest's own limits have paid
-//! for them.
+//! A file that can still change is a trap: if it shrinks, it kills a process that reads its mapping (SIGBUS); if it is
+//! written to, it can change between check and use. A file with holes costs nothing to make and gigabytes to read. So a
+//! passed file is accepted only if it is sealed (fcntl(2), `F_ADD_SEALS`) and all its pages exist, which means that the
+//! guest's own limits have paid for them.
 //!
-//! A guest that cannot make memory files passes an unsealed file of its own: its filter or Linux before 6.3 refuses
-//! them, or its Python was built with an older C library. Such a file is copied. The supervisor pays for the copy, so
-//! the file may not be larger than the guest's own files can be. A file of the host that the guest is shown may be.
+//! A guest that cannot create memfds passes an unsealed file of its own. Its filter or Linux before 6.3 may refuse
+//! memfds, or its Python may be built with an older C library. An unsealed file is copied. The supervisor pays for the
+//! copy, so the file may not be larger than the guest's own files can be. It may be a host file that the guest can
+//! read.
 
 use std::fs::File;
 use std::io::Write;
@@ -25,8 +25,8 @@ use sandfork_jail::sys::{errno_of, write_signals};
 /// The unit of `st_blocks` (stat(2)), bytes.
 const BLOCK: u64 = 512;
 
-/// Returns a file of this size that can no longer be changed. One that can is copied, if it has at most `most` bytes.
-/// The error is why it is refused, as a sentence about the guest.
+/// Returns a file of `wanted` bytes that can no longer change: the passed file if it is sealed, or else a copy if it
+/// has at most `most` bytes. The error says why the file is refused, as a sentence about the guest.
 pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, String> {
     let unreadable = |errno: Errno| format!("what it passed could not be read: {}", errno.desc());
     let stat = fstat(&passed).map_err(unreadable)?;

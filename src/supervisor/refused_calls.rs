@@ -1,4 +1,4 @@
-//! The calls that a worker's filter forwarded to be refused.
+//! Counts the system calls that a worker's filter forwards to the supervisor to be refused.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -9,18 +9,18 @@ use crate::host::Arch;
 use crate::plan::seccomp::syscall_name;
 use sandfork_jail::sys::seccomp::Asked;
 
-/// A kind of call. An outcome has one denial for each.
+/// A kind of refused call. An outcome has one denial for each kind.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum RefusedCall {
-    /// socket(2) with a family of the Internet.
+    /// socket(2) with an Internet address family.
     InternetSocket,
-    /// A call of this name.
+    /// The system call of this name.
     Named(&'static str),
 }
 
 impl RefusedCall {
-    /// The error that the guest gets. `EINVAL` is what descriptors without splice(2) answer: programs such as grep(1)
-    /// copy only then.
+    /// Returns the error for the guest. `EINVAL` is the error of descriptors that do not support splice(2): only then
+    /// do programs such as grep(1) fall back to copying.
     pub fn errno(self) -> Errno {
         match self {
             Self::Named("splice" | "tee") => Errno::EINVAL,
@@ -29,19 +29,19 @@ impl RefusedCall {
     }
 }
 
-/// How often each kind of call was refused. The filter forwards few of them.
+/// The number of refused calls of each kind. The filter forwards only a few kinds of calls.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct RefusedCalls {
     internet_sockets: u64,
-    /// By the number of the system call.
+    /// Counts by system call number.
     others: BTreeMap<u32, u64>,
 }
 
 impl RefusedCalls {
-    /// Counts a refusal and returns its error. A socket of netlink(7) does not count: each lookup of a host's name makes
-    /// one to ask for the interfaces, and goes on without (getaddrinfo(3)).
+    /// Counts a refused call and returns its error. A netlink(7) socket does not count: each host name lookup creates
+    /// one to list the interfaces, and works without it (getaddrinfo(3)).
     pub fn count(&mut self, call: Asked) -> Errno {
-        // The kernel reads 32 bits of the family.
+        // The kernel uses only the low 32 bits of the family.
         let family = i32::try_from(call.arguments[0] & u64::from(u32::MAX)).ok();
         let is_socket = libc::c_long::from(call.call) == libc::SYS_socket;
         match (family, u32::try_from(call.call)) {
@@ -50,19 +50,19 @@ impl RefusedCalls {
             (_, Ok(number)) => *self.others.entry(number).or_default() += 1,
             (_, Err(_)) => {}
         }
-        // As `RefusedCall::errno`, by the number: the search for a name reads the whole table.
+        // Same as `RefusedCall::errno`, but by number, because looking up a name scans the whole table.
         match libc::c_long::from(call.call) {
             libc::SYS_splice | libc::SYS_tee => Errno::EINVAL,
             _ => Errno::EPERM,
         }
     }
 
-    /// Takes what was counted. Counts later refusals from zero.
+    /// Takes the counts. Later calls are counted from zero.
     pub fn take(&mut self) -> Self {
         mem::take(self)
     }
 
-    /// Each kind of call that has a name here, and how often it was refused. Sorted by name, sockets first.
+    /// Returns the kinds of calls with a known name and their counts, sorted by name, Internet sockets first.
     pub fn each(&self) -> Vec<(RefusedCall, u64)> {
         let internet = (self.internet_sockets > 0)
             .then_some((RefusedCall::InternetSocket, self.internet_sockets));

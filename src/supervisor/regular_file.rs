@@ -1,14 +1,15 @@
-//! Opens files of the host that are read for a guest.
+//! Opens host files that the supervisor reads for a guest.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// Opens a regular file. Opening a pipe would block, and opening some devices has an effect.
+/// Opens a regular file for reading. Other files are refused, because opening a pipe blocks, and opening some devices
+/// has side effects.
 ///
 /// # Errors
-/// Of kind `InvalidInput` for a pipe, a socket or a device, and `IsADirectory` for a directory.
+/// An error of kind `InvalidInput` for a pipe, a socket or a device, and of kind `IsADirectory` for a directory.
 pub fn open_regular(path: &Path) -> io::Result<File> {
     check(&fs::metadata(path)?)?;
     let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
@@ -16,7 +17,7 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
         .read(true)
         .custom_flags(flags)
         .open(path)?;
-    // The file may have been replaced before it was opened.
+    // The file may have been replaced between the check and the open.
     check(&file.metadata()?)?;
     Ok(file)
 }

@@ -1,11 +1,12 @@
-//! The memory that a worker's processes share, where no cgroup counts it (mmap(2), `MAP_SHARED | MAP_ANONYMOUS`).
+//! Limits the shared memory of a worker where no cgroup counts it (mmap(2), `MAP_SHARED | MAP_ANONYMOUS`).
 //!
-//! The kernel keeps it until its last mapping ends, and has it in a process's size only as far as that process uses it. A
-//! guest that gives the pages up (`MADV_DONTNEED`), unmaps all but one, or leaves their use to a child that ends, keeps
-//! memory that no look at its processes finds. So the whole size counts as soon as it is mapped.
+//! The kernel keeps shared memory until its last mapping ends, but counts in a process's size only the pages that this
+//! process uses. A guest that gives up the pages (`MADV_DONTNEED`), unmaps all but one, or leaves their use to a child
+//! that exits, keeps memory that no measurement of its processes finds. So the whole size counts from the moment it is
+//! mapped.
 //!
-//! What is unmapped is found only while the thread that maps is all there is of the worker: others could fork, or move a
-//! mapping, while the supervisor looks. Until then it counts.
+//! Unmapped memory can be discovered only while the calling thread is the worker's only thread: other threads could
+//! fork, or move a mapping, while the supervisor reads the mappings. Until then the memory counts.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -16,24 +17,24 @@ use nix::errno::Errno;
 use super::run::Watch;
 use sandfork_jail::sys::seccomp::{Asked, Reply};
 
-/// The most of them at a time. Each takes a kilobyte of the kernel's memory, however small it is.
+/// The most shared mappings of a worker. Each takes a kilobyte of kernel memory, however small it is.
 const MOST: usize = 4096;
 
-/// The most bytes of a list of mappings that are read: the supervisor has other things to do.
+/// The most bytes that are read of `/proc/PID/maps`, to bound the supervisor's time.
 const MOST_TEXT: u64 = 1 << 20;
 
-/// How the kernel names them in a list of mappings. A mapping of the guest's own may have a name, too.
+/// The names of shared mappings in `/proc/PID/maps`: the second is the prefix of a name that the guest chose.
 const NAMES: [&str; 2] = [" /dev/zero (deleted)", " [anon_shmem:"];
 
-/// What a worker has mapped.
+/// The shared memory that a worker has mapped.
 #[derive(Debug, Default)]
 pub struct SharedMemory {
-    /// The sizes of all that it may still have.
+    /// The sizes of all mappings that may still exist, bytes.
     sizes: Vec<u64>,
 }
 
 impl SharedMemory {
-    /// Answers a call that maps more. All together may be as large as the limit on memory.
+    /// Replies to a system call that maps more. The total may be as large as the memory limit.
     pub fn reply(&mut self, call: Asked, watch: &Watch) -> Reply {
         let (size, most) = (call.arguments[1], watch.limits.memory());
         if !self.fits(size, most)
@@ -54,22 +55,23 @@ impl SharedMemory {
         self.sizes.len() < MOST && self.sizes.iter().fold(size, add) <= most
     }
 
-    /// Forgets all but so many. No list of mappings tells how large they were made, so these may be the largest.
+    /// Forgets all but `live` mappings. It keeps the largest ones, because `/proc/PID/maps` does not show how large a
+    /// mapping was when it was created.
     fn keep(&mut self, live: usize) {
         self.sizes.sort_unstable_by(|one, other| other.cmp(one));
         self.sizes.truncate(live);
     }
 }
 
-/// Whether this thread, which waits, is all there is of the worker. A process that ends in the first look may have left
-/// another one, which the second finds.
+/// Whether this thread, which waits in its system call, is the worker's only thread. The process tree is read twice,
+/// because a process that exits during the first reading may leave a child that only the second one finds.
 fn is_alone(thread: u32, watch: &Watch) -> bool {
     let is_it = || matches!(*watch.tree(), [main] if main.as_raw().cast_unsigned() == thread);
     let threads = || fs::read_dir(format!("/proc/{thread}/task")).map(Iterator::count);
     is_it() && is_it() && threads().is_ok_and(|count| count == 1)
 }
 
-/// How many a process has, or `None` if that cannot be told.
+/// Returns the number of a process's shared mappings, or `None` if it is unknown.
 fn live(process: u32) -> Option<usize> {
     let maps = File::open(format!("/proc/{process}/maps")).ok()?;
     let mut text = BufReader::new(maps.take(MOST_TEXT));
@@ -81,7 +83,7 @@ fn count(maps: &mut impl BufRead) -> io::Result<usize> {
     let mut found = BTreeSet::new();
     let mut line = Vec::new();
     while maps.read_until(b'\n', &mut line)? > 0 {
-        // A name is the last field, and may be any bytes.
+        // The name is the last field, and may contain any bytes.
         let text = String::from_utf8_lossy(&line);
         if NAMES.iter().any(|name| text.contains(name)) {
             let inode = text.split_ascii_whitespace().nth(4);

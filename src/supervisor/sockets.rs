@@ -1,9 +1,9 @@
-//! How many sockets a worker with a loopback interface holds.
+//! Limits the number of sockets of a worker with a loopback interface.
 //!
-//! No process and no cgroup is charged for what waits in a connection that was not accepted yet, and one
-//! listening socket may have thousands of them, with one descriptor. cgroups of version 1 are charged for no
-//! TCP or UDP socket at all. The kernel counts a namespace's sockets, with those that have no descriptor. So
-//! their number is bounded here, by what each may hold.
+//! No process and no cgroup is charged for data in a connection that is not accepted yet, and one listening socket,
+//! with one descriptor, may have thousands of such connections. cgroup v1 charges nothing for TCP and UDP sockets at
+//! all. The kernel counts the sockets of a network namespace, including those without a descriptor. So their number is
+//! limited here, by the memory that each may hold.
 
 use std::fs::File;
 use std::io;
@@ -13,25 +13,26 @@ use std::path::Path;
 use super::proc_dir::{self, ProcDir};
 use sandfork_jail::loopback::LARGEST_BUFFER;
 
-/// A program with a server and its clients has so many, whatever they may hold.
+/// The number of sockets that is always allowed: enough for a program with a server and its clients.
 const ALWAYS: u64 = 64;
 
 /// The sockets of one worker's network namespace.
 #[derive(Debug)]
 pub struct Sockets {
-    /// `/proc/PID/net/sockstat`. It stays the namespace's when the process that it was opened through ends.
+    /// `/proc/PID/net/sockstat`. The open file refers to the namespace even after the process has ended.
     table: File,
-    /// The most memory that one may hold, bytes.
+    /// The most memory that a socket may hold, bytes.
     each: u64,
-    /// How many there may be besides the guest's own: those of the egress process.
+    /// The most sockets of the egress process, which are not the guest's.
     served: u64,
 }
 
 impl Sockets {
-    /// Those of the namespace of a process, before it runs guest code. `served` is the most that are not the guest's.
+    /// Opens the table of the network namespace of a process that has run no guest code yet. `served` is the most
+    /// sockets of the egress process.
     pub fn of(process: &ProcDir, served: u64) -> io::Result<Self> {
         let table = process.open("net/sockstat")?;
-        // TCP's are bounded in the namespace, and the filter lets the guest set no size.
+        // TCP buffers are limited by the namespace's settings, and the filter does not let the guest set buffer sizes.
         let [receive, send] = ["rmem_default", "wmem_default"].map(|name| {
             let path = Path::new("/proc/sys/net/core").join(name);
             let usual: Option<u64> = proc_dir::read(&path).ok()?.trim().parse().ok();
@@ -45,17 +46,17 @@ impl Sockets {
         })
     }
 
-    /// Whether there are more than fit into so much memory.
+    /// Whether there are more sockets than may exist under this memory limit.
     pub fn exceed(&self, memory: u64) -> bool {
         let mut text = [0; 64];
         let length = self.table.read_at(&mut text, 0).unwrap_or(0);
-        // If the kernel says nothing, there may be any number.
+        // If the kernel reports nothing, assume the worst.
         let most = (memory / self.each).max(ALWAYS) + self.served;
         number(&text[..length]).is_none_or(|held| held > most)
     }
 }
 
-/// The number in the first line, `sockets: used 5`.
+/// Parses the number in the first line, `sockets: used 5`.
 fn number(text: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
     let line = text.lines().next()?.strip_prefix("sockets: used ")?;

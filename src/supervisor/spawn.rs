@@ -1,4 +1,4 @@
-//! Makes a worker that is ready in its jail, for checks from outside.
+//! Spawns a worker: requests it from the zygote and waits until it is ready in its jail, to be verified from outside.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -27,11 +27,11 @@ use sandfork_jail::sys;
 use sandfork_jail::sys::descriptors::receive;
 use sandfork_jail::timing::Timing;
 
-/// How long a caller waits until a killed worker is gone. None of its processes runs code by then;
-/// the zygote waits for the kernel to free the rest.
+/// The longest wait for the end of a killed worker. By then none of its processes runs code; the zygote waits for the
+/// kernel to free the rest.
 const END_WITHIN: Duration = Duration::from_millis(900);
 
-/// The error of a worker that ended before it reported. `hint` is a likely cause.
+/// Returns the error of a worker that ended before it sent its report. `hint` is a likely cause.
 fn ended(hint: &str) -> SupervisorError {
     SupervisorError::new(
         ErrorKind::System,
@@ -48,53 +48,53 @@ pub struct Worker {
     pub process: Arc<OwnedFd>,
     /// The process's directory in `/proc`.
     pub proc: ProcDir,
-    /// The process that inherits its orphans and ends them all.
+    /// The process above the guest's main process. It adopts the worker's orphans, and the whole worker ends with it.
     pub above: Arc<OwnedFd>,
     /// The pid of `above`.
     pub above_pid: i32,
     beneath: Beneath,
-    /// Its identity on the host, if root gave it a different one.
+    /// The worker's uid and gid on the host, if root switched it to another user.
     pub ids: Option<HostIds>,
     /// The directories that the guest can write to, work directory first.
     pub directories: Vec<OwnedFd>,
-    /// The sockets of its network that the egress process serves.
+    /// The sockets in the worker's network namespace that the egress process serves.
     pub sockets: Vec<OwnedFd>,
-    /// The listener for calls that its filter forwards; `None` if the host does not support that.
+    /// The seccomp listener for system calls that the filter forwards; `None` if the host does not support it.
     pub listener: Option<OwnedFd>,
-    /// When it was requested.
+    /// When the worker was requested.
     pub asked: Instant,
-    /// When it had been forked: as long before its report as its own clock says.
+    /// When the worker was forked, computed from its report and the durations in it.
     pub born: Instant,
-    /// When its jail was complete.
+    /// When the jail was complete.
     pub jailed: Instant,
-    /// When it was first asked to end, or had ended by itself.
+    /// When the worker was killed, or was first found to have ended.
     ending: OnceLock<Instant>,
-    /// Set once nothing of it is left.
+    /// Set once no process of the worker is left.
     gone: OnceLock<()>,
-    /// How long each step of closing its jail took, as it reported before any guest code ran.
+    /// The duration of each step of the jail's set-up, as the worker reported it before any guest code ran.
     pub timing: Timing,
 }
 
 /// The properties that differ between workers.
 #[derive(Clone, Copy, Debug)]
 pub struct ForWorker {
-    /// The processor to start at, if the plan pins workers.
+    /// The first processor to use, if the plan pins workers.
     pub first_core: usize,
-    /// What its limit on processor time applies to.
+    /// The scope of the CPU limit.
     pub cpu: CpuBudgetScope,
-    /// The host uid to switch to, unless it keeps the zygote's.
+    /// The host uid to switch to; `None` to keep the zygote's.
     pub uid: Option<u32>,
-    /// Its identity on the host, if root gave it a different one.
+    /// The worker's uid and gid on the host, if root switched it to another user.
     pub ids: Option<HostIds>,
-    /// The number of directories that it hands over.
+    /// The number of directory descriptors that the worker passes.
     pub directories: usize,
-    /// The number of sockets that it hands over after them.
+    /// The number of sockets that the worker passes after the directories.
     pub sockets: usize,
 }
 
 impl Worker {
-    /// Requests a worker from the zygote, with this standard input, in this cgroup, with its files
-    /// in this directory.
+    /// Requests a worker from the zygote, with this standard input, in this cgroup, with its files in this directory,
+    /// and waits until its jail is complete.
     pub fn spawn(
         zygote: &Zygote,
         stdin: OwnedFd,
@@ -105,15 +105,15 @@ impl Worker {
         let (ends, asked) = Ends::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
         drop(stdin);
         let deadline = asked + BIRTH_TIMEOUT;
-        // The zygote reports the birth before the worker is in its jail. To wait for the worker first
-        // saves this thread a wakeup, and a birth that failed ends the worker's socket too.
+        // The zygote reports the birth before the worker is in its jail. Waiting for the worker first saves this thread
+        // a wakeup, and a failed birth closes the worker's socket too.
         let handed_over = await_report(ends.data.as_fd(), deadline);
         let ([process, above], beneath) = await_birth(&ends.monitor, deadline)?;
-        // Runs while the worker closes what it handed over.
+        // Runs while the worker closes the descriptors that it passed.
         let found =
             ProcDir::of(process.as_fd()).and_then(|proc| Ok((proc, number(above.as_fd())?)));
         let (proc, above_pid) = match found {
-            // The worker reports why before it ends, and may end before its directory is opened.
+            // The worker may end before its directory is opened, and reports the reason before it ends.
             Err(error) if is_gone(&error) => {
                 let report = handed_over.and_then(|_| await_report(ends.data.as_fd(), deadline));
                 return Err(report.err().unwrap_or_else(not_found));
@@ -150,46 +150,45 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Whether its main process, or everything of it, has ended.
+    /// Whether the main process, or the whole worker, has ended.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self.ends.monitor.as_fd(), PollFlags::POLLIN)];
-        // An error counts as input: the worker is unusable.
+        // An error of poll(2) counts as an end: the worker is unusable.
         poll(&mut fds, PollTimeout::ZERO) != Ok(0)
     }
 
-    /// Kills the worker with every process that it made.
+    /// Kills every process of the worker.
     pub fn kill(&self) {
         self.ending.get_or_init(clock::now);
-        // The call fails if the worker has already ended, which is fine.
+        // These calls fail if the worker has ended already, which is fine.
         match self.beneath {
             Beneath::Init => _ = sys::pidfd::signal(self.above.as_fd(), Signal::SIGKILL),
             Beneath::Reaper => {
                 _ = shutdown(self.ends.monitor.as_raw_fd(), Shutdown::Write);
-                // The reaper kills the process too, but it has to be scheduled first.
+                // The reaper kills the process too, but must be scheduled first.
                 _ = sys::pidfd::signal(self.process.as_fd(), Signal::SIGKILL);
             }
         }
     }
 
-    /// When to stop waiting for the end of a worker that was killed, or whose main process has
-    /// ended.
+    /// Returns the deadline for the end of a worker that was killed, or whose main process has ended.
     pub fn ends_by(&self) -> Instant {
         *self.ending.get_or_init(clock::now) + END_WITHIN
     }
 
-    /// Notes that nothing is left of the worker: its monitor is at end of file.
+    /// Records that the monitor reported EOF: no process of the worker is left.
     pub fn note_gone(&self) {
         _ = self.gone.set(());
     }
 
-    /// Kills the worker and waits, for a bounded time, until nothing is left of it.
+    /// Kills the worker, and waits for a bounded time until no process of it is left.
     pub fn end(&self) {
         if self.gone.get().is_some() {
             return;
         }
         self.kill();
         while await_input(self.ends.monitor.as_fd(), self.ends_by()).is_ok() {
-            // Waits for end of file; an error counts as one.
+            // Reads until EOF; an error counts as EOF.
             match recv_report::<FromMonitor>(self.ends.monitor.as_fd()) {
                 Ok(Some(_)) => {}
                 Ok(None) | Err(_) => return self.note_gone(),
@@ -198,7 +197,7 @@ impl Worker {
     }
 }
 
-/// Every path ends the worker, including error paths, so that nothing is left behind.
+/// Ends the worker on every path, including error paths, so that nothing is left behind.
 impl Drop for Worker {
     fn drop(&mut self) {
         self.end();
@@ -208,18 +207,19 @@ impl Drop for Worker {
 /// The supervisor's ends of a worker's sockets and pipes.
 #[derive(Debug)]
 pub struct Ends {
-    /// The socket that reports the end.
+    /// The socket on which the birth and the end of the worker are reported.
     pub monitor: OwnedFd,
-    /// The socket for frames, both ways.
+    /// The socket for frames in both directions.
     pub data: OwnedFd,
-    /// The guest's standard output.
+    /// The read end of the guest's stdout.
     pub stdout: OwnedFd,
-    /// The guest's standard error.
+    /// The read end of the guest's stderr.
     pub stderr: OwnedFd,
 }
 
 impl Ends {
-    /// Requests a worker that has the other ends. Returns when that was, too.
+    /// Creates the sockets and pipes, and requests a worker that gets the other ends. Also returns the time of the
+    /// request.
     fn of_request(
         zygote: &Zygote,
         stdin: BorrowedFd,
@@ -256,7 +256,7 @@ impl Ends {
         };
         let asked = clock::now();
         zygote.request(&spawn, &fds)?;
-        // The worker's ends close here, so that the end of the worker is visible on this side.
+        // Returning closes the worker's ends in this process, so that the end of the worker shows as EOF.
         let ends = Self {
             monitor,
             data,
@@ -267,8 +267,8 @@ impl Ends {
     }
 }
 
-/// Waits for a report of the worker's set-up. It makes two, before any guest code runs: what it hands over
-/// (its directories, its sockets, then the filter's listener), and that its jail is complete.
+/// Waits for a report of the worker's set-up. The worker sends two before any guest code runs: the first passes its
+/// descriptors (directories, sockets, then the filter's listener), the second says that its jail is complete.
 fn await_report(
     data: BorrowedFd,
     deadline: Instant,
@@ -286,7 +286,7 @@ fn await_report(
     }
 }
 
-/// Why a worker that has reported well is not in `/proc`.
+/// Returns the error of a worker that reported success but is not in `/proc`.
 fn not_found() -> SupervisorError {
     if Path::new("/proc/self").exists() {
         ended("")
@@ -295,13 +295,14 @@ fn not_found() -> SupervisorError {
     }
 }
 
-/// Whether the process is missing, as opposed to the file being inaccessible.
+/// Whether the error says that the process is gone, rather than that its file is inaccessible.
 fn is_gone(error: &std::io::Error) -> bool {
     let errno = error.raw_os_error();
     errno == Some(libc::ESRCH) || errno == Some(libc::ENOENT)
 }
 
-/// What the zygote, or the reaper, reports of a worker when it is forked: handles on the process, and on the one above it.
+/// The report of a birth, from the zygote or the reaper: pidfds of the worker's main process and of the process above
+/// it.
 type Born = ([OwnedFd; 2], Beneath);
 
 fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorError> {
@@ -322,8 +323,8 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
             failure: failure(step, errno),
         }),
         Some((FromMonitor::Exited { .. }, _)) => Err(ended("")),
-        // A killed zygote closes its socket before its process has ended. A live zygote that does
-        // not answer is of no more use.
+        // A killed zygote closes its socket before its process has ended. A live zygote that does not answer is
+        // useless.
         None => Err(SupervisorError::ZygoteGone),
     }
 }

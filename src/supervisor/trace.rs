@@ -1,12 +1,11 @@
-//! Reports to `tracing` subscribers: one span for each run, at level `debug`. Without a subscriber
-//! it costs one load and one branch.
+//! Emits one `tracing` span for each run, at level `debug`. Without a subscriber it costs one load and one branch.
 
 use tracing::field::Empty;
 use tracing::{Span, debug_span};
 
 use crate::outcome::{Outcome, microseconds};
 
-/// Runs `run` in its span.
+/// Runs `run` within a new span, and records its outcome there.
 pub fn in_span<E>(run: impl FnOnce() -> Result<Outcome, E>) -> Result<Outcome, E> {
     let span = span().entered();
     let outcome = run()?;
@@ -14,8 +13,8 @@ pub fn in_span<E>(run: impl FnOnce() -> Result<Outcome, E>) -> Result<Outcome, E
     Ok(outcome)
 }
 
-/// The span's fields are recorded when the run ends, in microseconds except `status`. A run that
-/// failed leaves them empty.
+/// Creates the span of a run. Its fields are recorded when the run ends, in microseconds except `status`. A run that
+/// fails leaves them empty.
 fn span() -> Span {
     debug_span!(
         target: "sandfork",

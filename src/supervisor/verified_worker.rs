@@ -1,4 +1,4 @@
-//! A worker that was checked from outside in its jail, with its resources.
+//! A worker that was verified from outside, together with the resources made for it.
 
 use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,33 +25,34 @@ use sandfork_jail::sys::descriptors::send_some;
 /// A worker in which no guest code has run yet. Dropping it ends it and releases its resources.
 #[derive(Debug)]
 pub(crate) struct VerifiedWorker {
-    // Dropped first: the cgroup and the directory can be removed, and the uid be another's, once nothing
-    // is left of it.
+    // Dropped first: only when no process of the worker is left can the cgroup and the directory be removed and the uid
+    // be reused.
     /// The worker.
     pub worker: Worker,
     /// The worker's cgroup, if the plan has that layer.
     pub cgroup: Option<WorkerCgroup>,
     /// The worker's directory, if the plan has no mounts.
     pub session: Option<SessionDirectory>,
-    /// The worker's own uid, if the plan gives it one.
+    /// The uid reserved for the worker, if the plan assigns one.
     _uid: Option<WorkerUid>,
     /// The sockets of the worker's network namespace, if it has a loopback interface.
     pub sockets: Option<Sockets>,
-    /// Its way to the hosts of the policy, which ends when that is dropped. A loop takes it, and may leave it to the next.
+    /// The worker's connection to the egress process, which ends when dropped. A loop takes it, and may put it back for
+    /// the next loop.
     pub network: Mutex<Option<WorkerNetwork>>,
-    /// The way to start programs in it, once a session has one, which goes from loop to loop too.
+    /// The socket that announces program starters, once a session has one. It passes from loop to loop too.
     pub summons: Mutex<Option<Summons>>,
     /// The layers that hold, as the kernel reports them.
     pub enforced: Enforced,
 }
 
 impl VerifiedWorker {
-    /// Requests a worker with this standard input, and compares it with the plan.
+    /// Spawns a worker with this standard input, and verifies it against the plan.
     ///
     /// # Errors
     ///
-    /// When it could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]).
-    /// Nothing of it is left then.
+    /// When the worker could not be made, or a layer does not hold ([`SupervisorError::NotEnforced`]). No part of the
+    /// worker is left then.
     pub fn new(
         context: &RunContext,
         stdin: OwnedFd,
@@ -116,15 +117,15 @@ impl VerifiedWorker {
         })
     }
 
-    /// Makes the worker do, ahead of time, work that the first cell would otherwise wait for.
+    /// Makes the worker do work in advance for which the first cell would otherwise wait.
     ///
     /// # Errors
     ///
-    /// When it has ended meanwhile.
+    /// When the worker has ended meanwhile.
     pub fn rehearse(&self, serves: WorkerMode) -> Result<(), SupervisorError> {
         let mut message = Vec::new();
         Request::Rehearse { serves }.encode_into(&[], &mut message)?;
-        // These are the first bytes for the socket, so that there is room for them.
+        // These are the first bytes in the socket, so there is room for them.
         let sent = send_some(self.worker.ends.data.as_fd(), &message, &[]);
         sent.map(drop).when("write to the worker")
     }

@@ -1,4 +1,4 @@
-//! Waits for several descriptors, some of which may be absent.
+//! Wrappers of poll(2) for several descriptors, some of which may be absent.
 
 use std::os::fd::BorrowedFd;
 use std::thread;
@@ -9,8 +9,8 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::clock;
 
-/// Waits until one of these descriptors is ready, until `until`, or until a signal arrives. Returns
-/// the events of each (poll(2)).
+/// Waits until one of these descriptors is ready, until `until`, or until a signal arrives. Returns the events of each
+/// descriptor (poll(2)).
 pub fn wait<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     until: Option<Instant>,
@@ -18,7 +18,7 @@ pub fn wait<const N: usize>(
     wait_by(sources, |fds| poll(fds, patience(until)))
 }
 
-/// Waits until a descriptor can be read, or until `until`, also if signals arrive. Returns whether it can.
+/// Waits until a descriptor is readable or until `until`, and continues after signals. Returns whether it is readable.
 pub fn wait_readable(fd: BorrowedFd, until: Instant) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     loop {
@@ -29,8 +29,8 @@ pub fn wait_readable(fd: BorrowedFd, until: Instant) -> Result<bool, Errno> {
     }
 }
 
-/// Like `wait`, without sleeping before `awake`. It yields the processor to other threads
-/// meanwhile.
+/// Waits as `wait` does, but spins until `awake` before it sleeps. While it spins, it yields the processor to other
+/// threads.
 pub fn wait_awake<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     awake: Instant,
@@ -77,11 +77,11 @@ fn patience(until: Option<Instant>) -> PollTimeout {
         return PollTimeout::NONE;
     };
     let left = until.saturating_duration_since(clock::now());
-    // Rounded up, so that it does not spin with a timeout of zero milliseconds.
+    // Rounded up, so that the last fraction of a millisecond does not spin with a timeout of zero.
     PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::MAX)
 }
 
-/// Whether there is data to read, or an end or an error that reading would report.
+/// Whether there is data to read, or an EOF or error that a read would report.
 pub fn is_readable(events: PollFlags) -> bool {
     !(events - PollFlags::POLLOUT).is_empty()
 }

@@ -1,8 +1,7 @@
-//! Uids of root's workers: each live worker of this process has its own.
+//! Allocates host uids for the workers of root: each live worker of this process has a different one.
 //!
-//! The kernel counts some resources for each user of the host, across all namespaces: watches of
-//! epoll(7), pages of pipes, descriptors in flight in sockets. Workers that shared a uid could
-//! exhaust them for each other.
+//! The kernel counts some resources per host user, across all namespaces: epoll(7) watches, pipe pages, descriptors in
+//! flight in sockets. Workers that shared a uid could exhaust these for each other.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -14,15 +13,15 @@ use sandfork_jail::program::UidRange;
 /// The uids in use by workers of this process.
 static TAKEN: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
 
-/// A uid that belongs to one worker until this is dropped.
+/// A uid that is reserved for one worker until this value is dropped.
 #[derive(Debug)]
 pub struct WorkerUid(pub u32);
 
 impl WorkerUid {
-    /// Takes a uid that no worker of this process has. The starting point depends on process and
-    /// time, so that two supervisors on one host seldom choose the same.
+    /// Reserves a uid that no worker of this process has. The search starts at a point that depends on the process and
+    /// the time, so that two supervisors on one host seldom choose the same uid.
     ///
-    /// Returns `None` if all are taken.
+    /// Returns `None` if all uids are taken.
     pub fn take(range: UidRange) -> Option<Self> {
         let mut taken = lock(&TAKEN);
         let begin = place(std::process::id(), nanoseconds(), range.count);
@@ -39,8 +38,7 @@ impl Drop for WorkerUid {
     }
 }
 
-/// A position below `count`, by Fibonacci hashing (Knuth, TAOCP 6.4), which spreads near inputs far
-/// apart.
+/// Returns a number below `count`, by Fibonacci hashing (Knuth, TAOCP 6.4), which maps close inputs to distant outputs.
 fn place(process: u32, time: u64, count: u32) -> u32 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (u64::from(process) << 40 ^ time).wrapping_mul(GOLDEN) >> 32;

@@ -1,4 +1,4 @@
-//! A zygote: how it comes to serve, and the requests for workers, of which it forks one for each.
+//! Makes a zygote of a launched interpreter, and sends it requests, for each of which it forks a worker.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -27,31 +27,29 @@ use sandfork_jail::failure::{Failure, Step};
 use sandfork_jail::program::{Access, RootEntry, ZygoteJail};
 use sandfork_jail::sys::pidfd;
 
-/// How long preloading may take.
+/// The longest time for preloading.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// How long a worker may take to enter its jail. It takes a millisecond, but on a host with
-/// hundreds of busy processes a turn of the processor alone takes seconds.
+/// The longest time for a worker to enter its jail. A millisecond is usual, but on a host with hundreds of busy
+/// processes a single turn of the processor takes seconds.
 pub(super) const BIRTH_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A warm interpreter in its jail. Dropping it ends it and all of its workers.
 ///
-/// Any thread may make requests: one request is one datagram, and each worker answers on its own
-/// sockets.
+/// Any thread may send requests: a request is one datagram, and each worker replies on its own sockets.
 #[derive(Debug)]
 pub struct Zygote {
     control: OwnedFd,
-    /// The namespaces of the process that started it, and its own.
+    /// The namespaces of the process that started the zygote, and the zygote's own.
     pub(super) others: OtherNamespaces,
-    /// `/proc`, for watching its workers. Opening it takes longer than everything else at the start
-    /// of a run.
+    /// `/proc`, for watching the workers. Opening it for each run would take longer than all other preparations.
     pub(super) proc: OwnedFd,
-    /// The modules of the preload list that it has imported.
+    /// The modules of the preload list that the zygote has imported.
     pub preloaded: Vec<String>,
-    /// How many pages each fork copies at once, or why it copies none. `None` if the zygote did not try, because it forks
-    /// once only.
+    /// The number of pages that each fork copies eagerly, or the error because of which it copies none. `None` if the
+    /// zygote did not try, because it forks only once.
     pub copied: Option<Result<usize, Errno>>,
-    /// The zygote's init holds the other end and ends when this closes for any reason.
+    /// The zygote's init holds the other end, and ends when this end closes for any reason.
     _lifeline: OwnedFd,
     // Dropped last.
     process: Mutex<Started>,
@@ -67,9 +65,9 @@ impl Zygote {
         ask(self.control.as_fd(), request, fds)
     }
 
-    /// Has it end, without waiting for its end. It must have no worker.
+    /// Makes the zygote exit, without waiting for its end. It must have no workers.
     pub fn close(&self) {
-        // If there is no such connection any more, it has ended.
+        // Fails if the zygote has ended already.
         _ = shutdown(self.control.as_raw_fd(), Shutdown::Both);
     }
 
@@ -87,14 +85,14 @@ fn ask(control: BorrowedFd, request: &ToZygote, fds: &[BorrowedFd]) -> Result<()
     }
 }
 
-/// Has a request fail that a zygote does not take in this time: one that is stopped reads none, and its queue fills.
+/// Sets the send timeout of the control socket: a stopped zygote reads no requests, and its queue fills up.
 fn limit_sending(control: &OwnedFd, timeout: Duration) -> Result<(), Errno> {
     let micros = i64::try_from(timeout.as_micros()).unwrap_or(i64::MAX);
     let timeout = TimeVal::microseconds(micros);
     setsockopt(control, sockopt::SendTimeout, &timeout)
 }
 
-/// An interpreter that was let into its jail, and prepares there to serve. Dropping it ends it.
+/// An interpreter that enters its jail and prepares to serve. Dropping it ends it.
 #[derive(Debug)]
 pub struct Entering {
     launched: Launched,
@@ -104,7 +102,7 @@ pub struct Entering {
 }
 
 impl Entering {
-    /// Lets a started interpreter enter its jail, with what earlier zygotes left.
+    /// Sends a launched interpreter its plan, with the cached files that earlier zygotes left.
     pub fn begin(
         mut launched: Launched,
         jail: ZygoteJail,
@@ -145,7 +143,7 @@ impl Entering {
         })
     }
 
-    /// Waits until it serves, and keeps what it leaves to later zygotes.
+    /// Waits until the zygote serves, and caches the files that it leaves for later zygotes.
     pub fn serves(self, start: &StartCache) -> Result<Zygote, SupervisorError> {
         let mut launched = self.launched;
         let ready = until_ready(&mut launched).map_err(|error| of_link(error, self.writable))?;
@@ -174,7 +172,7 @@ impl Entering {
     }
 }
 
-/// What a zygote reports once it serves.
+/// The report of a zygote that serves.
 struct Ready {
     preloaded: Vec<String>,
     namespaces: Vec<String>,
@@ -219,7 +217,7 @@ fn until_ready(launched: &mut Launched) -> Result<Ready, SupervisorError> {
     }
 }
 
-/// The directories that guests write to.
+/// Returns the host directories that guests can write to.
 fn writable(jail: &ZygoteJail) -> Vec<PathBuf> {
     let source = |entry: &RootEntry| match entry {
         RootEntry::Bind {
@@ -232,7 +230,7 @@ fn writable(jail: &ZygoteJail) -> Vec<PathBuf> {
     jail.root.iter().filter_map(source).collect()
 }
 
-/// The error of a zygote that found a link where a writable directory was.
+/// Replaces the error of a zygote that found a symbolic link in place of a writable directory.
 fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
     let SupervisorError::Jail { failure, .. } = &error else {
         return error;
@@ -254,7 +252,7 @@ fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
     }
 }
 
-/// The error of a zygote that ended, or did not answer, while it imported a module.
+/// Replaces the error of a zygote that ended, or timed out, while it imported a module.
 fn of_import(error: SupervisorError, importing: Option<&str>) -> SupervisorError {
     let Some(module) = importing else {
         return error;
