@@ -5,33 +5,33 @@ use std::time::Instant;
 /// A token bucket for a resource whose release cannot be observed.
 #[derive(Debug)]
 pub struct Allowance {
-    most: f64,
-    a_second: f64,
-    left: f64,
+    capacity: f64,
+    per_second: f64,
+    tokens: f64,
     since: Instant,
 }
 
 impl Allowance {
-    /// Creates a full bucket of `most` units, which refills by `a_second` units each second.
-    pub fn new(most: u32, a_second: f64, now: Instant) -> Self {
+    /// Creates a full bucket of `capacity` units, which refills by `per_second` units each second.
+    pub fn new(capacity: u32, per_second: f64, now: Instant) -> Self {
         Self {
-            most: f64::from(most),
-            a_second,
-            left: f64::from(most),
+            capacity: f64::from(capacity),
+            per_second,
+            tokens: f64::from(capacity),
             since: now,
         }
     }
 
     /// Takes one unit. Returns whether one was available.
     pub fn take(&mut self, now: Instant) -> bool {
-        let more = now.saturating_duration_since(self.since).as_secs_f64() * self.a_second;
-        self.left = (self.left + more).min(self.most);
+        let refill = now.saturating_duration_since(self.since).as_secs_f64() * self.per_second;
+        self.tokens = (self.tokens + refill).min(self.capacity);
         self.since = now;
-        let has_one = self.left >= 1.0;
-        if has_one {
-            self.left -= 1.0;
+        let is_available = self.tokens >= 1.0;
+        if is_available {
+            self.tokens -= 1.0;
         }
-        has_one
+        is_available
     }
 }
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_come_at_a_bounded_rate() {
+    fn bucket_refills_at_the_given_rate_up_to_its_capacity() {
         let began = Instant::now();
         let mut watches = Allowance::new(32_768, 256.0, began);
         let taken = |watches: &mut Allowance, at| (0..100_000).filter(|_| watches.take(at)).count();

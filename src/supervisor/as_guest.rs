@@ -103,7 +103,7 @@ mod tests {
     };
 
     #[test]
-    fn files_are_the_guests_and_nothing_of_it_stays() {
+    fn files_belong_to_the_guest_and_identity_is_restored() {
         let directory = tempfile::tempdir().unwrap();
         let made = directory.path().join("made");
         if !geteuid().is_root() {

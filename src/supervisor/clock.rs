@@ -14,27 +14,27 @@ use crate::waiters::lock;
 #[derive(Debug)]
 struct Clock {
     /// When the clock was stopped, if it is.
-    stands_since: Option<Instant>,
+    stopped_since: Option<Instant>,
     /// The total time for which the clock was stopped before.
-    stood: Duration,
+    stopped_for: Duration,
     /// The last beat of the pulse, if there is a pulse.
     beat: Option<Instant>,
 }
 
 /// How far the clock gets ahead of the last beat. A SIGSTOP counts as guest time for this long.
-const LATEST: Duration = Duration::from_secs(1);
+const MAX_LEAD: Duration = Duration::from_secs(1);
 
 impl Clock {
     /// Returns the current time, held back if the last beat is too long ago.
     fn now(&self) -> Instant {
         let now = Instant::now();
-        self.beat.map_or(now, |beat| now.min(beat + LATEST))
+        self.beat.map_or(now, |beat| now.min(beat + MAX_LEAD))
     }
 }
 
 static CLOCK: Mutex<Clock> = Mutex::new(Clock {
-    stands_since: None,
-    stood: Duration::ZERO,
+    stopped_since: None,
+    stopped_for: Duration::ZERO,
     beat: None,
 });
 
@@ -50,9 +50,9 @@ pub fn time_of(seconds: f64) -> Option<Duration> {
 /// Returns the time of guests, which is comparable only with other times of guests.
 pub fn now() -> Instant {
     let clock = lock(&CLOCK);
-    let now = clock.stands_since.unwrap_or_else(|| clock.now());
+    let now = clock.stopped_since.unwrap_or_else(|| clock.now());
     // Never fails: the clock was not stopped for longer than the process has lived.
-    now.checked_sub(clock.stood).unwrap_or(now)
+    now.checked_sub(clock.stopped_for).unwrap_or(now)
 }
 
 /// Returns the CPU time that the calling thread has used.
@@ -75,8 +75,8 @@ pub fn beat(why: Beat) {
     let mut clock = lock(&CLOCK);
     let shown = clock.now();
     let now = Instant::now();
-    if why == Beat::Continued && clock.stands_since.is_none() {
-        clock.stood += now - shown;
+    if why == Beat::Continued && clock.stopped_since.is_none() {
+        clock.stopped_for += now - shown;
     }
     clock.beat = Some(now);
 }
@@ -84,29 +84,31 @@ pub fn beat(why: Beat) {
 /// Stops the clock until this value is dropped.
 pub(super) struct StoppedClock {
     /// Whether the time of the stop counts after all.
-    is_void: bool,
+    is_cancelled: bool,
 }
 
 impl StoppedClock {
     /// Stops the clock now.
     pub fn begin() -> Self {
         let mut clock = lock(&CLOCK);
-        clock.stands_since = Some(clock.now());
-        Self { is_void: false }
+        clock.stopped_since = Some(clock.now());
+        Self {
+            is_cancelled: false,
+        }
     }
 
     /// Resumes the clock as if it had never stopped.
     pub fn cancel(mut self) {
-        self.is_void = true;
+        self.is_cancelled = true;
     }
 }
 
 impl Drop for StoppedClock {
     fn drop(&mut self) {
         let mut clock = lock(&CLOCK);
-        let since = clock.stands_since.take();
-        if let Some(since) = since.filter(|_| !self.is_void) {
-            clock.stood += since.elapsed();
+        let since = clock.stopped_since.take();
+        if let Some(since) = since.filter(|_| !self.is_cancelled) {
+            clock.stopped_for += since.elapsed();
         }
         // There was no pulse meanwhile.
         clock.beat = clock.beat.map(|_| Instant::now());

@@ -52,7 +52,7 @@ pub fn recv_report<M: DeserializeOwned>(
 pub const CHUNK: usize = 64 * 1024;
 
 /// The most buffers that are kept while unused.
-const MOST_SPARE: usize = 16;
+const MAX_SPARE: usize = 16;
 
 /// Lends a buffer of [`CHUNK`] bytes. Buffers are shared by all threads, so that the thread of an idle session keeps
 /// none.
@@ -67,7 +67,7 @@ pub fn with_buffer<T>(read: impl FnOnce(&mut [u8]) -> T) -> T {
         .and_then(|mut spare| spare.pop())
         .unwrap_or_else(|| vec![0; CHUNK]);
     let done = read(&mut buffer);
-    if let Some(mut spare) = spare().filter(|spare| spare.len() < MOST_SPARE) {
+    if let Some(mut spare) = spare().filter(|spare| spare.len() < MAX_SPARE) {
         spare.push(buffer);
     }
     done
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_that_is_lent_is_not_lent_again() {
+    fn lent_buffer_is_not_lent_again() {
         let nested = with_buffer(|one| {
             one.fill(1);
             with_buffer(|other| other.fill(2));

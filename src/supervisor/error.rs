@@ -32,7 +32,7 @@ pub enum SupervisorError {
     ZygoteEnded(String),
     /// The zygote did not become ready in time.
     #[error(
-        "the interpreter was not ready after {seconds} s: preload less, or look at what {last} does at import"
+        "the interpreter was not ready after {seconds} s: preload less, or check what {last} does at import"
     )]
     ZygoteSlow {
         /// The time that the supervisor waited, seconds.
@@ -63,7 +63,7 @@ pub enum SupervisorError {
     ZygoteGone,
     /// The zygote died while guest code ran.
     #[error(
-        "the zygote was ended from outside while the code ran, so how far it came is not known; \
+        "the zygote was ended from outside while the code ran, so it is not known how far the code got; \
          the next run starts a new one"
     )]
     RunLost,
@@ -102,8 +102,8 @@ pub enum SupervisorError {
 fn too_large(error: &MessageError) -> String {
     match error {
         MessageError::Frame(FrameError::HeaderTooLong { length, limit }) => format!(
-            "the request's arguments and file name are too large: in JSON they have {length} bytes, and may have {limit}; \
-             pass more through its standard input, or in a file"
+            "the request's arguments and file name are too large: {length} bytes as JSON, and the limit is {limit}; \
+             pass more through standard input, or in a file"
         ),
         error => format!("the source is too large: {error}"),
     }
@@ -133,12 +133,12 @@ impl SupervisorError {
     }
 
     /// Returns the error of a failed step. If the step tests that an operation is refused, a layer does not hold.
-    pub(super) fn of_step(who: &'static str, failure: Failure) -> Self {
-        let Some(layer) = witnessed(failure.step) else {
+    pub(super) fn from_step(who: &'static str, failure: Failure) -> Self {
+        let Some(layer) = tested_layer(failure.step) else {
             return Self::Jail { who, failure };
         };
         let answered = match failure.errno {
-            NOT_REFUSED => "it was let".to_owned(),
+            NOT_REFUSED => "the kernel allowed it".to_owned(),
             errno => format!("the kernel answered `{}`", errno.desc()),
         };
         Self::NotEnforced {
@@ -155,7 +155,7 @@ impl Cause for SupervisorError {
         match self {
             S::ZygoteEnded(_) | S::ZygoteSlow { .. } | S::Unready(_) => ErrorKind::Interpreter,
             S::NotEnforced { .. } => ErrorKind::NotEnforced,
-            S::FileNotPlaced(error) if !is_of_the_request(error) => ErrorKind::System,
+            S::FileNotPlaced(error) if !is_request_fault(error) => ErrorKind::System,
             S::Restore(refusal) if refusal.is_of_host() => ErrorKind::System,
             S::Request(_) | S::Restore(_) | S::FileNotPlaced(_) => ErrorKind::Request,
             S::Jail { failure, .. } => kind_of(&failure.errno.into(), ErrorKind::Host),
@@ -178,7 +178,7 @@ pub(super) fn kind_of(cause: &io::Error, otherwise: ErrorKind) -> ErrorKind {
 }
 
 /// Whether the request itself is the reason why a file could not be created.
-fn is_of_the_request(error: &FileError) -> bool {
+fn is_request_fault(error: &FileError) -> bool {
     use Errno as E;
     let errno = error.errno();
     let names = [E::EEXIST, E::ENOTDIR, E::EISDIR, E::ENAMETOOLONG];
@@ -186,7 +186,7 @@ fn is_of_the_request(error: &FileError) -> bool {
 }
 
 /// Returns the layer that a step tests, if it tests one.
-fn witnessed(step: Step) -> Option<Layer> {
+fn tested_layer(step: Step) -> Option<Layer> {
     match step {
         Step::RootSelfCheck => Some(Layer::Mounts),
         Step::LandlockSelfCheck => Some(Layer::Landlock),

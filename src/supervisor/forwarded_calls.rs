@@ -8,8 +8,8 @@
 //! half a gigabyte of kernel memory (`fs/locks.c`). So a guest may lock only its own files and files that it has open
 //! for writing, and may have a limited number of record locks.
 //!
-//! **epoll(7) watches** are counted per host user (`fs.epoll.max_user_watches`). A guest that shares its uid with the
-//! user could exhaust them, so it may add watches only at a limited rate.
+//! **epoll(7) watches** are counted per host user (`fs.epoll.max_user_watches`). A guest without its own uid could
+//! exhaust them for its user, so it may add watches only at a limited rate.
 //!
 //! The supervisor checks the file behind a descriptor, and another thread of the guest may replace that file before the
 //! kernel continues the call (seccomp_unotify(2)). This gains the guest only a lock that is counted too.
@@ -39,23 +39,23 @@ use super::{clock, machine_calls, own_signals, proc_dir};
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, asked, waits};
 
 /// The most record locks of a worker. sqlite3 holds half a dozen per connection.
-const MOST_LOCKS: u32 = 1024;
+const MAX_LOCKS: u32 = 1024;
 
 /// The most locks that a call adds: it may split a lock in two and put a new lock between them.
-const ADDED: u32 = 2;
+const MAX_ADDED_LOCKS: u32 = 2;
 
 /// The watches that a worker may add at once, and the refill rate per second. The kernel allows a user some 200,000 for
 /// each GiB of memory.
 const WATCHES: u32 = 32_768;
-const WATCHES_A_SECOND: f64 = 256.0;
+const WATCHES_PER_SECOND: f64 = 256.0;
 
 /// The refused calls of a worker that are answered at once, and the refill rate per second. A guest beyond that waits.
 const REFUSALS: u32 = 4096;
-const REFUSALS_A_SECOND: f64 = 1024.0;
+const REFUSALS_PER_SECOND: f64 = 1024.0;
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// The most calls to answer before the loop checks its other events again.
-const AT_ONCE: usize = 16;
+const MAX_BATCH: usize = 16;
 
 /// Whether a call was pending.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -79,7 +79,7 @@ pub struct ForwardedCalls<'a> {
     /// An upper bound on the record locks that the worker holds.
     held_at_most: u32,
     /// Whether the guest has ever made an open file description lock, whose owner `/proc/locks` does not report.
-    locks_descriptions: bool,
+    has_ofd_locks: bool,
     watches: Allowance,
     shared_memory: SharedMemory,
     refusals: Allowance,
@@ -101,10 +101,10 @@ impl<'a> ForwardedCalls<'a> {
             devices: OnceCell::new(),
             directory,
             held_at_most: 0,
-            locks_descriptions: false,
-            watches: Allowance::new(WATCHES, WATCHES_A_SECOND, now),
+            has_ofd_locks: false,
+            watches: Allowance::new(WATCHES, WATCHES_PER_SECOND, now),
             shared_memory: SharedMemory::default(),
-            refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, now),
+            refusals: Allowance::new(REFUSALS, REFUSALS_PER_SECOND, now),
             refused: RefusedCalls::default(),
             paused_until: None,
         }
@@ -139,7 +139,7 @@ impl<'a> ForwardedCalls<'a> {
     /// Answers pending calls. Returns the time that this took.
     pub fn answer(&mut self, watch: &Watch) -> Duration {
         let began = clock::now();
-        for _ in 0..AT_ONCE {
+        for _ in 0..MAX_BATCH {
             let Some((listener, _)) = self.source(began) else {
                 break;
             };
@@ -156,11 +156,11 @@ impl<'a> ForwardedCalls<'a> {
     }
 
     fn answer_one(&mut self, listener: BorrowedFd, watch: &Watch) -> Result<Answered, Errno> {
-        if !is_asked(listener)? {
+        if !is_pending(listener)? {
             return Ok(Answered::None);
         }
         if let Some(call) = asked(listener)? {
-            match own_signals::answered(listener, call, watch) {
+            match own_signals::answer_signal(listener, call, watch) {
                 Some(answered) => answered?,
                 None => answer(listener, call.id, self.reply(listener, call, watch))?,
             }
@@ -192,7 +192,7 @@ impl<'a> ForwardedCalls<'a> {
     }
 
     fn reply_to_lock(&mut self, listener: BorrowedFd, call: Asked, watch: &Watch) -> Reply {
-        self.locks_descriptions |= is_of_description(call);
+        self.has_ofd_locks |= is_ofd_lock(call);
         let allowed = self.may_lock(call);
         // The thread's id may have been reused meanwhile.
         if !waits(listener, call.id) {
@@ -200,7 +200,7 @@ impl<'a> ForwardedCalls<'a> {
         }
         match allowed {
             Err(errno) => Reply::Error(errno),
-            Ok(()) if is_flock(call) || is_question(call) => Reply::Continue,
+            Ok(()) if is_flock(call) || is_query(call) => Reply::Continue,
             Ok(()) if self.has_room(watch) => Reply::Continue,
             Ok(()) => Reply::Error(Errno::ENOLCK),
         }
@@ -232,16 +232,16 @@ impl<'a> ForwardedCalls<'a> {
     /// Whether the worker may have more record locks. They are counted only when the upper bound reaches the limit,
     /// because the guest decides how many locks a call adds and releases.
     fn has_room(&mut self, watch: &Watch) -> bool {
-        if self.held_at_most + ADDED > MOST_LOCKS {
+        if self.held_at_most + MAX_ADDED_LOCKS > MAX_LOCKS {
             // If the kernel reports nothing, assume the worst.
             self.held_at_most = match proc_dir::read(Path::new("/proc/locks")) {
                 Ok(table) => self.count(&table, &watch.tree()),
-                Err(_) => MOST_LOCKS,
+                Err(_) => MAX_LOCKS,
             };
         }
-        let has_room = self.held_at_most + ADDED <= MOST_LOCKS;
+        let has_room = self.held_at_most + MAX_ADDED_LOCKS <= MAX_LOCKS;
         if has_room {
-            self.held_at_most += ADDED;
+            self.held_at_most += MAX_ADDED_LOCKS;
         }
         has_room
     }
@@ -251,9 +251,9 @@ impl<'a> ForwardedCalls<'a> {
     fn count(&self, table: &str, processes: &[Pid]) -> u32 {
         let is_counted = |line: &&str| {
             let mut fields = line.split_ascii_whitespace().skip(1);
-            let (kind, process, place) = (fields.next(), fields.nth(2), fields.next());
-            let device = place
-                .and_then(|place| place.rsplit_once(':'))
+            let (kind, process, location) = (fields.next(), fields.nth(2), fields.next());
+            let device = location
+                .and_then(|location| location.rsplit_once(':'))
                 .map(|it| it.0);
             let is_own = self.devices().iter().any(|(_, own)| device == Some(own));
             let process = process.and_then(|number| number.parse().ok());
@@ -261,7 +261,7 @@ impl<'a> ForwardedCalls<'a> {
                 Some("POSIX") => {
                     is_own || processes.iter().any(|pid| process == Some(pid.as_raw()))
                 }
-                Some("OFDLCK") => is_own || self.locks_descriptions,
+                Some("OFDLCK") => is_own || self.has_ofd_locks,
                 _ => false,
             }
         };
@@ -270,17 +270,17 @@ impl<'a> ForwardedCalls<'a> {
 }
 
 /// Whether the call sets an open file description lock (`F_OFD_SETLK`).
-fn is_of_description(call: Asked) -> bool {
-    is_one_of(call, [libc::F_OFD_SETLK, libc::F_OFD_SETLKW])
+fn is_ofd_lock(call: Asked) -> bool {
+    is_fcntl_command(call, [libc::F_OFD_SETLK, libc::F_OFD_SETLKW])
 }
 
 /// Whether the call only queries a lock (`F_GETLK`).
-fn is_question(call: Asked) -> bool {
-    is_one_of(call, [libc::F_GETLK, libc::F_OFD_GETLK])
+fn is_query(call: Asked) -> bool {
+    is_fcntl_command(call, [libc::F_GETLK, libc::F_OFD_GETLK])
 }
 
 /// Whether the call is fcntl(2) with one of these commands. The kernel uses only the low 32 bits of the argument.
-fn is_one_of(call: Asked, requests: [libc::c_int; 2]) -> bool {
+fn is_fcntl_command(call: Asked, requests: [libc::c_int; 2]) -> bool {
     let request = call.arguments[1].cast_signed() & 0xffff_ffff;
     !is_flock(call) && requests.map(i64::from).contains(&request)
 }
@@ -290,7 +290,7 @@ fn is_flock(call: Asked) -> bool {
 }
 
 /// Whether a call is pending. Returns an error if no process under the filter is left.
-fn is_asked(listener: BorrowedFd) -> Result<bool, Errno> {
+fn is_pending(listener: BorrowedFd) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(listener, PollFlags::POLLIN)];
     poll(&mut fds, PollTimeout::ZERO)?;
     let found = fds[0].revents().unwrap_or(PollFlags::POLLERR);
@@ -335,17 +335,17 @@ mod tests {
                 .into(),
             directory: None,
             held_at_most: 0,
-            locks_descriptions: false,
-            watches: Allowance::new(WATCHES, WATCHES_A_SECOND, clock::now()),
+            has_ofd_locks: false,
+            watches: Allowance::new(WATCHES, WATCHES_PER_SECOND, clock::now()),
             shared_memory: SharedMemory::default(),
-            refusals: Allowance::new(REFUSALS, REFUSALS_A_SECOND, clock::now()),
+            refusals: Allowance::new(REFUSALS, REFUSALS_PER_SECOND, clock::now()),
             refused: RefusedCalls::default(),
             paused_until: None,
         }
     }
 
     #[test]
-    fn record_locks_of_the_worker_are_counted() {
+    fn worker_record_locks_are_counted() {
         let of = |devices: &[&str], pids: &[i32]| {
             let pids: Vec<Pid> = pids.iter().copied().map(Pid::from_raw).collect();
             locks(devices).count(TABLE, &pids)
@@ -354,15 +354,15 @@ mod tests {
         assert_eq!(of(&["00:2a"], &[42]), 2);
         assert_eq!(of(&[], &[41, 42]), 2);
         assert_eq!(of(&[], &[]), 0);
-        let mut of_descriptions = locks(&["00:2a"]);
-        of_descriptions.locks_descriptions = true;
-        assert_eq!(of_descriptions.count(TABLE, &[]), 2);
-        assert_eq!(of_descriptions.count("", &[]), 0);
+        let mut with_ofd_locks = locks(&["00:2a"]);
+        with_ofd_locks.has_ofd_locks = true;
+        assert_eq!(with_ofd_locks.count(TABLE, &[]), 2);
+        assert_eq!(with_ofd_locks.count("", &[]), 0);
     }
 
     /// The clock is stopped while the command is stopped.
     #[test]
-    fn a_pause_ends_by_the_clock_that_the_loop_waits_by() {
+    fn pause_follows_the_guest_clock() {
         let standing = clock::StoppedClock::begin();
         std::thread::sleep(Duration::from_millis(2));
         drop(standing);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_tells_what_it_is_open_for() {
+    fn fdinfo_flags_show_write_access() {
         assert!(is_open_for_writing(
             "pos:\t0\nflags:\t0100002\nmnt_id:\t25\n"
         ));

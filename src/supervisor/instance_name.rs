@@ -127,28 +127,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_its_owner() {
+    fn name_identifies_its_owner() {
         let started = start_time(std::process::id()).expect("this process has a start time");
         let own = Owner {
-            scope: own_scope().expect("it can be read"),
+            scope: own_scope().expect("the scope is readable"),
             pid: std::process::id(),
             started,
         };
-        let name = own_name().expect("the kernel tells all of it");
+        let name = own_name().expect("the kernel reports all parts of the name");
         assert_eq!(owner(&name), Some(own));
         assert!(!is_abandoned(&name));
     }
 
     #[test]
-    fn a_number_that_started_at_another_time_is_someone_elses() {
-        let scope = own_scope().expect("it can be read");
+    fn reused_pid_with_another_start_time_is_abandoned() {
+        let scope = own_scope().expect("the scope is readable");
         let pid = std::process::id();
         assert!(is_abandoned(&format!("sandfork-{scope:x}-{pid}-1-0")));
         assert!(!is_abandoned(&format!("sandfork-1-{pid}-1-0")));
     }
 
     #[test]
-    fn another_boot_and_another_namespace_are_other_scopes() {
+    fn scopes_differ_by_boot_and_namespace() {
         let (here, there) = ("6e6a-boot", "93c1-boot");
         let scopes = [
             scope(here, 4_026_531_836, 4_026_531_834),
@@ -161,19 +161,21 @@ mod tests {
     }
 
     #[test]
-    fn the_namespaces_of_another_host_are_not_taken_for_these() {
+    fn names_from_another_host_are_not_abandoned() {
         // Larger than every pid that the kernel assigns (pid_max of proc(5)), so that no process has it.
         let of = |scope: u64| format!("sandfork-{scope:x}-{}-1-0", i32::MAX);
-        let inode = |kind| namespace(kind).expect("it can be read");
+        let inode = |kind| namespace(kind).expect("the namespace is readable");
         let elsewhere = scope("another boot", inode("pid"), inode("time"));
         assert!(!is_abandoned(&of(elsewhere)));
-        assert!(is_abandoned(&of(own_scope().expect("it can be read"))));
+        assert!(is_abandoned(&of(
+            own_scope().expect("the scope is readable")
+        )));
     }
 
     #[test]
-    fn who_is_there_but_cannot_be_read_lives() {
+    fn owner_with_unreadable_stat_is_alive() {
         let of = |pid| Owner {
-            scope: own_scope().expect("it can be read"),
+            scope: own_scope().expect("the scope is readable"),
             pid,
             started: 1,
         };
@@ -184,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_left_alone() {
+    fn foreign_names_have_no_owner() {
         for name in [
             "sandfork-supervisor",
             "sandfork-1",

@@ -163,7 +163,7 @@ impl Starting {
         match sys::descriptors::send(launched.control.as_fd(), b"\n", &[]) {
             // The next step reports why the interpreter has ended.
             Err(Errno::EPIPE | Errno::ECONNRESET) => {}
-            sent => sent.when("tell the interpreter that its library is there")?,
+            sent => sent.when("signal the interpreter to load its library")?,
         }
         Ok(Self(launched))
     }

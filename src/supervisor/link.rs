@@ -55,10 +55,10 @@ pub enum LinkError {
     #[error(transparent)]
     Frame(#[from] FrameError),
     /// More descriptors arrived than frames announced.
-    #[error("descriptors came that no frame announced")]
+    #[error("descriptors arrived that no frame announced")]
     Descriptors,
     /// A frame announced a descriptor that did not arrive.
-    #[error("a frame announced a descriptor that did not come")]
+    #[error("a frame announced a descriptor that did not arrive")]
     Missing,
     /// The socket cannot be read, this process has no descriptor number left for a received descriptor, or an earlier
     /// send failed.
@@ -191,11 +191,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_kernel_does_not_take_ends_the_link_with_its_error() {
+    fn send_error_is_returned_by_receive() {
         let (family, flags) = (AddressFamily::Unix, SockFlag::SOCK_CLOEXEC);
         let unconnected = socket(family, SockType::Stream, flags, None);
-        let unconnected = unconnected.expect("a socket is made");
-        let mut link = Link::new(unconnected, FrameLimits::FROM_WORKER).expect("a link is made");
+        let unconnected = unconnected.expect("a new socket");
+        let mut link = Link::new(unconnected, FrameLimits::FROM_WORKER).expect("a new link");
         link.send(vec![0], None);
         assert_eq!(link.unsent, 0);
         let received = link.receive();
@@ -206,9 +206,9 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_end_is_the_end() {
-        let (one, other) = std::os::unix::net::UnixStream::pair().expect("they are made");
-        let mut link = Link::new(one, FrameLimits::FROM_WORKER).expect("a link is made");
+    fn closed_peer_ends_the_stream() {
+        let (one, other) = std::os::unix::net::UnixStream::pair().expect("a socket pair");
+        let mut link = Link::new(one, FrameLimits::FROM_WORKER).expect("a new link");
         drop(other);
         link.send(vec![0], None);
         assert_eq!(link.receive().ok(), Some(Received::End));

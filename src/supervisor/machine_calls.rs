@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mask_has_a_bit_for_each_processor_begun() {
+    fn affinity_mask_rounds_processors_up() {
         assert_eq!(processors(&limits("0.5")), [1]);
         assert_eq!(processors(&limits("1.0")), [1]);
         assert_eq!(processors(&limits("2.5")), [7]);

@@ -19,7 +19,7 @@ use super::run::Watch;
 use sandfork_jail::sys::pidfd;
 use sandfork_jail::sys::seccomp::{Asked, Reply, answer, waits};
 
-/// Who sends the signal.
+/// The sender of the signal.
 enum Sender {
     Kernel,
     Supervisor(OwnedFd),
@@ -27,12 +27,16 @@ enum Sender {
 
 /// Answers a system call that sends a signal; returns `None` for any other call. An error means that the listener
 /// failed.
-pub fn answered(listener: BorrowedFd, call: Asked, watch: &Watch) -> Option<Result<(), Errno>> {
+pub fn answer_signal(
+    listener: BorrowedFd,
+    call: Asked,
+    watch: &Watch,
+) -> Option<Result<(), Errno>> {
     let [process, second, ..] = call.arguments.map(integer);
     let is_own = || is_of_thread(listener, call, process);
     let sender = match libc::c_long::from(call.call) {
         libc::SYS_kill | libc::SYS_tgkill if is_own() => Ok(Sender::Kernel),
-        libc::SYS_kill => judge(process, second, watch),
+        libc::SYS_kill => authorize(process, second, watch),
         libc::SYS_tgkill => Err(Errno::EPERM),
         _ => return None,
     };
@@ -61,7 +65,7 @@ fn is_of_thread(listener: BorrowedFd, call: Asked, process: i32) -> bool {
     Path::new(&task).exists() && waits(listener, call.id)
 }
 
-fn judge(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {
+fn authorize(process: i32, signal: i32, watch: &Watch) -> Result<Sender, Errno> {
     // Other values refer to process groups.
     if process <= 0 {
         return Err(Errno::EPERM);

@@ -16,7 +16,7 @@ use sandfork_jail::sys;
 use sandfork_jail::sys::procfs::Stat;
 
 /// The most bytes to read: more than any of these files has.
-const MOST: u64 = 4 * 1024 * 1024;
+const MAX_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Reads a whole file.
 pub fn read(path: &Path) -> io::Result<String> {
@@ -49,7 +49,7 @@ fn read_by(mut file: &File, extent: Extent) -> io::Result<String> {
             }
             if is_full {
                 let mut bytes = buffer.to_vec();
-                file.take(MOST).read_to_end(&mut bytes)?;
+                file.take(MAX_BYTES).read_to_end(&mut bytes)?;
                 return Ok(bytes);
             }
         }
@@ -168,64 +168,68 @@ mod tests {
     use crate::supervisor::wait::wait_readable;
 
     #[test]
-    fn it_is_the_process_s_own() {
-        let handle = sys::pidfd::open(nix::unistd::getpid()).expect("this process has a handle");
-        let own = ProcDir::of(handle.as_fd()).expect("this process is there");
+    fn directory_belongs_to_the_process() {
+        let handle = sys::pidfd::open(nix::unistd::getpid()).expect("a pidfd of this process");
+        let own = ProcDir::of(handle.as_fd()).expect("this process's directory opens");
         assert_eq!(own.pid.cast_unsigned(), std::process::id());
         assert_eq!(
-            own.read("comm").expect("it has a name"),
-            fs::read_to_string("/proc/self/comm").expect("it has a name")
+            own.read("comm").expect("the process has a name"),
+            fs::read_to_string("/proc/self/comm").expect("this process has a name")
         );
-        let link = own.link("ns/pid").expect("it has namespaces");
+        let link = own.link("ns/pid").expect("the process has a pid namespace");
         assert!(link.to_string_lossy().starts_with("pid:["), "{link:?}");
-        assert!(own.descriptors().expect("they are listed").contains(&0));
+        assert!(
+            own.descriptors()
+                .expect("the descriptors are listed")
+                .contains(&0)
+        );
     }
 
     #[test]
-    fn one_that_ends_is_told_from_one_that_lives() {
+    fn exited_process_is_ending_until_and_after_it_is_reaped() {
         let mut child = std::process::Command::new("sleep")
             .arg("60")
             .spawn()
-            .expect("it is there");
+            .expect("sleep(1) starts");
         let pid = Pid::from_raw(child.id().cast_signed());
-        let handle = sys::pidfd::open(pid).expect("it has a handle");
-        let of_child = ProcDir::of(handle.as_fd()).expect("it is there");
+        let handle = sys::pidfd::open(pid).expect("a pidfd of the child");
+        let of_child = ProcDir::of(handle.as_fd()).expect("the child's directory opens");
         assert!(!of_child.is_ending());
-        child.kill().expect("it is ours");
+        child.kill().expect("the child can be killed");
         // The pidfd becomes readable when the process ends; it is a zombie until it is reaped (pidfd_open(2)).
         let until = clock::now() + std::time::Duration::from_secs(60);
         assert_eq!(wait_readable(handle.as_fd(), until), Ok(true));
         assert!(of_child.is_ending());
-        child.wait().expect("it has ended");
+        child.wait().expect("the child has exited");
         assert!(of_child.is_ending());
     }
 
     #[test]
-    fn all_numbers_of_a_directory_are_found_however_many_there_are() {
+    fn directory_with_many_numbers_is_listed_completely() {
         let found_in = |dir: &Path| {
-            let dir = File::open(dir).expect("it is there");
+            let dir = File::open(dir).expect("the directory opens");
             let found = sys::procfs::numbers_in(dir.as_fd());
-            let mut found = found.expect("it is a directory");
+            let mut found = found.expect("the directory is readable");
             found.sort_unstable();
             found
         };
-        let dir = tempfile::tempdir().expect("a directory");
+        let dir = tempfile::tempdir().expect("a temporary directory");
         assert!(found_in(dir.path()).is_empty());
         // More entries than one getdents64(2) call returns.
         for name in (0..300)
             .map(|number| number.to_string())
             .chain(["name".into()])
         {
-            fs::write(dir.path().join(name), "").expect("it can be written to");
+            fs::write(dir.path().join(name), "").expect("the directory is writable");
         }
         assert_eq!(found_in(dir.path()), (0..300).collect::<Vec<_>>());
     }
 
     #[test]
-    fn a_file_longer_than_the_room_is_read_whole() {
+    fn file_longer_than_the_buffer_is_read_completely() {
         let mut file = tempfile::NamedTempFile::new().expect("a temporary file");
         let text = "line\n".repeat(CHUNK);
-        io::Write::write_all(&mut file, text.as_bytes()).expect("it can be written to");
-        assert_eq!(read(file.path()).expect("it can be read"), text);
+        io::Write::write_all(&mut file, text.as_bytes()).expect("the file is writable");
+        assert_eq!(read(file.path()).expect("the file is readable"), text);
     }
 }

@@ -28,7 +28,8 @@ const BLOCK: u64 = 512;
 /// Returns a file of `wanted` bytes that can no longer change: the passed file if it is sealed, or else a copy if it
 /// has at most `most` bytes. The error says why the file is refused, as a sentence about the guest.
 pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, String> {
-    let unreadable = |errno: Errno| format!("what it passed could not be read: {}", errno.desc());
+    let unreadable =
+        |errno: Errno| format!("the file it passed could not be read: {}", errno.desc());
     let stat = fstat(&passed).map_err(unreadable)?;
     let flags = fcntl(&passed, FcntlArg::F_GETFL).map_err(unreadable)?;
     let is_readable = flags & OFlag::O_ACCMODE.bits() != OFlag::O_WRONLY.bits();
@@ -37,7 +38,7 @@ pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, String
     let held = u64::try_from(stat.st_blocks).unwrap_or(0) * BLOCK;
     if kind != SFlag::S_IFREG || size != wanted || held < wanted || !is_readable {
         return Err(format!(
-            "it passed something that is no file of {wanted} bytes to read"
+            "it passed a descriptor that is not a readable file of {wanted} bytes"
         ));
     }
     if is_unchanging(passed.as_fd()) {
@@ -45,7 +46,7 @@ pub fn accept(passed: OwnedFd, wanted: u64, most: u64) -> Result<OwnedFd, String
     }
     if wanted > most {
         return Err(format!(
-            "it passed a file of {wanted} bytes that can still change; its own have at most {most}"
+            "it passed an unsealed file of {wanted} bytes; the limit is {most}"
         ));
     }
     copy(&File::from(passed), wanted).map_err(unreadable)
@@ -82,49 +83,49 @@ mod tests {
     use super::*;
 
     fn unsealed(bytes: &[u8]) -> OwnedFd {
-        let file = File::from(memory_file().expect("a memory file is made"));
-        file.write_all_at(bytes, 0).expect("it is written");
+        let file = File::from(memory_file().expect("a new memfd"));
+        file.write_all_at(bytes, 0).expect("the file is writable");
         file.into()
     }
 
     #[test]
-    fn a_sealed_file_goes_on_as_it_is() {
+    fn sealed_file_is_accepted_unchanged() {
         let bytes = vec![7; 100_000];
-        let file = sealed([bytes.as_slice()]).expect("it is made");
-        let inode = fstat(&file).expect("it is there").st_ino;
-        let accepted = accept(file, 100_000, 0).expect("it is accepted");
-        assert_eq!(fstat(&accepted).expect("it is there").st_ino, inode);
+        let file = sealed([bytes.as_slice()]).expect("a sealed file");
+        let inode = fstat(&file).expect("fstat(2) succeeds").st_ino;
+        let accepted = accept(file, 100_000, 0).expect("the sealed file is accepted");
+        assert_eq!(fstat(&accepted).expect("fstat(2) succeeds").st_ino, inode);
     }
 
     #[test]
-    fn an_unsealed_file_is_copied_and_the_copy_cannot_change() {
+    fn unsealed_file_is_copied_into_a_sealed_one() {
         let bytes: Vec<u8> = (0..3_000_000u32).map(|n| n.to_le_bytes()[0]).collect();
         let size = bytes.len() as u64;
-        let refused = accept(unsealed(&bytes), size, size - 1).expect_err("it is too large");
-        let why =
-            "it passed a file of 3000000 bytes that can still change; its own have at most 2999999";
+        let refused = accept(unsealed(&bytes), size, size - 1).expect_err("the file is too large");
+        let why = "it passed an unsealed file of 3000000 bytes; the limit is 2999999";
         assert_eq!(refused, why);
-        let accepted = accept(unsealed(&bytes), size, size).expect("it is copied");
+        let accepted = accept(unsealed(&bytes), size, size).expect("the file is copied");
         let copy = File::from(accepted);
         let mut read = vec![0; bytes.len()];
-        copy.read_exact_at(&mut read, 0).expect("it is read");
+        copy.read_exact_at(&mut read, 0)
+            .expect("the copy is readable");
         assert_eq!(read, bytes);
         assert!(copy.set_len(1).is_err());
         assert!(copy.write_at(b"x", 0).is_err());
     }
 
     #[test]
-    fn what_is_no_whole_file_is_refused() {
-        let holes = File::from(memory_file().expect("a memory file is made"));
-        holes.set_len(1 << 30).expect("it grows");
+    fn unreadable_or_incomplete_files_are_refused() {
+        let holes = File::from(memory_file().expect("a new memfd"));
+        holes.set_len(1 << 30).expect("the file grows");
         assert!(accept(holes.into(), 1 << 30, 1 << 30).is_err(), "holes");
         assert!(accept(unsealed(b"abc"), 4, 4).is_err(), "another size");
-        let (pipe, _other) = nix::unistd::pipe().expect("a pipe is made");
+        let (pipe, _other) = nix::unistd::pipe().expect("a new pipe");
         assert!(accept(pipe, 0, 0).is_err(), "a pipe");
-        let file = sealed([b"abc".as_slice()]).expect("it is made");
+        let file = sealed([b"abc".as_slice()]).expect("a sealed file");
         let path = format!("/proc/self/fd/{}", file.as_raw_fd());
         let written = File::options().write(true).open(path);
-        let written = written.expect("it is opened for writing");
+        let written = written.expect("the file opens for writing");
         assert!(accept(written.into(), 3, 3).is_err(), "it cannot be read");
     }
 }

@@ -84,7 +84,7 @@ impl FromIterator<(RefusedCall, u64)> for RefusedCalls {
             match call {
                 RefusedCall::InternetSocket => all.internet_sockets += count,
                 RefusedCall::Named(name) => {
-                    let arch = Arch::current().expect("tests run where guests do");
+                    let arch = Arch::current().expect("the architecture is supported");
                     let number = crate::plan::seccomp::syscall_number(arch, name);
                     *all.others.entry(number.expect(name)).or_default() += count;
                 }

@@ -18,10 +18,10 @@ use super::run::Watch;
 use sandfork_jail::sys::seccomp::{Asked, Reply};
 
 /// The most shared mappings of a worker. Each takes a kilobyte of kernel memory, however small it is.
-const MOST: usize = 4096;
+const MAX_MAPPINGS: usize = 4096;
 
 /// The most bytes that are read of `/proc/PID/maps`, to bound the supervisor's time.
-const MOST_TEXT: u64 = 1 << 20;
+const MAX_MAPS_BYTES: u64 = 1 << 20;
 
 /// The names of shared mappings in `/proc/PID/maps`: the second is the prefix of a name that the guest chose.
 const NAMES: [&str; 2] = [" /dev/zero (deleted)", " [anon_shmem:"];
@@ -39,7 +39,7 @@ impl SharedMemory {
         let (size, most) = (call.arguments[1], watch.limits.memory());
         if !self.fits(size, most)
             && is_alone(call.thread, watch)
-            && let Some(live) = live(call.thread)
+            && let Some(live) = count_live(call.thread)
         {
             self.keep(live);
         }
@@ -52,7 +52,7 @@ impl SharedMemory {
 
     fn fits(&self, size: u64, most: u64) -> bool {
         let add = |sum: u64, size: &u64| sum.saturating_add(*size);
-        self.sizes.len() < MOST && self.sizes.iter().fold(size, add) <= most
+        self.sizes.len() < MAX_MAPPINGS && self.sizes.iter().fold(size, add) <= most
     }
 
     /// Forgets all but `live` mappings. It keeps the largest ones, because `/proc/PID/maps` does not show how large a
@@ -72,9 +72,9 @@ fn is_alone(thread: u32, watch: &Watch) -> bool {
 }
 
 /// Returns the number of a process's shared mappings, or `None` if it is unknown.
-fn live(process: u32) -> Option<usize> {
+fn count_live(process: u32) -> Option<usize> {
     let maps = File::open(format!("/proc/{process}/maps")).ok()?;
-    let mut text = BufReader::new(maps.take(MOST_TEXT));
+    let mut text = BufReader::new(maps.take(MAX_MAPS_BYTES));
     let found = count(&mut text).ok()?;
     (text.get_ref().limit() > 0).then_some(found)
 }
@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_is_counted_once() {
+    fn shared_mapping_is_counted_once() {
         let maps = "\
 7f10000-7f20000 rw-s 00000000 00:01 1026 /dev/zero (deleted)
 7f20000-7f21000 r--s 00010000 00:01 1026 /dev/zero (deleted)
@@ -107,11 +107,14 @@ mod tests {
 7f40000-7f50000 rw-p 00000000 00:00 0
 7f50000-7f60000 r--p 00000000 08:01 77 /usr/lib/libc.so.6
 ";
-        assert_eq!(count(&mut maps.as_bytes()).expect("it is text"), 2);
+        assert_eq!(
+            count(&mut maps.as_bytes()).expect("the text is readable"),
+            2
+        );
     }
 
     #[test]
-    fn the_largest_may_be_those_that_are_left() {
+    fn largest_sizes_are_kept() {
         let mut memory = SharedMemory {
             sizes: vec![1, 50, 20, 10],
         };
@@ -125,9 +128,9 @@ mod tests {
     }
 
     #[test]
-    fn there_are_so_many_at_most() {
+    fn number_of_mappings_is_limited() {
         let mut memory = SharedMemory::default();
-        memory.sizes.resize(MOST - 1, 0);
+        memory.sizes.resize(MAX_MAPPINGS - 1, 0);
         assert!(memory.fits(0, 100));
         memory.sizes.push(0);
         assert!(!memory.fits(0, 100));

@@ -14,7 +14,7 @@ use super::proc_dir::{self, ProcDir};
 use sandfork_jail::loopback::LARGEST_BUFFER;
 
 /// The number of sockets that is always allowed: enough for a program with a server and its clients.
-const ALWAYS: u64 = 64;
+const ALWAYS_ALLOWED: u64 = 64;
 
 /// The sockets of one worker's network namespace.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub struct Sockets {
     /// `/proc/PID/net/sockstat`. The open file refers to the namespace even after the process has ended.
     table: File,
     /// The most memory that a socket may hold, bytes.
-    each: u64,
+    bytes_per_socket: u64,
     /// The most sockets of the egress process, which are not the guest's.
     served: u64,
 }
@@ -35,13 +35,13 @@ impl Sockets {
         // TCP buffers are limited by the namespace's settings, and the filter does not let the guest set buffer sizes.
         let [receive, send] = ["rmem_default", "wmem_default"].map(|name| {
             let path = Path::new("/proc/sys/net/core").join(name);
-            let usual: Option<u64> = proc_dir::read(&path).ok()?.trim().parse().ok();
-            usual
+            let default: Option<u64> = proc_dir::read(&path).ok()?.trim().parse().ok();
+            default
         });
-        let buffer = |usual: Option<u64>| usual.unwrap_or(0).max(LARGEST_BUFFER);
+        let buffer = |default: Option<u64>| default.unwrap_or(0).max(LARGEST_BUFFER);
         Ok(Self {
             table,
-            each: buffer(receive) + buffer(send),
+            bytes_per_socket: buffer(receive) + buffer(send),
             served,
         })
     }
@@ -51,7 +51,7 @@ impl Sockets {
         let mut text = [0; 64];
         let length = self.table.read_at(&mut text, 0).unwrap_or(0);
         // If the kernel reports nothing, assume the worst.
-        let most = (memory / self.each).max(ALWAYS) + self.served;
+        let most = (memory / self.bytes_per_socket).max(ALWAYS_ALLOWED) + self.served;
         number(&text[..length]).is_none_or(|held| held > most)
     }
 }
@@ -68,7 +68,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn the_first_line_is_the_number() {
+    fn socket_count_is_parsed_from_the_first_line() {
         let table = b"sockets: used 173\nTCP: inuse 5 orphan 0 tw 0 alloc 7 mem 1\n";
         assert_eq!(number(table), Some(173));
         assert_eq!(number(b"TCP: inuse 5\n"), None);

@@ -62,9 +62,9 @@ pub struct Worker {
     /// The seccomp listener for system calls that the filter forwards; `None` if the host does not support it.
     pub listener: Option<OwnedFd>,
     /// When the worker was requested.
-    pub asked: Instant,
+    pub requested: Instant,
     /// When the worker was forked, computed from its report and the durations in it.
-    pub born: Instant,
+    pub forked: Instant,
     /// When the jail was complete.
     pub jailed: Instant,
     /// When the worker was killed, or was first found to have ended.
@@ -100,11 +100,11 @@ impl Worker {
         stdin: OwnedFd,
         cgroup: Option<&WorkerCgroup>,
         session: Option<&SessionDirectory>,
-        its: ForWorker,
+        properties: ForWorker,
     ) -> Result<Self, SupervisorError> {
-        let (ends, asked) = Ends::of_request(zygote, stdin.as_fd(), cgroup, session, its)?;
+        let (ends, requested) = Ends::request(zygote, stdin.as_fd(), cgroup, session, properties)?;
         drop(stdin);
-        let deadline = asked + BIRTH_TIMEOUT;
+        let deadline = requested + BIRTH_TIMEOUT;
         // The zygote reports the birth before the worker is in its jail. Waiting for the worker first saves this thread
         // a wakeup, and a failed birth closes the worker's socket too.
         let handed_over = await_report(ends.data.as_fd(), deadline);
@@ -127,26 +127,26 @@ impl Worker {
             above: Arc::new(above),
             above_pid,
             beneath,
-            ids: its.ids,
+            ids: properties.ids,
             directories: vec![],
             sockets: vec![],
             listener: None,
-            asked,
-            born: asked,
-            jailed: asked,
+            requested,
+            forked: requested,
+            jailed: requested,
             ending: OnceLock::new(),
             gone: OnceLock::new(),
             timing: Timing::default(),
         };
         let (handed_over, _) = handed_over?;
         let mut handed_over = handed_over.into_iter();
-        worker.directories = handed_over.by_ref().take(its.directories).collect();
-        worker.sockets = handed_over.by_ref().take(its.sockets).collect();
+        worker.directories = handed_over.by_ref().take(properties.directories).collect();
+        worker.sockets = handed_over.by_ref().take(properties.sockets).collect();
         worker.listener = handed_over.next();
         (_, worker.timing) = await_report(worker.ends.data.as_fd(), deadline)?;
         worker.jailed = clock::now();
-        let born = worker.jailed.checked_sub(worker.timing.total());
-        worker.born = born.unwrap_or(asked).max(asked);
+        let forked = worker.jailed.checked_sub(worker.timing.total());
+        worker.forked = forked.unwrap_or(requested).max(requested);
         Ok(worker)
     }
 
@@ -220,19 +220,19 @@ pub struct Ends {
 impl Ends {
     /// Creates the sockets and pipes, and requests a worker that gets the other ends. Also returns the time of the
     /// request.
-    fn of_request(
+    fn request(
         zygote: &Zygote,
         stdin: BorrowedFd,
         cgroup: Option<&WorkerCgroup>,
         session: Option<&SessionDirectory>,
-        its: ForWorker,
+        properties: ForWorker,
     ) -> Result<(Self, Instant), SupervisorError> {
         let (data, their_data) = socket_pair(SockType::Stream).when("make the data socket")?;
         let (monitor, their_monitor) = socket_pair(SockType::SeqPacket).when("make the monitor")?;
         let (stdout, their_stdout) = pipe().when("make the output pipe")?;
         let (stderr, their_stderr) = pipe().when("make the output pipe")?;
         for pipe in [&their_stdout, &their_stderr] {
-            give_pipe(pipe, its.ids.map(|ids| ids.uid));
+            give_pipe(pipe, properties.ids.map(|ids| ids.uid));
         }
         let mut fds = vec![
             stdin,
@@ -249,12 +249,12 @@ impl Ends {
         );
         let work = session.map(|session| session.path().to_owned());
         let spawn = ToZygote::Spawn {
-            first_core: its.first_core,
+            first_core: properties.first_core,
             work,
-            cpu: its.cpu,
-            uid: its.uid,
+            cpu: properties.cpu,
+            uid: properties.uid,
         };
-        let asked = clock::now();
+        let requested = clock::now();
         zygote.request(&spawn, &fds)?;
         // Returning closes the worker's ends in this process, so that the end of the worker shows as EOF.
         let ends = Self {
@@ -263,7 +263,7 @@ impl Ends {
             stdout,
             stderr,
         };
-        Ok((ends, asked))
+        Ok((ends, requested))
     }
 }
 
@@ -278,7 +278,7 @@ fn await_report(
     let (length, fds) = receive(data, &mut report).when("read the worker's report")?;
     match decode_report(&report[..length]) {
         Some(Ok(timing)) => Ok((fds, timing)),
-        Some(Err(failure)) => Err(SupervisorError::of_step("a worker", failure)),
+        Some(Err(failure)) => Err(SupervisorError::from_step("a worker", failure)),
         None => {
             let hint = " (killed while it was set up: the memory limit may be too small)";
             Err(ended(hint))
@@ -316,7 +316,7 @@ fn await_birth(monitor: &OwnedFd, deadline: Instant) -> Result<Born, SupervisorE
     match received {
         Some((FromMonitor::Born { beneath }, fds)) => {
             let handles = <[OwnedFd; 2]>::try_from(fds).map_err(|_| Errno::EBADF);
-            Ok((handles.when("take the worker's handles")?, beneath))
+            Ok((handles.when("receive the worker's pidfds")?, beneath))
         }
         Some((FromMonitor::NotBorn { step, errno }, _)) => Err(SupervisorError::Jail {
             who: "the zygote",
@@ -347,9 +347,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_zygote_that_does_not_answer_makes_no_other_worker() {
-        let (monitor, _zygote) = socket_pair(SockType::SeqPacket).expect("they are made");
-        let born = await_birth(&monitor, clock::now());
-        assert!(born.is_err_and(|error| error.discredits_zygote()));
+    fn silent_zygote_is_discredited() {
+        let (monitor, _zygote) = socket_pair(SockType::SeqPacket).expect("a socket pair");
+        let forked = await_birth(&monitor, clock::now());
+        assert!(forked.is_err_and(|error| error.discredits_zygote()));
     }
 }

@@ -62,7 +62,7 @@ impl VerifiedWorker {
         let session = context.sessions.map(SessionRoot::directory).transpose()?;
         let uid = match context.jail.worker_uids() {
             Some(range) => Some(WorkerUid::take(range).ok_or_else(|| {
-                let none = "no uid is left for another worker: end sessions, or have another process run some";
+                let none = "no uid is left for another worker: end some sessions, or run some in another process";
                 SupervisorError::new(ErrorKind::System, none)
             })?),
             None => None,
@@ -98,7 +98,7 @@ impl VerifiedWorker {
             Network::Loopback => {
                 let served = context.egress.map_or(0, |egress| egress.most_sockets());
                 let sockets = Sockets::of(&worker.proc, served);
-                Some(sockets.when("open the worker's count of sockets")?)
+                Some(sockets.when("open the worker's socket statistics")?)
             }
         };
         let network = match context.egress {

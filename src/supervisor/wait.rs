@@ -15,14 +15,14 @@ pub fn wait<const N: usize>(
     sources: [Option<(BorrowedFd, PollFlags)>; N],
     until: Option<Instant>,
 ) -> Result<[PollFlags; N], Errno> {
-    wait_by(sources, |fds| poll(fds, patience(until)))
+    wait_by(sources, |fds| poll(fds, timeout(until)))
 }
 
 /// Waits until a descriptor is readable or until `until`, and continues after signals. Returns whether it is readable.
 pub fn wait_readable(fd: BorrowedFd, until: Instant) -> Result<bool, Errno> {
     let mut fds = [PollFd::new(fd, PollFlags::POLLIN)];
     loop {
-        match poll(&mut fds, patience(Some(until))) {
+        match poll(&mut fds, timeout(Some(until))) {
             Err(Errno::EINTR) => {}
             ready => return ready.map(|count| count > 0),
         }
@@ -44,7 +44,7 @@ pub fn wait_awake<const N: usize>(
             }
             thread::yield_now();
         }
-        poll(fds, patience(until))
+        poll(fds, timeout(until))
     })
 }
 
@@ -72,7 +72,7 @@ fn wait_by<const N: usize>(
     Ok(found)
 }
 
-fn patience(until: Option<Instant>) -> PollTimeout {
+fn timeout(until: Option<Instant>) -> PollTimeout {
     let Some(until) = until else {
         return PollTimeout::NONE;
     };

@@ -24,8 +24,8 @@ impl WorkerUid {
     /// Returns `None` if all uids are taken.
     pub fn take(range: UidRange) -> Option<Self> {
         let mut taken = lock(&TAKEN);
-        let begin = place(std::process::id(), nanoseconds(), range.count);
-        let uids = (0..range.count).map(|step| range.first + (begin + step) % range.count);
+        let start = start_position(std::process::id(), nanoseconds(), range.count);
+        let uids = (0..range.count).map(|step| range.first + (start + step) % range.count);
         let free = uids.into_iter().find(|uid| taken.insert(*uid))?;
         Some(Self(free))
     }
@@ -39,7 +39,7 @@ impl Drop for WorkerUid {
 }
 
 /// Returns a number below `count`, by Fibonacci hashing (Knuth, TAOCP 6.4), which maps close inputs to distant outputs.
-fn place(process: u32, time: u64, count: u32) -> u32 {
+fn start_position(process: u32, time: u64, count: u32) -> u32 {
     const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
     let mixed = (u64::from(process) << 40 ^ time).wrapping_mul(GOLDEN) >> 32;
     u32::try_from(mixed % u64::from(count.max(1))).unwrap_or(0)
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_its_own_until_none_is_left() {
+    fn uids_are_unique_until_the_range_is_exhausted() {
         let range = UidRange {
             first: 7_000,
             count: 64,
@@ -71,8 +71,10 @@ mod tests {
     }
 
     #[test]
-    fn supervisors_begin_apart() {
-        let places: BTreeSet<u32> = (0..1000).map(|pid| place(pid, 1, 480_000)).collect();
-        assert!(places.len() > 990, "{}", places.len());
+    fn start_positions_are_spread() {
+        let positions: BTreeSet<u32> = (0..1000)
+            .map(|pid| start_position(pid, 1, 480_000))
+            .collect();
+        assert!(positions.len() > 990, "{}", positions.len());
     }
 }

@@ -1,4 +1,4 @@
-//! Makes a zygote of a launched interpreter, and sends it requests, for each of which it forks a worker.
+//! Turns a launched interpreter into a zygote, and requests workers from it. The zygote forks one worker per request.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -62,7 +62,7 @@ impl Zygote {
         request: &ToZygote,
         fds: &[BorrowedFd],
     ) -> Result<(), SupervisorError> {
-        ask(self.control.as_fd(), request, fds)
+        send_request(self.control.as_fd(), request, fds)
     }
 
     /// Makes the zygote exit, without waiting for its end. It must have no workers.
@@ -77,11 +77,15 @@ impl Zygote {
     }
 }
 
-fn ask(control: BorrowedFd, request: &ToZygote, fds: &[BorrowedFd]) -> Result<(), SupervisorError> {
+fn send_request(
+    control: BorrowedFd,
+    request: &ToZygote,
+    fds: &[BorrowedFd],
+) -> Result<(), SupervisorError> {
     match send_message(control, request, fds) {
         Err(Errno::EPIPE | Errno::ECONNRESET) => Err(SupervisorError::ZygoteGone),
         Err(Errno::EAGAIN) => Err(SupervisorError::ZygoteSilent),
-        other => other.when("ask the zygote for a worker"),
+        other => other.when("request a worker from the zygote"),
     }
 }
 
@@ -146,7 +150,8 @@ impl Entering {
     /// Waits until the zygote serves, and caches the files that it leaves for later zygotes.
     pub fn serves(self, start: &StartCache) -> Result<Zygote, SupervisorError> {
         let mut launched = self.launched;
-        let ready = until_ready(&mut launched).map_err(|error| of_link(error, self.writable))?;
+        let ready =
+            until_ready(&mut launched).map_err(|error| explain_link(error, self.writable))?;
         if let Some(lent) = self.codes
             && let Err(error) = start.take_back(&lent, &launched.facts)
         {
@@ -159,7 +164,7 @@ impl Entering {
         }
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let proc = open("/proc", flags, Mode::empty()).when("open /proc")?;
-        limit_sending(&launched.control, BIRTH_TIMEOUT).when("limit the time of a request")?;
+        limit_sending(&launched.control, BIRTH_TIMEOUT).when("set the timeout of requests")?;
         Ok(Zygote {
             control: launched.control,
             others: launched.born_in.with_zygote(ready.namespaces),
@@ -185,8 +190,8 @@ fn until_ready(launched: &mut Launched) -> Result<Ready, SupervisorError> {
     let mut importing = None;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let heard = launched.recv_within(left, "preloading");
-        match heard.map_err(|error| of_import(error, importing.as_deref()))? {
+        let received = launched.recv_within(left, "preloading");
+        match received.map_err(|error| explain_import(error, importing.as_deref()))? {
             FromZygote::Preloading { module } => importing = module,
             FromZygote::Ready {
                 preloaded,
@@ -195,8 +200,8 @@ fn until_ready(launched: &mut Launched) -> Result<Ready, SupervisorError> {
             } => {
                 let copied = copied.map(|pages| pages.map_err(Errno::from_raw));
                 match copied {
-                    Some(Ok(pages)) => tracing::debug!(pages, "each fork copies pages at once"),
-                    Some(Err(error)) => tracing::debug!(%error, "no fork copies pages at once"),
+                    Some(Ok(pages)) => tracing::debug!(pages, "each fork copies pages eagerly"),
+                    Some(Err(error)) => tracing::debug!(%error, "forks do not copy pages eagerly"),
                     None => {}
                 }
                 return Ok(Ready {
@@ -231,7 +236,7 @@ fn writable(jail: &ZygoteJail) -> Vec<PathBuf> {
 }
 
 /// Replaces the error of a zygote that found a symbolic link in place of a writable directory.
-fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
+fn explain_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
     let SupervisorError::Jail { failure, .. } = &error else {
         return error;
     };
@@ -243,8 +248,8 @@ fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
         Some(path) => SupervisorError::new(
             ErrorKind::Host,
             format!(
-                "{} has become a symbolic link, or lies behind one, and is not shown, because guests may have put the \
-                 link there: look at what it leads to, remove it and make the directory again",
+                "{} has become a symbolic link, or lies behind one, and is not mounted, because guests may have made \
+                 the link: check where it points, remove it and create the directory again",
                 path.display()
             ),
         ),
@@ -253,7 +258,7 @@ fn of_link(error: SupervisorError, writable: Vec<PathBuf>) -> SupervisorError {
 }
 
 /// Replaces the error of a zygote that ended, or timed out, while it imported a module.
-fn of_import(error: SupervisorError, importing: Option<&str>) -> SupervisorError {
+fn explain_import(error: SupervisorError, importing: Option<&str>) -> SupervisorError {
     let Some(module) = importing else {
         return error;
     };
@@ -286,16 +291,16 @@ mod tests {
     use crate::supervisor::descriptors::socket_pair;
 
     #[test]
-    fn a_zygote_that_reads_no_request_makes_no_other_worker() {
-        let (control, _stopped) = socket_pair(SockType::SeqPacket).expect("they are made");
-        limit_sending(&control, Duration::from_millis(1)).expect("it is a socket");
+    fn zygote_that_reads_no_requests_is_discredited() {
+        let (control, _stopped) = socket_pair(SockType::SeqPacket).expect("a socket pair");
+        limit_sending(&control, Duration::from_millis(1)).expect("the timeout is set");
         let request = ToZygote::Spawn {
             first_core: 0,
             work: None,
             cpu: CpuBudgetScope::Life,
             uid: None,
         };
-        let asked = (0..100_000).find_map(|_| ask(control.as_fd(), &request, &[]).err());
-        assert!(asked.is_some_and(|error| error.discredits_zygote()));
+        let error = (0..100_000).find_map(|_| send_request(control.as_fd(), &request, &[]).err());
+        assert!(error.is_some_and(|error| error.discredits_zygote()));
     }
 }

@@ -212,7 +212,7 @@ fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
         "{said}"
     );
     let mut person = Person::with(&["exec", "-t", "-p", "strict", "--", "true"])?;
-    person.see("the program can have no terminal")?;
+    person.see("the program cannot have a terminal")?;
     assert_eq!(person.code()?, Some(2));
     Ok(())
 }

@@ -55,7 +55,7 @@ impl Stop {
         match self {
             Self::Limit(hit) => format!("reached `{}`", hit.name.key()),
             Self::Violation(how) => format!("broke the protocol: {how}"),
-            Self::Cancelled => "was called off".to_owned(),
+            Self::Cancelled => "was cancelled".to_owned(),
         }
     }
 }
@@ -117,15 +117,15 @@ fn by_signal(signal: i32, evidence: &Evidence) -> Ending {
     };
     match signal {
         libc::SIGSYS => Ending::Denied,
-        // A process can send itself SIGXCPU, so the time must match. The kernel compares the limit with a coarser
-        // count, hence not 100 %.
+        // A process can send itself SIGXCPU, so the time must match. 90 % suffices, because the kernel compares the
+        // limit with a coarser count.
         libc::SIGXCPU if has_used(90) => limit(LimitName::Cpu, Mechanism::Rlimit),
         libc::SIGXFSZ => limit(LimitName::FileSize, Mechanism::Rlimit),
         libc::SIGKILL if evidence.counts.oom_kills > 0 => {
             limit(LimitName::Memory, Mechanism::Cgroup)
         }
         libc::SIGKILL if has_used(100) => limit(LimitName::Cpu, Mechanism::Rlimit),
-        libc::SIGABRT if has_found_no_memory(evidence) => no_memory(evidence),
+        libc::SIGABRT if ran_out_of_memory(evidence) => no_memory(evidence),
         signal => Ending::Signal(signal),
     }
 }
@@ -135,12 +135,12 @@ pub fn without_memory(evidence: &Evidence) -> Option<Reporter> {
     if evidence.counts.oom_kills > 0 {
         Some(Reporter::Kernel)
     } else {
-        has_found_no_memory(evidence).then_some(Reporter::Guest)
+        ran_out_of_memory(evidence).then_some(Reporter::Guest)
     }
 }
 
 /// Whether a program gave up, without a `MemoryError`, at a memory limit that the kernel does not count.
-fn has_found_no_memory(evidence: &Evidence) -> bool {
+fn ran_out_of_memory(evidence: &Evidence) -> bool {
     matches!(evidence.memory, ProcessMemory::Mapped(_)) && says_no_memory(evidence.stderr)
 }
 

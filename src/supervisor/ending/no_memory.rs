@@ -4,7 +4,7 @@
 //! guest that writes them without reason mislabels its own end.
 
 /// The bytes at the end of stderr that are searched.
-const LAST: usize = 4 << 10;
+const MAX_SEARCHED: usize = 4 << 10;
 
 /// The messages of languages and libraries, in lower case.
 const PHRASES: [&str; 9] = [
@@ -29,7 +29,7 @@ const PHRASES: [&str; 9] = [
 
 /// Whether the end of this output reports a lack of memory.
 pub fn says_no_memory(stderr: &[u8]) -> bool {
-    let last = &stderr[stderr.len().saturating_sub(LAST)..];
+    let last = &stderr[stderr.len().saturating_sub(MAX_SEARCHED)..];
     let last = String::from_utf8_lossy(last).to_ascii_lowercase();
     PHRASES.iter().any(|phrase| last.contains(phrase))
 }
@@ -39,12 +39,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_last_words_count() {
+    fn only_the_end_of_stderr_is_searched() {
         let abort = "terminate called after throwing an instance of 'std::bad_alloc'\n";
         assert!(says_no_memory(abort.as_bytes()));
         assert!(says_no_memory(b"sh: 1: Cannot allocate memory\n"));
         assert!(!says_no_memory(b"memory: 3 MiB allocated\n\xff"));
-        let long_ago = format!("{abort}{}", "x".repeat(LAST));
+        let long_ago = format!("{abort}{}", "x".repeat(MAX_SEARCHED));
         assert!(!says_no_memory(long_ago.as_bytes()));
     }
 }

@@ -40,7 +40,7 @@ fn raised(name: &str, errno: Option<i32>) -> CellResult {
 }
 
 #[test]
-fn a_lie_does_not_outrank_the_supervisor() {
+fn forged_result_does_not_override_the_supervisor() {
     let result = CellResult::new(1, Ended::Ok(None));
     let seen = Evidence {
         stop: Some(Stop::limit(LimitName::Wall, Mechanism::Deadline)),
@@ -63,7 +63,7 @@ fn a_lie_does_not_outrank_the_supervisor() {
 }
 
 #[test]
-fn a_full_disk_of_the_host_is_no_limit_of_the_policy() {
+fn full_host_disk_is_not_a_policy_limit() {
     let result = raised("OSError", Some(libc::ENOSPC));
     let found = |full| {
         decide(&Evidence {
@@ -82,7 +82,7 @@ fn a_full_disk_of_the_host_is_no_limit_of_the_policy() {
 }
 
 #[test]
-fn a_kill_is_told_apart_by_what_the_kernel_counted() {
+fn kernel_counts_explain_a_sigkill() {
     let by_kill = |cpu_us, oom_kills| {
         let counts = Counts {
             oom_kills,
@@ -100,7 +100,7 @@ fn a_kill_is_told_apart_by_what_the_kernel_counted() {
 }
 
 #[test]
-fn a_guest_that_sends_itself_sigxcpu_has_not_used_its_processor_time() {
+fn sigxcpu_without_the_cpu_time_is_not_the_cpu_limit() {
     let ended = |cpu_us, cpu_limit_us| {
         decide(&Evidence {
             exit: Some(killed(libc::SIGXCPU, cpu_us)),
@@ -119,7 +119,7 @@ fn a_guest_that_sends_itself_sigxcpu_has_not_used_its_processor_time() {
 }
 
 #[test]
-fn a_soft_memory_error_is_not_an_oom_kill() {
+fn memory_error_under_an_rlimit_is_the_memory_limit() {
     let result = raised("MemoryError", None);
     let seen = Evidence {
         exit: Some(exited(1)),
@@ -136,7 +136,7 @@ fn a_soft_memory_error_is_not_an_oom_kill() {
 }
 
 #[test]
-fn a_memory_error_is_the_interpreters_where_a_cgroup_counts_what_is_touched() {
+fn memory_error_with_enomem_is_the_interpreters_limit() {
     let ended = |errno| {
         let result = raised("MemoryError", errno);
         decide(&Evidence {
@@ -152,7 +152,7 @@ fn a_memory_error_is_the_interpreters_where_a_cgroup_counts_what_is_touched() {
 }
 
 #[test]
-fn an_abort_is_the_memory_limit_if_mappings_are_limited_and_its_last_words_say_so() {
+fn abort_with_a_memory_message_is_the_memory_limit() {
     let aborted = |memory, stderr| {
         decide(&Evidence {
             exit: Some(killed(libc::SIGABRT, 0)),
@@ -173,7 +173,7 @@ fn an_abort_is_the_memory_limit_if_mappings_are_limited_and_its_last_words_say_s
 }
 
 #[test]
-fn a_program_that_finds_no_memory_at_its_start_has_reached_the_limit() {
+fn enomem_at_program_start_is_the_memory_limit() {
     let not_started = |errno| {
         let result = raised("OSError", Some(errno));
         decide(&Evidence {
@@ -189,7 +189,7 @@ fn a_program_that_finds_no_memory_at_its_start_has_reached_the_limit() {
 }
 
 #[test]
-fn try_again_is_a_limit_only_when_forks_were_refused() {
+fn eagain_is_a_limit_only_if_forks_were_refused() {
     let result = raised("BlockingIOError", Some(libc::EAGAIN));
     let refused = |refused_forks| {
         // Linux before 6.1 does not report the peak number of tasks.
@@ -214,7 +214,7 @@ fn try_again_is_a_limit_only_when_forks_were_refused() {
 }
 
 #[test]
-fn an_exit_code_that_contradicts_the_result_wins() {
+fn exit_code_overrides_a_contradicting_result() {
     let result = CellResult::new(1, Ended::Ok(None));
     let seen = Evidence {
         exit: Some(exited(5)),
@@ -225,7 +225,7 @@ fn an_exit_code_that_contradicts_the_result_wins() {
 }
 
 #[test]
-fn an_exit_without_a_word_keeps_its_code() {
+fn exit_without_a_result_keeps_its_code() {
     let exit = Some(exited(7));
     assert_eq!(decide(&Evidence { exit, ..evidence() }), Ending::Exit(7));
 }

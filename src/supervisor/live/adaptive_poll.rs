@@ -31,7 +31,7 @@ const SHORT_WAIT: Duration = Duration::from_micros(400);
 #[derive(Debug, Default)]
 pub struct AdaptivePoll {
     /// Whether the last wait was short.
-    soon: bool,
+    was_short: bool,
 }
 
 impl AdaptivePoll {
@@ -42,7 +42,7 @@ impl AdaptivePoll {
         sources: [Option<(BorrowedFd, PollFlags)>; N],
         until: Option<Instant>,
     ) -> Result<[PollFlags; N], Errno> {
-        let found = if self.soon && Busy::leave_room() {
+        let found = if self.was_short && Busy::has_spare_processor() {
             wait_awake(sources, since + SPIN_FOR, until)
         } else {
             wait(sources, until)
@@ -52,7 +52,7 @@ impl AdaptivePoll {
     }
 
     fn learn(&mut self, passed: Duration) {
-        self.soon = passed < SHORT_WAIT;
+        self.was_short = passed < SHORT_WAIT;
     }
 }
 
@@ -69,10 +69,10 @@ impl Busy {
         Self(())
     }
 
-    fn leave_room() -> bool {
+    fn has_spare_processor() -> bool {
         // Computed once, because this reads files of the process's cgroups.
         static PROCESSORS: LazyLock<usize> = LazyLock::new(|| processors().get());
-        suffice(*PROCESSORS, BUSY.load(Ordering::Relaxed))
+        is_enough(*PROCESSORS, BUSY.load(Ordering::Relaxed))
     }
 }
 
@@ -84,7 +84,7 @@ impl Drop for Busy {
 
 /// Whether there are two processors for each cell: one for the cell, one for the thread that waits for it. Without a
 /// running cell, the next cell counts.
-fn suffice(processors: usize, cells: usize) -> bool {
+fn is_enough(processors: usize, cells: usize) -> bool {
     processors >= 2 * cells.max(1)
 }
 
@@ -96,42 +96,42 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_came_soon_is_waited_for_awake() {
-        let mut wakeful = AdaptivePoll::default();
-        assert!(!wakeful.soon);
-        wakeful.learn(SHORT_WAIT / 2);
-        assert!(wakeful.soon);
-        wakeful.learn(SHORT_WAIT);
-        assert!(!wakeful.soon);
+    fn only_a_short_wait_enables_spinning() {
+        let mut poll = AdaptivePoll::default();
+        assert!(!poll.was_short);
+        poll.learn(SHORT_WAIT / 2);
+        assert!(poll.was_short);
+        poll.learn(SHORT_WAIT);
+        assert!(!poll.was_short);
     }
 
     #[test]
-    fn nobody_waits_awake_where_a_cell_needs_the_processor() {
+    fn spinning_needs_a_spare_processor() {
         let rooms = [(0, 1), (0, 2), (1, 2), (2, 2), (2, 3), (2, 4), (3, 4)];
-        let found = rooms.map(|(cells, processors)| suffice(processors, cells));
+        let found = rooms.map(|(cells, processors)| is_enough(processors, cells));
         assert_eq!(found, [false, true, true, false, false, true, false]);
     }
 
     #[test]
-    fn what_comes_is_found_whether_one_is_awake_or_not() {
+    fn event_is_found_with_and_without_spinning() {
         let (reader, writer) = nix::unistd::pipe().unwrap();
-        let waited = |wakeful: &mut AdaptivePoll, patience| {
+        let waited = |poll: &mut AdaptivePoll, patience| {
             let since = Instant::now();
             let until = since + patience;
             let readable = Some((reader.as_fd(), PollFlags::POLLIN));
-            let waited = wakeful.wait(since, [None, readable], Some(until));
+            let waited = poll.wait(since, [None, readable], Some(until));
             let [nothing, found] = waited.unwrap();
             assert_eq!(nothing, PollFlags::empty());
             (found, Instant::now() >= until)
         };
-        for soon in [false, true] {
+        for was_short in [false, true] {
             // Much longer than the spinning time.
-            let nothing = waited(&mut AdaptivePoll { soon }, 100 * SPIN_FOR);
+            let nothing = waited(&mut AdaptivePoll { was_short }, 100 * SPIN_FOR);
             assert_eq!(nothing, (PollFlags::empty(), true));
         }
         nix::unistd::write(&writer, b"x").unwrap();
-        for soon in [false, true] {
-            let (found, _) = waited(&mut AdaptivePoll { soon }, Duration::from_secs(60));
+        for was_short in [false, true] {
+            let (found, _) = waited(&mut AdaptivePoll { was_short }, Duration::from_secs(60));
             assert_eq!(found, PollFlags::POLLIN);
         }
     }

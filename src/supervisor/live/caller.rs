@@ -156,10 +156,10 @@ impl FrameCaller {
     fn next(&mut self) -> Option<CallerEvent> {
         let frame = self.link.next()?;
         let received = ClientRequest::parse(&frame).map_err(|error| error.to_string());
-        let received = received.and_then(|ask| {
-            let comes_with_file = match &ask {
+        let received = received.and_then(|request| {
+            let comes_with_file = match &request {
                 ClientRequest::Open(open) => open.stdin,
-                ask => ask
+                request => request
                     .blob()
                     .is_some_and(|blob| blob.transport() == Transport::Passed),
             };
@@ -169,7 +169,7 @@ impl FrameCaller {
                 bytes: frame.payload,
                 passed,
             };
-            Ok(CallerEvent::Request(ask, payload))
+            Ok(CallerEvent::Request(request, payload))
         });
         Some(received.unwrap_or_else(CallerEvent::Malformed))
     }

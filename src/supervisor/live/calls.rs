@@ -6,48 +6,48 @@ use std::time::Instant;
 
 use super::Purpose;
 use super::caller::{Caller, Payload};
-use super::cell::CellUnderWay;
+use super::cell::RunningCell;
 use super::life::WorkerLife;
 use super::refusal::too_large;
 use super::worker_io::WorkerIo;
 use super::worker_loop::BACKLOG;
-use super::worker_says::unchanging;
+use super::worker_says::accept_payload;
 use crate::protocol::caller::ClientEvent;
 use crate::protocol::{Blob, NamedError, Request, ToolAnswer, ToolCall};
 use sandfork_egress::control::Question;
 
 /// The most unanswered calls that the caller holds at once. Further calls are queued here and dropped at the end of the
 /// cell. Otherwise a caller that answers calls one by one would keep serving a guest that has ended.
-const HANDED_OUT: usize = 64;
+const MAX_HANDED_OUT: usize = 64;
 
 /// The most bytes of arguments that the caller holds at once, for the same reason: it takes longer to read more bytes.
 /// A single call may have any size.
-const HANDED_OUT_BYTES: u64 = 128 << 10;
+const MAX_HANDED_OUT_BYTES: u64 = 128 << 10;
 
 /// The number of queued calls at which the supervisor stops reading from the worker. A single read may exceed it.
-const WAITING: usize = 64;
+const MAX_QUEUED: usize = 64;
 
 /// The bytes of queued calls at which the supervisor stops reading from the worker. A single frame may exceed it.
-const WAITING_BYTES: usize = 16 << 20;
+const MAX_QUEUED_BYTES: usize = 16 << 20;
 
 /// The unanswered calls of one cell, in order of arrival.
 #[derive(Debug, Default)]
 pub struct OpenCalls {
     /// The sizes of the calls that the caller holds, by call number.
     handed_out: BTreeMap<u64, u64>,
-    waiting: VecDeque<Waiting>,
+    queued: VecDeque<QueuedCall>,
 }
 
 /// A queued call. A file that came with it is neither checked nor copied yet.
 #[derive(Debug)]
-struct Waiting {
+struct QueuedCall {
     call: ToolCall,
     payload: Payload,
     /// The bytes of the call's header.
     header: usize,
 }
 
-impl Waiting {
+impl QueuedCall {
     /// Returns the bytes that the call occupies in this process.
     fn held(&self) -> usize {
         self.header + self.payload.bytes.len()
@@ -62,22 +62,22 @@ impl Waiting {
 impl OpenCalls {
     /// Whether every call is answered.
     pub fn is_empty(&self) -> bool {
-        self.handed_out.is_empty() && self.waiting.is_empty()
+        self.handed_out.is_empty() && self.queued.is_empty()
     }
 
     /// Whether more calls may be read from the worker.
     pub fn has_room(&self) -> bool {
-        let held: usize = self.waiting.iter().map(Waiting::held).sum();
-        self.waiting.len() < WAITING && held < WAITING_BYTES
+        let held: usize = self.queued.iter().map(QueuedCall::held).sum();
+        self.queued.len() < MAX_QUEUED && held < MAX_QUEUED_BYTES
     }
 
     /// Queues a call whose header has `header` bytes. Returns an error if its number is in use.
     fn push(&mut self, call: ToolCall, payload: Payload, header: usize) -> Result<(), String> {
         let number = call.call;
         if self.numbers().any(|taken| taken == number) {
-            return Err(format!("it used the number of call {number} twice"));
+            return Err(format!("it used call number {number} twice"));
         }
-        self.waiting.push_back(Waiting {
+        self.queued.push_back(QueuedCall {
             call,
             payload,
             header,
@@ -87,13 +87,13 @@ impl OpenCalls {
 
     /// Returns the next call to hand to the caller, if the limits allow another one.
     fn hand_out(&mut self) -> Option<(ToolCall, Payload)> {
-        let size = self.waiting.front()?.size();
+        let size = self.queued.front()?.size();
         let bytes: u64 = self.handed_out.values().sum();
-        let fits = self.handed_out.len() < HANDED_OUT && bytes + size <= HANDED_OUT_BYTES;
+        let fits = self.handed_out.len() < MAX_HANDED_OUT && bytes + size <= MAX_HANDED_OUT_BYTES;
         if !fits && !self.handed_out.is_empty() {
             return None;
         }
-        let Waiting { call, payload, .. } = self.waiting.pop_front()?;
+        let QueuedCall { call, payload, .. } = self.queued.pop_front()?;
         self.handed_out.insert(call.call, size);
         Some((call, payload))
     }
@@ -104,8 +104,8 @@ impl OpenCalls {
     }
 
     fn numbers(&self) -> impl Iterator<Item = u64> + '_ {
-        let waiting = self.waiting.iter().map(|waiting| waiting.call.call);
-        self.handed_out.keys().copied().chain(waiting)
+        let queued = self.queued.iter().map(|queued| queued.call.call);
+        self.handed_out.keys().copied().chain(queued)
     }
 }
 
@@ -123,7 +123,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let cell = self.cell_of_caller().filter(|_| is_asked);
         let running = cell.filter(|cell| cell.result.is_none() && cell.questions.has_room());
         let Some(cell) = running else {
-            return self.tell_network(question.question, None);
+            return self.forward_decision(question.question, None);
         };
         if let Some(question) = cell.questions.push(question) {
             caller.answer(ClientEvent::Connect(question), Payload::default());
@@ -131,7 +131,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Forwards the decision on a connection to the egress process; `None` if there is no decision.
-    fn tell_network(&mut self, question: u64, allowed: Option<bool>) {
+    fn forward_decision(&mut self, question: u64, allowed: Option<bool>) {
         if let Some(network) = self.io.network() {
             network.decide(question, allowed);
         }
@@ -139,7 +139,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// Forwards the caller's decision, and asks about the next connection.
     pub(super) fn decide(&mut self, number: u64, allowed: Option<bool>, caller: &mut dyn Caller) {
-        self.tell_network(number, allowed);
+        self.forward_decision(number, allowed);
         let cell = self.cell.as_mut();
         if let Some(next) = cell.and_then(|cell| cell.questions.decided(number)) {
             caller.answer(ClientEvent::Connect(next), Payload::default());
@@ -167,7 +167,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let id = cell.id;
         let numbered = ToolCall { id, ..request };
         cell.calls.push(numbered, payload, header)?;
-        cell.clock.stand_still(now);
+        cell.clock.pause(now);
         self.hand_out_calls(caller)
     }
 
@@ -178,7 +178,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return Ok(());
         };
         while let Some((call, payload)) = cell.calls.hand_out() {
-            let payload = unchanging(&mut self.io, call.blob.as_ref(), payload)?;
+            let payload = accept_payload(&mut self.io, call.blob.as_ref(), payload)?;
             caller.answer(ClientEvent::Call(call), payload);
         }
         Ok(())
@@ -197,7 +197,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return;
         }
         if cell.calls.is_empty() {
-            cell.clock.go_on(now);
+            cell.clock.resume(now);
         }
         self.answer_call(answer, payload);
         if let Err(how) = self.hand_out_calls(caller) {
@@ -206,9 +206,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Fails the unanswered calls of a cell that has ended, and ends the wait of connections for a decision.
-    pub(super) fn refuse_open_calls(&mut self, cell: &CellUnderWay) {
+    pub(super) fn refuse_open_calls(&mut self, cell: &RunningCell) {
         for question in cell.questions.numbers() {
-            self.tell_network(question, None);
+            self.forward_decision(question, None);
         }
         for call in cell.calls.numbers() {
             let error = NamedError::new("RuntimeError", "the cell that made this call has ended");
@@ -262,15 +262,15 @@ mod tests {
     }
 
     #[test]
-    fn small_calls_are_handed_out_many_at_once() {
-        let mut calls = calls([100; HANDED_OUT + 3]);
-        assert_eq!(handed_out(&mut calls), HANDED_OUT);
+    fn small_calls_are_handed_out_together() {
+        let mut calls = calls([100; MAX_HANDED_OUT + 3]);
+        assert_eq!(handed_out(&mut calls), MAX_HANDED_OUT);
         assert!(calls.answered(1) && calls.answered(2));
         assert_eq!(handed_out(&mut calls), 2);
     }
 
     #[test]
-    fn large_calls_are_handed_out_one_after_the_other() {
+    fn large_calls_are_handed_out_one_by_one() {
         let mut calls = calls([1 << 30; 3]);
         for number in 1..=3 {
             assert_eq!(handed_out(&mut calls), 1);
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_the_caller_does_not_have_has_no_answer() {
+    fn answer_to_a_queued_or_unknown_call_is_ignored() {
         let mut calls = calls([1 << 30; 2]);
         assert_eq!(handed_out(&mut calls), 1);
         assert!(!calls.answered(2) && !calls.answered(7));
@@ -288,10 +288,10 @@ mod tests {
     }
 
     #[test]
-    fn no_more_are_read_while_many_wait() {
-        assert!(calls([0; WAITING - 1]).has_room());
-        assert!(!calls([0; WAITING]).has_room());
-        assert!(calls([WAITING_BYTES / 2]).has_room());
-        assert!(!calls([WAITING_BYTES / 2; 2]).has_room());
+    fn full_queue_stops_reading() {
+        assert!(calls([0; MAX_QUEUED - 1]).has_room());
+        assert!(!calls([0; MAX_QUEUED]).has_room());
+        assert!(calls([MAX_QUEUED_BYTES / 2]).has_room());
+        assert!(!calls([MAX_QUEUED_BYTES / 2; 2]).has_room());
     }
 }

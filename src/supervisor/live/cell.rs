@@ -21,7 +21,7 @@ const FIRST_REMINDER: Duration = Duration::from_millis(1);
 
 /// The request that the worker is processing: a cell, or a request with a reply like a cell's.
 #[derive(Debug)]
-pub struct CellUnderWay {
+pub struct RunningCell {
     /// The request's id.
     pub id: u64,
     /// When the request was sent to the worker.
@@ -75,9 +75,9 @@ pub enum StateRequest {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Streaming {
     /// As it arrives.
-    AsItComes,
+    Immediate,
     /// Just before the outcome.
-    AtTheEnd,
+    AtEnd,
 }
 
 /// An interrupt that was sent to the worker.
@@ -105,7 +105,7 @@ impl Interrupted {
     }
 
     /// Returns whether a reminder is due, and if so schedules the next one after twice the time.
-    pub fn takes_reminder(&mut self, now: Instant) -> bool {
+    pub fn take_due_reminder(&mut self, now: Instant) -> bool {
         let is_due = now >= self.reminder;
         if is_due {
             self.pause *= 2;
@@ -115,7 +115,7 @@ impl Interrupted {
     }
 }
 
-impl CellUnderWay {
+impl RunningCell {
     /// Creates the state of a cell that starts now.
     pub fn new(
         id: u64,
@@ -129,7 +129,7 @@ impl CellUnderWay {
             started,
             clock,
             limits,
-            streaming: Streaming::AtTheEnd,
+            streaming: Streaming::AtEnd,
             then: AfterCell::Stay,
             before,
             calls: OpenCalls::default(),
@@ -144,7 +144,7 @@ impl CellUnderWay {
     }
 
     /// Records that a cell which has already ended exceeded its output limit.
-    pub fn has_printed_too_much(&mut self, now: Instant) {
+    pub fn note_excess_output(&mut self, now: Instant) {
         self.interrupted
             .get_or_insert_with(|| Interrupted::new(Stop::output(), now, now));
     }

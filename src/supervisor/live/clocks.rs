@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::Purpose;
-use super::cell::{CellUnderWay, Interrupted};
+use super::cell::{Interrupted, RunningCell};
 use super::life::{WorkerLife, between_cells};
 use super::worker_io::WorkerIo;
 use crate::outcome::{LimitName, Mechanism};
@@ -14,14 +14,14 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The longest time that the kernel takes from closing a process's descriptors to reporting its exit, on an otherwise
 /// idle host.
-pub(super) const LAST_MOMENTS: Duration = Duration::from_millis(250);
+pub(super) const EXIT_LAG: Duration = Duration::from_millis(250);
 
 /// The longest wall limit of a cell, so that an `Instant` can represent the deadline.
-const LONGEST: Duration = Duration::from_secs(366 * 24 * 3600);
+const MAX_WALL: Duration = Duration::from_secs(366 * 24 * 3600);
 
 /// The reasons for which a session ends by its own limits, as part of a sentence.
-pub const WAITED: &str = "it waited for longer than `session.idle`";
-pub const OLD: &str = "it was older than `session.age`";
+pub const IDLE_EXPIRED: &str = "it waited for longer than `session.idle`";
+pub const AGE_EXPIRED: &str = "it was older than `session.age`";
 
 /// The wall clock of one cell. It pauses while tool calls wait for the host, up to a total budget, so that a guest
 /// cannot postpone its deadline without end by calling tools.
@@ -30,49 +30,51 @@ pub struct WallClock {
     /// The cell's deadline, if the clock does not pause again.
     deadline: Instant,
     /// How much longer the clock may pause, in total.
-    may_stand: Duration,
+    pause_budget: Duration,
     /// When the clock was paused, if it is.
-    stands_since: Option<Instant>,
+    paused_since: Option<Instant>,
     /// When the session reaches its age limit, which a paused clock does not postpone.
-    end_of_life: Option<Instant>,
+    age_deadline: Option<Instant>,
 }
 
 impl WallClock {
-    /// Starts a clock at `started` with a limit of `wall`, which may pause for at most `may_stand` in total.
+    /// Starts a clock at `started` with a limit of `wall`, which may pause for at most `pause_budget` in total.
     pub fn new(
         started: Instant,
         wall: Duration,
-        may_stand: Duration,
-        end_of_life: Option<Instant>,
+        pause_budget: Duration,
+        age_deadline: Option<Instant>,
     ) -> Self {
         Self {
-            deadline: started + wall.min(LONGEST),
-            may_stand: may_stand.min(LONGEST),
-            stands_since: None,
-            end_of_life,
+            deadline: started + wall.min(MAX_WALL),
+            pause_budget: pause_budget.min(MAX_WALL),
+            paused_since: None,
+            age_deadline,
         }
     }
 
     /// Pauses the clock, within the budget, because a tool call waits for the host.
-    pub fn stand_still(&mut self, now: Instant) {
-        self.stands_since.get_or_insert(now);
+    pub fn pause(&mut self, now: Instant) {
+        self.paused_since.get_or_insert(now);
     }
 
     /// Resumes the clock, because no tool call waits any more.
-    pub fn go_on(&mut self, now: Instant) {
-        let Some(since) = self.stands_since.take() else {
+    pub fn resume(&mut self, now: Instant) {
+        let Some(since) = self.paused_since.take() else {
             return;
         };
-        let stood = now.saturating_duration_since(since).min(self.may_stand);
-        self.may_stand -= stood;
-        self.deadline += stood;
+        let paused_for = now.saturating_duration_since(since).min(self.pause_budget);
+        self.pause_budget -= paused_for;
+        self.deadline += paused_for;
     }
 
     /// Returns the cell's deadline, if nothing changes.
     pub fn end(&self) -> Instant {
-        let still_to_stand = self.stands_since.map_or(Duration::ZERO, |_| self.may_stand);
-        let end = self.deadline + still_to_stand;
-        self.end_of_life.map_or(end, |of_life| end.min(of_life))
+        let remaining = self
+            .paused_since
+            .map_or(Duration::ZERO, |_| self.pause_budget);
+        let end = self.deadline + remaining;
+        self.age_deadline.map_or(end, |age| end.min(age))
     }
 }
 
@@ -83,29 +85,29 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return self.reap_until;
         }
         let ends = [
-            self.cell.as_ref().map(CellUnderWay::next_event),
+            self.cell.as_ref().map(RunningCell::next_event),
             self.hung_up,
-            self.end_of_waiting(),
-            self.end_of_life(),
-            self.end_of_use(),
+            self.idle_deadline(),
+            self.age_deadline(),
+            self.pause_due(),
             Some(self.io.next_check()),
         ];
         ends.into_iter().flatten().min()
     }
 
-    pub(super) fn end_of_waiting(&self) -> Option<Instant> {
+    pub(super) fn idle_deadline(&self) -> Option<Instant> {
         let is_idle = self.cell.is_none() && !self.io.runs_programs();
         let idle = self.session_terms().idle.filter(|_| is_idle)?;
         self.waiting_since.checked_add(idle)
     }
 
-    pub(super) fn end_of_life(&self) -> Option<Instant> {
+    pub(super) fn age_deadline(&self) -> Option<Instant> {
         self.born.checked_add(self.session_terms().age?)
     }
 
     /// Whether the session has reached its age limit.
     pub(super) fn is_too_old(&self, now: Instant) -> bool {
-        self.end_of_life().is_some_and(|end| now >= end)
+        self.age_deadline().is_some_and(|end| now >= end)
     }
 
     /// Handles each clock that is due.
@@ -131,24 +133,24 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             if now >= interrupted.until {
                 let stop = interrupted.stop.clone();
                 self.end(stop);
-            } else if interrupted.takes_reminder(now) {
+            } else if interrupted.take_due_reminder(now) {
                 self.io.remind_of_interrupt();
             }
         }
         if self.hung_up.is_some_and(|look| now >= look) {
             // If the worker is exiting but gets no processor time, check again later.
-            self.hung_up = Some(now + LAST_MOMENTS);
+            self.hung_up = Some(now + EXIT_LAG);
             if !self.io.is_ending() {
-                let how = "it closed its link to the supervisor and went on";
+                let how = "it closed its link to the supervisor and kept running";
                 self.end(Stop::Violation(how.into()));
             }
         }
         if self.cell.is_none() {
-            if self.end_of_waiting().is_some_and(|end| now >= end) {
-                self.end_between_cells(WAITED);
+            if self.idle_deadline().is_some_and(|end| now >= end) {
+                self.end_between_cells(IDLE_EXPIRED);
             } else if self.is_too_old(now) {
-                self.end_between_cells(OLD);
-            } else if self.end_of_use().is_some_and(|end| now >= end) {
+                self.end_between_cells(AGE_EXPIRED);
+            } else if self.pause_due().is_some_and(|end| now >= end) {
                 self.begin_pause(now);
             }
         }
@@ -178,7 +180,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             }
             self.stop = Some(stop);
             self.io.kill();
-            self.expect_the_end();
+            self.set_reap_deadline();
         }
     }
 
@@ -198,71 +200,71 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_stands_still_between_call_and_answer() {
+    fn clock_pauses_between_call_and_answer() {
         let start = Instant::now();
         let mut clock = WallClock::new(start, ms(1000), ms(5000), None);
         assert_eq!(clock.end(), start + ms(1000));
-        clock.stand_still(start + ms(900));
-        clock.go_on(start + ms(2900));
+        clock.pause(start + ms(900));
+        clock.resume(start + ms(2900));
         assert_eq!(clock.end(), start + ms(3000));
-        clock.stand_still(start + ms(2950));
-        clock.go_on(start + ms(3950));
+        clock.pause(start + ms(2950));
+        clock.resume(start + ms(3950));
         assert_eq!(clock.end(), start + ms(4000));
     }
 
     #[test]
-    fn a_clock_that_a_call_always_stops_ends_all_the_same() {
+    fn overlapping_calls_cannot_exceed_the_pause_budget() {
         let start = Instant::now();
         let mut clock = WallClock::new(start, ms(1000), ms(5000), None);
-        clock.stand_still(start);
+        clock.pause(start);
         let end = clock.end();
         assert_eq!(end, start + ms(6000));
         // Each call begins before the previous call is answered.
         for millisecond in (0..10_000).step_by(10) {
-            clock.stand_still(start + ms(millisecond));
+            clock.pause(start + ms(millisecond));
         }
         assert_eq!(clock.end(), end);
-        clock.go_on(start + ms(10_000));
+        clock.resume(start + ms(10_000));
         assert_eq!(clock.end(), end);
-        clock.stand_still(start + ms(10_001));
+        clock.pause(start + ms(10_001));
         assert_eq!(clock.end(), end);
     }
 
     #[test]
-    fn many_short_stands_count_together() {
+    fn short_pauses_add_up() {
         let start = Instant::now();
         let mut clock = WallClock::new(start, ms(1000), ms(500), None);
         for call in 0..1000 {
-            clock.stand_still(start + ms(2 * call));
-            clock.go_on(start + ms(2 * call + 1));
+            clock.pause(start + ms(2 * call));
+            clock.resume(start + ms(2 * call + 1));
         }
         assert_eq!(clock.end(), start + ms(1500));
     }
 
     #[test]
-    fn a_clock_that_may_not_stand_still_goes_on() {
+    fn clock_without_pause_budget_keeps_running() {
         let start = Instant::now();
         let mut clock = WallClock::new(start, ms(1000), Duration::ZERO, None);
-        clock.stand_still(start);
+        clock.pause(start);
         assert_eq!(clock.end(), start + ms(1000));
     }
 
     #[test]
-    fn no_call_makes_a_session_live_longer() {
+    fn pause_does_not_extend_the_session_age() {
         let start = Instant::now();
-        let end_of_life = start + ms(2000);
-        let mut clock = WallClock::new(start, ms(1000), ms(60_000), Some(end_of_life));
-        clock.stand_still(start);
-        assert_eq!(clock.end(), end_of_life);
-        clock.go_on(start + ms(30_000));
-        assert_eq!(clock.end(), end_of_life);
+        let age_deadline = start + ms(2000);
+        let mut clock = WallClock::new(start, ms(1000), ms(60_000), Some(age_deadline));
+        clock.pause(start);
+        assert_eq!(clock.end(), age_deadline);
+        clock.resume(start + ms(30_000));
+        assert_eq!(clock.end(), age_deadline);
     }
 
     #[test]
-    fn the_longest_times_can_be_added() {
+    fn longest_durations_do_not_overflow() {
         let start = Instant::now();
         let mut clock = WallClock::new(start, Duration::MAX, Duration::MAX, None);
-        clock.stand_still(start);
-        assert!(clock.end() > start + LONGEST);
+        clock.pause(start);
+        assert!(clock.end() > start + MAX_WALL);
     }
 }

@@ -8,7 +8,7 @@ use crate::supervisor::programs::ProgramServer;
 use crate::supervisor::snapshot::{Base, Medium, SnapshotRefusal, Source, require_alone};
 
 /// The most times a worker's processes are counted while the program starter ends.
-const STARTER_LOOKS: usize = 200;
+const STARTER_CHECKS: usize = 200;
 const STARTER_PAUSE: Duration = Duration::from_millis(1);
 
 impl JailedWorker<'_> {
@@ -59,7 +59,7 @@ impl JailedWorker<'_> {
             |name| SnapshotRefusal::Other(format!("the program `{name}` still runs; end it first"));
         if dismissed.map_err(runs)? == Some(true) {
             let is_there = || self.watch.tree().len() > 1;
-            for _ in (0..STARTER_LOOKS).take_while(|_| is_there()) {
+            for _ in (0..STARTER_CHECKS).take_while(|_| is_there()) {
                 thread::sleep(STARTER_PAUSE);
             }
         }

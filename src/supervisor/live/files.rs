@@ -16,8 +16,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles a file request, which is also allowed while a cell runs.
     pub(super) fn file(&mut self, request: &FileRequest, caller: &mut dyn Caller) {
         let id = request.id;
-        match self.io.do_with_file(request) {
-            Ok(Done { file, answer, .. }) => {
+        match self.io.perform_file_request(request) {
+            Ok(FileResult { file, answer, .. }) => {
                 let payload = file.map(|file| Payload::passed(file.into()));
                 caller.answer(ClientEvent::File(answer), payload.unwrap_or_default());
             }
@@ -39,9 +39,12 @@ impl<'a> JailedWorker<'a> {
 }
 
 /// Carries out a file request.
-pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileError> {
+pub fn perform_file_request(
+    work: &WorkDir,
+    request: &FileRequest,
+) -> Result<FileResult, FileError> {
     let path = work.path(&request.path)?;
-    let mut done = Done::default();
+    let mut done = FileResult::default();
     done.answer.id = request.id;
     match request.op {
         FileOperation::OpenRead => {
@@ -85,7 +88,7 @@ pub fn do_with_file(work: &WorkDir, request: &FileRequest) -> Result<Done, FileE
 
 /// The result of a file request.
 #[derive(Default)]
-pub struct Done {
+pub struct FileResult {
     file: Option<File>,
     answer: FileAnswer,
     /// The inode and the path of the file that was opened for writing, if one was.

@@ -4,7 +4,7 @@ use std::mem;
 use std::time::Instant;
 
 use super::caller::{Caller, Payload};
-use super::cell::{CellUnderWay, StateRequest, Streaming};
+use super::cell::{RunningCell, StateRequest, Streaming};
 use super::life::WorkerLife;
 use super::worker_io::WorkerIo;
 use crate::outcome::Phases;
@@ -14,7 +14,7 @@ use crate::protocol::{Blob, CellResult, Ended, Value};
 use crate::supervisor::drain::{Drained, Stream};
 use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::ending::{Kind, Stop};
-use crate::supervisor::run::{Fate, Seen, report};
+use crate::supervisor::run::{Fate, Observed, report};
 use crate::supervisor::snapshot::Medium;
 use sandfork_jail::control::{Exit, ExitStatus};
 
@@ -84,17 +84,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Reports a cell's outcome to the caller. Returns its status.
     pub(super) fn finish(
         &mut self,
-        mut cell: CellUnderWay,
+        mut cell: RunningCell,
         result: Option<(CellResult, Payload)>,
         fate: Fate,
         now: Instant,
         caller: &mut dyn Caller,
     ) -> &'static str {
-        let (output_bytes, stderr) = self.hand_out_the_rest(&mut cell, now, caller);
+        let (output_bytes, stderr) = self.forward_remaining_output(&mut cell, now, caller);
         let parts = result.or_else(|| cell.result.take());
         let mut parts = parts.map(ResultParts::new).unwrap_or_default();
-        let seen = self.seen(&mut cell, parts.result.take(), fate, now);
-        let outcome = report(&self.terms, Kind::Cell, seen, output_bytes, &stderr);
+        let observed = self.observe(&mut cell, parts.result.take(), fate, now);
+        let outcome = report(&self.terms, Kind::Cell, observed, output_bytes, &stderr);
         let status = outcome.status().as_str();
         if !outcome.is_ok() {
             parts = parts.without_value();
@@ -120,40 +120,40 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Forwards the remaining output. Returns the number of bytes that the cell printed, and its stderr.
-    fn hand_out_the_rest(
+    fn forward_remaining_output(
         &mut self,
-        cell: &mut CellUnderWay,
+        cell: &mut RunningCell,
         now: Instant,
         caller: &mut dyn Caller,
     ) -> (u64, Vec<u8>) {
         let id = cell.id;
         for stream in [Stream::Stdout, Stream::Stderr] {
             let drained = match cell.streaming {
-                Streaming::AsItComes => {
-                    let mut pass_on = |bytes: &[u8]| caller.output(id, stream, bytes);
-                    self.io.drain(stream, &mut pass_on)
+                Streaming::Immediate => {
+                    let mut forward = |bytes: &[u8]| caller.output(id, stream, bytes);
+                    self.io.drain(stream, &mut forward)
                 }
-                Streaming::AtTheEnd => self.io.drain(stream, &mut |_| {}),
+                Streaming::AtEnd => self.io.drain(stream, &mut |_| {}),
             };
             if drained == Drained::OverCap {
-                cell.has_printed_too_much(now);
+                cell.note_excess_output(now);
             }
         }
         let (stdout, stderr, total) = self.io.take_output();
-        if cell.streaming == Streaming::AtTheEnd {
+        if cell.streaming == Streaming::AtEnd {
             caller.output(id, Stream::Stdout, &stdout);
             caller.output(id, Stream::Stderr, &stderr);
         }
         (total, stderr)
     }
 
-    pub(super) fn seen(
+    pub(super) fn observe(
         &mut self,
-        cell: &mut CellUnderWay,
+        cell: &mut RunningCell,
         result: Option<CellResult>,
         fate: Fate,
         now: Instant,
-    ) -> Seen {
+    ) -> Observed {
         let answered = cell.answered.unwrap_or(now);
         let ended = match fate {
             Fate::Lives => answered,
@@ -161,16 +161,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         };
         let stop = match cell.interrupted.take().map(|interrupted| interrupted.stop) {
             // The cell succeeded before the interrupt arrived.
-            Some(Stop::Cancelled) if fate == Fate::Lives && ended_well(result.as_ref()) => None,
+            Some(Stop::Cancelled) if fate == Fate::Lives && succeeded(result.as_ref()) => None,
             Some(stop) => Some(stop),
             None => self.stop.clone(),
         };
         self.counted = self.io.counts();
         let traffic = self.io.network().map(WorkerNetwork::report);
-        Seen {
+        Observed {
             stop,
             exit: match (fate, &result) {
-                (Fate::Lives, Some(said)) => Some(exit_that_agrees(&said.ended)),
+                (Fate::Lives, Some(result)) => Some(matching_exit(&result.ended)),
                 _ => self.exit,
             },
             result,
@@ -190,12 +190,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 }
 
-fn ended_well(result: Option<&CellResult>) -> bool {
+fn succeeded(result: Option<&CellResult>) -> bool {
     result.is_some_and(|result| matches!(result.ended, Ended::Ok(_)))
 }
 
 /// Returns the exit that matches a cell's result, as if the main process had ended.
-fn exit_that_agrees(ended: &Ended) -> Exit {
+fn matching_exit(ended: &Ended) -> Exit {
     let code = match ended {
         Ended::Ok(_) => 0,
         Ended::Exception(_) => 1,

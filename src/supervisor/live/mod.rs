@@ -113,14 +113,14 @@ impl WorkerLoop<'_> {
     ///
     /// When the image cannot be restored.
     pub fn try_out(mut self) -> Result<(), Error> {
-        self.until_restored(WorkerLife::is_tried)
+        self.until_restored(WorkerLife::is_on_trial)
     }
 
     /// Waits until the image is restored into the worker. Another loop serves the worker afterwards.
     ///
     /// # Errors
     ///
-    /// When the restore fails. The worker is useless then.
+    /// When the restore fails. The worker cannot be used then.
     pub fn restore(mut self) -> Result<(), Error> {
         self.until_restored(WorkerLife::is_restoring)?;
         // Hand the network and program channels to the loop that serves this worker next.
@@ -157,20 +157,19 @@ impl WorkerLoop<'_> {
         if let Some(programs) = &mut self.state.io.programs {
             programs.go_on();
         }
-        let handle = |(ask, payload)| self.state.handle(ask, payload, clock::now(), caller);
+        let handle = |(request, payload)| self.state.handle(request, payload, clock::now(), caller);
         if let Some(exit) = first.and_then(handle) {
             return Ok(exit);
         }
-        let left = self.until_gone(caller, later)?;
-        let left = match left {
-            Some(left) => {
+        let exit = match self.until_gone(caller, later)? {
+            Some(exit) => {
                 self.state.on_leaving(caller);
-                left
+                exit
             }
             None => self.state.on_end(clock::now(), caller),
         };
-        self.state.tell_of_time_between_cells(caller);
-        let closed = match &left {
+        self.state.report_time_between_cells(caller);
+        let closed = match &exit {
             SessionExit::Ended(why) => Some(Closed::Ended(why.clone())),
             SessionExit::Restart(_) | SessionExit::Rollback { .. } => Some(Closed::Anew),
             SessionExit::Closed | SessionExit::Gone | SessionExit::Paused(_) => None,
@@ -178,6 +177,6 @@ impl WorkerLoop<'_> {
         if let (Some(closed), Some(programs)) = (closed, &mut self.state.io.programs) {
             programs.closed = closed;
         }
-        Ok(left)
+        Ok(exit)
     }
 }

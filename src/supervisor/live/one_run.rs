@@ -15,7 +15,7 @@ use crate::supervisor::clock;
 use crate::supervisor::drain::{OutputSink, Stream};
 use crate::supervisor::ending::Kind;
 use crate::supervisor::error::SupervisorError;
-use crate::supervisor::run::{Cancel, Deferred, Fate, RunContext, Seen, report};
+use crate::supervisor::run::{Cancel, Deferred, Fate, Observed, RunContext, report};
 use crate::supervisor::spawn::Worker;
 use crate::supervisor::verified_worker::VerifiedWorker;
 use sandfork_jail::timing::{Part, Timing};
@@ -90,13 +90,13 @@ pub fn serve_run(
         None => (None, Vec::new()),
     };
     let blob = result.as_mut().and_then(|result| result.blob.take());
-    let seen = Seen {
+    let observed = Observed {
         wall: exited - started,
         phases: phases(run.called, &verified.worker, &times),
-        ..state.seen(&mut cell, result, Fate::Ended, gone)
+        ..state.observe(&mut cell, result, Fate::Ended, gone)
     };
     let (stdout, stderr, total) = state.io.take_output();
-    let outcome = report(&state.terms, kind, seen, total, &stderr);
+    let outcome = report(&state.terms, kind, observed, total, &stderr);
     let blob = blob.filter(|_| outcome.value().is_some());
     let buffers = blob.map(|blob| HeldBuffers::new(blob, payload));
     Ok(outcome.with_output(stdout, stderr).with_buffers(buffers))
@@ -108,9 +108,9 @@ fn phases(called: Instant, worker: &Worker, times: &Times) -> Phases {
         |later: Instant, earlier: Instant| later.saturating_duration_since(earlier.max(called));
     let ready = worker.jailed.max(called);
     Phases {
-        place: since(worker.asked, called),
-        fork: since(worker.born, worker.asked),
-        jail: since(worker.jailed, worker.born),
+        place: since(worker.requested, called),
+        fork: since(worker.forked, worker.requested),
+        jail: since(worker.jailed, worker.forked),
         jail_steps: if worker.jailed > called {
             jail_steps(&worker.timing)
         } else {

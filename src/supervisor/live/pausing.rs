@@ -13,7 +13,7 @@ use nix::poll::PollFlags;
 
 use super::Refusal;
 use super::caller::{Caller, CallerEvent, Payload, awaited};
-use super::cell::{CellUnderWay, StateRequest};
+use super::cell::{RunningCell, StateRequest};
 use super::life::WorkerLife;
 use super::state::{InternalCaller, copy_of};
 use super::worker_io::WorkerIo;
@@ -77,8 +77,8 @@ pub struct Record {
     pub(super) born: Instant,
     pub(super) waiting_since: Instant,
     /// When the session's clocks were stopped, if its caller requested the pause.
-    pub(super) stands_since: Option<Instant>,
-    pub(super) ends: Option<(Instant, &'static str)>,
+    pub(super) clocks_stopped_at: Option<Instant>,
+    pub(super) expires: Option<(Instant, &'static str)>,
     pub(super) spent: Option<Spent>,
 }
 
@@ -112,15 +112,15 @@ impl Paused {
                     return Ok(Use::Gone);
                 }
             }
-            let over = self.record.ends.filter(|(end, _)| clock::now() >= *end);
+            let over = self.record.expires.filter(|(end, _)| clock::now() >= *end);
             if let Some((_, why)) = over {
                 return Ok(Use::Over(why));
             }
             let bell = queue.map(|queue| (queue.bell(), PollFlags::POLLIN));
-            let until = self.record.ends.map(|(end, _)| end);
-            let [_, rings] = wait([awaited(caller), bell], until)?;
+            let until = self.record.expires.map(|(end, _)| end);
+            let [_, bell_events] = wait([awaited(caller), bell], until)?;
             caller.flush();
-            if is_readable(rings) {
+            if is_readable(bell_events) {
                 return Ok(Use::ProgramOrWatch);
             }
         }
@@ -129,7 +129,7 @@ impl Paused {
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Returns when the session is to be paused.
-    pub(super) fn end_of_use(&self) -> Option<Instant> {
+    pub(super) fn pause_due(&self) -> Option<Instant> {
         let is_unused = self.cell.is_none() && matches!(self.pause, Pause::Possible);
         let after = self.session_terms().pause_after.filter(|_| is_unused)?;
         self.used.checked_add(after)
@@ -151,7 +151,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Returns the caller's running cell. A pause does not count as one.
-    pub(super) fn cell_of_caller(&mut self) -> Option<&mut CellUnderWay> {
+    pub(super) fn cell_of_caller(&mut self) -> Option<&mut RunningCell> {
         let is_pausing = self.is_pausing();
         self.cell.as_mut().filter(|_| !is_pausing)
     }
@@ -163,7 +163,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Returns what to poll for at the caller: nothing while the session is copied for a pause, so that requests wait.
-    pub fn heard<'c>(&self, caller: &'c dyn Caller) -> Option<(BorrowedFd<'c>, PollFlags)> {
+    pub fn caller_events<'c>(&self, caller: &'c dyn Caller) -> Option<(BorrowedFd<'c>, PollFlags)> {
         awaited(caller).filter(|_| !self.is_pausing())
     }
 
@@ -186,7 +186,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return note_refusal(&refusal);
         }
         let caller = &mut InternalCaller::default();
-        self.have_stand(PAUSE, Medium::Disk, now, caller);
+        self.request_copy_point(PAUSE, Medium::Disk, now, caller);
     }
 
     /// Handles the result of copying a session for a pause. The worker has resumed, and is no longer needed if the copy
@@ -219,15 +219,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         };
         // A pause that the caller requested ends its directory watches. Any other pause is put off by them.
         let is_used = asked.is_none() && self.io.is_used();
-        if is_used || self.cell.is_some() || self.reap_until.is_some() || !self.io.rest() {
+        if is_used || self.cell.is_some() || self.reap_until.is_some() || !self.io.defer_programs()
+        {
             if asked.is_some() {
                 caller.refuse(asked, SnapshotRefusal::Changed.into());
             }
             return None;
         }
         let ends = [
-            (self.end_of_waiting(), super::clocks::WAITED),
-            (self.end_of_life(), super::clocks::OLD),
+            (self.idle_deadline(), super::clocks::IDLE_EXPIRED),
+            (self.age_deadline(), super::clocks::AGE_EXPIRED),
         ];
         let ends = ends.into_iter().filter_map(|(end, why)| Some((end?, why)));
         Some(Paused {
@@ -235,8 +236,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 cells: self.cells,
                 born: self.born,
                 waiting_since: self.waiting_since,
-                stands_since: asked.map(|_| now),
-                ends: ends.min().filter(|_| asked.is_none()),
+                clocks_stopped_at: asked.map(|_| now),
+                expires: ends.min().filter(|_| asked.is_none()),
                 spent: self.io.network().map(WorkerNetwork::spent),
             },
             image,
@@ -246,11 +247,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 
     /// Continues a paused session in a worker into which its state was restored.
     pub(super) fn resume(&mut self, record: Record, now: Instant) {
-        self.go_on(record.cells, now);
-        let stood = record.stands_since;
-        let stood = stood.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        self.born = record.born + stood;
-        self.waiting_since = record.waiting_since + stood;
+        self.continue_restored(record.cells, now);
+        let stopped_for = record.clocks_stopped_at;
+        let stopped_for =
+            stopped_for.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        self.born = record.born + stopped_for;
+        self.waiting_since = record.waiting_since + stopped_for;
         if let Some((network, spent)) = self.io.network().zip(record.spent) {
             network.spend(spent);
         }

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use sandfork_egress::control::Question;
 
 /// The most undecided questions of a cell.
-const MOST: usize = 64;
+const MAX_QUESTIONS: usize = 64;
 
 /// The undecided questions of one cell, in order of arrival. The caller holds the first one. The others are queued here
 /// and dropped at the end of the cell. Otherwise a caller that takes its time for each decision would keep deciding for
@@ -16,7 +16,7 @@ pub struct OpenQuestions(VecDeque<Question>);
 impl OpenQuestions {
     /// Whether another question may be added.
     pub fn has_room(&self) -> bool {
-        self.0.len() < MOST
+        self.0.len() < MAX_QUESTIONS
     }
 
     /// Adds a question. Returns the question to ask the caller now, if any.
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn the_caller_has_one_question_at_a_time() {
+    fn caller_gets_one_question_at_a_time() {
         let mut questions = OpenQuestions::default();
         assert_eq!(questions.push(question(4)), Some(question(4)));
         assert_eq!(questions.push(question(5)), None);
@@ -66,9 +66,9 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_has_so_many_at_once() {
+    fn number_of_open_questions_is_limited() {
         let mut questions = OpenQuestions::default();
-        for number in 0..MOST as u64 {
+        for number in 0..MAX_QUESTIONS as u64 {
             assert!(questions.has_room());
             questions.push(question(number));
         }

@@ -23,10 +23,10 @@ pub enum Refusal {
     )]
     Ended(String),
     /// The cell's wall limit is not a valid time.
-    #[error("a cell's `wall` is a positive number of seconds")]
+    #[error("a cell's `wall` must be a positive number of seconds")]
     NoWall,
     /// The cell's file name contains a NUL.
-    #[error("a cell's `filename` has no NUL")]
+    #[error("a cell's `filename` must not contain NUL")]
     NulInFilename,
     /// The request does not fit into a message to the worker.
     #[error("{}", too_large("the request", .0))]
@@ -74,7 +74,7 @@ impl Refusal {
 pub(super) fn too_large(what: &str, error: &MessageError) -> String {
     match error {
         MessageError::Frame(FrameError::HeaderTooLong { length, limit }) => format!(
-            "{what} is too large: in JSON it has {length} bytes, and may have {limit}; give long text as a buffer \
+            "{what} is too large: {length} bytes as JSON, and the limit is {limit}; pass long text as a buffer \
              (`Attachments::text` in Rust), or write it to a file of the session"
         ),
         MessageError::Frame(FrameError::PayloadTooLong { .. }) => {
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refusal_keeps_its_kind_in_this_process_and_on_a_socket() {
+    fn refusal_maps_to_error_kind_and_wire_code() {
         let lost = || Refusal::from(SupervisorError::RunLost);
         let on_disk = |wanted| {
             Refusal::from(SnapshotRefusal::Disk {
@@ -186,12 +186,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_is_named_with_a_remedy() {
+    fn oversized_part_is_named_with_a_remedy() {
         let too_large = |error: FrameError| Refusal::from(MessageError::from(error)).to_string();
         let (length, limit) = (3, 2);
         assert_eq!(
             too_large(FrameError::HeaderTooLong { length, limit }),
-            "the request is too large: in JSON it has 3 bytes, and may have 2; give long text as a buffer (`Attachments::text` \
+            "the request is too large: 3 bytes as JSON, and the limit is 2; pass long text as a buffer (`Attachments::text` \
              in Rust), or write it to a file of the session"
         );
         assert_eq!(
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reason_of_an_end_has_no_remedy() {
+    fn reason_of_an_end_has_no_remedy() {
         let why = "it waited";
         let ended = [
             Refusal::Ended(why.into()),

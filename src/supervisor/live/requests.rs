@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::SessionExit;
 use super::caller::{Caller, Payload};
-use super::cell::{CellUnderWay, Streaming};
+use super::cell::{RunningCell, Streaming};
 use super::clocks::WallClock;
 use super::life::WorkerLife;
 use super::refusal::Refusal;
@@ -20,7 +20,7 @@ use crate::supervisor::run::Pace;
 use crate::supervisor::snapshot::Medium;
 
 /// A cell that starts within this time after the previous cell reuses the counts from that cell's end.
-const AT_ONCE: Duration = Duration::from_millis(20);
+const COUNTS_REUSED_FOR: Duration = Duration::from_millis(20);
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
     pub(super) fn handle(
@@ -61,12 +61,13 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 self.file(&request, caller);
             }
             ClientRequest::Open(_) => {
-                let twice = "this connection has its session: open another connection for another";
-                caller.refuse(None, Refusal::Protocol(twice.into()));
+                let why =
+                    "this connection already has a session: open another connection for a new one";
+                caller.refuse(None, Refusal::Protocol(why.into()));
             }
             ClientRequest::Discard { .. } | ClientRequest::Save { .. } => {
-                let apart = "a snapshot is saved and discarded on a connection that has no session";
-                caller.refuse(None, Refusal::Protocol(apart.into()));
+                let why = "this connection has a session: save or discard snapshots on another one";
+                caller.refuse(None, Refusal::Protocol(why.into()));
             }
             ClientRequest::Program(_)
             | ClientRequest::Attach { .. }
@@ -75,17 +76,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             | ClientRequest::Input { .. }
             | ClientRequest::Signal { .. }
             | ClientRequest::Size { .. } => {
-                let other =
-                    "this connection is a session's: open another one for a program or a watch";
-                caller.refuse(id, Refusal::Protocol(other.into()));
+                let why =
+                    "this connection has a session: open another one for a program or a watch";
+                caller.refuse(id, Refusal::Protocol(why.into()));
             }
             ClientRequest::Map(_) | ClientRequest::Task(_) | ClientRequest::End => {
-                let other = "this connection is a session's: open another one for a batch";
-                caller.refuse(id, Refusal::Protocol(other.into()));
+                let why = "this connection has a session: open another one for a batch";
+                caller.refuse(id, Refusal::Protocol(why.into()));
             }
         }
         // Not in `begin`, which also starts requests of the supervisor itself: they have no caller to report to.
-        self.tell_of_time_between_cells(caller);
+        self.report_time_between_cells(caller);
         None
     }
 
@@ -109,25 +110,31 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         is_refused.then(|| Refusal::Ended(self.reason()))
     }
 
-    fn begin_cell(&mut self, asked: Cell, source: Payload, now: Instant, caller: &mut dyn Caller) {
-        let id = asked.id;
-        let own = asked.wall.map(time_of);
+    fn begin_cell(
+        &mut self,
+        requested: Cell,
+        source: Payload,
+        now: Instant,
+        caller: &mut dyn Caller,
+    ) {
+        let id = requested.id;
+        let own = requested.wall.map(time_of);
         if own == Some(None) {
             caller.refuse(Some(id), Refusal::NoWall);
             return;
         }
         let wall = own.flatten();
-        if asked.filename.contains('\0') {
+        if requested.filename.contains('\0') {
             caller.refuse(Some(id), Refusal::NulInFilename);
             return;
         }
         let request = Request::Cell {
             terminal: None,
             id,
-            filename: asked.filename,
-            argv: asked.argv,
-            last: asked.last,
-            then: asked.then,
+            filename: requested.filename,
+            argv: requested.argv,
+            last: requested.last,
+            then: requested.then,
             // The caller has decoded its files.
             source: SourceKind::Text,
         };
@@ -136,9 +143,9 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         self.begin(id, wall, &request, source, now, caller);
         match &mut self.cell {
             Some(cell) => {
-                cell.then = asked.then;
-                if asked.stream {
-                    cell.streaming = Streaming::AsItComes;
+                cell.then = requested.then;
+                if requested.stream {
+                    cell.streaming = Streaming::Immediate;
                     // Output that was printed since the last cell.
                     for stream in [Stream::Stdout, Stream::Stderr] {
                         caller.output(id, stream, self.io.captured(stream));
@@ -168,7 +175,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         // Count again, so that code that kept running after the last cell is not charged to this one. Right after a
         // cell, such code had no time to run.
         let before = match now.duration_since(self.waiting_since) {
-            short if self.cells > 1 && short < AT_ONCE => self.counted,
+            short if self.cells > 1 && short < COUNTS_REUSED_FOR => self.counted,
             _ => {
                 self.count_between_cells();
                 self.counted
@@ -180,17 +187,17 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             self.end_between_cells(why);
             return;
         }
-        let (terms, of_session) = (self.session_terms(), self.terms.limits);
-        let limits = wall.map_or(of_session, |wall| {
-            let cpu = of_session.cpu_within(wall, terms.cpu_rule);
-            let limits = of_session.with_time(LimitName::Wall, wall);
+        let (terms, session_limits) = (self.session_terms(), self.terms.limits);
+        let limits = wall.map_or(session_limits, |wall| {
+            let cpu = session_limits.cpu_within(wall, terms.cpu_rule);
+            let limits = session_limits.with_time(LimitName::Wall, wall);
             limits.with_time(LimitName::Cpu, cpu)
         });
         let clock = self.wall_clock(now, wall.unwrap_or(limits.wall()));
-        self.cell = Some(CellUnderWay::new(id, now, clock, limits, before));
+        self.cell = Some(RunningCell::new(id, now, clock, limits, before));
         self.measured_us = 0;
         self.io
-            .watch_anew(Pace::Running, now, before.cpu_us, limits.cpu());
+            .restart_watch(Pace::Running, now, before.cpu_us, limits.cpu());
         self.io.send(bytes, payload.passed);
     }
 
@@ -219,12 +226,12 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         };
         let cpu = self.terms.limits.cpu();
         self.measured_us = 0;
-        self.io.watch_anew(pace, now, self.counted.cpu_us, cpu);
+        self.io.restart_watch(pace, now, self.counted.cpu_us, cpu);
     }
 
     /// Returns the wall clock of a request that starts now.
     pub(super) fn wall_clock(&self, now: Instant, wall: Duration) -> WallClock {
-        let may_stand = self.session_terms().tool_time.of_cell(wall);
-        WallClock::new(now, wall, may_stand, self.end_of_life())
+        let pause_budget = self.session_terms().tool_time.of_cell(wall);
+        WallClock::new(now, wall, pause_budget, self.age_deadline())
     }
 }

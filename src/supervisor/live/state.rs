@@ -10,7 +10,7 @@ use std::time::Instant;
 use nix::errno::Errno;
 
 use super::caller::{Caller, Payload};
-use super::cell::{CellUnderWay, StateRequest};
+use super::cell::{RunningCell, StateRequest};
 use super::life::WorkerLife;
 use super::pausing::{Pause, Record};
 use super::refusal::Refusal;
@@ -63,11 +63,11 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             caller.refuse(Some(id), refusal.into());
             return;
         }
-        self.have_stand(id, medium, now, caller);
+        self.request_copy_point(id, medium, now, caller);
     }
 
     /// Requests that the worker stop at a copy point, to be copied to `medium`.
-    pub(super) fn have_stand(
+    pub(super) fn request_copy_point(
         &mut self,
         id: u64,
         medium: Medium,
@@ -89,7 +89,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         what: fn(Arc<Image>) -> StateRequest,
         now: Instant,
     ) -> Result<(), SupervisorError> {
-        let order = self.io.order(&image)?;
+        let order = self.io.restore_order(&image)?;
         let attachments = image.attachments()?;
         let mut frame = Vec::new();
         let id = if image.is_paused() { RESUMED } else { RESTORED };
@@ -99,16 +99,16 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let clock = self.wall_clock(now, self.terms.limits.wall());
         let limits = self.terms.limits;
         let before = self.io.counts();
-        let mut cell = CellUnderWay::new(id, now, clock, limits, before);
+        let mut cell = RunningCell::new(id, now, clock, limits, before);
         self.cells = image.cells();
         cell.state = what(image);
         self.cell = Some(cell);
         // This loop ends with the restore. The loop that serves the worker next may pause the session.
         self.pause = Pause::Tried;
         self.io
-            .watch_anew(Pace::Running, now, before.cpu_us, limits.cpu());
+            .restart_watch(Pace::Running, now, before.cpu_us, limits.cpu());
         self.io.send(frame, None);
-        self.io.hand_over_summons();
+        self.io.send_summons();
         for file in attachments {
             self.io.send(BYTE.to_vec(), Some(file));
         }
@@ -122,19 +122,19 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
     }
 
     /// Whether the worker has yet to prove that the image can be restored into it.
-    pub fn is_tried(&self) -> bool {
+    pub fn is_on_trial(&self) -> bool {
         let state = self.cell.as_ref().map(|cell| &cell.state);
         self.is_restoring() && !matches!(state, Some(StateRequest::Restoring(_)))
     }
 
     /// Whether the worker is being copied, or an image is being restored into it.
-    pub fn is_standing(&self) -> bool {
+    pub fn is_copied_or_restored(&self) -> bool {
         let state = self.cell.as_ref().map(|cell| &cell.state);
         state.is_some_and(|state| !matches!(state, StateRequest::None))
     }
 
     /// Begins to serve a worker into which an image was restored. The image's session has run `cells` cells.
-    pub fn go_on(&mut self, cells: u64, now: Instant) {
+    pub fn continue_restored(&mut self, cells: u64, now: Instant) {
         self.greeted = true;
         self.cells = cells;
         self.used = now;
@@ -142,22 +142,22 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         // No cell reports the CPU time of the restore.
         self.count_between_cells();
         self.io
-            .watch_anew(Pace::Waiting, now, self.counted.cpu_us, cpu);
+            .restart_watch(Pace::Waiting, now, self.counted.cpu_us, cpu);
     }
 
     /// Handles a worker's report that it has stopped at a copy point. Guest code can forge this report at any time.
-    pub(super) fn on_standing(&mut self, said: CopyPoint) -> Result<(), String> {
+    pub(super) fn on_copy_point(&mut self, at: CopyPoint) -> Result<(), String> {
         let refused = Err(format!(
-            "it stood without being asked, for request {}",
-            said.id
+            "it reported an unexpected copy point for request {}",
+            at.id
         ));
-        let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == said.id) else {
+        let Some(cell) = self.cell.as_mut().filter(|cell| cell.id == at.id) else {
             return refused;
         };
-        let is_tried = matches!(cell.state, StateRequest::Tried(_));
+        let is_on_trial = matches!(cell.state, StateRequest::Tried(_));
         match mem::take(&mut cell.state) {
             StateRequest::Copied(medium, None) => {
-                let image = self.io.capture(said, self.cells, medium);
+                let image = self.io.capture(at, self.cells, medium);
                 cell.state = StateRequest::Copied(medium, Some(image.map(Arc::new)));
                 let mut frame = Vec::new();
                 // A message without a payload always fits into a frame.
@@ -166,10 +166,10 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                 Ok(())
             }
             StateRequest::Replaced(image) | StateRequest::Tried(image) => {
-                match self.io.plan(&image, &said, cell.id) {
+                match self.io.plan(&image, &at, cell.id) {
                     Ok((file, steps)) => {
                         cell.state = StateRequest::Restoring(steps);
-                        if !is_tried {
+                        if !is_on_trial {
                             self.io.send(BYTE.to_vec(), Some(file));
                         }
                     }
@@ -191,7 +191,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             _ => &[],
         };
         let Some(step) = steps.get(failed.step) else {
-            return Err("a step failed that it did not have".to_owned());
+            return Err("it reported the failure of an unknown restore step".to_owned());
         };
         let errno = Errno::from_raw(failed.errno);
         let why = format!(
@@ -259,7 +259,7 @@ pub(super) fn copy_of(
 fn reason(ended: &Ended) -> String {
     match ended {
         Ended::Exception(GuestError { name, message, .. }) => format!("{name}: {message}"),
-        Ended::Ok(_) | Ended::Exit(_) => "it answered before it stood".to_owned(),
+        Ended::Ok(_) | Ended::Exit(_) => "it replied before it reached a copy point".to_owned(),
     }
 }
 

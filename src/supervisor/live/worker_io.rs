@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::Signal;
 
-use super::files::{Done, do_with_file};
+use super::files::{FileResult, perform_file_request};
 use crate::plan::FileQuota;
 use crate::protocol::FrameLimits;
 use crate::protocol::caller::FileRequest;
@@ -60,7 +60,7 @@ pub trait WorkerIo {
     fn has_lost_cgroup(&self, counts: &Counts) -> bool;
     /// Restarts the watch of the limits. `counted` is the CPU time used so far in microseconds, if known, and `allowed`
     /// the CPU time that may be used from now on.
-    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration);
+    fn restart_watch(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration);
     /// Checks the limits that need polling, if a check is due.
     fn check_limits(&mut self, now: Instant) -> Option<Stop>;
     /// Returns when the next check of the limits is due.
@@ -70,7 +70,7 @@ pub trait WorkerIo {
     /// Measures the worker's files.
     fn files(&self) -> Files;
     /// Carries out a caller's file request.
-    fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError>;
+    fn perform_file_request(&mut self, request: &FileRequest) -> Result<FileResult, FileError>;
     /// Forgets the files lent to the caller for writing that the caller has closed. Call this before the guest can open
     /// them.
     fn note_closed_files(&mut self);
@@ -90,15 +90,15 @@ pub trait WorkerIo {
     fn is_used(&self) -> bool;
     /// Leaves programs that are requested from now on to the next worker. Returns false, and changes nothing, if this
     /// worker already has programs.
-    fn rest(&mut self) -> bool;
+    fn defer_programs(&mut self) -> bool;
     /// Gives the worker the socket that announces program starters. It follows the worker's first message.
-    fn hand_over_summons(&mut self);
+    fn send_summons(&mut self);
     /// Whether programs of the caller run or are about to start.
     fn runs_programs(&self) -> bool;
     /// Stores a copy. Returns its number.
     fn keep(&mut self, image: Arc<Image>) -> u64;
     /// Encodes what the worker must do before its memory is replaced by that of `image`.
-    fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
+    fn restore_order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal>;
     /// Plans the steps that replace the worker's memory. The worker is stopped at `own`, and next replies to request
     /// `number`.
     fn plan(
@@ -130,7 +130,7 @@ pub struct JailedWorker<'a> {
     pub(super) lent: LentFiles,
     /// The image that was restored into the worker or copied from it last, as long as its caller keeps it. The next
     /// copy shares its pages.
-    pub(super) beneath: Weak<Image>,
+    pub(super) base_image: Weak<Image>,
     pub(super) forwarded: ForwardedCalls<'a>,
     pub(super) network: Option<WorkerNetwork>,
     pub(super) programs: Option<ProgramServer<'a>>,
@@ -156,7 +156,7 @@ impl<'a> JailedWorker<'a> {
             watch: Watch::new(verified, context),
             is_gone: false,
             lent: LentFiles::new(),
-            beneath: Weak::new(),
+            base_image: Weak::new(),
             forwarded: ForwardedCalls::new(verified),
             network: lock(&verified.network).take(),
             programs: None,
@@ -247,12 +247,12 @@ impl WorkerIo for JailedWorker<'_> {
         cgroup.is_some_and(WorkerCgroup::counts_cpu) && counts.cpu_us.is_none()
     }
 
-    fn watch_anew(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
-        self.watch.begin(pace, now, counted, allowed);
+    fn restart_watch(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
+        self.watch.restart(pace, now, counted, allowed);
     }
 
     fn check_limits(&mut self, now: Instant) -> Option<Stop> {
-        self.watch.look(now)
+        self.watch.check(now)
     }
 
     fn next_check(&self) -> Instant {
@@ -260,7 +260,7 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn measured(&self) -> Measured {
-        self.watch.since_begin()
+        self.watch.since_restart()
     }
 
     fn files(&self) -> Files {
@@ -270,8 +270,8 @@ impl WorkerIo for JailedWorker<'_> {
         }
     }
 
-    fn do_with_file(&mut self, request: &FileRequest) -> Result<Done, FileError> {
-        let done = do_with_file(&self.work_dir()?, request)?;
+    fn perform_file_request(&mut self, request: &FileRequest) -> Result<FileResult, FileError> {
+        let done = perform_file_request(&self.work_dir()?, request)?;
         self.lent.extend(done.lent.clone());
         Ok(done)
     }
@@ -301,9 +301,9 @@ impl WorkerIo for JailedWorker<'_> {
     ) -> Result<Image, SnapshotRefusal> {
         // A program may have started since the request was accepted.
         self.require_single()?;
-        let beneath = self.beneath.upgrade();
+        let base_image = self.base_image.upgrade();
         let base = match medium {
-            Medium::Memory => beneath.as_deref().and_then(Image::base),
+            Medium::Memory => base_image.as_deref().and_then(Image::base),
             Medium::Disk => None,
         };
         let room = self.room(medium, base)?;
@@ -318,11 +318,11 @@ impl WorkerIo for JailedWorker<'_> {
         self.programs.as_ref().is_some_and(ProgramServer::is_used)
     }
 
-    fn rest(&mut self) -> bool {
+    fn defer_programs(&mut self) -> bool {
         self.programs.as_mut().is_none_or(ProgramServer::rest)
     }
 
-    fn hand_over_summons(&mut self) {
+    fn send_summons(&mut self) {
         // If descriptors have run out, the session cannot start programs. The worker still waits for the byte.
         let (summons, theirs) = Summons::new().ok().unzip();
         self.link.send(vec![0], theirs);
@@ -334,11 +334,11 @@ impl WorkerIo for JailedWorker<'_> {
     }
 
     fn keep(&mut self, image: Arc<Image>) -> u64 {
-        self.beneath = Arc::downgrade(&image);
+        self.base_image = Arc::downgrade(&image);
         self.context.snapshots.put(self.context.session, image)
     }
 
-    fn order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal> {
+    fn restore_order(&self, image: &Image) -> Result<Vec<u8>, SnapshotRefusal> {
         image.order(&self.context.jail.worker)
     }
 

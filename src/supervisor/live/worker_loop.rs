@@ -12,7 +12,7 @@ use nix::poll::PollFlags;
 use super::adaptive_poll::AdaptivePoll;
 use super::caller::{Caller, readable_or_writable};
 use super::cell::StateRequest;
-use super::life::{LifeTerms, Quiet, REPORT_WAITS, WorkerLife};
+use super::life::{LifeTerms, Quiet, REPORT_DELAY, WorkerLife};
 use super::state::Beginning;
 use super::worker_io::JailedWorker;
 use super::{Purpose, SessionExit};
@@ -31,7 +31,7 @@ use crate::supervisor::wait::is_readable;
 use sandfork_jail::control::{Exit, FromMonitor};
 
 /// The most reads of the data socket after the main process has ended. Together they exceed the socket's buffer.
-const LAST_READS: usize = 16;
+const MAX_FINAL_READS: usize = 16;
 
 /// The limit on bytes of events that the caller has not read. Beyond it the supervisor stops reading from the worker or
 /// the program, which then blocks like a program whose output pipe is full.
@@ -39,10 +39,10 @@ pub const BACKLOG: usize = 1 << 20;
 
 /// The limit on queued messages that the worker has not read. Beyond it the supervisor stops reading from the worker,
 /// because a guest may call tools and never read a result.
-const UNTAKEN: usize = 64;
+const MAX_UNREAD: usize = 64;
 
 /// The limit on the bytes of those messages. It exceeds the size of any single message.
-const UNTAKEN_BYTES: usize = 32 << 20;
+const MAX_UNREAD_BYTES: usize = 32 << 20;
 
 /// The event loop of one worker.
 pub struct WorkerLoop<'a> {
@@ -88,8 +88,8 @@ impl<'a> WorkerLoop<'a> {
                 }
                 Beginning::Trial(image) => state.begin_restored(image, StateRequest::Tried, now)?,
                 Beginning::Restored(image) => {
-                    state.io.beneath = Arc::downgrade(&image);
-                    state.go_on(image.cells(), now);
+                    state.io.base_image = Arc::downgrade(&image);
+                    state.continue_restored(image.cells(), now);
                 }
                 Beginning::Resumed(record) => state.resume(record, now),
             }
@@ -114,16 +114,16 @@ impl<'a> WorkerLoop<'a> {
         caller: &mut dyn Caller,
         mut later: Option<Deferred>,
     ) -> Result<Option<SessionExit>, SupervisorError> {
-        let mut left = self.state.on_caller(clock::now(), caller);
-        while left.is_none() {
+        let mut exit = self.state.on_caller(clock::now(), caller);
+        while exit.is_none() {
             let due = later.as_ref().map(|later| later.due);
             match self.turn(caller, due)? {
                 ControlFlow::Break(None) => return Ok(None),
-                ControlFlow::Break(exit) => left = exit,
+                ControlFlow::Break(left) => exit = left,
                 // Requests that arrived while the session was copied come first: they may cancel the pause.
                 ControlFlow::Continue(()) if self.state.is_paused() => {
-                    left = self.state.on_caller(clock::now(), caller);
-                    left = left.or_else(|| {
+                    exit = self.state.on_caller(clock::now(), caller);
+                    exit = exit.or_else(|| {
                         let paused = self.state.take_paused(clock::now(), caller)?;
                         Some(SessionExit::Paused(Box::new(paused)))
                     });
@@ -134,7 +134,7 @@ impl<'a> WorkerLoop<'a> {
             let now = clock::now();
             later = later.filter(|later| !is_over && !later.is_due(now));
         }
-        Ok(left)
+        Ok(exit)
     }
 
     /// Waits for events until `due` at the latest, and handles them. Breaks with the exit when the caller leaves, and
@@ -149,7 +149,7 @@ impl<'a> WorkerLoop<'a> {
             data,
             stdout,
             stderr,
-            heard,
+            from_caller,
             forwarded,
             network,
             bell,
@@ -174,10 +174,10 @@ impl<'a> WorkerLoop<'a> {
             self.state.io.watch.charge(spent);
         }
         if is_readable(network) {
-            self.attend_network(caller);
+            self.on_network_ready(caller);
         }
         if is_readable(bell) || !reports.is_empty() {
-            self.attend_programs([bell, reports], caller);
+            self.on_programs_ready([bell, reports], caller);
         }
         if !monitor.is_empty() {
             self.read_monitor(monitor, caller)?;
@@ -188,12 +188,12 @@ impl<'a> WorkerLoop<'a> {
         if let Some(Err(how)) = programs.map(|programs| programs.on_time(now)) {
             self.state.on_violation(how);
         }
-        let given_up = self.state.reap_until.is_some_and(|until| now >= until);
-        if !self.monitor_open || given_up {
+        let reap_expired = self.state.reap_until.is_some_and(|until| now >= until);
+        if !self.monitor_open || reap_expired {
             return Ok(ControlFlow::Break(None));
         }
         // If a pause has just begun, the caller's requests stay unread: they would be refused as busy.
-        if is_readable(heard)
+        if is_readable(from_caller)
             && !self.state.is_pausing()
             && let Some(exit) = self.state.on_caller(now, caller)
         {
@@ -211,28 +211,30 @@ impl<'a> WorkerLoop<'a> {
         let (quiet, quiet_until) = state.quiet(now).unzip();
         let is_ending = quiet == Some(Quiet::Ending);
         // poll(2) reports a hang-up even if no event is requested.
-        let report_waits = state.report_waits(now);
-        let monitor_events = report_waits.map_or(PollFlags::POLLIN, |_| PollFlags::empty());
+        let report_deferred_until = state.report_deferred_until(now);
+        let monitor_events =
+            report_deferred_until.map_or(PollFlags::POLLIN, |_| PollFlags::empty());
         let flowing = caller.unsent() < BACKLOG;
         let pipe = |stream| {
             let pipe = io.output.pipe(stream);
             let pipe = pipe.filter(|_| flowing && quiet.is_none())?;
             Some((pipe, PollFlags::POLLIN))
         };
-        let takes = io.link.unsent_frames() < UNTAKEN && io.link.unsent < UNTAKEN_BYTES;
-        let may_receive = flowing && takes && state.has_room_for_calls();
+        let worker_reads =
+            io.link.unsent_frames() < MAX_UNREAD && io.link.unsent < MAX_UNREAD_BYTES;
+        let may_receive = flowing && worker_reads && state.has_room_for_calls();
         let mut data_events = readable_or_writable(io.link.unsent);
         data_events.set(PollFlags::POLLIN, may_receive);
         let data = state.data_open && !data_events.is_empty() && !is_ending;
         // Once the worker is ending, program requests wait for the reason, with which they are then closed.
         let programs = io.programs.as_ref().filter(|_| state.reap_until.is_none());
-        let of_programs = programs.and_then(ProgramServer::next_event);
+        let programs_due = programs.and_then(ProgramServer::next_event);
         let until = [
             state.next_event(),
             due,
             quiet_until,
-            report_waits,
-            of_programs,
+            report_deferred_until,
+            programs_due,
             io.forwarded.paused_until(now),
         ];
         let until = until.into_iter().flatten().min();
@@ -247,7 +249,7 @@ impl<'a> WorkerLoop<'a> {
                 data.then(|| (io.link.as_fd(), data_events)),
                 pipe(Stream::Stdout),
                 pipe(Stream::Stderr),
-                state.heard(caller),
+                state.caller_events(caller),
                 io.forwarded.source(now).filter(|_| !is_ending),
                 io.network.as_ref().map(|it| (it.link(), PollFlags::POLLIN)),
                 programs.map(|it| (it.queue.bell(), PollFlags::POLLIN)),
@@ -266,9 +268,9 @@ impl<'a> WorkerLoop<'a> {
     }
 
     /// Handles callers' requests for programs (`bell`) and reports about running programs (`reports`).
-    fn attend_programs(&mut self, [bell, reports]: [PollFlags; 2], caller: &mut dyn Caller) {
+    fn on_programs_ready(&mut self, [bell, reports]: [PollFlags; 2], caller: &mut dyn Caller) {
         let now = clock::now();
-        let is_copied = self.state.is_standing();
+        let is_copied_or_restored = self.state.is_copied_or_restored();
         let io = &mut self.state.io;
         let Some(programs) = &mut io.programs else {
             return;
@@ -283,16 +285,17 @@ impl<'a> WorkerLoop<'a> {
             return;
         }
         let (summons, process) = (io.summons.as_mut(), worker.process.as_fd());
-        let has_more = is_readable(bell) && programs.on_bell(summons, process, now, is_copied);
+        let has_more =
+            is_readable(bell) && programs.on_bell(summons, process, now, is_copied_or_restored);
         if has_more || (was_busy && !programs.is_busy()) {
             self.state.on_programs(now);
-            self.state.tell_of_time_between_cells(caller);
+            self.state.report_time_between_cells(caller);
         }
     }
 
     /// Handles events of the egress link: a question about a connection, a late report, or the end of the egress
     /// process.
-    fn attend_network(&mut self, caller: &mut dyn Caller) {
+    fn on_network_ready(&mut self, caller: &mut dyn Caller) {
         let network = self.state.io.network.as_mut();
         match network.map(WorkerNetwork::on_readable) {
             Some(Err(error)) => {
@@ -309,7 +312,7 @@ impl<'a> WorkerLoop<'a> {
         let now = clock::now();
         let is_run = matches!(self.state.terms.purpose, Purpose::Run(_));
         // The guest pays for this time, except while its session is copied or restored, which the caller requested.
-        let began = (!is_run && !self.state.is_standing()).then(clock::thread_time);
+        let began = (!is_run && !self.state.is_copied_or_restored()).then(clock::thread_time);
         match self.state.io.link.receive() {
             Ok(Received::Some) => {}
             Ok(Received::Nothing) => return false,
@@ -370,12 +373,12 @@ impl<'a> WorkerLoop<'a> {
 
     fn on_exit(&mut self, exit: Exit, at: SystemTime, caller: &mut dyn Caller) {
         let now = clock::now();
-        let ago = at.elapsed().unwrap_or_default().min(REPORT_WAITS);
+        let ago = at.elapsed().unwrap_or_default().min(REPORT_DELAY);
         self.state
             .on_exit(exit, now.checked_sub(ago).unwrap_or(now));
         // Messages sent before the exit count. A process that was left behind may keep sending, so reading stops after
         // as much as the socket's buffer can hold.
-        _ = (0..LAST_READS)
+        _ = (0..MAX_FINAL_READS)
             .take_while(|_| self.state.data_open && self.read_frames(caller))
             .count();
     }

@@ -16,10 +16,10 @@ use crate::supervisor::drain::Stream;
 use crate::supervisor::ending::Stop;
 
 /// The limit on a cell's displays, bytes.
-const MOST_DISPLAYED: u64 = 64 << 20;
+const MAX_DISPLAYED: u64 = 64 << 20;
 
 /// The bytes that each display counts in addition to its contents, so that empty displays also reach the limit.
-const OF_A_DISPLAY: u64 = 1 << 10;
+const DISPLAY_OVERHEAD: u64 = 1 << 10;
 
 impl<W: WorkerIo> WorkerLife<'_, W> {
     /// Handles a frame of the worker. A frame that violates the protocol ends the worker.
@@ -38,38 +38,38 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
         let reply = Reply::parse(&frame).map_err(|error| error.to_string())?;
         let fits_a_run =
             |blob: &Blob| blob.transport() == Transport::Payload && blob.total() <= LARGEST_OF_RUN;
-        let is_of_a_session = matches!(
+        let is_session_only = matches!(
             reply,
             Reply::Call(_) | Reply::Display(_) | Reply::Standing(_) | Reply::FailedStep(_)
         ) || reply.blob().is_some_and(|blob| !fits_a_run(blob));
-        if matches!(self.terms.purpose, Purpose::Run(_)) && is_of_a_session {
-            return Err("it sent what only the worker of a session may".into());
+        if matches!(self.terms.purpose, Purpose::Run(_)) && is_session_only {
+            return Err("it sent a message that only a session's worker may send".into());
         }
         let payload = self.payload_of(reply.blob(), frame.payload)?;
         let header = frame.header.len();
         match reply {
-            Reply::Ready { .. } if self.greeted => Err("it greeted a second time".into()),
+            Reply::Ready { .. } if self.greeted => Err("it sent a second greeting".into()),
             Reply::Ready { version } if version != VERSION => {
-                Err(format!("it speaks version {version} of the protocol"))
+                Err(format!("it uses protocol version {version}"))
             }
             Reply::Ready { .. } => {
                 self.greeted = true;
                 Ok(())
             }
-            _ if !self.greeted => Err("it spoke before it greeted".into()),
-            Reply::Standing(said) => self.on_standing(said),
+            _ if !self.greeted => Err("it sent a message before its greeting".into()),
+            Reply::Standing(at) => self.on_copy_point(at),
             Reply::FailedStep(failed) => self.on_failed_step(&failed),
             Reply::Call(call) => {
-                self.pass_output_on(now, caller);
+                self.forward_output(now, caller);
                 self.call(call, payload, header, now, caller)
             }
             Reply::Display(display) => {
-                self.pass_output_on(now, caller);
+                self.forward_output(now, caller);
                 self.display(display, payload, header, now, caller)
             }
             Reply::Result(result) => match &mut self.cell {
                 Some(cell) if cell.id == result.id && cell.result.is_none() => {
-                    let payload = unchanging(&mut self.io, result.blob.as_ref(), payload)?;
+                    let payload = accept_payload(&mut self.io, result.blob.as_ref(), payload)?;
                     cell.answered = Some(now);
                     // A worker that the supervisor has killed meanwhile runs no other cell: the cell ends with the
                     // worker.
@@ -80,16 +80,19 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
                     }
                     Ok(())
                 }
-                _ => Err(format!("it sent a result of request {}", result.id)),
+                _ => Err(format!(
+                    "it sent an unexpected result of request {}",
+                    result.id
+                )),
             },
         }
     }
 
     /// Forwards the output so far, so that the caller gets it before the guest's next message: a caller that serves a
     /// tool call reads nothing until it has answered.
-    fn pass_output_on(&mut self, now: Instant, caller: &mut dyn Caller) {
+    fn forward_output(&mut self, now: Instant, caller: &mut dyn Caller) {
         let cell = self.cell.as_ref();
-        if cell.is_some_and(|cell| cell.streaming == Streaming::AsItComes) {
+        if cell.is_some_and(|cell| cell.streaming == Streaming::Immediate) {
             for stream in [Stream::Stdout, Stream::Stderr] {
                 self.on_output(stream, now, caller);
             }
@@ -109,8 +112,8 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             return Ok(());
         };
         let blob = display.blob.as_ref().map_or(0, Blob::total);
-        cell.displayed += OF_A_DISPLAY + header as u64 + blob;
-        if cell.displayed > MOST_DISPLAYED {
+        cell.displayed += DISPLAY_OVERHEAD + header as u64 + blob;
+        if cell.displayed > MAX_DISPLAYED {
             self.interrupt(Stop::output(), now);
             return Ok(());
         }
@@ -118,7 +121,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             // A thread that outlived its cell sent it. The display counts, but is dropped.
             return Ok(());
         }
-        let payload = unchanging(&mut self.io, display.blob.as_ref(), payload)?;
+        let payload = accept_payload(&mut self.io, display.blob.as_ref(), payload)?;
         caller.answer(ClientEvent::Display(display), payload);
         Ok(())
     }
@@ -129,7 +132,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
             Some(blob) if blob.transport() == Transport::Passed => {
                 // Each passed file costs its receiver a descriptor and a mapping, which are far scarcer than bytes.
                 if blob.total() <= LARGEST_PAYLOAD {
-                    return Err(format!("it passed a file for {} bytes", blob.total()));
+                    return Err(format!("it passed a file for only {} bytes", blob.total()));
                 }
                 let passed = self.io.take_passed();
                 Some(passed.map_err(|error| error.to_string())?)
@@ -141,7 +144,7 @@ impl<W: WorkerIo> WorkerLife<'_, W> {
 }
 
 /// Prepares the data of a message for the caller: a passed file is replaced by one that can no longer change.
-pub(super) fn unchanging<W: WorkerIo>(
+pub(super) fn accept_payload<W: WorkerIo>(
     io: &mut W,
     blob: Option<&Blob>,
     payload: Payload,

@@ -102,8 +102,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_cell_is_interrupted_while_it_has_the_handle() {
-        let cancel = Cancel::new().expect("a descriptor");
+    fn only_registered_cells_are_interrupted() {
+        let cancel = Cancel::new().expect("an eventfd");
         let count = Arc::new(AtomicUsize::new(0));
         let counted = || {
             let count = Arc::clone(&count);

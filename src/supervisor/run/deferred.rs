@@ -12,13 +12,13 @@ pub(crate) struct Deferred<'a> {
 }
 
 /// The longest delay: longer than a small program takes, and too short for the next caller to notice.
-const PATIENCE: Duration = Duration::from_millis(5);
+const MAX_DELAY: Duration = Duration::from_millis(5);
 
 impl<'a> Deferred<'a> {
     /// Defers `act` for a run that starts now.
     pub fn new(now: Instant, act: impl Fn() + 'a) -> Self {
         Self {
-            due: now + PATIENCE,
+            due: now + MAX_DELAY,
             act: Box::new(act),
         }
     }
@@ -49,10 +49,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_due_after_a_while_and_done_when_it_is_dropped() {
+    fn deferred_work_runs_on_drop() {
         let (now, done) = (Instant::now(), Cell::new(false));
         let later = Deferred::new(now, || done.set(true));
-        assert!(!later.is_due(now) && later.is_due(now + PATIENCE) && !done.get());
+        assert!(!later.is_due(now) && later.is_due(now + MAX_DELAY) && !done.get());
         drop(later);
         assert!(done.get());
     }

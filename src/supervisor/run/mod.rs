@@ -21,7 +21,7 @@ pub use super::drain::OutputSink;
 pub(crate) use self::deferred::Deferred;
 pub(super) use self::files::Files;
 pub(crate) use self::opaque::Opaque;
-pub(super) use self::report::{Fate, Seen, report};
+pub(super) use self::report::{Fate, Observed, report};
 pub(super) use self::request::ONLY_REQUEST;
 pub(super) use self::watch::{Measured, Pace, Watch};
 use super::cgroup::CgroupRoot;
@@ -137,7 +137,7 @@ impl<'a> Prepared<'a> {
         if request.terminal().is_some() && context.jail.worker.ptys.is_none() {
             return Err(SupervisorError::new(
                 ErrorKind::Request,
-                "the program can have no terminal: that needs namespaces, and a policy whose `filesystem.system` is \
+                "the program cannot have a terminal: this needs namespaces, and a policy whose `filesystem.system` is \
                  \"programs\"; leave out `-t`, or see `sandfork doctor` and `sandfork plan`",
             ));
         }

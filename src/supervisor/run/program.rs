@@ -17,7 +17,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// Refuses texts that would end in an exception of the sandbox's own Python.
+    /// Rejects strings that would raise an exception in Sandfork's own code inside the sandbox.
     pub fn check(&self) -> Result<(), SupervisorError> {
         let has_nul = |text: &String| text.contains('\0');
         let problem = match self {
@@ -25,10 +25,10 @@ impl Program {
                 "a program has a name: give at least one argument"
             }
             Self::Command(argv) if argv.iter().any(has_nul) => {
-                "an argument of a program has no NUL: leave it out"
+                "an argument of a program must not contain NUL: remove it"
             }
             Self::Python { filename, .. } if has_nul(filename) => {
-                "a filename has no NUL: leave it out"
+                "a file name must not contain NUL: remove it"
             }
             _ => return Ok(()),
         };
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_that_no_process_can_have_are_refused() {
+    fn missing_name_and_nul_are_refused() {
         let command = |argv: &[&str]| {
             let argv = argv.iter().map(ToString::to_string);
             Program::Command(argv.collect())
@@ -52,7 +52,7 @@ mod tests {
         for nameless in [&[][..], &[""]] {
             assert!(command(nameless).is_err_and(|why| why.contains("has a name")));
         }
-        assert!(command(&["ls", "a\0b"]).is_err_and(|why| why.contains("no NUL")));
+        assert!(command(&["ls", "a\0b"]).is_err_and(|why| why.contains("NUL")));
         let python = Program::Python {
             source: Vec::new(),
             kind: SourceKind::Text,

@@ -18,7 +18,7 @@ use crate::supervisor::refused_calls::RefusedCalls;
 use sandfork_jail::control::Exit;
 
 /// All the evidence about a run or cell, except its output.
-pub struct Seen {
+pub struct Observed {
     /// Why the supervisor ended the run, if it did.
     pub stop: Option<Stop>,
     /// How the main process ended.
@@ -58,21 +58,21 @@ pub enum Fate {
 pub fn report(
     terms: &LifeTerms,
     kind: Kind,
-    mut seen: Seen,
+    mut observed: Observed,
     output_bytes: u64,
     stderr: &[u8],
 ) -> Outcome {
-    let connections = mem::take(&mut seen.traffic.connections);
-    let usage = usage(&seen, output_bytes);
-    let stopped = seen.stop.is_some();
+    let connections = mem::take(&mut observed.traffic.connections);
+    let usage = usage(&observed, output_bytes);
+    let stopped = observed.stop.is_some();
     let evidence = Evidence {
-        stop: seen.stop,
-        exit: seen.exit,
-        result: seen.result.as_ref(),
-        counts: seen.counts,
-        full: seen.files.full,
+        stop: observed.stop,
+        exit: observed.exit,
+        result: observed.result.as_ref(),
+        counts: observed.counts,
+        full: observed.files.full,
         cpu_limit_us: match terms.purpose {
-            Purpose::Run(_) => u64::try_from(seen.limits.cpu().as_micros()).ok(),
+            Purpose::Run(_) => u64::try_from(observed.limits.cpu().as_micros()).ok(),
             Purpose::Session(_) => None,
         },
         kind,
@@ -84,32 +84,32 @@ pub fn report(
     // The result of a worker whose exit status contradicts it is dropped. The result of a worker that lives on is kept:
     // it says where the cell was interrupted.
     let believed = match ending {
-        _ if seen.fate == Fate::Lives => true,
+        _ if observed.fate == Fate::Lives => true,
         Ending::Ok | Ending::Exception | Ending::NotStarted(_) => true,
         Ending::Limit(_) => !stopped,
         _ => false,
     };
     let (mut value, mut error) = (None, None);
     let mut claims = Vec::new();
-    if let Some(result) = seen.result.filter(|_| believed) {
+    if let Some(result) = observed.result.filter(|_| believed) {
         claims = result.denied;
         match result.ended {
-            Ended::Ok(said) => value = said,
-            Ended::Exception(said) => error = Some(said),
+            Ended::Ok(returned) => value = returned,
+            Ended::Exception(raised) => error = Some(raised),
             Ended::Exit(_) => {}
         }
     }
     let lookup = OnceCell::new();
     let denials = Refused {
         grants: terms.grants,
-        limits: &seen.limits,
+        limits: &observed.limits,
         of_policy: &terms.limits,
         ending: &ending,
-        counts: &seen.counts,
+        counts: &observed.counts,
         without_memory,
-        full: seen.files.full,
+        full: observed.files.full,
         connections: &connections,
-        calls: &seen.refused_calls,
+        calls: &observed.refused_calls,
         claims,
         own: terms.own,
         exists: &|path| match terms.ask_host {
@@ -133,25 +133,26 @@ pub fn report(
 }
 
 /// Takes the kernel's counts where the kernel keeps them, and the largest measured values elsewhere.
-fn usage(seen: &Seen, output_bytes: u64) -> Usage {
-    let (counts, watched) = (&seen.counts, &seen.watched);
+fn usage(observed: &Observed, output_bytes: u64) -> Usage {
+    let (counts, watched) = (&observed.counts, &observed.watched);
     let cpu_us = counts
         .cpu_us
-        .or(seen.exit.map(|exit| exit.cpu_us))
+        .or(observed.exit.map(|exit| exit.cpu_us))
         .unwrap_or(0);
     let largest = |exit: Exit| (exit.max_rss_kib * 1024).max(watched.memory);
-    // A short cell of a session may end before the first measurement, and leaves no exited process to report a value.
-    let largest = seen.exit.map(largest).filter(|memory| *memory > 0);
+    // A short cell of a session may end before the first measurement, and its process lives on, so that no exit reports
+    // a value either.
+    let largest = observed.exit.map(largest).filter(|memory| *memory > 0);
     Usage {
-        wall: seen.wall,
+        wall: observed.wall,
         cpu: Duration::from_micros(cpu_us.max(watched.cpu_us)),
         peak_memory_bytes: counts.peak_memory.or(largest),
         peak_pids: counts.peak_pids.or(Some(watched.pids.max(1))),
-        written_bytes: seen.files.bytes,
+        written_bytes: observed.files.bytes,
         output_bytes,
-        connections: seen.traffic.count,
-        sent_bytes: seen.traffic.sent,
-        received_bytes: seen.traffic.received,
-        phases: seen.phases,
+        connections: observed.traffic.count,
+        sent_bytes: observed.traffic.sent,
+        received_bytes: observed.traffic.received,
+        phases: observed.phases,
     }
 }

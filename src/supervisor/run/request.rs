@@ -9,7 +9,7 @@ use super::AskHost;
 use super::cancel::Cancel;
 use super::opaque::Opaque;
 use super::program::Program;
-use super::request_files::script_place;
+use super::request_files::script_path;
 use super::stdin::Stdin;
 use crate::error::Error;
 use crate::outcome::Outcome;
@@ -128,7 +128,7 @@ impl Request {
             }
             _ => return self.filename(path),
         };
-        match script_place(path) {
+        match script_path(path) {
             Some(place) => self.filename(place.to_string()).file(place, source),
             None => self.filename(path),
         }
@@ -345,11 +345,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_with_a_coding_line_has_no_file() {
+    fn text_with_a_coding_line_gets_no_file() {
         for (text, files) in [("# coding: latin-1\n", 0), ("pass\n", 1)] {
             let request = Request::text(text.to_owned()).own_file("a.py");
             assert_eq!(request.files.len(), files, "{text}");
-            // A `String` is text as a `&str` is.
+            // A `String` is treated as text, like a `&str`.
             let [one, other] = [Request::from(text), Request::from(text.to_owned())];
             assert_eq!(one.encode().ok(), other.encode().ok());
         }

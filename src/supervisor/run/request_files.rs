@@ -44,7 +44,7 @@ pub fn put(
 
 /// Returns the path of a script's file in the work directory: the caller's path if it is relative and stays beneath the
 /// caller's directory, or else its file name. `None` if neither is a valid file path.
-pub fn script_place(path: &str) -> Option<GuestPath> {
+pub fn script_path(path: &str) -> Option<GuestPath> {
     let at = |path: &str| GuestPath::parse_file(path).ok();
     let beneath = (!path.starts_with('/')).then(|| at(path)).flatten();
     beneath.or_else(|| at(path.rsplit('/').next()?))
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_has_its_file_where_its_name_leads() {
+    fn script_path_stays_in_the_work_directory() {
         for (path, place) in [
             ("a/b.py", Some("a/b.py")),
             ("./b.py", Some("b.py")),
@@ -63,7 +63,7 @@ mod tests {
             ("../tasks/b.py", Some("b.py")),
             ("tasks/..", None),
         ] {
-            let found = script_place(path).map(|place| place.to_string());
+            let found = script_path(path).map(|place| place.to_string());
             assert_eq!(found.as_deref(), place, "{path}");
         }
     }

@@ -20,7 +20,7 @@ pub enum Stdin {
 }
 
 /// The capacity that every pipe has: the default is 64 KiB, but a user with many pipes gets single pages (pipe(7)).
-const FITS_A_PIPE: usize = 4096;
+const PIPE_CAPACITY: usize = 4096;
 
 impl Stdin {
     /// Opens the descriptor that becomes the guest's standard input.
@@ -37,7 +37,7 @@ impl Stdin {
 /// flag against that.
 fn feed(bytes: &Arc<Vec<u8>>) -> io::Result<OwnedFd> {
     let (reader, mut writer) = io::pipe()?;
-    if bytes.len() <= FITS_A_PIPE {
+    if bytes.len() <= PIPE_CAPACITY {
         writer.write_all(bytes)?;
         return Ok(reader.into());
     }
@@ -64,8 +64,8 @@ mod tests {
     }
 
     #[test]
-    fn bytes_are_read_by_each_run() {
-        for length in [0, 1, FITS_A_PIPE, FITS_A_PIPE + 1, 1 << 20] {
+    fn each_run_reads_all_bytes() {
+        for length in [0, 1, PIPE_CAPACITY, PIPE_CAPACITY + 1, 1 << 20] {
             let bytes: Vec<u8> = (0..=250).cycle().take(length).collect();
             let stdin = Stdin::Bytes(Arc::new(bytes.clone()));
             assert!(read(&stdin) == bytes && read(&stdin.clone()) == bytes);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_need_not_read() {
+    fn writer_thread_ends_if_the_guest_does_not_read() {
         let stdin = Stdin::Bytes(Arc::new(vec![0; 1 << 20]));
         drop(stdin.open().unwrap());
         let Stdin::Bytes(bytes) = &stdin else {

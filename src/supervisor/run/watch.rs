@@ -27,7 +27,7 @@ const TICK: Duration = Duration::from_millis(20);
 const WAITING_TICK: Duration = Duration::from_millis(250);
 
 /// The shortest time between two reads of a cgroup's CPU time.
-const SHORTEST: Duration = Duration::from_millis(5);
+const MIN_INTERVAL: Duration = Duration::from_millis(5);
 
 /// The interval at which a session's files are measured, if a measurement is quick.
 const FILES_TICK: Duration = Duration::from_millis(50);
@@ -36,15 +36,15 @@ const FILES_TICK: Duration = Duration::from_millis(50);
 const FILES_SHARE: u32 = 20;
 
 /// The longest time between two measurements of the files, regardless of their number.
-const FILES_LONGEST: Duration = Duration::from_secs(1);
+const MAX_FILES_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A read that takes longer than this suggests a fork bomb, because reading a process's mappings waits while the
 /// process forks. Measuring all of its processes would give it too much time.
-const LONG_LOOK: Duration = Duration::from_millis(10);
+const SLOW_READ: Duration = Duration::from_millis(10);
 
 /// The longest time for one measurement of the files. Each process that forks is waited for, possibly with little CPU
 /// time, and the clocks are not checked meanwhile.
-const LONGEST_LOOK: Duration = Duration::from_millis(100);
+const MAX_FILES_CHECK: Duration = Duration::from_millis(100);
 
 /// `USER_HZ`, which Linux fixes at 100 for every architecture that Sandfork knows.
 const MICROSECONDS_PER_TICK: u64 = 10_000;
@@ -142,7 +142,7 @@ impl<'a> Watch<'a> {
     }
 
     /// Returns the largest values measured. The CPU time is that since the count was last restarted.
-    pub fn since_begin(&self) -> Measured {
+    pub fn since_restart(&self) -> Measured {
         Measured {
             cpu_us: self.peak.cpu_us.saturating_sub(self.cpu_before),
             ..self.peak
@@ -151,7 +151,7 @@ impl<'a> Watch<'a> {
 
     /// Restarts the count of CPU time, at the start and the end of a cell. `counted` is the cgroup's count so far, if
     /// known, and `allowed` the CPU time that may be used from now on.
-    pub fn begin(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
+    pub fn restart(&mut self, pace: Pace, now: Instant, counted: Option<u64>, allowed: Duration) {
         self.limits = self.limits.with_time(LimitName::Cpu, allowed);
         self.pace = pace;
         let counted = counted.or_else(|| self.cgroup.and_then(WorkerCgroup::cpu_us));
@@ -173,20 +173,20 @@ impl<'a> Watch<'a> {
     }
 
     /// Measures what is due. Returns the exceeded limit, if any.
-    pub fn look(&mut self, now: Instant) -> Option<Stop> {
+    pub fn check(&mut self, now: Instant) -> Option<Stop> {
         let files_due = self.session.is_some() && now >= self.next_files;
-        if let Some(over) = self.look_at_sockets(now) {
+        if let Some(over) = self.check_sockets(now) {
             return Some(over);
         }
         if now < self.next_processes && !files_due {
             return None;
         }
         // Processes first: if there are too many, measuring the files of each takes too long.
-        let over = self.look_at_processes(now);
-        over.or_else(|| files_due.then(|| self.look_at_files())?)
+        let over = self.check_processes(now);
+        over.or_else(|| files_due.then(|| self.check_files())?)
     }
 
-    fn look_at_processes(&mut self, now: Instant) -> Option<Stop> {
+    fn check_processes(&mut self, now: Instant) -> Option<Stop> {
         let allowed = self.limits.cpu().saturating_sub(self.charged).as_micros();
         let allowed = u64::try_from(allowed).unwrap_or(u64::MAX);
         if let Some(cpu_us) = self.cgroup.and_then(WorkerCgroup::cpu_us) {
@@ -214,7 +214,7 @@ impl<'a> Watch<'a> {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
             if measured.memory > self.limits.memory() {
-                return self.look_at_memory();
+                return self.check_memory();
             }
         }
         None
@@ -222,7 +222,7 @@ impl<'a> Watch<'a> {
 
     /// Confirms an excess of memory by a slower measurement, which leaves out pages of files and counts each shared
     /// page once. The guest may use the limit in addition to the zygote's memory, as under `RLIMIT_DATA`.
-    fn look_at_memory(&mut self) -> Option<Stop> {
+    fn check_memory(&mut self) -> Option<Stop> {
         // The process above shares the zygote's memory. Where `/proc` hides that process, the size of the zygote's
         // mappings is an upper bound.
         let inherited = procfs::private(self.proc, &format!("{}/status", self.above));
@@ -251,7 +251,7 @@ impl<'a> Watch<'a> {
 
     /// Whether there are too many processes after a slow measurement.
     fn too_many_since(&mut self, started: Instant) -> bool {
-        if started.elapsed() <= LONG_LOOK {
+        if started.elapsed() <= SLOW_READ {
             return false;
         }
         let pids = self.tree().len() as u64;
@@ -259,29 +259,29 @@ impl<'a> Watch<'a> {
         pids > self.limits.pids()
     }
 
-    fn look_at_sockets(&mut self, now: Instant) -> Option<Stop> {
+    fn check_sockets(&mut self, now: Instant) -> Option<Stop> {
         let sockets = self.sockets.filter(|_| now >= self.next_sockets)?;
         self.next_sockets = now + self.pace.tick();
         let exceed = sockets.exceed(self.limits.memory());
         exceed.then(|| Stop::watchdog(LimitName::Memory))
     }
 
-    fn look_at_files(&mut self) -> Option<Stop> {
+    fn check_files(&mut self) -> Option<Stop> {
         let (session, quota) = (self.session?, FileQuota::new(&self.limits));
         let started = Instant::now();
         let mut count = session.count(quota);
         for pid in self.tree() {
-            let looked = Instant::now();
+            let started_reading = Instant::now();
             count.add_nameless(pid);
-            if self.too_many_since(looked) {
+            if self.too_many_since(started_reading) {
                 return Some(Stop::watchdog(LimitName::Pids));
             }
-            if started.elapsed() > LONGEST_LOOK {
+            if started.elapsed() > MAX_FILES_CHECK {
                 break;
             }
         }
         let pause = (started.elapsed() * FILES_SHARE)
-            .clamp(FILES_TICK.max(self.pace.tick()), FILES_LONGEST);
+            .clamp(FILES_TICK.max(self.pace.tick()), MAX_FILES_INTERVAL);
         self.next_files = clock::now() + pause;
         let size = count.size;
         if size.bytes > quota.size {
@@ -294,7 +294,7 @@ impl<'a> Watch<'a> {
     fn interval(&self, used_us: u64) -> Duration {
         let used = Duration::from_micros(used_us) + self.charged;
         let left = self.limits.cpu().saturating_sub(used);
-        self.shortest_time(left).max(SHORTEST)
+        self.shortest_time(left).max(MIN_INTERVAL)
     }
 
     /// Returns the shortest time in which the guest can use this much CPU time.
@@ -348,8 +348,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn charged_time_brings_the_next_look_forward() {
-        let proc = std::fs::File::open("/proc").expect("it is there");
+    fn charged_time_brings_the_next_check_forward() {
+        let proc = std::fs::File::open("/proc").expect("/proc opens");
         let (own, now) = (Pid::this(), clock::now());
         let mut watch = Watch {
             cgroup: None,

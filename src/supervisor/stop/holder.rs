@@ -18,11 +18,11 @@ use super::Guest;
 
 /// The longest time to stop all tasks. A guest whose processes end as fast as they start others could keep the thread
 /// busy forever.
-const PATIENCE: Duration = Duration::from_secs(1);
+const MAX_HOLD_TIME: Duration = Duration::from_secs(1);
 
 /// The longest wait for a task that is inside the kernel, where it runs no guest code: the parent of a vfork(2) leaves
 /// the kernel only after its child.
-const INSIDE: Duration = Duration::from_millis(50);
+const MAX_KERNEL_TIME: Duration = Duration::from_millis(50);
 
 /// The pause between two passes over the tasks.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -65,16 +65,16 @@ impl Holder {
 
     /// Stops every task of these guests, or none.
     pub fn hold(&self, guests: Vec<Guest>) -> Result<(), String> {
-        self.ask(Command::Hold(guests))
+        self.send(Command::Hold(guests))
     }
 
     /// Resumes all tasks.
     pub fn release(&self) {
         // Fails if the thread is gone; the guests died with it.
-        _ = self.ask(Command::Release);
+        _ = self.send(Command::Release);
     }
 
-    fn ask(&self, command: Command) -> Result<(), String> {
+    fn send(&self, command: Command) -> Result<(), String> {
         _ = self.commands.send(command);
         self.answers.recv().unwrap_or_else(|_| Err(no_thread()))
     }
@@ -82,7 +82,7 @@ impl Holder {
 
 /// Returns the error of a thread that could not be started or has ended.
 fn no_thread() -> String {
-    "there is no thread left to hold it".to_owned()
+    "no thread could be started to hold it".to_owned()
 }
 
 /// Returns the error of a failed ptrace(2) call.
@@ -97,14 +97,14 @@ struct Tasks {
     /// kernel.
     held: BTreeMap<Pid, Option<libc::c_int>>,
     /// Whether tasks that leave the kernel are to be resumed.
-    is_over: bool,
+    is_released: bool,
 }
 
 impl Tasks {
     /// Waits for a command. Meanwhile resumes released tasks that were still inside the kernel.
     fn next(&mut self, commands: &Receiver<Command>) -> Option<Command> {
         loop {
-            if self.held.is_empty() || !self.is_over {
+            if self.held.is_empty() || !self.is_released {
                 return commands.recv().ok();
             }
             match commands.recv_timeout(PAUSE) {
@@ -115,7 +115,7 @@ impl Tasks {
     }
 
     fn hold(&mut self, guests: &[Guest]) -> Result<(), String> {
-        self.is_over = false;
+        self.is_released = false;
         let held = self.hold_all(guests);
         if held.is_err() {
             self.release();
@@ -126,38 +126,38 @@ impl Tasks {
     /// Stops tasks until all are stopped and a pass finds no new task: a task may start others until it is stopped.
     fn hold_all(&mut self, guests: &[Guest]) -> Result<(), String> {
         let proc = open_proc().map_err(refused)?;
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut ended = BTreeSet::new();
-        let mut calm_since = None;
+        let mut settled_since = None;
         loop {
-            self.learn();
+            self.process_events();
             let before: BTreeSet<Pid> = self.held.keys().copied().collect();
             let found = tasks_of(&proc, guests);
             // A pid may have been reused between the listing and the seize. Release such tasks.
             self.held
-                .retain(|task, signal| found.contains(task) || !let_go(*task, *signal));
+                .retain(|task, signal| found.contains(task) || !resume(*task, *signal));
             let ended_before = std::mem::take(&mut ended);
-            let mut is_calm = true;
+            let mut is_settled = true;
             for task in &found {
                 match self.seize(*task)? {
-                    Life::Runs => {}
-                    Life::Zombie => _ = ended.insert(*task),
-                    Life::Gone => is_calm = false,
+                    TaskState::Runs => {}
+                    TaskState::Zombie => _ = ended.insert(*task),
+                    TaskState::Gone => is_settled = false,
                 }
             }
-            self.learn();
+            self.process_events();
             // A task that ends during a pass moves its children to a parent that the pass may have visited before. So
             // only a pass during which no task ended proves that there is no other task.
-            is_calm &= ended == ended_before && self.held.keys().eq(&before);
-            if is_calm {
-                let since: &mut Instant = calm_since.get_or_insert_with(Instant::now);
-                if self.held.values().all(Option::is_some) || since.elapsed() > INSIDE {
+            is_settled &= ended == ended_before && self.held.keys().eq(&before);
+            if is_settled {
+                let since: &mut Instant = settled_since.get_or_insert_with(Instant::now);
+                if self.held.values().all(Option::is_some) || since.elapsed() > MAX_KERNEL_TIME {
                     return Ok(());
                 }
             } else {
-                calm_since = None;
+                settled_since = None;
             }
-            if begun.elapsed() > PATIENCE {
+            if started.elapsed() > MAX_HOLD_TIME {
                 return Err("it starts processes faster than they can be held".to_owned());
             }
             thread::sleep(PAUSE);
@@ -165,26 +165,26 @@ impl Tasks {
     }
 
     /// Attaches to a task and interrupts it, unless it is attached or has ended.
-    fn seize(&mut self, task: Pid) -> Result<Life, String> {
+    fn seize(&mut self, task: Pid) -> Result<TaskState, String> {
         if self.held.contains_key(&task) {
-            return Ok(Life::Runs);
+            return Ok(TaskState::Runs);
         }
         match hold::seize(task).and_then(|()| hold::interrupt(task)) {
             Ok(()) => {
                 self.held.insert(task, None);
-                Ok(Life::Runs)
+                Ok(TaskState::Runs)
             }
-            Err(errno) => match life(task) {
+            Err(errno) => match state_of(task) {
                 // A held task has started this one, which is attached automatically: its first event is still to come.
-                Life::Runs if tracer(task) == Some(gettid()) => Ok(Life::Runs),
-                Life::Runs => Err(refused(errno)),
+                TaskState::Runs if tracer(task) == Some(gettid()) => Ok(TaskState::Runs),
+                TaskState::Runs => Err(refused(errno)),
                 ended => Ok(ended),
             },
         }
     }
 
     /// Processes pending ptrace events: records stopped tasks, and forgets tasks that have ended.
-    fn learn(&mut self) {
+    fn process_events(&mut self) {
         while let Some((task, event)) = hold::event() {
             match event {
                 Event::Stopped(signal) => _ = self.held.insert(task, Some(signal)),
@@ -195,15 +195,15 @@ impl Tasks {
 
     /// Resumes all tasks that are stopped.
     fn release(&mut self) {
-        self.is_over = true;
-        self.learn();
-        self.held.retain(|task, signal| !let_go(*task, *signal));
+        self.is_released = true;
+        self.process_events();
+        self.held.retain(|task, signal| !resume(*task, *signal));
     }
 }
 
 /// Resumes a task if it is stopped. Returns whether it is no longer held. A thread that calls execve(2) takes over the
 /// pid of its process, and its own pid ends without an event.
-fn let_go(task: Pid, signal: Option<libc::c_int>) -> bool {
+fn resume(task: Pid, signal: Option<libc::c_int>) -> bool {
     signal.is_some_and(|signal| hold::release(task, signal).is_ok())
         || tracer(task) != Some(gettid())
 }
@@ -235,19 +235,19 @@ fn threads(process: Pid) -> Vec<Pid> {
 }
 
 /// The state of a task.
-enum Life {
+enum TaskState {
     Runs,
     /// The task has ended, or is about to, and has not been reaped.
     Zombie,
     Gone,
 }
 
-fn life(task: Pid) -> Life {
+fn state_of(task: Pid) -> TaskState {
     let stat = fs::read_to_string(format!("/proc/{task}/stat"));
     match stat.ok().and_then(|text| procfs::Stat::parse(&text)) {
-        None => Life::Gone,
-        Some(stat) if stat.is_exiting() || matches!(stat.state, 'Z' | 'X') => Life::Zombie,
-        Some(_) => Life::Runs,
+        None => TaskState::Gone,
+        Some(stat) if stat.is_exiting() || matches!(stat.state, 'Z' | 'X') => TaskState::Zombie,
+        Some(_) => TaskState::Runs,
     }
 }
 

@@ -70,7 +70,7 @@ pub fn hold_guests(report: impl FnOnce(&str), stopped: impl FnOnce()) {
     static HOLDER: Mutex<Option<Holder>> = Mutex::new(None);
     let mut holder = lock(&HOLDER);
     let guests = lock(&GUESTS);
-    let standing = StoppedClock::begin();
+    let stopped_clock = StoppedClock::begin();
     let running: Vec<Guest> = guests.values().cloned().collect();
     if running.is_empty() {
         return stopped();
@@ -84,11 +84,11 @@ pub fn hold_guests(report: impl FnOnce(&str), stopped: impl FnOnce()) {
         Ok(holder) => {
             stopped();
             // The clock first, so that guests are charged from the moment they run.
-            drop(standing);
+            drop(stopped_clock);
             holder.release();
         }
         Err(error) => {
-            standing.cancel();
+            stopped_clock.cancel();
             report(&error);
             stopped();
             // The clock kept running, so the time without a beat must count.

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use super::caller::{Caller, CallerEvent};
-use super::cell::{CellUnderWay, Streaming};
-use super::clocks::{LAST_MOMENTS, WallClock};
+use super::cell::{RunningCell, Streaming};
+use super::clocks::{EXIT_LAG, WallClock};
 use super::pausing::{PAUSE, Pause};
 use super::worker_io::WorkerIo;
 use super::{Purpose, Refusal, SessionExit, SessionTerms};
@@ -34,7 +34,7 @@ const QUIET: Duration = Duration::from_millis(2);
 
 /// The period after a run's result or exit in which the exit report alone does not wake the supervisor: it waits for
 /// the EOF that follows the report. On a busy machine the EOF comes later than this, but it comes.
-pub const REPORT_WAITS: Duration = Duration::from_millis(10);
+pub const REPORT_DELAY: Duration = Duration::from_millis(10);
 
 /// The parameters that are fixed for a worker's whole life.
 #[derive(Clone, Copy, Debug)]
@@ -64,7 +64,7 @@ pub struct WorkerLife<'a, W> {
     /// Whether the worker's frames are still read.
     pub(super) data_open: bool,
     pub(super) greeted: bool,
-    pub(super) cell: Option<CellUnderWay>,
+    pub(super) cell: Option<RunningCell>,
     /// The cgroup's counts when the last cell ended.
     pub(super) counted: Counts,
     /// The CPU time since then that was measured without a cgroup and is already part of `between_cells`, microseconds.
@@ -137,9 +137,9 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         }
         .encode_into(&[], &mut hello)?;
         self.io.send(hello, None);
-        self.io.hand_over_summons();
+        self.io.send_summons();
         self.io
-            .watch_anew(Pace::Waiting, now, None, self.terms.limits.cpu());
+            .restart_watch(Pace::Waiting, now, None, self.terms.limits.cpu());
         Ok(())
     }
 
@@ -147,8 +147,8 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     pub fn start_run(&mut self, message: Vec<u8>, now: Instant) {
         let clock = WallClock::new(now, self.terms.limits.wall(), Duration::ZERO, None);
         let (id, limits) = (ONLY_REQUEST, self.terms.limits);
-        let mut cell = CellUnderWay::new(id, now, clock, limits, Counts::default());
-        cell.streaming = Streaming::AsItComes;
+        let mut cell = RunningCell::new(id, now, clock, limits, Counts::default());
+        cell.streaming = Streaming::Immediate;
         cell.then = AfterCell::End;
         self.cell = Some(cell);
         self.io.send(message, None);
@@ -172,10 +172,10 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     }
 
     /// Returns until when the exit report can stay unread, to be read together with the EOF that follows it.
-    pub fn report_waits(&self, now: Instant) -> Option<Instant> {
+    pub fn report_deferred_until(&self, now: Instant) -> Option<Instant> {
         let is_run = matches!(self.terms.purpose, Purpose::Run(_));
         let answered = self.cell.as_ref().and_then(|cell| cell.answered);
-        let until = self.exited.or(answered.filter(|_| is_run))? + REPORT_WAITS;
+        let until = self.exited.or(answered.filter(|_| is_run))? + REPORT_DELAY;
         // A limit that becomes due meanwhile would be reported in place of the exit.
         let is_undisturbed = self.next_event().is_none_or(|due| due >= until);
         (now < until && is_undisturbed).then_some(until)
@@ -184,10 +184,10 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     /// Reads the guest's output. Output between two cells belongs to the next cell.
     pub fn on_output(&mut self, stream: Stream, now: Instant, caller: &mut dyn Caller) {
         let drained = match &self.cell {
-            Some(cell) if cell.streaming == Streaming::AsItComes => {
+            Some(cell) if cell.streaming == Streaming::Immediate => {
                 let id = cell.id;
-                let mut pass_on = |bytes: &[u8]| caller.output(id, stream, bytes);
-                self.io.drain(stream, &mut pass_on)
+                let mut forward = |bytes: &[u8]| caller.output(id, stream, bytes);
+                self.io.drain(stream, &mut forward)
             }
             _ => self.io.drain(stream, &mut |_| {}),
         };
@@ -195,7 +195,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
             return;
         }
         match &mut self.cell {
-            Some(cell) if self.exited.is_some() => cell.has_printed_too_much(now),
+            Some(cell) if self.exited.is_some() => cell.note_excess_output(now),
             _ => self.interrupt(Stop::output(), now),
         }
     }
@@ -206,17 +206,17 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         // A result that was sent before the exit may have been read after it.
         let answered = self.cell.as_ref().and_then(|cell| cell.answered);
         self.exited = Some(answered.map_or(at, |answered| answered.max(at)));
-        self.expect_the_end();
+        self.set_reap_deadline();
     }
 
     /// Handles EOF on the link. A worker may close its link only when it exits.
     pub fn on_link_end(&mut self, now: Instant) {
         self.data_open = false;
-        let has_answered = |cell: &CellUnderWay| cell.result.is_some();
+        let has_answered = |cell: &RunningCell| cell.result.is_some();
         let may_close = self.terms.purpose == Purpose::Run(Kind::Program)
             || self.cell.as_ref().is_some_and(has_answered);
         if !may_close {
-            self.hung_up = Some(now + LAST_MOMENTS);
+            self.hung_up = Some(now + EXIT_LAG);
         }
     }
 
@@ -225,7 +225,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
         self.data_open = false;
         self.failure = Some(fault);
         self.io.kill();
-        self.expect_the_end();
+        self.set_reap_deadline();
     }
 
     /// Kills a worker that broke the protocol.
@@ -282,12 +282,12 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
                 cpu_us: self.counted.cpu_us,
                 ..before
             };
-            self.tell_of_time_between_cells(caller);
+            self.report_time_between_cells(caller);
         }
     }
 
     /// Reports the CPU time that was counted between cells to the caller.
-    pub fn tell_of_time_between_cells(&mut self, caller: &mut dyn Caller) {
+    pub fn report_time_between_cells(&mut self, caller: &mut dyn Caller) {
         caller.note_between_cells(mem::take(&mut self.between_cells));
     }
 
@@ -363,7 +363,7 @@ impl<'a, W: WorkerIo> WorkerLife<'a, W> {
     }
 
     /// Sets the deadline for the end of a worker that was killed or has lost its main process.
-    pub(super) fn expect_the_end(&mut self) {
+    pub(super) fn set_reap_deadline(&mut self) {
         let ends_by = self.io.ends_by();
         self.reap_until.get_or_insert(ends_by);
     }

@@ -1,4 +1,4 @@
-//! Workers that end: the outcome of their last cell, and the reason for the end of the session.
+//! The end of a worker: the outcome of its last cell, and the reason for the end of the session.
 
 use super::OK;
 use super::scene::{SESSION, code, in_scene, ms, reason};
@@ -9,7 +9,7 @@ use crate::supervisor::live::cell::StateRequest;
 use crate::supervisor::live::pausing::Pause;
 use sandfork_jail::restore::Step;
 
-/// The end of a process that was killed.
+/// Returns the exit of a killed process.
 fn killed() -> Exit {
     Exit {
         status: ExitStatus::Signal(libc::SIGKILL),
@@ -18,66 +18,66 @@ fn killed() -> Exit {
 }
 
 #[test]
-fn a_result_that_is_read_after_a_limit_ended_its_worker_is_of_an_ended_session() {
+fn result_read_after_a_kill_reports_an_ended_session() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        scene.life.io.over = Some(Stop::watchdog(LimitName::Memory));
-        scene.passes(ms(1));
-        scene.says(OK);
+        scene.life.io.exceeded = Some(Stop::watchdog(LimitName::Memory));
+        scene.advance(ms(1));
+        scene.worker_sends(OK);
         assert_eq!(scene.caller.outcomes(), []);
-        assert!(reason(scene.ends()).contains("memory-limit"));
+        assert!(reason(scene.end()).contains("memory-limit"));
         let ended = [("memory-limit", SessionState::Ended)];
         assert_eq!(scene.caller.outcomes(), ended);
     });
-    // It did not end within the time that an interrupt leaves it.
+    // The cell did not end within the grace period after an interrupt.
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        scene.asks(ClientRequest::Interrupt);
-        scene.passes(Duration::from_secs(2));
-        scene.says(OK);
+        scene.caller_sends(ClientRequest::Interrupt);
+        scene.advance(Duration::from_secs(2));
+        scene.worker_sends(OK);
         let now = scene.now;
         scene.life.on_exit(killed(), now);
-        assert!(reason(scene.ends()).contains("interrupted"));
+        assert!(reason(scene.end()).contains("interrupted"));
         let ended = [("interrupted", SessionState::Ended)];
         assert_eq!(scene.caller.outcomes(), ended);
     });
 }
 
 #[test]
-fn a_cell_that_the_age_of_its_session_interrupts_says_that_the_session_ends() {
+fn cell_interrupted_by_session_age_ends_the_session() {
     in_scene(SESSION, |scene| {
         scene.now += Duration::from_secs(595);
         scene.cell(1);
-        scene.passes(Duration::from_secs(5));
+        scene.advance(Duration::from_secs(5));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 0));
-        scene.says(
+        scene.worker_sends(
             r#"{"kind":"result","id":1,"status":"exception","error":{"name":"KeyboardInterrupt","message":""}}"#,
         );
         let ended = [("interrupted", SessionState::Ended)];
         assert_eq!(scene.caller.outcomes(), ended);
-        scene.passes(ms(0));
-        assert!(reason(scene.ends()).contains("session.age"));
+        scene.advance(ms(0));
+        assert!(reason(scene.end()).contains("session.age"));
     });
 }
 
 #[test]
-fn an_end_between_two_cells_has_its_reason() {
+fn end_between_two_cells_has_a_reason() {
     in_scene(SESSION, |scene| {
         let now = scene.now;
         scene.life.on_exit(code(3), now);
-        assert!(reason(scene.ends()).contains("exited with 3 between two cells"));
+        assert!(reason(scene.end()).contains("exited with 3 between two cells"));
     });
     in_scene(SESSION, |scene| {
-        scene.passes(Duration::from_secs(60));
-        assert!(reason(scene.ends()).contains("session.idle"));
+        scene.advance(Duration::from_secs(60));
+        assert!(reason(scene.end()).contains("session.idle"));
     });
     in_scene(SESSION, |scene| {
-        assert!(reason(scene.ends()).contains("zygote"));
+        assert!(reason(scene.end()).contains("zygote"));
     });
     in_scene(SESSION, |scene| {
         let now = scene.now;
         scene.life.on_link_end(now);
-        scene.passes(ms(250));
+        scene.advance(ms(250));
         scene.cell(1);
         let (_, why) = &scene.caller.refusals[0];
         assert!(why.contains("closed its link"), "{why}");
@@ -86,24 +86,24 @@ fn an_end_between_two_cells_has_its_reason() {
         let now = scene.now;
         scene.life.on_exit(killed(), now);
         scene.life.io.oom_kills = 1;
-        assert!(reason(scene.ends()).contains("limits.memory"));
+        assert!(reason(scene.end()).contains("limits.memory"));
     });
 }
 
 #[test]
-fn a_cell_whose_worker_is_lost_is_refused_and_not_guessed_at() {
+fn cell_of_a_lost_worker_is_refused() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        _ = scene.ends();
+        _ = scene.end();
         assert_eq!(scene.caller.outcomes(), []);
         assert_eq!(scene.caller.refusals[0].0, Some(1));
     });
 }
 
 #[test]
-fn a_request_to_an_ending_worker_is_refused_with_the_reason() {
+fn request_to_an_ending_worker_is_refused_with_the_reason() {
     in_scene(SESSION, |scene| {
-        scene.passes(Duration::from_secs(60));
+        scene.advance(Duration::from_secs(60));
         scene.cell(1);
         let (id, why) = &scene.caller.refusals[0];
         assert_eq!(*id, Some(1));
@@ -112,7 +112,7 @@ fn a_request_to_an_ending_worker_is_refused_with_the_reason() {
     });
 }
 
-/// How often the request with this number was answered.
+/// Returns the number of replies to a request.
 fn answers(scene: &Scene, id: u64) -> usize {
     let caller = &scene.caller;
     let output = |event: &&ClientEvent| !matches!(event, ClientEvent::Output { .. });
@@ -121,7 +121,7 @@ fn answers(scene: &Scene, id: u64) -> usize {
     answered.chain(refused).filter(|of| *of == Some(id)).count()
 }
 
-/// One of each request that is answered by its number, but for those by which the loop ends.
+/// Returns one request of each kind that gets a numbered reply, except those that end the loop.
 fn requests() -> [ClientRequest; 5] {
     let (id, blob) = (1, None);
     let (pairs, tools) = (Vec::new(), Vec::new());
@@ -139,24 +139,24 @@ fn requests() -> [ClientRequest; 5] {
 }
 
 #[test]
-fn each_request_is_answered_once_if_its_worker_ends_in_the_same_turn() {
-    let stands = r#"{"kind":"standing","id":1,"place":4096,"break":0,"shareable":[]}"#;
-    let says: [&[&str]; 4] = [&[], &[OK], &[stands], &[stands, OK]];
+fn each_request_gets_one_reply_if_the_worker_ends_at_once() {
+    let copy_point = r#"{"kind":"standing","id":1,"place":4096,"break":0,"shareable":[]}"#;
+    let sequences: [&[&str]; 4] = [&[], &[OK], &[copy_point], &[copy_point, OK]];
     let exits = [None, Some(code(3)), Some(killed())];
-    for said in says {
+    for messages in sequences {
         for exit in exits {
             for request in requests() {
                 in_scene(SESSION, |scene| {
-                    let case = format!("{request:?} {said:?} {exit:?}");
-                    assert!(scene.asks(request).is_none());
-                    for line in said {
-                        scene.says(line);
+                    let case = format!("{request:?} {messages:?} {exit:?}");
+                    assert!(scene.caller_sends(request).is_none());
+                    for message in messages {
+                        scene.worker_sends(message);
                     }
                     let now = scene.now;
                     if let Some(exit) = exit {
                         scene.life.on_exit(exit, now);
                     }
-                    _ = scene.ends();
+                    _ = scene.end();
                     assert_eq!(answers(scene, 1), 1, "{case}");
                 });
             }
@@ -165,18 +165,18 @@ fn each_request_is_answered_once_if_its_worker_ends_in_the_same_turn() {
 }
 
 #[test]
-fn a_pause_whose_worker_ends_once_it_is_copied_is_refused() {
+fn pause_is_refused_if_the_copied_worker_ends() {
     in_scene(SESSION, |scene| {
         scene.life.pause = Pause::Overtaken(7);
         let now = scene.now;
         scene.life.on_exit(killed(), now);
-        let why = reason(scene.ends());
+        let why = reason(scene.end());
         let (id, refusal) = &scene.caller.refusals[0];
         assert_eq!((*id, answers(scene, 7)), (Some(7), 1));
         assert!(refusal.contains(&why), "{refusal}");
         assert!(!scene.life.is_paused());
     });
-    // What the caller has sent meanwhile asks for another worker.
+    // The caller has meanwhile sent a request that ends this loop.
     for request in [
         ClientRequest::Restart { id: 8 },
         ClientRequest::Rollback { id: 8, snapshot: 1 },
@@ -184,7 +184,7 @@ fn a_pause_whose_worker_ends_once_it_is_copied_is_refused() {
     ] {
         in_scene(SESSION, |scene| {
             scene.life.pause = Pause::Overtaken(7);
-            assert!(scene.asks(request).is_some());
+            assert!(scene.caller_sends(request).is_some());
             scene.life.on_leaving(&mut scene.caller);
             assert_eq!((answers(scene, 7), answers(scene, 8)), (1, 0));
             assert!(!scene.life.is_paused());
@@ -193,7 +193,7 @@ fn a_pause_whose_worker_ends_once_it_is_copied_is_refused() {
 }
 
 #[test]
-fn a_step_that_a_worker_does_not_have_cannot_fail() {
+fn failure_of_an_unknown_step_is_rejected() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
         if let Some(cell) = &mut scene.life.cell {
@@ -202,7 +202,7 @@ fn a_step_that_a_worker_does_not_have_cannot_fail() {
         for step in [1, usize::MAX] {
             let failed = FailedStep { step, errno: 12 };
             let refused = scene.life.on_failed_step(&failed);
-            refused.expect_err("it has one step");
+            refused.expect_err("the worker has only one step");
         }
     });
 }

@@ -14,15 +14,15 @@ use crate::supervisor::snapshot::SnapshotRefusal;
 const OK: &str = r#"{"kind":"result","id":1,"status":"ok","value":null}"#;
 
 #[test]
-fn cell_after_cell_is_reported_live() {
+fn successful_cells_leave_the_session_live() {
     in_scene(SESSION, |scene| {
         for id in [1, 2] {
             scene.cell(id);
-            scene.says(&OK.replace('1', &id.to_string()));
+            scene.worker_sends(&OK.replace('1', &id.to_string()));
         }
         let live = ("ok", SessionState::Live);
         assert_eq!(scene.caller.outcomes(), [live, live]);
-        // Nothing was measured, which is not the same as nothing used.
+        // Nothing was measured, which differs from a measured zero.
         assert_eq!(scene.caller.peaks(), [None, None]);
         // The greeting, and a message for each cell.
         assert_eq!(scene.life.io.sent, 3);
@@ -30,12 +30,12 @@ fn cell_after_cell_is_reported_live() {
 }
 
 #[test]
-fn a_wall_time_of_the_caller_is_for_computing_too() {
+fn longer_wall_time_raises_the_cpu_limit() {
     in_scene(SESSION, |scene| {
         let mut allowed = |id, wall| {
             scene.cell_for(id, wall);
             let allowed = scene.life.io.cpu;
-            scene.says(&OK.replace('1', &id.to_string()));
+            scene.worker_sends(&OK.replace('1', &id.to_string()));
             (allowed, scene.life.io.cpu)
         };
         let between = ms(10_000);
@@ -47,7 +47,7 @@ fn a_wall_time_of_the_caller_is_for_computing_too() {
 }
 
 #[test]
-fn a_cell_beside_another_is_refused() {
+fn second_concurrent_cell_is_refused() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
         scene.cell(2);
@@ -57,33 +57,33 @@ fn a_cell_beside_another_is_refused() {
 }
 
 #[test]
-fn a_limit_interrupts_a_cell_of_a_session_and_then_ends_it() {
+fn limit_interrupts_a_session_cell_before_it_kills() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        scene.passes(ms(29_999));
+        scene.advance(ms(29_999));
         assert_eq!(scene.life.io.interrupts, 0);
-        scene.passes(ms(1));
+        scene.advance(ms(1));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 0));
         for reminders in 0..3 {
             assert_eq!(scene.life.io.reminders, reminders);
             let due = Some(scene.now + ms(1 << reminders));
             let check = Some(scene.life.io.next_check());
             assert_eq!(scene.life.next_event(), due.min(check));
-            scene.passes(ms(1 << reminders));
+            scene.advance(ms(1 << reminders));
         }
-        scene.passes(ms(993));
+        scene.advance(ms(993));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (1, 1));
-        assert!(reason(scene.ends()).contains("timeout"));
+        assert!(reason(scene.end()).contains("timeout"));
         assert_eq!(scene.caller.outcomes(), [("timeout", SessionState::Ended)]);
     });
 }
 
 #[test]
-fn a_session_survives_a_cell_that_ends_when_interrupted() {
+fn session_survives_an_interrupted_cell() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        assert!(scene.asks(ClientRequest::Interrupt).is_none());
-        scene.says(
+        assert!(scene.caller_sends(ClientRequest::Interrupt).is_none());
+        scene.worker_sends(
             r#"{"kind":"result","id":1,"status":"exception","error":{"name":"KeyboardInterrupt","message":""}}"#,
         );
         assert_eq!(
@@ -95,28 +95,28 @@ fn a_session_survives_a_cell_that_ends_when_interrupted() {
 }
 
 #[test]
-fn a_limit_ends_a_run_at_once() {
+fn limit_kills_a_run_at_once() {
     in_scene(Purpose::Run(Kind::Cell), |scene| {
-        scene.life.io.over = Some(Stop::limit(LimitName::Cpu, Mechanism::Cgroup));
-        scene.passes(ms(1));
+        scene.life.io.exceeded = Some(Stop::limit(LimitName::Cpu, Mechanism::Cgroup));
+        scene.advance(ms(1));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 1));
-        // Until nothing is left of it, only its end is waited for.
+        // From now on the loop waits only for the end of the worker.
         assert_eq!(scene.life.next_event(), Some(scene.life.io.ends_by()));
     });
 }
 
 #[test]
-fn memory_cannot_wait_for_the_cell_to_end() {
+fn memory_limit_kills_a_session_at_once() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        scene.life.io.over = Some(Stop::watchdog(LimitName::Memory));
-        scene.passes(ms(1));
+        scene.life.io.exceeded = Some(Stop::watchdog(LimitName::Memory));
+        scene.advance(ms(1));
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 1));
     });
 }
 
 #[test]
-fn too_much_output_is_a_limit() {
+fn excess_output_interrupts_the_cell() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
         scene.life.io.drained = Drained::OverCap;
@@ -127,11 +127,11 @@ fn too_much_output_is_a_limit() {
 }
 
 #[test]
-fn too_much_output_of_a_cell_that_has_ended_is_a_limit() {
+fn excess_output_read_after_the_result_is_reported() {
     in_scene(SESSION, |scene| {
         scene.cell(1);
         scene.life.io.drained = Drained::OverCap;
-        scene.says(OK);
+        scene.worker_sends(OK);
         let limited = ("output-limit", SessionState::Live);
         assert_eq!(scene.caller.outcomes(), [limited]);
         assert_eq!((scene.life.io.interrupts, scene.life.io.kills), (0, 0));
@@ -139,7 +139,7 @@ fn too_much_output_of_a_cell_that_has_ended_is_a_limit() {
 }
 
 #[test]
-fn what_a_worker_may_not_send_ends_it() {
+fn invalid_message_kills_the_worker() {
     let wrong = [
         r#"{"kind":"ready","version":2}"#,
         r#"{"kind":"result","id":7,"status":"ok"}"#,
@@ -149,10 +149,10 @@ fn what_a_worker_may_not_send_ends_it() {
     for header in wrong {
         in_scene(SESSION, |scene| {
             scene.cell(1);
-            scene.says(header);
+            scene.worker_sends(header);
             assert_eq!(scene.life.io.kills, 1, "{header}");
             assert!(!scene.life.data_open);
-            _ = scene.ends();
+            _ = scene.end();
             let broke = ("protocol-violation", SessionState::Ended);
             assert_eq!(scene.caller.outcomes(), [broke], "{header}");
         });
@@ -160,102 +160,105 @@ fn what_a_worker_may_not_send_ends_it() {
 }
 
 #[test]
-fn a_second_result_is_a_violation() {
+fn second_result_kills_the_worker() {
     in_scene(Purpose::Run(Kind::Cell), |scene| {
-        scene.says(OK);
+        scene.worker_sends(OK);
         assert_eq!(scene.life.io.kills, 0);
-        scene.says(OK);
+        scene.worker_sends(OK);
         assert_eq!(scene.life.io.kills, 1);
     });
 }
 
 #[test]
-fn a_run_calls_no_tools() {
+fn tool_call_in_a_run_kills_the_worker() {
     in_scene(Purpose::Run(Kind::Cell), |scene| {
-        scene.says(r#"{"kind":"call","id":1,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
+        scene.worker_sends(r#"{"kind":"call","id":1,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
         assert_eq!(scene.life.io.kills, 1);
     });
 }
 
 #[test]
-fn a_closed_link_is_looked_at_until_the_worker_ends_or_goes_on() {
+fn closed_link_kills_only_a_worker_that_keeps_running() {
     for (is_ending, kills) in [(true, 0), (false, 1)] {
         in_scene(SESSION, |scene| {
             scene.cell(1);
             let now = scene.now;
             scene.life.on_link_end(now);
             scene.life.io.is_ending = is_ending;
-            scene.passes(ms(249));
+            scene.advance(ms(249));
             assert_eq!(scene.life.io.kills, 0);
-            scene.passes(ms(1));
+            scene.advance(ms(1));
             assert_eq!(scene.life.io.kills, kills);
         });
     }
 }
 
 #[test]
-fn a_late_report_of_the_exit_has_the_time_of_the_exit() {
+fn late_exit_report_keeps_the_time_of_the_exit() {
     for (said, exited) in [(None, 2), (Some(OK), 3)] {
         in_scene(Purpose::Run(Kind::Cell), |scene| {
             let started = scene.now;
-            scene.passes(ms(3));
-            // A result that is read later than the process ended was sent before.
+            scene.advance(ms(3));
+            // A result that is read after the exit was sent before the exit.
             if let Some(said) = said {
-                scene.says(said);
+                scene.worker_sends(said);
             }
-            let waits = scene.life.report_waits(scene.now);
-            assert_eq!(waits, said.map(|_| scene.now + REPORT_WAITS));
+            let waits = scene.life.report_deferred_until(scene.now);
+            assert_eq!(waits, said.map(|_| scene.now + REPORT_DELAY));
             scene.life.on_exit(code(0), started + ms(2));
             assert_eq!(scene.life.exited, Some(started + ms(exited)));
-            // A worker of which something is left is not waited for blindly.
-            assert!(scene.life.report_waits(scene.now).is_some());
-            assert_eq!(scene.life.report_waits(scene.now + REPORT_WAITS), None);
+            // The exit report is deferred only for a limited time, because processes may be left.
+            assert!(scene.life.report_deferred_until(scene.now).is_some());
+            assert_eq!(
+                scene.life.report_deferred_until(scene.now + REPORT_DELAY),
+                None
+            );
         });
     }
 }
 
 #[test]
-fn the_report_of_an_exit_does_not_wait_while_a_limit_is_due() {
+fn exit_report_is_not_deferred_past_a_check() {
     in_scene(Purpose::Run(Kind::Cell), |scene| {
-        scene.says(OK);
-        assert!(scene.life.report_waits(scene.now).is_some());
+        scene.worker_sends(OK);
+        assert!(scene.life.report_deferred_until(scene.now).is_some());
     });
     in_scene(Purpose::Run(Kind::Cell), |scene| {
         let check = scene.life.next_event().unwrap();
-        let early = REPORT_WAITS / 2;
-        scene.passes((check - scene.now).saturating_sub(early));
-        scene.says(OK);
-        assert_eq!(scene.life.report_waits(scene.now), None);
+        let early = REPORT_DELAY / 2;
+        scene.advance((check - scene.now).saturating_sub(early));
+        scene.worker_sends(OK);
+        assert_eq!(scene.life.report_deferred_until(scene.now), None);
     });
 }
 
 #[test]
-fn a_session_that_runs_a_program_is_not_idle() {
+fn session_with_a_running_program_is_not_idle() {
     in_scene(SESSION, |scene| {
         scene.life.io.runs_programs = true;
-        scene.passes(Duration::from_secs(60));
+        scene.advance(Duration::from_secs(60));
         assert_eq!(scene.life.io.kills, 0);
         scene.life.io.runs_programs = false;
         scene.life.on_programs(scene.now);
-        scene.passes(ms(1));
+        scene.advance(ms(1));
         assert_eq!(scene.life.io.kills, 0);
-        scene.passes(Duration::from_secs(60));
-        assert!(reason(scene.ends()).contains("session.idle"));
+        scene.advance(Duration::from_secs(60));
+        assert!(reason(scene.end()).contains("session.idle"));
     });
 }
 
 #[test]
-fn a_session_is_closed_or_begun_anew_at_the_callers_wish() {
+fn restart_and_close_requests_end_the_loop() {
     in_scene(SESSION, |scene| {
-        let restart = scene.asks(ClientRequest::Restart { id: 5 });
+        let restart = scene.caller_sends(ClientRequest::Restart { id: 5 });
         assert!(matches!(restart, Some(SessionExit::Restart(5))));
-        let closed = scene.asks(ClientRequest::Close);
+        let closed = scene.caller_sends(ClientRequest::Close);
         assert!(matches!(closed, Some(SessionExit::Closed)));
     });
 }
 
 #[test]
-fn the_first_moment_of_a_cell_and_the_last_of_a_run_are_quiet() {
+fn cell_start_and_run_end_are_quiet_periods() {
     in_scene(SESSION, |scene| {
         assert_eq!(scene.life.quiet(scene.now), None);
         scene.cell(1);
@@ -265,10 +268,10 @@ fn the_first_moment_of_a_cell_and_the_last_of_a_run_are_quiet() {
     });
     in_scene(Purpose::Run(Kind::Cell), |scene| {
         scene.now += QUIET;
-        scene.says(OK);
+        scene.worker_sends(OK);
         let (quiet, until) = scene.life.quiet(scene.now).unwrap();
         assert_eq!((quiet, until), (Quiet::Ending, scene.now + QUIET));
-        // Exit functions may run on, and print.
+        // Exit functions may keep running, and print.
         assert_eq!(scene.life.quiet(until), None);
         let now = scene.now + 2 * QUIET;
         scene.life.on_exit(code(0), now);
@@ -277,32 +280,36 @@ fn the_first_moment_of_a_cell_and_the_last_of_a_run_are_quiet() {
 }
 
 #[test]
-fn a_session_that_cannot_be_copied_is_not_asked_to_stand() {
+fn uncopyable_session_is_not_stopped() {
     in_scene(SESSION, |scene| {
         scene.life.io.refusal = Some(SnapshotRefusal::Level);
-        assert!(scene.asks(ClientRequest::Snapshot { id: 1 }).is_none());
+        assert!(
+            scene
+                .caller_sends(ClientRequest::Snapshot { id: 1 })
+                .is_none()
+        );
         let (id, why) = scene.caller.refusals.remove(0);
         assert!(
             why.starts_with("cannot snapshot: the sandbox is of level"),
             "{why}"
         );
-        // Only the greeting.
+        // Only the greeting was sent.
         assert_eq!((id, scene.life.io.sent), (Some(1), 1));
         scene.cell(2);
-        scene.says(&OK.replace('1', "2"));
+        scene.worker_sends(&OK.replace('1', "2"));
         assert_eq!(scene.caller.outcomes(), [("ok", SessionState::Live)]);
     });
 }
 
 #[test]
-fn a_copy_that_fails_lets_the_session_go_on() {
+fn session_continues_after_a_failed_copy() {
     in_scene(SESSION, |scene| {
-        scene.asks(ClientRequest::Snapshot { id: 1 });
-        scene.says(r#"{"kind":"standing","id":1,"place":7,"break":8}"#);
-        // The greeting, the request, and the message to go on.
+        scene.caller_sends(ClientRequest::Snapshot { id: 1 });
+        scene.worker_sends(r#"{"kind":"standing","id":1,"place":7,"break":8}"#);
+        // The greeting, the request, and the message to resume.
         assert_eq!(scene.life.io.sent, 3);
         assert!(scene.caller.refusals.is_empty());
-        scene.says(OK);
+        scene.worker_sends(OK);
         let (id, why) = scene.caller.refusals.remove(0);
         assert!(why.starts_with("cannot snapshot: "), "{why}");
         assert_eq!((id, scene.life.io.kills), (Some(1), 0));
@@ -310,11 +317,11 @@ fn a_copy_that_fails_lets_the_session_go_on() {
 }
 
 #[test]
-fn a_guest_that_does_not_stand_gives_its_reason() {
+fn snapshot_refusal_quotes_the_guest_exception() {
     in_scene(SESSION, |scene| {
-        scene.asks(ClientRequest::Snapshot { id: 1 });
+        scene.caller_sends(ClientRequest::Snapshot { id: 1 });
         let error = r#"{"name":"OSError","message":"no","traceback":""}"#;
-        scene.says(&format!(
+        scene.worker_sends(&format!(
             r#"{{"kind":"result","id":1,"status":"exception","error":{error}}}"#
         ));
         let (_, why) = scene.caller.refusals.remove(0);
@@ -323,42 +330,42 @@ fn a_guest_that_does_not_stand_gives_its_reason() {
 }
 
 #[test]
-fn a_worker_that_stands_unasked_breaks_the_protocol() {
+fn unrequested_copy_point_kills_the_worker() {
     let standing = r#"{"kind":"standing","id":1,"place":7,"break":8}"#;
     in_scene(SESSION, |scene| {
-        scene.says(standing);
+        scene.worker_sends(standing);
         assert_eq!(scene.life.io.kills, 1);
     });
     in_scene(SESSION, |scene| {
         scene.cell(1);
-        scene.says(standing);
+        scene.worker_sends(standing);
         assert_eq!(scene.life.io.kills, 1);
     });
-    // It stands once for each request.
+    // Each request allows one copy point.
     in_scene(SESSION, |scene| {
-        scene.asks(ClientRequest::Snapshot { id: 1 });
-        scene.says(standing);
+        scene.caller_sends(ClientRequest::Snapshot { id: 1 });
+        scene.worker_sends(standing);
         assert_eq!(scene.life.io.kills, 0);
-        scene.says(standing);
+        scene.worker_sends(standing);
         assert_eq!(scene.life.io.kills, 1);
     });
 }
 
 #[test]
-fn processor_time_between_cells_is_counted_when_the_caller_asks() {
+fn cpu_time_between_cells_is_reported_on_request() {
     in_scene(SESSION, |scene| {
-        let told = |scene: &mut Scene, counted| {
+        let reported = |scene: &mut Scene, counted| {
             scene.life.io.cpu_us = Some(counted);
             let left = scene.life.on_caller(scene.now, &mut scene.caller);
             assert!(left.is_none());
             scene.caller.between_cells
         };
-        assert_eq!(told(scene, 5000), ms(5));
-        assert_eq!(told(scene, 5000), ms(5));
-        assert_eq!(told(scene, 7000), ms(7));
-        // The outcome of a cell tells of what is used meanwhile.
+        assert_eq!(reported(scene, 5000), ms(5));
+        assert_eq!(reported(scene, 5000), ms(5));
+        assert_eq!(reported(scene, 7000), ms(7));
+        // The outcome of a running cell reports its own time.
         scene.cell(1);
-        assert_eq!(told(scene, 9000), ms(7));
+        assert_eq!(reported(scene, 9000), ms(7));
     });
     // Without a cgroup.
     in_scene(SESSION, |scene| {

@@ -1,4 +1,4 @@
-//! Sessions that are paused, as far as their worker takes part in it.
+//! Pauses of sessions, up to the copy of the worker.
 
 use std::time::Duration;
 
@@ -9,107 +9,107 @@ use crate::supervisor::live::pausing::Pause;
 use crate::supervisor::live::{Purpose, SessionTerms};
 use crate::supervisor::snapshot::SnapshotRefusal;
 
-/// What the worker says when it is asked to stand for a pause.
-const STANDS: &str =
+/// The worker's report that it has stopped at a copy point for a pause.
+const COPY_POINT: &str =
     r#"{"kind":"standing","id":18446744073709551615,"place":4096,"break":0,"shareable":[]}"#;
 
 #[test]
-fn a_session_that_cannot_be_paused_is_not_tried_again_until_it_is_used() {
+fn failed_pause_is_not_retried_until_the_next_use() {
     in_scene(SESSION, |scene| {
         let before = scene.life.io.sent;
-        scene.passes(Duration::from_secs(29));
+        scene.advance(Duration::from_secs(29));
         assert!(!scene.life.is_pausing());
-        scene.passes(Duration::from_secs(2));
+        scene.advance(Duration::from_secs(2));
         assert!(scene.life.is_pausing());
         // The fake worker cannot be copied.
-        scene.says(STANDS);
-        scene.says(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
+        scene.worker_sends(COPY_POINT);
+        scene.worker_sends(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
         let paused = scene.life.take_paused(scene.now, &mut scene.caller);
         assert!(!scene.life.is_pausing() && paused.is_none());
-        // It was asked to stand, and to go on.
+        // The requests to stop at a copy point and to resume.
         assert_eq!(scene.life.io.sent, before + 2);
-        scene.passes(Duration::from_secs(20));
+        scene.advance(Duration::from_secs(20));
         assert_eq!(scene.life.io.sent, before + 2);
         scene.cell(1);
-        scene.says(OK);
-        scene.passes(Duration::from_secs(31));
+        scene.worker_sends(OK);
+        scene.advance(Duration::from_secs(31));
         assert!(scene.life.is_pausing());
         assert_eq!(scene.caller.outcomes(), [("ok", SessionState::Live)]);
         assert_eq!(scene.caller.refusals, []);
     });
     in_scene(SESSION, |scene| {
         scene.life.io.refusal = Some(SnapshotRefusal::Kernel);
-        scene.passes(Duration::from_secs(31));
+        scene.advance(Duration::from_secs(31));
         assert!(!scene.life.is_pausing());
-        // The attempt begins no new wait for the next cell.
-        scene.passes(Duration::from_secs(29));
-        assert!(reason(scene.ends()).contains("session.idle"));
+        // The attempt does not restart the idle time.
+        scene.advance(Duration::from_secs(29));
+        assert!(reason(scene.end()).contains("session.idle"));
     });
 }
 
 #[test]
-fn processor_time_before_a_pause_is_told_all_the_same() {
+fn cpu_time_before_a_failed_pause_is_reported() {
     in_scene(SESSION, |scene| {
         scene.life.io.cpu_us = Some(5000);
-        scene.passes(Duration::from_secs(31));
+        scene.advance(Duration::from_secs(31));
         assert!(scene.life.is_pausing());
         // The fake worker cannot be copied.
-        scene.says(STANDS);
-        scene.says(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
+        scene.worker_sends(COPY_POINT);
+        scene.worker_sends(r#"{"kind":"result","id":18446744073709551615,"status":"ok"}"#);
         scene.cell(1);
         assert_eq!(scene.caller.between_cells, Duration::from_millis(5));
     });
 }
 
 #[test]
-fn a_session_whose_guest_is_at_work_is_looked_at_again() {
+fn busy_guest_postpones_the_pause() {
     let terms = SessionTerms {
         pause_after: Some(Duration::from_secs(5)),
         ..SessionTerms::default()
     };
     in_scene(Purpose::Session(terms), |scene| {
-        scene.life.io.is_at_work = true;
-        scene.passes(Duration::from_secs(6));
-        scene.life.io.is_at_work = false;
-        scene.passes(Duration::from_secs(4));
+        scene.life.io.is_busy = true;
+        scene.advance(Duration::from_secs(6));
+        scene.life.io.is_busy = false;
+        scene.advance(Duration::from_secs(4));
         assert!(!scene.life.is_pausing());
-        scene.passes(Duration::from_secs(2));
+        scene.advance(Duration::from_secs(2));
         assert!(scene.life.is_pausing());
     });
 }
 
 #[test]
-fn a_caller_that_asks_for_a_pause_hears_why_there_is_none() {
+fn requested_pause_is_refused_with_the_reason() {
     in_scene(SESSION, |scene| {
         scene.life.io.refusal = Some(SnapshotRefusal::Level);
-        scene.asks(ClientRequest::Pause { id: 1 });
+        scene.caller_sends(ClientRequest::Pause { id: 1 });
         scene.life.io.refusal = None;
-        scene.asks(ClientRequest::Pause { id: 2 });
+        scene.caller_sends(ClientRequest::Pause { id: 2 });
         scene.cell(3);
         // The fake worker cannot be copied.
-        scene.says(&STANDS.replace("18446744073709551615", "2"));
-        scene.says(&OK.replace('1', "2"));
-        let asked: Vec<_> = scene.caller.refusals.iter().map(|(id, _)| *id).collect();
-        assert_eq!(asked, [Some(1), Some(3), Some(2)]);
+        scene.worker_sends(&COPY_POINT.replace("18446744073709551615", "2"));
+        scene.worker_sends(&OK.replace('1', "2"));
+        let refused: Vec<_> = scene.caller.refusals.iter().map(|(id, _)| *id).collect();
+        assert_eq!(refused, [Some(1), Some(3), Some(2)]);
         let (_, why) = &scene.caller.refusals[2];
         assert!(why.contains("changed while it was copied"), "{why}");
         assert!(!scene.life.is_paused());
     });
-    // Its worker ends meanwhile.
+    // The worker ends meanwhile.
     in_scene(SESSION, |scene| {
-        scene.asks(ClientRequest::Pause { id: 1 });
+        scene.caller_sends(ClientRequest::Pause { id: 1 });
         let now = scene.now;
         scene.life.on_exit(code(3), now);
-        _ = scene.ends();
+        _ = scene.end();
         let ended = [("exit", SessionState::Ended)];
         assert_eq!(scene.caller.outcomes(), ended);
     });
 }
 
 #[test]
-fn a_pause_that_is_overtaken_by_a_use_is_refused() {
+fn use_during_a_requested_pause_refuses_it() {
     in_scene(SESSION, |scene| {
-        // As after a pause that the caller asked for, and a file that it read at once.
+        // The state after a pause that the caller requested, followed by an immediate file request.
         scene.life.pause = Pause::Overtaken(7);
         scene.life.on_programs(scene.now);
         assert!(scene.life.is_paused());
@@ -122,16 +122,17 @@ fn a_pause_that_is_overtaken_by_a_use_is_refused() {
 }
 
 #[test]
-fn what_a_guest_says_while_it_is_paused_reaches_no_caller() {
+fn messages_during_a_pause_are_not_forwarded() {
     in_scene(SESSION, |scene| {
-        scene.passes(Duration::from_secs(31));
-        scene.says(r#"{"kind":"call","id":18446744073709551615,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
-        scene.says(r#"{"kind":"display","id":18446744073709551615,"data":{},"main":false}"#);
+        scene.advance(Duration::from_secs(31));
+        scene.worker_sends(r#"{"kind":"call","id":18446744073709551615,"call":1,"tool":"t","args":[],"kwargs":{}}"#);
+        scene
+            .worker_sends(r#"{"kind":"display","id":18446744073709551615,"data":{},"main":false}"#);
         assert_eq!(scene.caller.events.len(), 0);
         assert_eq!(scene.life.io.kills, 0);
         let now = scene.now;
         scene.life.on_exit(code(3), now);
-        assert!(reason(scene.ends()).contains("exited with 3 between two cells"));
+        assert!(reason(scene.end()).contains("exited with 3 between two cells"));
         assert_eq!(scene.caller.events.len(), 0);
         assert_eq!(scene.caller.refusals, []);
     });

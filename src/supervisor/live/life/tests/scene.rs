@@ -1,4 +1,4 @@
-//! A worker and a caller without a kernel.
+//! A fake worker and a fake caller, which need no kernel.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -14,7 +14,7 @@ use crate::protocol::message::{CopyPoint, ResultMode};
 use crate::supervisor::egress::WorkerNetwork;
 use crate::supervisor::files::FileError;
 use crate::supervisor::link::LinkError;
-use crate::supervisor::live::files::Done;
+use crate::supervisor::live::files::FileResult;
 use crate::supervisor::live::{Payload, Refusal};
 use crate::supervisor::refused_calls::RefusedCalls;
 use crate::supervisor::run::{AskHost, Files, Measured};
@@ -32,28 +32,28 @@ pub struct FakeWorker {
     pub interrupts: usize,
     pub reminders: usize,
     pub kills: usize,
-    /// Whether its process is about to end, as the kernel would say.
+    /// Whether the main process is exiting.
     pub is_ending: bool,
-    /// What a look at its limits finds.
-    pub over: Option<Stop>,
+    /// The exceeded limit that the next check finds.
+    pub exceeded: Option<Stop>,
     pub drained: Drained,
-    /// How many of its processes were ended for want of memory, as its cgroup has it.
+    /// The cgroup's count of OOM kills.
     pub oom_kills: u64,
-    /// The processor time that it may use from now on.
+    /// The CPU time that the worker may use from now on.
     pub cpu: Duration,
-    /// Why it cannot be copied.
+    /// Why the worker cannot be copied.
     pub refusal: Option<SnapshotRefusal>,
-    /// Whether its guest does something.
-    pub is_at_work: bool,
-    /// Whether programs of its caller run.
+    /// Whether the guest is running code.
+    pub is_busy: bool,
+    /// Whether programs of the caller run.
     pub runs_programs: bool,
-    /// How many files it has passed.
+    /// The number of passed files that were taken.
     pub taken: usize,
-    /// How many of them were looked at, and copied if they could change.
+    /// The number of passed files that were checked and accepted.
     pub accepted: usize,
-    /// The processor time that its cgroup has counted, microseconds.
+    /// The cgroup's count of CPU time, microseconds.
     pub cpu_us: Option<u64>,
-    /// What is measured where none counts.
+    /// The measurements without a cgroup.
     pub measured: Measured,
 }
 
@@ -104,12 +104,12 @@ impl WorkerIo for FakeWorker {
         false
     }
 
-    fn watch_anew(&mut self, _: Pace, _: Instant, _: Option<u64>, allowed: Duration) {
+    fn restart_watch(&mut self, _: Pace, _: Instant, _: Option<u64>, allowed: Duration) {
         self.cpu = allowed;
     }
 
     fn check_limits(&mut self, _: Instant) -> Option<Stop> {
-        self.over.take()
+        self.exceeded.take()
     }
 
     fn next_check(&self) -> Instant {
@@ -124,7 +124,7 @@ impl WorkerIo for FakeWorker {
         Files::default()
     }
 
-    fn do_with_file(&mut self, _: &FileRequest) -> Result<Done, FileError> {
+    fn perform_file_request(&mut self, _: &FileRequest) -> Result<FileResult, FileError> {
         Err(FileError::Gone)
     }
 
@@ -135,7 +135,7 @@ impl WorkerIo for FakeWorker {
     }
 
     fn is_asleep(&self) -> bool {
-        !self.is_at_work
+        !self.is_busy
     }
 
     fn capture(&mut self, _: CopyPoint, _: u64, _: Medium) -> Result<Image, SnapshotRefusal> {
@@ -146,11 +146,11 @@ impl WorkerIo for FakeWorker {
         self.runs_programs
     }
 
-    fn rest(&mut self) -> bool {
+    fn defer_programs(&mut self) -> bool {
         true
     }
 
-    fn hand_over_summons(&mut self) {}
+    fn send_summons(&mut self) {}
 
     fn runs_programs(&self) -> bool {
         self.runs_programs
@@ -160,7 +160,7 @@ impl WorkerIo for FakeWorker {
         0
     }
 
-    fn order(&self, _: &Image) -> Result<Vec<u8>, SnapshotRefusal> {
+    fn restore_order(&self, _: &Image) -> Result<Vec<u8>, SnapshotRefusal> {
         Err(SnapshotRefusal::Changed)
     }
 
@@ -194,7 +194,7 @@ impl WorkerIo for FakeWorker {
     }
 }
 
-/// A caller that keeps what it is sent.
+/// A caller that records what it receives.
 #[derive(Default)]
 pub struct FakeCaller {
     requests: Vec<ClientRequest>,
@@ -227,14 +227,14 @@ impl Caller for FakeCaller {
 }
 
 impl FakeCaller {
-    /// The status and the session's state of each outcome so far.
+    /// Returns the status and the session's state of each outcome so far.
     pub fn outcomes(&self) -> Vec<(&'static str, SessionState)> {
         self.all_outcomes()
             .map(|outcome| (outcome.outcome.0.status().as_str(), outcome.session))
             .collect()
     }
 
-    /// The peak memory of each outcome so far.
+    /// Returns the peak memory of each outcome so far.
     pub fn peaks(&self) -> Vec<Option<u64>> {
         self.all_outcomes()
             .map(|outcome| outcome.outcome.0.usage().peak_memory_bytes)
@@ -266,7 +266,7 @@ pub const SESSION: Purpose = Purpose::Session(SessionTerms {
     tool_time: ToolTime::AtMost(Duration::ZERO),
 });
 
-/// A life, its caller, and the time.
+/// The state of a worker, its caller, and the current time.
 pub struct Scene<'a> {
     pub life: WorkerLife<'a, FakeWorker>,
     pub caller: FakeCaller,
@@ -291,12 +291,12 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         reminders: 0,
         kills: 0,
         is_ending: false,
-        over: None,
+        exceeded: None,
         drained: Drained::WithinCap,
         oom_kills: 0,
         cpu: Duration::ZERO,
         refusal: None,
-        is_at_work: false,
+        is_busy: false,
         runs_programs: false,
         taken: 0,
         accepted: 0,
@@ -322,12 +322,12 @@ pub fn in_scene(purpose: Purpose, act: impl FnOnce(&mut Scene)) {
         Purpose::Session(_) => scene.life.greet(now).unwrap(),
         Purpose::Run(_) => scene.life.start_run(Vec::new(), now),
     }
-    scene.says(r#"{"kind":"ready","version":2}"#);
+    scene.worker_sends(r#"{"kind":"ready","version":2}"#);
     act(&mut scene);
 }
 
 impl Scene<'_> {
-    pub fn says(&mut self, header: &str) {
+    pub fn worker_sends(&mut self, header: &str) {
         let frame = Frame {
             header: header.as_bytes().to_vec(),
             payload: Vec::new(),
@@ -335,7 +335,7 @@ impl Scene<'_> {
         self.life.on_frame(frame, self.now, &mut self.caller);
     }
 
-    pub fn asks(&mut self, request: ClientRequest) -> Option<SessionExit> {
+    pub fn caller_sends(&mut self, request: ClientRequest) -> Option<SessionExit> {
         self.caller.requests.push(request);
         self.life.on_caller(self.now, &mut self.caller)
     }
@@ -344,9 +344,9 @@ impl Scene<'_> {
         self.cell_for(id, None);
     }
 
-    /// A cell with a wall time of its own, in seconds.
+    /// Requests a cell with its own wall limit, in seconds.
     pub fn cell_for(&mut self, id: u64, wall: Option<f64>) {
-        let left = self.asks(ClientRequest::Cell(Cell {
+        let left = self.caller_sends(ClientRequest::Cell(Cell {
             id,
             filename: "<cell>".into(),
             argv: Vec::new(),
@@ -358,12 +358,12 @@ impl Scene<'_> {
         assert!(left.is_none());
     }
 
-    pub fn passes(&mut self, time: Duration) {
+    pub fn advance(&mut self, time: Duration) {
         self.now += time;
         self.life.on_time(self.now);
     }
 
-    pub fn ends(&mut self) -> SessionExit {
+    pub fn end(&mut self) -> SessionExit {
         self.life.on_end(self.now, &mut self.caller)
     }
 }
