@@ -1,4 +1,4 @@
-//! Policy files of the file system.
+//! Reads policy files from the file system.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use crate::host::whole_text;
 use crate::policy::PolicySource;
 
-/// No policy has more MiB; a wrong path such as a log or a disk image is refused, not loaded.
+/// The size limit of a policy file in MiB. A wrong path, such as a log or a disk image, is then refused rather than
+/// loaded.
 const MOST_MIB: u64 = 1;
 
 /// Reads policy files from the file system: regular files of at most 1 MiB, in UTF-8.
@@ -17,7 +18,7 @@ pub struct FileSystem;
 
 impl PolicySource for FileSystem {
     fn read(&self, path: &Path) -> io::Result<String> {
-        // Without O_NONBLOCK, opening a fifo would wait for a writer that never comes.
+        // Without O_NONBLOCK, opening a FIFO would block until a writer opens it.
         let file = OpenOptions::new()
             .read(true)
             .custom_flags(libc::O_NONBLOCK)

@@ -1,4 +1,5 @@
-//! How a run ended. The supervisor decides this. Of limits that nothing counts it has only the guest's word.
+//! How a run ended, as the supervisor decided it. For a limit that neither the kernel nor the supervisor counts, the
+//! supervisor relies on the guest's report.
 
 use serde::Serialize;
 
@@ -27,18 +28,18 @@ word_enum! {
         OutputLimit = "output-limit",
         /// The run reached `limits.file_size`, `limits.open_files`, or a quota on `/work` or `/tmp`.
         FileLimit = "file-limit",
-        /// seccomp killed it for a system call that the policy punishes with death.
+        /// seccomp killed the guest for a system call that the policy forbids.
         Denied = "denied",
-        /// Another signal ended it, for example a segmentation fault.
+        /// Another signal ended the guest, for example SIGSEGV.
         Signal = "signal",
         /// The guest tampered with its link to the supervisor.
         ProtocolViolation = "protocol-violation",
-        /// The caller ended it.
+        /// The caller ended the run.
         Interrupted = "interrupted",
     }
 }
 
-/// How a run ended, with the details of that end. The supervisor decides it.
+/// How a run ended, with details. The supervisor decides it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Ending {
@@ -46,24 +47,24 @@ pub enum Ending {
     Ok,
     /// The code raised an uncaught exception.
     Exception,
-    /// A program could not be started; the errno of execve(2).
+    /// The program could not be started. Holds the errno of execve(2).
     NotStarted(i32),
-    /// It exited with this code.
+    /// The code or program exited with this code.
     Exit(u8),
-    /// A limit was reached.
+    /// The run reached a limit.
     Limit(LimitHit),
-    /// seccomp killed it (SIGSYS).
+    /// seccomp killed the guest (SIGSYS).
     Denied,
-    /// Ended by this signal (signal(7)).
+    /// This signal ended the guest (signal(7)).
     Signal(i32),
-    /// The guest tampered with its link to the supervisor; a description of how.
+    /// The guest tampered with its link to the supervisor. Describes how.
     ProtocolViolation(String),
-    /// The caller ended it.
+    /// The caller ended the run.
     Interrupted,
 }
 
 impl Ending {
-    /// The end, in one word.
+    /// Returns the status of a run that ended like this.
     pub const fn status(&self) -> Status {
         match self {
             Self::Ok => Status::Ok,
@@ -81,7 +82,7 @@ impl Ending {
 /// The limit that ended a run, and the mechanism that enforced it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct LimitHit {
-    /// The limit; in JSON, its key in the policy.
+    /// The limit. JSON has its policy key.
     pub name: LimitName,
     /// The mechanism that enforced it.
     pub by: Mechanism,
@@ -96,7 +97,7 @@ pub enum Mechanism {
     Cgroup,
     /// A resource limit of a process (getrlimit(2)).
     Rlimit,
-    /// The interpreter, which makes no more objects shortly before a control group would end the guest.
+    /// The interpreter's allocators, which fail shortly before a control group would kill the guest.
     Interpreter,
     /// The quota of a private tmpfs (tmpfs(5)).
     Tmpfs,

@@ -1,31 +1,31 @@
-//! The exit codes of the `sandfork` command: the one place that decides them.
+//! Defines the exit codes of the `sandfork` command.
 //!
 //! | code | when |
 //! |---|---|
 //! | 0 | the code ran to its end |
 //! | 1 | an uncaught exception |
-//! | 0 to 255 | the guest's own: `sys.exit(n)`, `os._exit(n)`, a program's exit status |
+//! | 0 to 255 | the guest's exit status: `sys.exit(n)`, `os._exit(n)`, or that of a program |
 //! | 2 | usage: an argument, the script or the policy is wrong; nothing ran |
 //! | 122 | protocol violation: the guest tampered with its link to the supervisor |
 //! | 123 | a limit on processes, output or files |
-//! | 124 | a limit on time, wall or cpu, as timeout(1) does |
-//! | 125 | the sandbox could not be provided; nothing of the guest ran |
-//! | 126, 127 | `exec`: the program could not be started, was not found, as a shell does |
-//! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command; SIGINT and SIGHUP stay ignored if they were (`nohup`) |
-//! | 130 | an uncaught `KeyboardInterrupt`, as a shell shows how `python3` ends |
-//! | 137 | the memory limit, as a shell shows the OOM killer's SIGKILL |
-//! | 128 + n | a signal; 159 is SIGSYS, a system call that the policy refuses by death |
+//! | 124 | a limit on wall time or CPU time, as timeout(1) does |
+//! | 125 | the sandbox could not be provided; no guest code ran |
+//! | 126, 127 | `exec`: the program could not be started, or was not found, as in a shell |
+//! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command; ignored SIGINT and SIGHUP stay ignored (`nohup`) |
+//! | 130 | an uncaught `KeyboardInterrupt`, as a shell reports it for `python3` |
+//! | 137 | the memory limit, as a shell reports the OOM killer's SIGKILL |
+//! | 128 + n | signal n; 159 is SIGSYS, for a system call that the policy forbids on pain of death |
 //!
-//! Those of `sandfork map` are not about its guests, whose own are in the results:
+//! The exit codes of `sandfork map` say nothing about its guests, whose exit codes are in the results:
 //!
 //! | code | when |
 //! |---|---|
-//! | 0 | every task has had its run, however it ended |
+//! | 0 | every task ran, however it ended |
 //! | 1 | the results could not be written |
-//! | 2 | usage: an argument, the policy or a line of the tasks is wrong; those before it were run. Or a task was `refused` |
-//! | 125 | a task got no sandbox, or none could be provided at all |
-//! | 130 | interrupted; `--resume` goes on |
-//! | 141 | the reader of the results has left, as a shell shows SIGPIPE |
+//! | 2 | usage: an argument, the policy or a task line is wrong (earlier tasks ran), or a task was `refused` |
+//! | 125 | the sandbox could not be provided, for one task or at all |
+//! | 130 | interrupted; `--resume` continues |
+//! | 141 | the reader of the results closed its end, as a shell reports SIGPIPE |
 //!
 //! A guest may exit with any code, so a code alone does not prove what happened; `status` of
 //! `--json` does.
@@ -38,7 +38,7 @@ pub const OK: u8 = 0;
 pub const EXCEPTION: u8 = 1;
 /// Two policies differ.
 pub const DIFFERENT: u8 = 1;
-/// What the command has to say could not be written.
+/// The command's output could not be written.
 pub const NOT_WRITTEN: u8 = 1;
 /// An argument, the script or the policy is wrong.
 pub const USAGE: u8 = 2;
@@ -61,14 +61,14 @@ pub const INTERRUPTED: u8 = 130;
 /// The memory limit: 128 + SIGKILL.
 pub const MEMORY_LIMIT: u8 = 137;
 
-/// The reader of the output has gone: 128 + SIGPIPE.
+/// The reader of the output closed its end: 128 + SIGPIPE.
 pub const BROKEN_PIPE: u8 = 141;
 
-// The same on every architecture that Sandfork runs on; this module stays free of libc.
+// Equal on every supported architecture. Spelled out, because this module does not depend on libc.
 const SIGSYS: u8 = 31;
 const ENOENT: i32 = 2;
 
-/// The exit code for the end of a run with this uncaught exception.
+/// Returns the exit code for a run that ended like this, with this uncaught exception.
 pub fn of(ending: &Ending, exception: Option<&ExceptionInfo>) -> u8 {
     match ending {
         Ending::Ok => OK,
@@ -90,7 +90,7 @@ pub fn of(ending: &Ending, exception: Option<&ExceptionInfo>) -> u8 {
     }
 }
 
-/// The exit code for a program that execve(2) could not start.
+/// Returns the exit code for a program that execve(2) could not start.
 const fn of_exec_errno(errno: i32) -> u8 {
     if errno == ENOENT {
         NOT_FOUND
@@ -99,7 +99,7 @@ const fn of_exec_errno(errno: i32) -> u8 {
     }
 }
 
-/// 128 plus the signal's number, which is 1 to 64 (signal(7)).
+/// Returns 128 plus the signal number, which is 1 to 64 (signal(7)).
 fn of_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(SIGNAL_BASE, |signal| SIGNAL_BASE.saturating_add(signal))
 }
@@ -110,7 +110,7 @@ mod tests {
     use crate::outcome::{LimitHit, LimitName, Mechanism};
 
     #[test]
-    fn codes_are_those_of_the_table() {
+    fn endings_map_to_the_documented_codes() {
         let limit = |name| {
             Ending::Limit(LimitHit {
                 name,
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_interrupt_that_no_one_sent_has_the_code_of_one() {
+    fn uncaught_keyboard_interrupt_exits_with_130() {
         let interrupt = ExceptionInfo::new("KeyboardInterrupt", "", "");
         let other = ExceptionInfo::new("ValueError", "KeyboardInterrupt", "");
         assert_eq!(of(&Ending::Exception, Some(&interrupt)), 130);

@@ -1,9 +1,9 @@
-//! The layers, by name.
+//! The names of the layers.
 
 use super::word_enum::word_enum;
 
 word_enum! {
-    /// One layer between the guest and the host, starting with the outermost.
+    /// A layer between the guest and the host. The variants start with the outermost layer.
     pub enum Layer {
         /// User, pid, network, ipc, uts, mount and cgroup namespaces (namespaces(7)).
         Namespaces = "namespaces",

@@ -1,9 +1,9 @@
-//! How much of the sandbox a host can give, in one word.
+//! The levels of protection that a host can provide.
 
 use super::word_enum::word_enum;
 
 word_enum! {
-    /// The levels, weakest first: what holds, and the lowest that a policy accepts.
+    /// A level of protection, weakest first: the one that holds, or the lowest that a policy accepts.
     pub enum Level {
         /// Without namespaces: Landlock, seccomp and rlimits. For hosts and containers that
         /// forbid user namespaces.

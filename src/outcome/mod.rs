@@ -1,4 +1,4 @@
-//! The end of one cell or one run, with what it used and which layers held.
+//! The outcome of one cell or one run: how it ended, what it used, and which layers held.
 
 use std::borrow::Cow;
 
@@ -31,12 +31,12 @@ pub use verdict::Verdict;
 pub use word_enum::UnknownWord;
 pub(crate) use word_enum::word_enum;
 
-/// The end of one cell or one run.
+/// The outcome of one cell or one run.
 ///
 /// Everything that a guest can do is an outcome. An error exists only if no sandbox could be provided.
-/// The guest's own reports (`value`, `error`, what it wrote) are kept apart from what the supervisor
+/// What the guest reports (its value, its exception, its output) is kept apart from what the supervisor
 /// and the kernel observed (`status`, `limit`, `usage`, `enforced`). A guest that lies in its reports
-/// changes nothing of what was observed.
+/// cannot change what was observed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     ending: Ending,
@@ -53,9 +53,9 @@ pub struct Outcome {
     policy: PolicyIdentity,
 }
 
-/// Constructors, for a supervisor.
+/// Constructors for the supervisor.
 impl Outcome {
-    /// An outcome without output and usage.
+    /// Creates an outcome without output and usage.
     pub fn new(ending: Ending, policy: PolicyIdentity, enforced: Enforced) -> Self {
         let error = match &ending {
             Ending::ProtocolViolation(how) => {
@@ -101,7 +101,7 @@ impl Outcome {
         self
     }
 
-    /// Adds an exception, which a limit may have raised in the guest.
+    /// Adds the guest's exception, which a limit may have raised.
     #[must_use]
     pub fn with_error(mut self, error: ExceptionInfo) -> Self {
         self.error = Some(error);
@@ -115,7 +115,7 @@ impl Outcome {
         self
     }
 
-    /// Appends refused operations, and counts those that are not listed.
+    /// Appends refused operations, and adds the number of those that are not listed.
     #[must_use]
     pub fn with_denied(mut self, denied: impl IntoIterator<Item = Denial>, omitted: u64) -> Self {
         self.denied.extend(denied);
@@ -131,29 +131,29 @@ impl Outcome {
     }
 }
 
-/// Accessors, for a caller.
+/// Accessors for callers.
 impl Outcome {
-    /// Whether the run completed, or exited with 0.
+    /// Returns whether the run completed, or exited with 0.
     pub const fn is_ok(&self) -> bool {
         matches!(self.ending, Ending::Ok | Ending::Exit(0))
     }
 
-    /// How it ended, in one word.
+    /// Returns how the run ended, in one word.
     pub const fn status(&self) -> Status {
         self.ending.status()
     }
 
-    /// How it ended, with what belongs to that end.
+    /// Returns how the run ended, with details.
     pub const fn ending(&self) -> &Ending {
         &self.ending
     }
 
-    /// The exit code of the `sandfork` command for this outcome; `docs/cli.md` has the table.
+    /// Returns the exit code of the `sandfork` command for this outcome; `docs/cli.md` has the table.
     pub fn exit_code(&self) -> u8 {
         exit_code::of(&self.ending, self.error())
     }
 
-    /// The limit that ended it.
+    /// Returns the limit that ended the run.
     pub const fn limit(&self) -> Option<LimitHit> {
         match self.ending {
             Ending::Limit(hit) => Some(hit),
@@ -161,35 +161,35 @@ impl Outcome {
         }
     }
 
-    /// stdout as text, with U+FFFD in place of invalid UTF-8.
+    /// Returns stdout as text, with U+FFFD in place of invalid UTF-8.
     pub fn stdout(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stdout)
     }
 
-    /// stderr as text, with U+FFFD in place of invalid UTF-8.
+    /// Returns stderr as text, with U+FFFD in place of invalid UTF-8.
     pub fn stderr(&self) -> Cow<'_, str> {
         String::from_utf8_lossy(&self.stderr)
     }
 
-    /// stdout as bytes, unchanged.
+    /// Returns stdout as bytes, unchanged.
     pub fn stdout_bytes(&self) -> &[u8] {
         &self.stdout
     }
 
-    /// stderr as bytes, unchanged.
+    /// Returns stderr as bytes, unchanged.
     pub fn stderr_bytes(&self) -> &[u8] {
         &self.stderr
     }
 
-    /// The value of the last expression, as the guest described it.
+    /// Returns the value of the last expression, as the guest described it.
     pub const fn value(&self) -> Option<&Value> {
         self.value.as_ref()
     }
 
-    /// The buffers that the value refers to.
+    /// Returns the buffers that the value refers to.
     pub fn buffers(&self) -> Buffers<'_> {
         let buffers = self.buffers.as_ref();
-        // The link has checked that they are as long as the blob announces.
+        // The link has checked that the bytes are as long as the blob announces.
         buffers.map(HeldBuffers::buffers).unwrap_or_default()
     }
 
@@ -198,53 +198,53 @@ impl Outcome {
         (self.value.take(), self.buffers.take())
     }
 
-    /// The value as JSON that stands alone: `docs/protocol.md` has the notation.
+    /// Returns the value as self-contained JSON, in the notation of `docs/protocol.md`.
     pub(crate) fn plain_value(&self) -> Option<serde_json::Value> {
         let value = self.value.as_ref()?;
         Some(plain(value, &self.buffers()))
     }
 
-    /// The uncaught exception. It is also present beside a limit, if the guest died of the
-    /// exception that the limit raised in it (`MemoryError`, `KeyboardInterrupt`), and beside a
-    /// protocol violation, where it describes the violation.
+    /// Returns the uncaught exception. It is also present with a limit, if the exception that the limit
+    /// raised in the guest (`MemoryError`, `KeyboardInterrupt`) ended it, and with a protocol violation,
+    /// which it then describes.
     pub const fn error(&self) -> Option<&ExceptionInfo> {
         self.error.as_ref()
     }
 
-    /// The resources that the run used.
+    /// Returns the resources that the run used.
     pub const fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// The layers that held.
+    /// Returns the layers that held.
     pub const fn enforced(&self) -> &Enforced {
         &self.enforced
     }
 
-    /// The refused operations that were observed, at most 64: first what the guest's exception tells of, then
-    /// the limit that was reached, then what the kernel counted, and the connections that were refused.
+    /// Returns the refused operations that were observed, at most 64: first the one that the guest's exception
+    /// reports, then the limit that was reached, then those that the kernel counted, and the refused connections.
     pub fn denied(&self) -> &[Denial] {
         &self.denied
     }
 
-    /// How many refusals [`denied`](Self::denied) leaves out.
+    /// Returns the number of refusals that [`denied`](Self::denied) leaves out.
     pub const fn denied_omitted(&self) -> u64 {
         self.denied_omitted
     }
 
-    /// The connections to other hosts, and those that were refused, if the policy has hosts. Of very many, only some:
-    /// [`Usage::connections`] counts all.
+    /// Returns the connections to other hosts, including refused ones, if the policy names hosts. The list is
+    /// bounded; [`Usage::connections`] counts all connections.
     pub fn network(&self) -> &[Connection] {
         &self.network
     }
 
-    /// The policy under which it ran.
+    /// Returns the policy of the run.
     pub const fn policy(&self) -> &PolicyIdentity {
         &self.policy
     }
 }
 
-/// An outcome as an object: without what is optional, it is that of a message to a caller.
+/// The JSON object of an outcome. Without its optional members, it is the object of a message to a caller.
 #[derive(Serialize)]
 pub(crate) struct OutcomeJson<'a> {
     status: Status,
@@ -288,7 +288,7 @@ impl<'a> OutcomeJson<'a> {
     }
 }
 
-/// The object of `sandfork run --json`.
+/// Serializes the object of `sandfork run --json`.
 impl Serialize for Outcome {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         OutcomeJson {

@@ -1,4 +1,4 @@
-//! The parts of an outcome besides its end.
+//! The parts of an outcome other than its ending.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
@@ -16,7 +16,7 @@ pub struct ExceptionInfo {
     pub name: String,
     /// The exception's `str()`.
     pub message: String,
-    /// The traceback as Python prints it, guest frames only.
+    /// The traceback as Python prints it, with guest frames only.
     pub traceback: String,
 }
 
@@ -35,22 +35,22 @@ impl ExceptionInfo {
     }
 }
 
-/// What a run used, as the kernel and the supervisor counted it. `None` if this host has no way to
-/// measure it.
+/// The resources that a run used, as the kernel and the supervisor counted them. A member is `None` if this
+/// host cannot measure it.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Usage {
-    /// Wall time, from handing over the code to the end of the guest's main process. It does not
-    /// include forking and jailing the worker.
+    /// Wall time from sending the code to the end of the guest's main process. It does not include
+    /// forking and jailing the worker.
     #[serde(rename = "wall_ms", serialize_with = "in_milliseconds")]
     pub wall: Duration,
-    /// Processor time of all processes, user and system. With a cgroup it includes the worker's own
-    /// set-up, so it can exceed `wall`. Without one it is what getrusage(2) reports for the main
-    /// process and the children it waited for, or more if the watchdog saw more.
+    /// CPU time of all processes, user and system. With a cgroup it includes the worker's set-up, so it
+    /// can exceed `wall`. Without a cgroup it is the time that getrusage(2) reports for the main process
+    /// and the children that it waited for, or the time that the watchdog saw, if that is more.
     #[serde(rename = "cpu_ms", serialize_with = "in_milliseconds")]
     pub cpu: Duration,
-    /// Peak memory of all processes together, bytes: what was charged to the cgroup, including files
-    /// in `/work` and `/tmp`. Without a cgroup, the largest resident set, which also counts memory
-    /// shared with the zygote.
+    /// Peak memory of all processes together in bytes, as charged to the cgroup, including files in
+    /// `/work` and `/tmp`. Without a cgroup, the largest resident set, which also counts memory shared
+    /// with the zygote.
     pub peak_memory_bytes: Option<u64>,
     /// The peak number of processes and threads.
     pub peak_pids: Option<u64>,
@@ -58,7 +58,7 @@ pub struct Usage {
     pub written_bytes: Option<u64>,
     /// Bytes read from stdout and stderr, never more than `limits.output`.
     pub output_bytes: u64,
-    /// Connections to other hosts that were begun, and refusals.
+    /// Number of connections to other hosts that were started or refused.
     #[serde(skip_serializing_if = "is_zero")]
     pub connections: u64,
     /// Bytes sent to other hosts.
@@ -67,24 +67,25 @@ pub struct Usage {
     /// Bytes received from other hosts.
     #[serde(skip_serializing_if = "is_zero")]
     pub received_bytes: u64,
-    /// The time of each phase. Present in the JSON of a run, and not of a session's cell.
-    #[serde(skip_serializing_if = "Phases::are_of_a_cell")]
+    /// The time of each phase. The JSON of a run has it, that of a session's cell does not.
+    #[serde(skip_serializing_if = "Phases::is_session_cell")]
     pub phases: Phases,
 }
 
 impl Usage {
-    /// The wall time in milliseconds, as in JSON.
+    /// Returns the wall time in milliseconds, as in JSON.
     pub(crate) fn wall_ms(&self) -> f64 {
         milliseconds(self.wall)
     }
 }
 
-/// Bytes as text, with U+FFFD in place of invalid UTF-8. Written in pieces: a copy of a guest's output may be large.
+/// Bytes that are written as text, with U+FFFD in place of invalid UTF-8. They are written in pieces, because a
+/// converted copy of a guest's output could be large.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lossy<'a>(pub &'a [u8]);
 
 impl Lossy<'_> {
-    /// Whether there are none.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -118,22 +119,21 @@ fn in_milliseconds<S: Serializer>(time: &Duration, to: S) -> Result<S::Ok, S::Er
     to.serialize_f64(milliseconds(*time))
 }
 
-/// Milliseconds with microsecond precision: a run may take less than one millisecond.
+/// Converts to milliseconds with microsecond precision, because a run may take less than a millisecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e6).round() / 1e3
 }
 
-/// What was verified before guest code ran, not what was configured.
+/// The layers that were verified before guest code ran, as opposed to those that were configured.
 ///
-/// The supervisor reads every layer but Landlock from outside, from what the kernel reports about the
-/// worker in `/proc/PID` (proc(5)). The kernel reports a process's Landlock domain to no other
-/// process. For Landlock, the worker's set-up code must see a refusal that only Landlock gives, or it
-/// does not report that its jail is complete.
+/// The supervisor checks every layer but Landlock from outside, in `/proc/PID` of the worker (proc(5)).
+/// The kernel does not show a process's Landlock domain to other processes. The worker's set-up code
+/// therefore reports a complete jail only after it has seen a refusal that only Landlock causes.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Enforced {
     /// The level that the layers add up to.
     pub level: Level,
-    /// The layers that hold, starting with the outermost.
+    /// The verified layers, starting with the outermost.
     pub layers: Vec<Layer>,
 }
 
@@ -148,50 +148,51 @@ impl fmt::Display for Enforced {
     }
 }
 
-/// An operation that was refused, and what would allow it.
+/// A refused operation, and the setting that would allow it.
 ///
-/// Equal refusals are one denial with a count. What the guest reports proves nothing: a hostile guest may
-/// report what it never tried, to have its caller grant it.
+/// Equal refusals are one denial with a count. A report of the guest proves nothing: a hostile guest may
+/// report operations that it never tried, so that the caller allows them.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Denial {
-    /// What was tried: `fork`, `memory`, `limit`, `connect` to a host, `socket`, `system call`, or what an exception of the
-    /// guest tells of: `import`, `access` to a path, `run` a program.
+    /// The operation: `fork`, `memory`, `limit`, `connect` to a host, `socket` or `system call`; or, from an exception
+    /// of the guest, `import`, `access` to a path or `run` a program.
     pub operation: String,
-    /// The target of the operation: a path, a module, the limit that was reached, the name of a system call. None for a
-    /// call that only an exception of the guest tells of, without its name.
+    /// The target of the operation: a path, a module, the limit that was reached, or the name of a system call. `None`
+    /// for a system call that is known only from an exception of the guest, which does not name it.
     pub target: Option<String>,
-    /// The error that the guest got; none if it was killed.
+    /// The error that the guest got. `None` if it was killed.
     pub errno: Option<i32>,
-    /// The layer that refused it. None if it is no layer: the list of imports, a clock of the supervisor, the
-    /// interpreter, or a permission of the host's file.
+    /// The layer that refused the operation. `None` if that was not a layer but the list of imports, a deadline of the
+    /// supervisor, the interpreter, or the permissions of a host file.
     pub layer: Option<Layer>,
-    /// The guest's file in which it was tried. Always the guest's report.
+    /// The guest's source file that tried the operation, as the guest reported it.
     pub file: Option<String>,
     /// The line in that file.
     pub line: Option<u32>,
-    /// The key of the policy that allows it. None if no key does.
+    /// The policy key that allows the operation. `None` if no key does.
     pub key: Option<String>,
-    /// The argument of `--set` that allows it, such as `filesystem.read=/srv/data`. None also where the value of
-    /// the key is for its user to decide.
+    /// The argument of `--set` that allows the operation, such as `filesystem.read=/srv/data`. Also `None` if the user
+    /// has to choose the value of the key.
     pub set: Option<String>,
-    /// Whether the host has the path that was not shown. None if the host was not asked or has no certain
-    /// answer. A path that the host lacks is no denial.
+    /// Whether the host has the path, which the guest did not see. `None` if the host was not checked or the result is
+    /// uncertain. A path that is missing on the host is not a denial.
     pub on_host: Option<bool>,
-    /// Why a connection was refused, in one word that `docs/network.md` explains. None for all other operations.
+    /// The reason why a connection was refused, a keyword that `docs/network.md` explains. `None` for all other
+    /// operations.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'static str>,
-    /// How often it was refused.
+    /// The number of times that the operation was refused.
     pub count: u64,
     /// The source of this report.
     pub reported_by: Reporter,
 }
 
 impl Denial {
-    /// More memory, which a process of the run did not get although no limit ended the run.
+    /// The operation of a memory allocation that failed in a run that no limit ended.
     pub(crate) const MEMORY: &'static str = "memory";
 
-    /// A denial that nothing more is known of.
+    /// Creates a denial with only its operation and reporter.
     pub fn new(operation: impl Into<String>, reported_by: Reporter) -> Self {
         Self {
             operation: operation.into(),
@@ -210,23 +211,23 @@ impl Denial {
     }
 }
 
-/// The source of a report of a denial.
+/// The party that reported a denial.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reporter {
     /// The worker.
     Guest,
-    /// The kernel, to the supervisor.
+    /// The kernel, which reported to the supervisor.
     Kernel,
     /// The supervisor.
     Supervisor,
 }
 
-/// The policy of a run.
+/// The name and hash of a run's policy.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct PolicyIdentity {
     /// The policy's name.
     pub name: String,
-    /// The hash of the effective policy. Two runs with equal hashes ran under the same policy.
+    /// The SHA-256 of the effective policy. Two runs with equal hashes ran under the same policy.
     pub sha256: String,
 }

@@ -1,65 +1,65 @@
-//! Where the time of a run went.
+//! The time that each phase of a run took.
 
 use std::time::Duration;
 
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 
-/// Where the time of a run went, by consecutive phases on the supervisor's clock. Together they cover
-/// the run from the call to the return, except for the last bookkeeping.
+/// The durations of the consecutive phases of a run, on the supervisor's clock. Together they cover the
+/// run from the call to the return, except for the final bookkeeping.
 ///
-/// In JSON each is a whole number of microseconds.
+/// JSON has each phase in whole microseconds.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Phases {
     /// Creating the worker's cgroup, sockets and pipes, and sending the request to the zygote.
     pub place: Duration,
-    /// Until the zygote had forked.
+    /// Waiting until the zygote had forked.
     pub fork: Duration,
-    /// Until the worker's jail was complete.
+    /// Waiting until the worker's jail was complete.
     pub jail: Duration,
-    /// The steps of the jail on the worker's clock. Some of them overlap with the phase before.
+    /// The steps of the jail on the worker's clock. Some of them overlap with the `fork` phase.
     pub jail_steps: JailSteps,
     /// Checking the worker from outside.
     pub verify: Duration,
-    /// From handing over the code to its result, or to the end of a worker without a result.
+    /// From sending the code to its result, or to the end of a worker that sent no result.
     pub code: Duration,
-    /// Until the worker's main process had ended.
+    /// Waiting until the worker's main process had exited.
     pub exit: Duration,
-    /// Until no process of the worker was left.
+    /// Waiting until no process of the worker was left.
     pub reap: Duration,
 }
 
-/// How long each layer of `docs/jail-order.md` took in a worker. The worker reports it before guest
-/// code exists that could report something else. Zero if a prepared worker was already waiting.
+/// The time that each step of `docs/jail-order.md` took in a worker. The worker reports the times before it
+/// receives guest code, which could forge them. All are zero if a ready worker was used.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct JailSteps {
     /// Closing inherited descriptors.
     pub descriptors: Duration,
     /// Joining its cgroup.
     pub cgroup: Duration,
-    /// Its namespaces, except the user namespace.
+    /// Entering its namespaces, except the user namespace.
     pub namespaces: Duration,
     /// Mounting its private file systems.
     pub mounts: Duration,
     /// Setting its resource limits.
     pub limits: Duration,
-    /// Its user namespace with the id maps, session and work directory.
+    /// Entering its user namespace with the ID maps, the session and the work directory.
     pub identity: Duration,
     /// Enforcing its Landlock rules.
     pub landlock: Duration,
-    /// Giving up capabilities.
+    /// Dropping its capabilities.
     pub capabilities: Duration,
     /// Loading its seccomp filter.
     pub seccomp: Duration,
 }
 
 impl Phases {
-    /// From the call until the result was known.
+    /// Returns the time from the call until the result was known.
     pub fn until_result(&self) -> Duration {
         self.place + self.fork + self.jail + self.verify + self.code
     }
 
-    /// Each phase with its name, in order.
+    /// Returns each phase with its name, in order.
     pub fn each(&self) -> [(&'static str, Duration); 7] {
         [
             ("place", self.place),
@@ -72,8 +72,8 @@ impl Phases {
         ]
     }
 
-    /// Whether these are the phases of a cell in a session whose worker goes on, not of a run.
-    pub(super) fn are_of_a_cell(&self) -> bool {
+    /// Returns whether these are the phases of a session's cell, after which the worker lives on, and not of a run.
+    pub(super) fn is_session_cell(&self) -> bool {
         let cell = Self {
             code: self.code,
             ..Self::default()
@@ -83,7 +83,7 @@ impl Phases {
 }
 
 impl JailSteps {
-    /// Each step with its name, in order.
+    /// Returns each step with its name, in order.
     pub fn each(&self) -> [(&'static str, Duration); 9] {
         [
             ("descriptors", self.descriptors),
@@ -99,7 +99,7 @@ impl JailSteps {
     }
 }
 
-/// The duration in whole microseconds.
+/// Converts a duration to whole microseconds.
 pub fn microseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
@@ -148,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_of_a_session_has_none() {
+    fn session_cell_has_only_the_code_phase() {
         let code = Duration::from_millis(3);
         let cell = Phases {
             code,
             ..Phases::default()
         };
-        assert!(cell.are_of_a_cell());
+        assert!(cell.is_session_cell());
         let exit = Duration::from_micros(1);
-        assert!(!Phases { exit, ..cell }.are_of_a_cell());
+        assert!(!Phases { exit, ..cell }.is_session_cell());
     }
 }

@@ -1,16 +1,16 @@
-//! Whether an outcome is the expected one.
+//! The verdict on whether an outcome is the expected one.
 
 use serde::Serialize;
 
-/// The result of comparing an outcome with what its task expects. In JSON, the keys `verdict` and, with the first
-/// difference, `mismatch`.
+/// The result of comparing an outcome with the one that its task expects. JSON has it in the keys `verdict` and
+/// `mismatch`, the first difference.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "verdict", content = "mismatch", rename_all = "kebab-case")]
 pub enum Verdict {
-    /// All that is expected is there.
+    /// The outcome is the expected one.
     Pass,
-    /// The program ended well, and this is the first difference.
+    /// The program succeeded, but its outcome differs. Holds the first difference.
     Wrong(String),
-    /// The program did not end well, so that nothing was compared.
+    /// The program failed, so nothing was compared.
     Failed,
 }

@@ -1,6 +1,6 @@
-//! Enums whose variants are words in policy files, in reports and in JSON.
+//! Enums whose variants have keywords in policy files, in reports and in JSON.
 
-/// Declares an enum together with the words for its variants.
+/// Declares an enum together with the keywords of its variants.
 macro_rules! word_enum {
     (
         $(#[$meta:meta])*
@@ -15,13 +15,13 @@ macro_rules! word_enum {
         }
 
         impl $name {
-            /// The words, in the order of the variants.
+            /// The keywords, in the order of the variants.
             pub(crate) const WORDS: &[&str] = &[$($word),+];
 
             /// Every variant, in order.
             pub const ALL: [Self; Self::WORDS.len()] = [$(Self::$variant),+];
 
-            /// The word in policies, reports and JSON.
+            /// Returns the keyword in policies, reports and JSON.
             pub const fn as_str(self) -> &'static str {
                 Self::WORDS[self as usize]
             }
@@ -46,7 +46,7 @@ macro_rules! word_enum {
 }
 pub(crate) use word_enum;
 
-/// A word for none of the variants.
-#[allow(unnameable_types, reason = "opaque: the word is not one of a few")]
+/// The error for a text that is not the keyword of a variant.
+#[allow(unnameable_types, reason = "opaque: it says only that the keyword is unknown")]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UnknownWord;

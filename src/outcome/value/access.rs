@@ -5,23 +5,23 @@ use std::borrow::Cow;
 use super::JsonLimits;
 use super::{Buffers, Dtype, PackedFormat, TypedValue, Value};
 
-/// The limits on a tree in a buffer: 64 MiB of text, which is at most about a gigabyte in memory.
+/// The limits on a tree in a `json` buffer: 64 MiB of text, which take at most about a gigabyte of memory as a tree.
 pub(super) const OF_BUFFER: JsonLimits = JsonLimits {
     values: 8 << 20,
     string: LONGEST_JSON,
     ..JsonLimits::FROM_WORKER
 };
 
-/// The most bytes of the `json` buffers of one message.
+/// The limit on all `json` buffers of one message together, bytes.
 pub(super) const LONGEST_JSON: usize = 64 << 20;
 
 impl Value {
-    /// Whether the value is `None`.
+    /// Returns whether the value is `None`.
     pub const fn is_none(&self) -> bool {
         matches!(self, Self::None)
     }
 
-    /// A `bool`.
+    /// Returns a `bool`.
     pub const fn as_bool(&self) -> Option<bool> {
         match self {
             Self::Bool(value) => Some(*value),
@@ -29,7 +29,7 @@ impl Value {
         }
     }
 
-    /// An `int`, if it fits 64 bits.
+    /// Returns an `int` that fits 64 bits.
     pub const fn as_i64(&self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -37,7 +37,7 @@ impl Value {
         }
     }
 
-    /// A `float`.
+    /// Returns a `float`.
     pub const fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Float(value) => Some(*value),
@@ -45,7 +45,7 @@ impl Value {
         }
     }
 
-    /// A `str` in the tree itself; [`text`](Self::text) also returns long ones.
+    /// Returns a `str` in the tree itself. [`text`](Self::text) also returns long ones.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(value) => Some(value),
@@ -53,7 +53,7 @@ impl Value {
         }
     }
 
-    /// The elements of a `list`, `tuple`, `set` or `frozenset`, unless they are packed.
+    /// Returns the elements of a `list`, `tuple`, `set` or `frozenset` that is not packed.
     pub fn as_list(&self) -> Option<&[Self]> {
         match self {
             Self::List(items) => Some(items),
@@ -67,7 +67,7 @@ impl Value {
         }
     }
 
-    /// The pairs of a `dict`.
+    /// Returns the pairs of a `dict`.
     pub fn as_dict(&self) -> Option<&[(Self, Self)]> {
         match self.as_typed()? {
             TypedValue::Dict(dict) => Some(&dict.items),
@@ -75,7 +75,7 @@ impl Value {
         }
     }
 
-    /// The value of a `str` key of a `dict`, or of a field of a dataclass or named tuple.
+    /// Returns the value of a `str` key of a `dict`, or of a field of a dataclass or named tuple.
     pub fn get(&self, key: &str) -> Option<&Self> {
         match self.as_typed()? {
             TypedValue::Dict(dict) => {
@@ -92,7 +92,7 @@ impl Value {
         }
     }
 
-    /// A value with a `type`.
+    /// Returns a value that has a `type`.
     fn as_typed(&self) -> Option<&TypedValue> {
         match self {
             Self::Typed(typed) => Some(typed),
@@ -100,7 +100,7 @@ impl Value {
         }
     }
 
-    /// `bytes` or a `bytearray`.
+    /// Returns the contents of `bytes` or a `bytearray`.
     pub fn bytes<'a>(&self, buffers: &Buffers<'a>) -> Option<&'a [u8]> {
         match self.as_typed()? {
             TypedValue::Bytes(held) | TypedValue::Bytearray(held) => buffers.get(held.buffer),
@@ -108,7 +108,7 @@ impl Value {
         }
     }
 
-    /// A `str` of any length, with U+FFFD in place of lone surrogates, which a Rust string cannot hold.
+    /// Returns a `str` of any length, with U+FFFD in place of lone surrogates, which a Rust string cannot hold.
     pub fn text<'a>(&'a self, buffers: &Buffers<'a>) -> Option<Cow<'a, str>> {
         match self {
             Self::Str(text) => Some(Cow::Borrowed(text)),
@@ -120,7 +120,7 @@ impl Value {
         }
     }
 
-    /// A `list` of `int`, packed or not.
+    /// Returns a `list` of `int`, packed or not.
     pub fn integers(&self, buffers: &Buffers<'_>) -> Option<Vec<i64>> {
         match self.packed(PackedFormat::Int, buffers) {
             Some(bytes) => Some(eights(bytes).map(i64::from_le_bytes).collect()),
@@ -128,7 +128,7 @@ impl Value {
         }
     }
 
-    /// A `list` of `float`, packed or not.
+    /// Returns a `list` of `float`, packed or not.
     pub fn floats(&self, buffers: &Buffers<'_>) -> Option<Vec<f64>> {
         match self.packed(PackedFormat::Float, buffers) {
             Some(bytes) => Some(eights(bytes).map(f64::from_le_bytes).collect()),
@@ -143,7 +143,7 @@ impl Value {
         }
     }
 
-    /// A numpy array.
+    /// Returns a numpy array.
     pub fn ndarray<'a>(&'a self, buffers: &Buffers<'a>) -> Option<NdarrayView<'a>> {
         match self.as_typed()? {
             TypedValue::Ndarray(array) => Some(NdarrayView {
@@ -155,9 +155,9 @@ impl Value {
         }
     }
 
-    /// The value itself, or the one in its `json` buffer, in which a guest passes a large tree. The
-    /// buffers of that tree are in the same `buffers`. `None` if the buffer does not hold a value, or
-    /// the value exceeds the limits of 64 MiB, 96 levels and eight million values.
+    /// Returns the value itself, or the value parsed from its `json` buffer, in which a guest passes a large
+    /// tree. That tree refers to the same `buffers`. Returns `None` if the buffer holds no valid value, or one
+    /// that exceeds the limits of 64 MiB, 96 levels and eight million values.
     pub fn unfolded(&self, buffers: &Buffers<'_>) -> Option<Cow<'_, Self>> {
         let Some(TypedValue::Json(held)) = self.as_typed() else {
             return Some(Cow::Borrowed(self));
@@ -170,7 +170,7 @@ impl Value {
     }
 }
 
-/// The bytes, in groups of eight.
+/// Splits bytes into groups of eight.
 fn eights(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> {
     bytes.as_chunks().0.iter().copied()
 }
@@ -187,7 +187,7 @@ pub struct NdarrayView<'a> {
 }
 
 impl NdarrayView<'_> {
-    /// The elements, if they are floating-point numbers of 32 or 64 bits.
+    /// Returns the elements, if they are floating-point numbers of 32 or 64 bits.
     pub fn floats(&self) -> Option<Vec<f64>> {
         match self.dtype.kind() {
             "f8" => Some(self.elements(f64::from_le_bytes).collect()),
@@ -196,7 +196,7 @@ impl NdarrayView<'_> {
         }
     }
 
-    /// The elements, if they are truth values, or integers that fit signed 64 bits.
+    /// Returns the elements, if they are booleans, or integers that fit signed 64 bits.
     pub fn integers(&self) -> Option<Vec<i64>> {
         Some(match self.dtype.kind() {
             "i8" => self.elements(i64::from_le_bytes).collect(),

@@ -1,4 +1,4 @@
-//! The buffers of a message under construction.
+//! Collects the buffers of a message that is being built.
 
 use std::borrow::Cow;
 
@@ -9,13 +9,13 @@ use super::{Dtype, Held, Ndarray, Packed, PackedFormat, TypedValue, Value};
 /// The longest `str` in the tree itself, characters.
 const LONGEST_STR: usize = 32 << 10;
 
-/// Padding for the gap after a buffer.
+/// The padding after a buffer.
 const GAP: [u8; 64] = [0; 64];
 const _: () = assert!(GAP.len() as u64 == ALIGNMENT);
 
 /// Collects the buffers of a message while its values are created.
 ///
-/// Bytes are borrowed if the caller keeps them.
+/// Borrowed bytes are not copied.
 ///
 /// ```
 /// use sandfork::Value;
@@ -33,16 +33,16 @@ pub struct Attachments<'a> {
 }
 
 impl<'a> Attachments<'a> {
-    /// `bytes`.
+    /// Attaches a buffer and returns the `bytes` value that refers to it.
     pub fn bytes(&mut self, bytes: impl Into<Cow<'a, [u8]>>) -> Value {
         let buffer = self.attach(bytes.into());
         TypedValue::Bytes(Held { buffer }).into()
     }
 
-    /// `str` of any length.
+    /// Returns a `str` of any length, and attaches a buffer if the string is long.
     pub fn text(&mut self, text: impl Into<Cow<'a, str>>) -> Value {
         let text = text.into();
-        // A text has at most as many characters as bytes.
+        // A string has at most as many characters as bytes, so the count is rarely needed.
         if text.len() <= LONGEST_STR || text.chars().count() <= LONGEST_STR {
             return Value::Str(text.into_owned());
         }
@@ -53,20 +53,20 @@ impl<'a> Attachments<'a> {
         TypedValue::Text(Held { buffer }).into()
     }
 
-    /// `list` of `int`.
+    /// Attaches numbers as a packed `list` of `int`.
     pub fn integers(&mut self, numbers: &[i64]) -> Value {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         self.packed(PackedFormat::Int, bytes.collect())
     }
 
-    /// `list` of `float`.
+    /// Attaches numbers as a packed `list` of `float`.
     pub fn floats(&mut self, numbers: &[f64]) -> Value {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
         self.packed(PackedFormat::Float, bytes.collect())
     }
 
-    /// `numpy.ndarray`, with its elements in C order. `None` if the number of bytes does not match
-    /// the shape.
+    /// Attaches a `numpy.ndarray` with its elements in C order. Returns `None` if the number of bytes does
+    /// not match the shape.
     pub fn ndarray(
         &mut self,
         dtype: Dtype,
@@ -86,11 +86,11 @@ impl<'a> Attachments<'a> {
         Some(TypedValue::Ndarray(array).into())
     }
 
-    /// The message field for the buffers, if there are any. Short buffers travel as a payload.
+    /// Returns the `blob` field of the message, if there are buffers. Short buffers are sent as the payload.
     ///
     /// # Errors
     ///
-    /// If they are too long for one message.
+    /// If the buffers are too long for one message.
     pub(crate) fn blob(&self) -> Result<Option<Blob>, BlobError> {
         if self.buffers.is_empty() {
             return Ok(None);
@@ -99,11 +99,11 @@ impl<'a> Attachments<'a> {
         let blob = Blob::new(lengths.collect(), Transport::Payload)?;
         Ok(Some(match blob.total() {
             0..=LARGEST_PAYLOAD => blob,
-            _ => blob.travelling(Transport::Passed),
+            _ => blob.with_transport(Transport::Passed),
         }))
     }
 
-    /// The bytes of the buffers in order, with the gaps between them.
+    /// Returns the bytes of the buffers in order, with the padding between them.
     pub(crate) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         let last = self.buffers.len().saturating_sub(1);
         let buffers = self.buffers.iter().enumerate();
@@ -116,7 +116,7 @@ impl<'a> Attachments<'a> {
         })
     }
 
-    /// The bytes of the buffers in one piece.
+    /// Returns the bytes of the buffers and their padding in one piece.
     pub(crate) fn concatenated(&self) -> Vec<u8> {
         self.pieces().flatten().copied().collect()
     }
@@ -129,7 +129,7 @@ impl<'a> Attachments<'a> {
     fn attach(&mut self, bytes: Cow<'a, [u8]>) -> u32 {
         let number = self.buffers.len();
         self.buffers.push(bytes);
-        // A message with this many buffers exceeds every other limit.
+        // A message with so many buffers exceeds every other limit.
         u32::try_from(number).unwrap_or(u32::MAX)
     }
 }

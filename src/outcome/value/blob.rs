@@ -1,8 +1,8 @@
 //! The binary part of a message: buffers that its values refer to by number.
 //!
-//! Small blobs are the frame's payload. Large ones are a file passed with the frame (unix(7),
-//! `SCM_RIGHTS`), so that an array crosses without being copied through a socket. Each buffer
-//! begins at a multiple of [`ALIGNMENT`], where arrays of any element type can be mapped.
+//! A small blob is the frame's payload. A large blob is a file whose descriptor is passed with the frame
+//! (unix(7), `SCM_RIGHTS`), so that an array is not copied through a socket. Each buffer begins at a
+//! multiple of [`ALIGNMENT`], so that arrays of any element type can be mapped there.
 
 use std::ops::Range;
 
@@ -12,7 +12,7 @@ use thiserror::Error;
 /// The alignment of buffers, bytes.
 pub const ALIGNMENT: u64 = 64;
 
-/// The largest blob that travels as a payload, bytes. A larger one is passed as a file.
+/// The largest blob that is sent as a payload, bytes. A larger blob is passed as a file.
 pub const LARGEST_PAYLOAD: u64 = 64 << 10;
 
 /// The largest blob of the result of a run, bytes. The supervisor holds it until the caller takes the
@@ -22,7 +22,7 @@ pub const LARGEST_OF_RUN: u64 = 4 << 20;
 /// The largest blob of one message, bytes.
 pub const LARGEST: u64 = 4 << 30;
 
-/// The number of buffers, their lengths, and their transport: the field `blob`.
+/// The `blob` field of a message: the lengths of its buffers, and their transport.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Fields", into = "Fields")]
 pub struct Blob {
@@ -31,16 +31,16 @@ pub struct Blob {
     total: u64,
 }
 
-/// How a blob's bytes travel.
+/// The transport of a blob's bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Transport {
     /// As the frame's payload.
     Payload,
-    /// In a file passed with the frame.
+    /// In a file whose descriptor is passed with the frame.
     Passed,
 }
 
-/// Why a blob was refused.
+/// The error for a blob that is empty or too long.
 #[derive(Clone, Copy, Debug, Eq, Error, PartialEq)]
 #[error("a blob of {buffers} buffers is empty, or longer than {LARGEST} bytes")]
 pub struct BlobError {
@@ -48,7 +48,7 @@ pub struct BlobError {
 }
 
 impl Blob {
-    /// A blob with buffers of these lengths.
+    /// Creates a blob with buffers of these lengths.
     ///
     /// # Errors
     ///
@@ -70,37 +70,36 @@ impl Blob {
         })
     }
 
-    /// How the bytes travel.
+    /// Returns the transport.
     pub const fn transport(&self) -> Transport {
         self.transport
     }
 
-    /// The same buffers with another transport.
+    /// Sets the transport.
     #[must_use]
-    pub const fn travelling(mut self, transport: Transport) -> Self {
+    pub const fn with_transport(mut self, transport: Transport) -> Self {
         self.transport = transport;
         self
     }
 
-    /// Bytes from the start of the first buffer to the end of the last one.
+    /// Returns the number of bytes from the start of the first buffer to the end of the last one.
     pub const fn total(&self) -> u64 {
         self.total
     }
 
-    /// The length of each buffer, bytes.
+    /// Returns the length of each buffer, bytes.
     pub fn lengths(&self) -> &[u64] {
         &self.lengths
     }
 
-    /// The range of each buffer in the blob.
+    /// Returns the byte range of each buffer in the blob.
     pub fn ranges(&self) -> impl Iterator<Item = Range<u64>> + '_ {
         // The constructor checked that no range overflows.
         ranges(&self.lengths).flatten()
     }
 }
 
-/// The range of each buffer. `None` replaces the first one whose address overflows, and all later
-/// ones.
+/// Returns the byte range of each buffer. Yields `None` from the first buffer whose end overflows.
 fn ranges(lengths: &[u64]) -> impl Iterator<Item = Option<Range<u64>>> + '_ {
     lengths.iter().scan(Some(0u64), |end, length| {
         let range = end
@@ -145,15 +144,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buffers_begin_at_aligned_places() {
+    fn buffers_start_at_aligned_offsets() {
         let blob = Blob::new(vec![1, 64, 0, 3], Transport::Payload).expect("these fit");
-        let places: Vec<_> = blob.ranges().collect();
-        assert_eq!(places, [0..1, 64..128, 128..128, 128..131]);
+        let ranges: Vec<_> = blob.ranges().collect();
+        assert_eq!(ranges, [0..1, 64..128, 128..128, 128..131]);
         assert_eq!(blob.total(), 131);
     }
 
     #[test]
-    fn lengths_that_wrap_around_are_refused() {
+    fn overflowing_lengths_are_rejected() {
         for lengths in [
             vec![],
             vec![u64::MAX],
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn the_field_is_short_where_nothing_is_passed() {
+    fn payload_blob_omits_passed() {
         let blob = Blob::new(vec![5], Transport::Payload).expect("it fits");
         let text = serde_json::to_string(&blob).expect("it is written");
         assert_eq!(text, r#"{"lengths":[5]}"#);

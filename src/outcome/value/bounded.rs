@@ -1,9 +1,9 @@
-//! Limits on JSON, checked on the text before a tree is built from it.
+//! Checks limits on a JSON text before a tree is built from it.
 //!
-//! A parser's memory is a multiple of its input. One megabyte of `[0,0,0,...]` is sixteen as a tree,
-//! one megabyte of `[` is a recursion of a million calls, and a number of a million digits is
-//! arithmetic of arbitrary size in parsers that keep it. One pass over the bytes, without allocation
-//! and recursion, refuses all of these first.
+//! The memory of a parser is a multiple of its input. One megabyte of `[0,0,0,...]` takes sixteen as a
+//! tree, one megabyte of `[` causes a million recursive calls, and a number of a million digits costs
+//! arbitrary-precision arithmetic in parsers that support it. A single pass over the bytes, without
+//! allocation or recursion, rejects all of these first.
 
 use std::borrow::Cow;
 
@@ -17,21 +17,20 @@ use thiserror::Error;
 pub struct JsonLimits {
     /// Nesting depth of arrays and objects.
     pub depth: usize,
-    /// Values of any kind, keys included.
+    /// Number of values of any kind, including keys.
     pub values: usize,
     /// Bytes of one string as written, with escapes unresolved and quotes excluded.
     pub string: usize,
-    /// Bytes of one number as written. An integer of more than 64 bits crosses as text.
+    /// Bytes of one number as written. An integer of more than 64 bits is sent as text.
     pub number: usize,
 }
 
 impl JsonLimits {
-    /// The limits of a supervisor on a worker's header.
+    /// The supervisor's limits on a worker's header.
     ///
     /// The depth is below the recursion limit of serde_json (128), so that this check reports the
-    /// error. The string limit fits the longest text that an honest worker sends: 32 Ki characters
-    /// of at most 6 bytes each, the length of a JSON escape of a control character. A header holds
-    /// several.
+    /// error. The string limit fits several of the longest strings that an honest worker sends:
+    /// 32 Ki characters of at most 6 bytes each, the length of a control character's JSON escape.
     pub const FROM_WORKER: Self = Self {
         depth: 96,
         values: 1 << 16,
@@ -39,13 +38,11 @@ impl JsonLimits {
         number: 64,
     };
 
-    /// The limits of a supervisor on a caller's header. Everything that a worker is sent must fit
-    /// them too.
+    /// The supervisor's limits on a caller's header. Everything that is sent to a worker must fit them too.
     pub const FROM_CALLER: Self = Self::FROM_WORKER;
 
-    /// Refuses a text that exceeds a limit. It does not check whether the text is valid JSON: it
-    /// recognises just enough (strings, brackets, commas, digits) that its count is never lower than
-    /// a parser's.
+    /// Rejects a text that exceeds a limit. The check does not validate the JSON: it recognises just
+    /// enough (strings, brackets, commas, digits) that its counts are never lower than a parser's.
     pub fn check(&self, text: &[u8]) -> Result<(), JsonError> {
         let (mut depth, mut values) = (0usize, 0usize);
         let mut rest = text;
@@ -68,7 +65,7 @@ impl JsonLimits {
                 b'"' => {
                     let length = string_length(tail);
                     within("string", length, self.string)?;
-                    // In a broken text the closing quote may be missing at the end.
+                    // In malformed text the closing quote may be missing.
                     (length + 2).min(rest.len())
                 }
                 _ => {
@@ -90,20 +87,19 @@ impl JsonLimits {
     /// # Errors
     ///
     /// If the text exceeds a limit, is not UTF-8 JSON, has trailing data, or does not fit `T`. A
-    /// member that occurs twice in an object is refused if `T` knows the member and ignored if `T`
-    /// ignores it: no value is ever read from a place that another reader of the same text would not
-    /// look at.
+    /// duplicate member of an object is rejected if `T` has that member and ignored otherwise, so that
+    /// two readers of one text never take different values from it.
     pub fn parse<T: DeserializeOwned>(&self, text: &[u8]) -> Result<T, JsonError> {
         self.check(text)?;
         serde_json::from_slice(text).map_err(|error| invalid(&error))
     }
 
-    /// Checks the limits of an object, then reads its `kind`. serde's own tagged enums do both in
-    /// one step, and keep a tree of all members for it.
+    /// Checks the limits of an object, then reads its `kind`. serde's tagged enums would read kind and
+    /// members in one step, but buffer all members in a tree to do so.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse), and if the text is no object or of another kind.
+    /// As for [`parse`](Self::parse), and if the text is not an object or its kind is unknown.
     pub fn tagged<'t, K: DeserializeOwned>(
         &self,
         text: &'t [u8],
@@ -115,9 +111,9 @@ impl JsonLimits {
         }
         self.check(text)?;
         let text = str::from_utf8(text).map_err(|error| JsonError::Invalid(error.to_string()))?;
-        // serde also reads a struct from an array.
+        // serde would also read a struct from an array.
         if !text.trim_ascii_start().starts_with('{') {
-            return Err(JsonError::Invalid("it is no object".into()));
+            return Err(JsonError::Invalid("not an object".into()));
         }
         let Tag { kind } = serde_json::from_str(text).map_err(|error| invalid(&error))?;
         let kind: StrDeserializer<serde_json::Error> = kind.as_ref().into_deserializer();
@@ -126,10 +122,10 @@ impl JsonLimits {
     }
 }
 
-/// An object with a known kind and unread members.
+/// A JSON object whose kind has been read and whose members have not.
 #[derive(Clone, Copy, Debug)]
 pub struct Tagged<'t, K> {
-    /// The value of its `kind`.
+    /// The value of the member `kind`.
     pub kind: K,
     text: &'t str,
 }
@@ -139,13 +135,13 @@ impl<K> Tagged<'_, K> {
     ///
     /// # Errors
     ///
-    /// If they do not fit `T`.
+    /// If the members do not fit `T`.
     pub fn members<T: DeserializeOwned>(&self) -> Result<T, JsonError> {
         serde_json::from_str(self.text).map_err(|error| invalid(&error))
     }
 }
 
-/// Why a JSON text was refused.
+/// The reason why a JSON text was rejected.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum JsonError {
@@ -154,13 +150,13 @@ pub enum JsonError {
     OverLimit {
         /// The field of [`JsonLimits`].
         what: &'static str,
-        /// The amount when the check stopped, at least.
+        /// The amount when the check stopped, a lower bound.
         found: usize,
         /// The limit.
         limit: usize,
     },
     /// The text is not JSON, or not JSON of the expected shape.
-    #[error("a JSON header does not parse: {0}")]
+    #[error("invalid JSON header: {0}")]
     Invalid(String),
 }
 
@@ -172,7 +168,7 @@ fn within(what: &'static str, found: usize, limit: usize) -> Result<(), JsonErro
     }
 }
 
-/// An error with the parser's message on one line, shortened because it quotes the refused text.
+/// Creates an error with the parser's message on one line, truncated because it quotes the rejected text.
 fn invalid(error: &serde_json::Error) -> JsonError {
     const LONGEST: usize = 200;
     let message = error.to_string();
@@ -180,7 +176,7 @@ fn invalid(error: &serde_json::Error) -> JsonError {
     JsonError::Invalid(printable.take(LONGEST).collect())
 }
 
-/// Bytes before the closing quote of a string; `text` begins after the opening quote.
+/// Returns the number of bytes before the closing quote of a string. `text` starts after the opening quote.
 fn string_length(text: &[u8]) -> usize {
     let mut escaped = false;
     for (index, byte) in text.iter().enumerate() {
@@ -193,7 +189,7 @@ fn string_length(text: &[u8]) -> usize {
     text.len()
 }
 
-/// Whether a byte ends a number or a word (`true`, `false`, `null`).
+/// Returns whether a byte ends a number or a literal (`true`, `false`, `null`).
 const fn is_structure(byte: u8) -> bool {
     matches!(
         byte,

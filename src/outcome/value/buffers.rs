@@ -1,4 +1,4 @@
-//! The buffers of a received message, by number.
+//! Gives access to the buffers of a received message by number.
 
 use std::fmt::Debug;
 use std::ops::{Deref, Range};
@@ -8,15 +8,15 @@ use std::sync::Arc;
 use super::Blob;
 use super::ValueError;
 
-/// A message's buffers, which [`Value::bytes`](super::Value::bytes) and similar functions read.
+/// The buffers of a message, from which [`Value::bytes`](super::Value::bytes) and similar methods read.
 #[derive(Clone, Debug, Default)]
 pub struct Buffers<'a> {
     bytes: &'a [u8],
-    places: Vec<Range<usize>>,
+    ranges: Vec<Range<usize>>,
 }
 
 impl Blob {
-    /// The buffers in `bytes`, which has all of them: a frame's payload, or a mapped file.
+    /// Returns the buffers in `bytes`, the whole payload of a frame or a mapped file.
     ///
     /// # Errors
     ///
@@ -35,12 +35,12 @@ impl Blob {
         };
         Ok(Buffers {
             bytes,
-            places: self.ranges().filter_map(inside).collect(),
+            ranges: self.ranges().filter_map(inside).collect(),
         })
     }
 }
 
-/// Bytes that stay as they are: in memory, or where a file is mapped.
+/// Immutable bytes, in memory or in a mapped file.
 pub trait HeldBytes:
     Deref<Target = [u8]> + Debug + Send + Sync + UnwindSafe + RefUnwindSafe
 {
@@ -51,7 +51,7 @@ impl<B> HeldBytes for B where
 {
 }
 
-/// The buffers of a message, which are kept with a value of it. Clones share the bytes.
+/// The owned buffers of a message, which are kept with a value of that message. Clones share the bytes.
 #[derive(Clone, Debug)]
 pub struct HeldBuffers {
     blob: Blob,
@@ -59,7 +59,7 @@ pub struct HeldBuffers {
 }
 
 impl HeldBuffers {
-    /// Those of a message that announces this blob.
+    /// Creates the buffers of a message that announces this blob.
     pub fn new(blob: Blob, bytes: impl HeldBytes + 'static) -> Self {
         Self {
             blob,
@@ -67,17 +67,17 @@ impl HeldBuffers {
         }
     }
 
-    /// Their lengths.
+    /// Returns the lengths of the buffers.
     pub const fn blob(&self) -> &Blob {
         &self.blob
     }
 
-    /// All of them, one after another.
+    /// Returns the bytes of all buffers, with the padding between them.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The buffers by number; none if the bytes are not those that the blob announces.
+    /// Returns the buffers by number. Returns no buffers if the number of bytes differs from the blob's total.
     pub fn buffers(&self) -> Buffers<'_> {
         self.blob.buffers(&self.bytes).unwrap_or_default()
     }
@@ -90,19 +90,19 @@ impl PartialEq for HeldBuffers {
 }
 
 impl<'a> Buffers<'a> {
-    /// The bytes of one buffer.
+    /// Returns the bytes of one buffer.
     pub fn get(&self, buffer: u32) -> Option<&'a [u8]> {
-        let place = self.places.get(usize::try_from(buffer).ok()?)?;
-        self.bytes.get(place.clone())
+        let range = self.ranges.get(usize::try_from(buffer).ok()?)?;
+        self.bytes.get(range.clone())
     }
 
-    /// The number of buffers.
+    /// Returns the number of buffers.
     pub const fn len(&self) -> usize {
-        self.places.len()
+        self.ranges.len()
     }
 
-    /// Whether there are no buffers.
+    /// Returns whether there are no buffers.
     pub const fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.ranges.is_empty()
     }
 }

@@ -1,4 +1,4 @@
-//! Checks that values fit the buffers that came with them, as far as the header shows.
+//! Checks that values fit the buffers of their message, as far as the header shows.
 
 use thiserror::Error;
 
@@ -6,36 +6,36 @@ use super::Blob;
 use super::access::LONGEST_JSON;
 use super::{Image, ImageMode, Ndarray, Packed, TableColumn, TableIndex, TypedValue, Uuid, Value};
 
-/// The most dimensions of an array, which is numpy's maximum before version 2.
+/// The maximum number of dimensions of an array: numpy's limit before version 2.
 const MOST_DIMENSIONS: usize = 32;
 
-/// Why the values of a message were refused.
+/// The reason why the values of a message were rejected.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum ValueError {
     /// A value refers to a missing buffer.
-    #[error("a value refers to buffer {buffer}, and the message has {count}")]
+    #[error("a value refers to buffer {buffer}, but the message has {count} buffers")]
     NoBuffer {
-        /// The number.
+        /// The number of the missing buffer.
         buffer: u32,
-        /// The number of buffers.
+        /// The number of buffers in the message.
         count: usize,
     },
-    /// Two values share one buffer. A short message could then stand for any amount of memory. Holds the
+    /// Two values share one buffer, so that a short message could expand to any amount of memory. Holds the
     /// number of the buffer.
     #[error("two values refer to buffer {0}")]
     Shared(u32),
-    /// A buffer's length differs from its value's.
-    #[error("a value of type `{kind}` says {expected} bytes, and its buffer has {found}")]
+    /// The length of a buffer differs from the length that its value needs.
+    #[error("a value of type `{kind}` needs {expected} bytes, but its buffer has {found}")]
     Length {
         /// The value's type.
         kind: &'static str,
         /// The length that the value needs, bytes.
         expected: u64,
-        /// Length of the buffer, bytes.
+        /// The length of the buffer, bytes.
         found: u64,
     },
-    /// The JSON buffers exceed a reader's memory.
+    /// The `json` buffers together exceed the limit, which bounds a reader's memory.
     #[error("the `json` buffers of a message have {found} bytes, more than {limit}")]
     Json {
         /// The total of the JSON buffers, bytes.
@@ -43,15 +43,15 @@ pub enum ValueError {
         /// The limit, bytes.
         limit: u64,
     },
-    /// The number of bytes differs from the message's buffers.
-    #[error("the buffers of a message take {expected} bytes, and {found} came")]
+    /// The number of bytes differs from the total that the blob announces.
+    #[error("the buffers of a message take {expected} bytes, but {found} bytes arrived")]
     Total {
         /// The total in the blob, bytes.
         expected: u64,
         /// The actual number of bytes.
         found: u64,
     },
-    /// A value that is invalid with any buffer contents.
+    /// A value that is invalid whatever its buffers contain.
     #[error("a value of type `{kind}` {fault}")]
     Malformed {
         /// The value's type.
@@ -61,17 +61,17 @@ pub enum ValueError {
     },
 }
 
-/// Checks the values of one message. Each of its buffers belongs to one value.
+/// Checks the values of one message. Each buffer of the message may belong to only one value.
 #[derive(Clone, Debug)]
 pub struct BufferCheck<'a> {
     lengths: &'a [u64],
     taken: Vec<bool>,
-    /// Bytes of `json` buffers so far.
+    /// The bytes of the `json` buffers so far.
     json: u64,
 }
 
 impl<'a> BufferCheck<'a> {
-    /// A check that has seen no value.
+    /// Creates a check for a message with these buffers.
     pub fn new(blob: Option<&'a Blob>) -> Self {
         let lengths = blob.map_or(&[] as &[u64], Blob::lengths);
         Self {
@@ -85,7 +85,7 @@ impl<'a> BufferCheck<'a> {
     ///
     /// # Errors
     ///
-    /// The first fault.
+    /// If a value is malformed or does not fit its buffer. Returns the first such error.
     pub fn value(&mut self, value: &Value) -> Result<(), ValueError> {
         match value {
             Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) => {
@@ -177,8 +177,8 @@ impl<'a> BufferCheck<'a> {
         }
     }
 
-    /// Limits the total of all `json` buffers of a message, because the values read from them are a
-    /// multiple of their bytes.
+    /// Limits the total of all `json` buffers of a message, because the values parsed from them take a
+    /// multiple of that memory.
     fn json(&mut self, buffer: u32) -> Result<(), ValueError> {
         let limit = LONGEST_JSON as u64;
         self.json = self.json.saturating_add(self.take(buffer)?);
@@ -195,7 +195,7 @@ impl<'a> BufferCheck<'a> {
         if length.is_multiple_of(Packed::SIZE) {
             Ok(())
         } else {
-            Err(malformed("packed", "has a part of an element"))
+            Err(malformed("packed", "ends with a partial element"))
         }
     }
 
@@ -217,10 +217,10 @@ impl<'a> BufferCheck<'a> {
         }
     }
 
-    /// Assigns a buffer to the value that refers to it. Returns its length, bytes.
+    /// Assigns a buffer to the value that refers to it. Returns the length of the buffer, bytes.
     fn take(&mut self, buffer: u32) -> Result<u64, ValueError> {
-        let place = usize::try_from(buffer).unwrap_or(usize::MAX);
-        let (Some(length), Some(taken)) = (self.lengths.get(place), self.taken.get_mut(place))
+        let index = usize::try_from(buffer).unwrap_or(usize::MAX);
+        let (Some(length), Some(taken)) = (self.lengths.get(index), self.taken.get_mut(index))
         else {
             let count = self.lengths.len();
             return Err(ValueError::NoBuffer { buffer, count });
@@ -233,22 +233,22 @@ impl<'a> BufferCheck<'a> {
 }
 
 impl Ndarray {
-    /// The size of all elements, bytes.
+    /// Returns the size of all elements, bytes.
     ///
     /// # Errors
     ///
-    /// If no array has this shape.
+    /// If no array can have this shape.
     pub(super) fn bytes(&self) -> Result<u64, ValueError> {
         if self.shape.len() > MOST_DIMENSIONS {
             return Err(malformed("ndarray", "has more than 32 dimensions"));
         }
-        // The size that the array would have without its empty dimensions: numpy applies the same
-        // limit.
+        // The size of the array without its empty dimensions must not overflow either: numpy has the
+        // same limit.
         let mut lengths = self.shape.iter().filter(|length| **length > 0);
         let whole = lengths.try_fold(u64::from(self.dtype.size()), |product, length| {
             product.checked_mul(*length)
         });
-        let whole = whole.ok_or(malformed("ndarray", "has a size that cannot be"))?;
+        let whole = whole.ok_or(malformed("ndarray", "has a size that overflows"))?;
         Ok(if self.shape.contains(&0) { 0 } else { whole })
     }
 }
@@ -259,7 +259,7 @@ impl Packed {
 }
 
 impl Image {
-    /// The size of all rows, bytes.
+    /// Returns the size of all rows, bytes.
     pub fn bytes(&self) -> u64 {
         let (width, height) = (u64::from(self.size.0), u64::from(self.size.1));
         let pixel = match self.mode {
@@ -269,7 +269,7 @@ impl Image {
             ImageMode::Rgb => 3,
             ImageMode::Rgba | ImageMode::I | ImageMode::F => 4,
         };
-        // A saturated product is still above the length of any buffer.
+        // A saturated product still exceeds the length of any buffer.
         width.saturating_mul(height).saturating_mul(pixel)
     }
 }
@@ -282,7 +282,7 @@ fn floats(parts: [&Value; 2]) -> Result<(), ValueError> {
     if parts.iter().all(|part| matches!(part, Value::Float(_))) {
         Ok(())
     } else {
-        Err(malformed("complex", "has a part that is no `float`"))
+        Err(malformed("complex", "has a part that is not a `float`"))
     }
 }
 
@@ -295,7 +295,7 @@ fn integers(parts: [&Value; 3]) -> Result<(), ValueError> {
     if parts.iter().all(is_integer) {
         Ok(())
     } else {
-        Err(malformed("range", "has a part that is no `int`"))
+        Err(malformed("range", "has a part that is not an `int`"))
     }
 }
 
@@ -303,6 +303,6 @@ fn is_uuid(uuid: &Uuid) -> Result<(), ValueError> {
     if uuid.hex.len() == 32 && uuid.hex.bytes().all(|byte| byte.is_ascii_hexdigit()) {
         Ok(())
     } else {
-        Err(malformed("uuid", "has not 32 hexadecimal digits"))
+        Err(malformed("uuid", "does not have 32 hexadecimal digits"))
     }
 }

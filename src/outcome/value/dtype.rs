@@ -1,4 +1,4 @@
-//! The element types of arrays that may cross.
+//! The element types of the arrays that messages may contain.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The type of an array's elements, in the notation of numpy's `dtype.str`: `<f8`, `|b1`, `<M8[ns]`.
 ///
-/// Only types with plain data exist: no objects, which would be addresses, and no structures.
+/// Only plain data types are accepted: no objects, which would be addresses, and no structures.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Dtype {
@@ -15,7 +15,7 @@ pub struct Dtype {
     size: u32,
 }
 
-/// The longest unit of a time type: `[100us/3]` and similar.
+/// The maximum length of the unit of a time type, such as `100us/3`, in bytes.
 const LONGEST_UNIT: usize = 24;
 
 impl Dtype {
@@ -23,32 +23,31 @@ impl Dtype {
     ///
     /// # Errors
     ///
-    /// If the type may not cross.
+    /// If the type is not accepted in messages.
     pub fn new(text: impl Into<String>) -> Result<Self, &'static str> {
         let text = text.into();
         match size_of(&text) {
             Some(size) => Ok(Self { text, size }),
-            None => Err("a `dtype` that is not of plain numbers, texts or times"),
+            None => Err("unsupported `dtype`: only numbers, strings and times are accepted"),
         }
     }
 
-    /// The type in numpy's notation.
+    /// Returns the type in numpy's notation.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The size of one element, bytes, never 0.
+    /// Returns the size of one element, bytes, never 0.
     pub const fn size(&self) -> u32 {
         self.size
     }
 
-    /// Kind and size without the byte order: `f8`.
+    /// Returns kind and size without the byte order: `f8`.
     pub fn kind(&self) -> &str {
         unordered(&self.text)
     }
 
-    /// Whether an element's first byte is its least significant one. All supported machines have that
-    /// native byte order.
+    /// Returns whether elements are little-endian. That is the native byte order of all supported machines.
     pub fn is_little_endian(&self) -> bool {
         !self.text.starts_with('>')
     }
@@ -58,7 +57,7 @@ fn unordered(text: &str) -> &str {
     text.strip_prefix(['<', '>', '|', '=']).unwrap_or(text)
 }
 
-/// The size of one element, bytes, if such elements may cross.
+/// Returns the size of one element, bytes, if the type is accepted.
 fn size_of(text: &str) -> Option<u32> {
     let kind = unordered(text);
     let mut rest = kind.chars();
@@ -76,15 +75,15 @@ fn size_of(text: &str) -> Option<u32> {
     }
 }
 
-/// The size of a text with that many characters, bytes.
+/// Returns the size of a string with that many characters of `width` bytes each.
 fn characters(count: &str, width: u32) -> Option<u32> {
     let is_number = count.bytes().all(|byte| byte.is_ascii_digit());
     let count: u32 = count.parse().ok().filter(|_| is_number)?;
-    // An array of zero-size elements could have any number of elements in no bytes.
+    // An array of zero-size elements could have any number of elements in zero bytes.
     count.checked_mul(width).filter(|size| *size > 0)
 }
 
-/// `8`, or `8[ns]`.
+/// Returns whether the text is the size of a time type: `8` or `8[ns]`.
 fn is_time(text: &str) -> bool {
     let Some(unit) = text.strip_prefix('8') else {
         return false;
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_is_refused() {
+    fn other_dtypes_are_rejected() {
         let refused = [
             "",
             "<",

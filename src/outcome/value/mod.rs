@@ -1,12 +1,11 @@
-//! Values that cross between caller and guest, as a typed JSON tree.
+//! Represents the values that caller and guest exchange as a typed JSON tree.
 //!
 //! A value that JSON represents without loss is written as plain JSON, and an array is a `list`. Every
 //! other value is an object whose first member is `type`. A plain JSON object therefore never occurs,
-//! and new types can be added beside those of [`TypedValue`]. Long bytes are not in the tree: a value
+//! and new types can be added to those of [`TypedValue`]. Long byte strings are not in the tree: a value
 //! refers by number to one of the message's buffers, and [`BufferCheck`] checks that the buffers fit.
 //!
-//! This module runs no code of the sender, and a tree is only as large as the text that it was read
-//! from.
+//! This module runs no code of the sender, and the size of a tree is proportional to its text.
 
 mod access;
 mod attachments;
@@ -53,7 +52,7 @@ pub use typed::{
 };
 pub use types::TypedValue;
 
-/// A value, as the side that owns it describes it.
+/// A value, as its sender describes it.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub enum Value {
@@ -64,21 +63,21 @@ pub enum Value {
     Bool(bool),
     /// `int` between -2^63 and 2^63 - 1.
     Int(i64),
-    /// `float`. What JSON has no number for (`nan`, `inf`) is written as an object.
+    /// `float`. `nan` and `inf`, which are not JSON numbers, are written as an object.
     Float(f64),
-    /// `str`, of whole characters. All values of one request may have 2 MiB in JSON: [`Attachments::text`] makes a value of
-    /// a longer text.
+    /// `str` without lone surrogates. All values of one request may take 2 MiB of JSON; [`Attachments::text`] also
+    /// accepts longer strings.
     Str(String),
     /// `list`.
     List(Vec<Self>),
-    /// A value of another type, which the methods read: [`as_dict`](Self::as_dict),
-    /// [`bytes`](Self::bytes), [`ndarray`](Self::ndarray) and others.
-    // Boxed, because most values of a long list are scalars.
+    /// A value of another type. [`as_dict`](Self::as_dict), [`bytes`](Self::bytes),
+    /// [`ndarray`](Self::ndarray) and other methods read it.
+    // Boxed, because most elements of a long list are scalars.
     Typed(Box<TypedValue>),
 }
 
 impl Value {
-    /// A value that can only be shown.
+    /// Creates a value that can only be displayed.
     pub fn opaque(repr: impl Into<String>) -> Self {
         TypedValue::Opaque(Opaque {
             name: String::new(),
@@ -88,12 +87,12 @@ impl Value {
         .into()
     }
 
-    /// A `tuple` of these.
+    /// Creates a `tuple` of these items.
     pub fn tuple(items: impl IntoIterator<Item = Self>) -> Self {
         TypedValue::Tuple(Items::from_iter(items)).into()
     }
 
-    /// A `dict` of these pairs, in their order.
+    /// Creates a `dict` of these pairs, in order.
     pub fn dict<K: Into<Self>, V: Into<Self>>(pairs: impl IntoIterator<Item = (K, V)>) -> Self {
         let pairs = pairs.into_iter();
         let items = pairs
@@ -104,7 +103,7 @@ impl Value {
 }
 
 impl From<TypedValue> for Value {
-    /// A number has one form: [`Value::Int`] if it fits.
+    /// Converts an `int` that fits 64 bits to [`Value::Int`], so that each number has one representation.
     fn from(value: TypedValue) -> Self {
         match value {
             TypedValue::Int(number) => number.into(),

@@ -1,19 +1,19 @@
-//! How deep values are inside each other. Nothing here recurses: a caller can make a value of any depth, and one call for
-//! each level would exhaust the stack.
+//! Limits the nesting depth of values. Nothing here recurses, because a caller can build a value of any depth and one
+//! call per level would exhaust the stack.
 
 use super::{TypedValue, Value};
 
-/// The most values that are inside each other. A guest refuses a value with more.
+/// The maximum nesting depth of a value. A guest rejects a deeper value.
 pub(crate) const MOST_LEVELS: usize = 96;
 
 impl Value {
     /// Returns the value if it has at most [`MOST_LEVELS`].
     ///
     /// # Errors
-    /// With a deeper one, which is no longer there: to drop it would recurse.
+    /// If the value is deeper. This function has then dropped it, because an ordinary drop would recurse.
     pub(crate) fn of_few_levels(self) -> Result<Self, TooDeep> {
         if self.is_deep() {
-            take_apart(self);
+            drop_without_recursion(self);
             return Err(TooDeep);
         }
         Ok(self)
@@ -34,18 +34,19 @@ impl Value {
     }
 }
 
-/// A value has more than [`MOST_LEVELS`].
+/// The error for a value with more than [`MOST_LEVELS`].
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) struct TooDeep;
 
-/// The values of a container. Other types are read from messages, whose depth is bounded.
+/// Returns the values in a container. Values of other types come from messages, whose depth is bounded.
 fn parts(value: &Value) -> impl Iterator<Item = &Value> {
     let pairs = value.as_dict().into_iter().flatten();
     let items = value.as_list().into_iter().flatten();
     items.chain(pairs.flat_map(|(key, value)| [key, value]))
 }
 
-fn take_apart(value: Value) {
+/// Drops a value level by level.
+fn drop_without_recursion(value: Value) {
     let mut rest = vec![value];
     while let Some(value) = rest.pop() {
         match value {
@@ -68,13 +69,13 @@ fn take_apart(value: Value) {
 mod tests {
     use super::*;
 
-    /// So many containers inside each other.
+    /// Nests a value in that many containers.
     fn nested(levels: usize, around: impl Fn(Value) -> Value) -> Value {
         (0..levels).fold(Value::Int(1), |inner, _| around(inner))
     }
 
     #[test]
-    fn containers_have_levels() {
+    fn containers_are_limited_in_depth() {
         let containers: [fn(Value) -> Value; 3] = [
             |inner| Value::List(vec![1.into(), inner]),
             |inner| Value::tuple([inner]),
@@ -84,7 +85,7 @@ mod tests {
             let most = nested(MOST_LEVELS, around);
             assert_eq!(most.clone().of_few_levels(), Ok(most.clone()));
             assert_eq!(around(most).of_few_levels(), Err(TooDeep));
-            // On a stack of 2 MiB.
+            // A recursive drop would overflow the 2 MiB stack of a test thread.
             assert_eq!(nested(200_000, around).of_few_levels(), Err(TooDeep));
         }
     }

@@ -1,4 +1,4 @@
-//! Integers of any size, kept in written form.
+//! Integers of any size, kept as text.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// An integer of any size: sign and hexadecimal digits, in the notation that Python's `int(text, 16)`
 /// reads.
 ///
-/// It stays text, because arithmetic on a guest's number of a million digits would be wasted work.
+/// The number stays text, because converting a guest's number of a million digits would be wasted work.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "Fields")]
 pub struct BigInt {
@@ -19,8 +19,8 @@ struct Fields {
     hex: String,
 }
 
-/// The most hexadecimal digits: a million bits. Python needs time quadratic in their count to print such
-/// a number, or to compare it with a decimal.
+/// The maximum number of hexadecimal digits, for a million bits. Python needs quadratic time to print such a
+/// number, or to compare it with a decimal.
 const MOST_DIGITS: usize = 256 << 10;
 
 impl BigInt {
@@ -43,12 +43,12 @@ impl BigInt {
         Ok(Self { hex })
     }
 
-    /// Sign and hexadecimal digits.
+    /// Returns sign and hexadecimal digits.
     pub fn as_hex(&self) -> &str {
         &self.hex
     }
 
-    /// The number, if it fits 64 bits.
+    /// Returns the number, if it fits 64 bits.
     pub fn to_i64(&self) -> Option<i64> {
         i64::from_str_radix(&self.hex, 16).ok()
     }
@@ -78,11 +78,11 @@ impl fmt::Display for BigInt {
     }
 }
 
-/// The most bits of a number of 4,300 decimal digits, the most that Python prints.
+/// The bits of a number of 4,300 decimal digits, the longest that Python prints in decimal.
 const MOST_IN_DECIMAL: u64 = 14_285;
 
-/// In decimal. A number that Python refuses to print, because its decimal digits take quadratic time, is formatted like
-/// Python's `hex()`.
+/// Formats a number in decimal. A number that Python refuses to print, because the conversion takes quadratic time, is
+/// formatted like Python's `hex()`.
 pub(crate) fn as_python_prints(number: &num_bigint::BigInt) -> String {
     if number.bits() > MOST_IN_DECIMAL {
         return format!("{number:#x}");

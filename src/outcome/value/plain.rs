@@ -1,4 +1,4 @@
-//! Values as JSON that stands alone: without buffers, and in JSON's own notation where it has one.
+//! Converts values to self-contained JSON: without buffers, and in plain JSON where JSON has the type.
 
 use std::collections::HashSet;
 
@@ -8,21 +8,21 @@ use serde_json::{Map, Value as Json, json};
 
 use super::{Buffers, JsonError, JsonLimits, Value};
 
-/// The limits on a tree in a buffer. A tree takes about a hundred bytes of memory for each of its values, and
-/// each job of a batch may write one.
+/// The limits on a tree in a `json` buffer. A tree takes about a hundred bytes of memory for each of its values,
+/// and each job of a batch may write one.
 const WRITTEN: JsonLimits = JsonLimits {
     values: 1 << 19,
     ..super::access::OF_BUFFER
 };
 
-/// The limit on floats of packed lists for which JSON has no number. Each becomes an object of about 750 bytes.
+/// The limit on non-finite floats in packed lists. Each becomes a JSON object of about 750 bytes.
 const OBJECTS: usize = 1 << 16;
 
-/// The value with the bytes of its buffers in it, in base64.
+/// Converts a value to JSON that contains the bytes of its buffers, in base64.
 ///
-/// A `dict` whose keys are texts becomes an object, and long lists and texts are written out. A value of
-/// another type keeps its `type`. The buffers bound the work: each is used once, because a guest may
-/// refer to one buffer from every part of a tree.
+/// A `dict` with `str` keys becomes an object, and long lists and strings are written out. Values of other
+/// types keep their `type`. Each buffer is written only once, because a guest may refer to one buffer from
+/// every part of a tree; the size of the buffers therefore bounds the work.
 pub fn plain(value: &Value, buffers: &Buffers<'_>) -> Json {
     let taken = vec![false; buffers.len()];
     let mut plain = Plain {
@@ -41,9 +41,9 @@ fn notation(value: &Value) -> Json {
 struct Plain<'a> {
     buffers: &'a Buffers<'a>,
     taken: Vec<bool>,
-    /// How many more floats may become objects.
+    /// The number of floats that may still become objects.
     objects: usize,
-    /// Whether the tree is that of a `json` buffer, in which no other one is read.
+    /// Whether the current tree comes from a `json` buffer. A `json` buffer inside it is not parsed.
     unfolded: bool,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Plain<'a> {
                 .collect();
         };
         let Some(bytes) = self.take(&buffer) else {
-            return opaque("<a buffer that another value has>");
+            return opaque("<a missing buffer, or one of another value>");
         };
         match kind.as_str() {
             "text" => Json::from(String::from_utf8_lossy(bytes)),
@@ -83,7 +83,7 @@ impl<'a> Plain<'a> {
         }
     }
 
-    /// The numbers of a packed list, which stays packed if too many of them become objects.
+    /// Writes out the numbers of a packed list. The list stays packed if too many of its numbers would become objects.
     fn numbers(&mut self, members: Map<String, Json>, bytes: &[u8]) -> Json {
         let eights = bytes.as_chunks().0.iter().copied();
         if members.get("format").and_then(Json::as_str) == Some("i8") {
@@ -118,7 +118,7 @@ impl<'a> Plain<'a> {
 
     fn unfold(&mut self, text: &[u8]) -> Json {
         if self.unfolded {
-            return opaque("<a value in a value>");
+            return opaque("<nested `json` buffer>");
         }
         let value = match WRITTEN.parse::<Value>(text) {
             Ok(value) => value,
@@ -131,7 +131,7 @@ impl<'a> Plain<'a> {
         tree
     }
 
-    /// The bytes of a buffer, the first time.
+    /// Returns the bytes of a buffer that no value has taken yet.
     fn take(&mut self, buffer: &Json) -> Option<&'a [u8]> {
         let number = u32::try_from(buffer.as_u64()?).ok()?;
         let taken = self.taken.get_mut(usize::try_from(number).ok()?)?;
@@ -142,8 +142,8 @@ impl<'a> Plain<'a> {
     }
 }
 
-/// Whether an object can have these pairs: an object with a `type` would be taken for another value, and
-/// one of two equal keys would be lost.
+/// Returns whether a JSON object can hold these pairs. A key `type` would make the object look like another
+/// value, and of two equal keys one would be lost.
 fn fits_an_object(items: &[Json]) -> bool {
     let mut keys = HashSet::new();
     items.iter().all(|item| {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dict_of_texts_is_an_object_and_others_keep_their_type() {
+    fn only_dicts_with_distinct_str_keys_become_objects() {
         let dict = r#"{"type":"dict","items":[["a",[1,{"type":"dict","items":[]}]],["b",null]]}"#;
         assert_eq!(of(dict), json!({"a": [1, {}], "b": null}));
         for kept in [
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn buffers_are_written_out() {
+    fn buffers_are_inlined() {
         let text = r#"[{"type":"text","buffer":0},{"type":"bytes","buffer":1},
             {"type":"packed","format":"i8","buffer":2},
             {"type":"ndarray","dtype":"<u1","shape":[2],"buffer":3}]"#;
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_too_many_floats_without_a_number_stays_packed() {
+    fn list_with_too_many_nans_stays_packed() {
         let list = |number| format!(r#"{{"type":"packed","format":"f8","buffer":{number}}}"#);
         let nans = |count| f64::NAN.to_le_bytes().repeat(count);
         let text = format!("[{},{},{}]", list(0), list(1), list(2));
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_is_named_often_is_written_once() {
+    fn repeated_buffer_is_written_once() {
         let tree = format!("[{}]", [r#"{"type":"bytes","buffer":1}"#; 1000].join(","));
         let outer = r#"{"type":"json","buffer":0}"#;
         let written = with(outer, &[tree.as_bytes(), &[0; 1000]]).to_string();
@@ -249,6 +249,6 @@ mod tests {
         let refused = with(outer, &[large.as_bytes()]);
         assert_eq!(refused["repr"], "<too large to be written as JSON>");
         let other = with(outer, &[br#"{"type":"json","buffer":1}"#, b"[1]"]);
-        assert_eq!(other["repr"], "<a value in a value>");
+        assert_eq!(other["repr"], "<nested `json` buffer>");
     }
 }

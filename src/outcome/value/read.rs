@@ -1,5 +1,5 @@
-//! Reads values from JSON in one pass. An object's `type` comes first, so no member must be kept
-//! until the type is known.
+//! Deserializes values from JSON in one pass. An object's `type` is its first member, so that no member
+//! has to be buffered until the type is known.
 
 use std::fmt;
 
@@ -39,11 +39,11 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<Value, E> {
-        let wanted = &"an integer of 64 bits with a sign";
+        let expected = &"a signed 64-bit integer";
         let value = i64::try_from(value);
         value
             .map(Value::Int)
-            .map_err(|_| E::invalid_value(Unexpected::Other("a larger one"), wanted))
+            .map_err(|_| E::invalid_value(Unexpected::Other("a larger integer"), expected))
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
@@ -74,7 +74,7 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 }
 
-/// The word `type`.
+/// The key `type`.
 struct FirstKey;
 
 impl<'de> Deserialize<'de> for FirstKey {
@@ -109,8 +109,8 @@ impl<'de, A: MapAccess<'de>> Rest<A> {
     }
 }
 
-/// Reads the same members, but refuses a second `type`. The reader of the rest would treat it as
-/// unknown and ignore it.
+/// Reads the remaining members and rejects a second `type`, which the deserializer of those members would
+/// ignore as unknown.
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Rest<A> {
     type Error = A::Error;
 
@@ -156,7 +156,7 @@ impl<'de, K: DeserializeSeed<'de>> Visitor<'de> for LaterKey<K> {
     }
 }
 
-/// A `float` that has no JSON number.
+/// A `float` that is not a JSON number.
 #[derive(serde::Deserialize)]
 pub(super) struct SpecialFloat {
     text: SpecialText,

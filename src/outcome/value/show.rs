@@ -1,16 +1,16 @@
-//! Values in readable form, as Python's `repr()` prints them, shortened.
+//! Displays values as Python's `repr()` prints them, shortened.
 
 use std::fmt::{self, Write};
 
 use super::{Dict, PackedFormat, Record, TableColumn, TableIndex, TypedValue, Value};
 
-/// The approximate maximum length of a value's text, characters.
+/// The approximate maximum length of the output, characters.
 const MOST_CHARACTERS: usize = 2000;
-/// The most elements of one container.
+/// The maximum number of elements of one container.
 const MOST_ITEMS: usize = 50;
-/// The deepest nesting of containers.
+/// The maximum nesting depth of containers.
 const MOST_LEVELS: usize = 8;
-/// The most characters of one text.
+/// The maximum number of characters of one string.
 const MOST_OF_TEXT: usize = 500;
 
 impl fmt::Display for Value {
@@ -25,7 +25,7 @@ impl fmt::Display for Value {
 
 struct Shown<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
-    /// Characters left before containers print no more elements.
+    /// The number of characters left before containers print no more elements.
     left: usize,
 }
 
@@ -144,14 +144,14 @@ impl Shown<'_, '_> {
         })
     }
 
-    /// Arguments of a constructor.
+    /// Writes the arguments of a constructor.
     fn parts<const N: usize>(&mut self, parts: [&Value; N], level: usize) -> fmt::Result {
         self.some(["(", ")"], parts.into_iter(), level, |shown, part| {
             shown.value(part, level + 1)
         })
     }
 
-    /// `, 12 rows>`, if the header has the number.
+    /// Writes `, 12 rows>`, if the header shows the number of rows.
     fn rows(&mut self, index: &TableIndex) -> fmt::Result {
         let rows = match index {
             TableIndex::RangeIndex(range) => range.count(),
@@ -169,7 +169,7 @@ impl Shown<'_, '_> {
         })
     }
 
-    /// The first of several elements.
+    /// Writes the first elements of a container.
     fn some<T>(
         &mut self,
         [open, close]: [&str; 2],
@@ -198,7 +198,7 @@ impl Shown<'_, '_> {
         self.write_str(")")
     }
 
-    /// A text in Python's quotes.
+    /// Writes a string literal as Python does.
     fn text(&mut self, text: &str) -> fmt::Result {
         let quote = if text.contains('\'') && !text.contains('"') {
             '"'
@@ -224,7 +224,7 @@ impl Shown<'_, '_> {
         self.write_char(quote)
     }
 
-    /// A text of the sender without quotes. Its characters have no effect on a terminal.
+    /// Writes a sender's text without quotes, and escapes characters that would affect a terminal.
     fn plain(&mut self, text: &str) -> fmt::Result {
         for (number, character) in text.chars().enumerate() {
             if number == MOST_OF_TEXT {
@@ -238,7 +238,7 @@ impl Shown<'_, '_> {
         Ok(())
     }
 
-    /// A character, unchanged if it is printable.
+    /// Writes a character, escaped if it is not printable.
     fn character(&mut self, character: char) -> fmt::Result {
         let code = u32::from(character);
         if character.escape_debug().len() == 1 {
@@ -262,7 +262,7 @@ impl Shown<'_, '_> {
         if size == 0.0 || (1e-4..1e16).contains(&size) {
             return write!(self, "{value:?}");
         }
-        // Python prints a sign and two digits after the `e`.
+        // Python prints a sign and at least two digits after the `e`.
         let text = format!("{value:e}");
         match text.split_once('e') {
             Some((digits, power)) => {

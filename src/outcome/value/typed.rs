@@ -1,4 +1,4 @@
-//! The members of the objects with a `type`.
+//! The members of each [`TypedValue`].
 
 use serde::{Deserialize, Serialize};
 
@@ -7,14 +7,14 @@ use super::{Dtype, TypedValue, Value};
 /// Bytes in one of the message's buffers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Held {
-    /// Number of the buffer, from 0.
+    /// The number of the buffer, from 0.
     pub buffer: u32,
 }
 
-/// Elements of a container.
+/// The elements of a container.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Items {
-    /// The elements; a set's have no order.
+    /// The elements. Those of a set are in no particular order.
     pub items: Vec<Value>,
 }
 
@@ -26,7 +26,7 @@ impl FromIterator<Value> for Items {
     }
 }
 
-/// Pairs of a `dict`.
+/// The pairs of a `dict`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Dict {
     /// Keys of any type, with their values.
@@ -42,10 +42,10 @@ pub struct Packed {
     pub buffer: u32,
 }
 
-/// Type of packed numbers.
+/// The type of packed numbers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub enum PackedFormat {
-    /// `int` of 64 bits, signed.
+    /// `int` of signed 64 bits.
     #[serde(rename = "i8")]
     Int,
     /// `float`.
@@ -53,7 +53,7 @@ pub enum PackedFormat {
     Float,
 }
 
-/// Parts of a `complex`; each a [`Value::Float`].
+/// The parts of a `complex`, each a [`Value::Float`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "they are named after Python's attributes")]
 pub struct Complex {
@@ -61,32 +61,32 @@ pub struct Complex {
     pub imag: Value,
 }
 
-/// A value whose constructor takes a text.
+/// A value whose constructor takes a string.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Text {
     /// The text, unchanged from the sender.
     pub text: String,
 }
 
-/// Time of a day.
+/// A time of day.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Time {
-    /// ISO 8601, with its offset if that is fixed.
+    /// ISO 8601, with the UTC offset if it is fixed.
     pub text: String,
-    /// 1: the second of two equal times, after the clock was put back.
+    /// Python's `fold`: 1 for the second of two equal times when the clock is set back.
     #[serde(default)]
     pub fold: u8,
 }
 
-/// Date and time.
+/// A date and time.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Datetime {
-    /// ISO 8601, with its offset if that is fixed.
+    /// ISO 8601, with the UTC offset if it is fixed.
     pub text: String,
-    /// 1: the second of two equal times, after the clock was put back.
+    /// Python's `fold`: 1 for the second of two equal times when the clock is set back.
     #[serde(default)]
     pub fold: u8,
-    /// Key of its `zoneinfo`, such as `Europe/Vienna`.
+    /// The key of the `zoneinfo`, such as `Europe/Vienna`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub zone: Option<String>,
 }
@@ -105,7 +105,7 @@ pub struct Timedelta {
 pub struct Timezone {
     /// Seconds east of UTC.
     pub seconds: i64,
-    /// Its own name: a `str`, possibly in a buffer.
+    /// The name of the time zone: a `str`, possibly in a buffer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<Value>,
 }
@@ -113,7 +113,7 @@ pub struct Timezone {
 /// A path of `pathlib`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Path {
-    /// A `str`, possibly in a buffer.
+    /// The path: a `str`, possibly in a buffer.
     pub text: Value,
 }
 
@@ -124,10 +124,10 @@ pub struct Uuid {
     pub hex: String,
 }
 
-/// Named fields.
+/// A class name and named fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Name of the class.
+    /// The name of the class.
     pub name: String,
     /// The fields, in the order of their definition.
     pub fields: Vec<(String, Value)>,
@@ -142,7 +142,7 @@ pub struct EnumMember {
     pub value: Value,
 }
 
-/// `range(start, stop, step)`; each an `int`.
+/// The arguments of `range(start, stop, step)`, each an `int`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "they are named after Python's attributes")]
 pub struct Range {
@@ -154,66 +154,66 @@ pub struct Range {
 /// An array with its elements in C order.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Ndarray {
-    /// Type of its elements.
+    /// The type of the elements.
     pub dtype: Dtype,
-    /// Length of each dimension.
+    /// The length of each dimension.
     pub shape: Vec<u64>,
-    /// Number of the buffer.
+    /// The number of the buffer.
     pub buffer: u32,
 }
 
 /// A numpy scalar.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NumpyScalar {
-    /// Its type.
+    /// The type of the scalar.
     pub dtype: Dtype,
-    /// The nearest value of a Python type.
+    /// The nearest value of a built-in Python type.
     pub value: Value,
 }
 
-/// A table.
+/// A table of pandas, polars or Arrow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DataFrame {
-    /// The library that it is of, if that is not pandas: `polars` or `arrow`.
+    /// The library of the table: `polars` or `arrow`. `None` for pandas.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Labels of the columns.
+    /// The labels of the columns.
     pub columns: TableIndex,
-    /// Labels of the rows.
+    /// The labels of the rows.
     pub index: TableIndex,
     /// The columns.
     pub data: Vec<TableColumn>,
 }
 
-/// One column with labels.
+/// One column with row labels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// What it is, if not a series of pandas: `polars`, `arrow`, `pandas-index` or `pandas-array`.
+    /// The type of the object: `polars`, `arrow`, `pandas-index` or `pandas-array`. `None` for a `pandas.Series`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of: Option<String>,
-    /// Its name: any hashable value.
+    /// The name of the column: any hashable value.
     pub name: Value,
-    /// Labels of the rows.
+    /// The labels of the rows.
     pub index: TableIndex,
     /// The elements.
     pub data: TableColumn,
 }
 
-/// One column.
+/// A column of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableColumn {
     /// The type in pandas' notation: `float64`, `object`, `category`.
     pub dtype: String,
-    /// The type of the elements of a `nested` column. What a `sparse` one leaves out.
+    /// The element type of a `nested` column, or the fill value of a `sparse` column.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub schema: Option<Value>,
-    /// A `list`, or an `ndarray`; codes if there are `categories`. A `tuple` of lengths and bytes for the
-    /// texts of polars and Arrow, and of the left and right ends for intervals.
+    /// A `list` or an `ndarray`, which holds codes if there are `categories`. Strings of polars and Arrow are a
+    /// `tuple` of lengths and bytes, and intervals a `tuple` of left and right ends.
     pub values: Value,
-    /// For a column with possibly missing elements: an `ndarray` of truth values that marks them.
+    /// For a column that may have missing elements: an `ndarray` of booleans that marks them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mask: Option<Value>,
-    /// For a categorical column: the values of the codes.
+    /// For a categorical column: the categories that the codes refer to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub categories: Option<Box<Self>>,
     /// For a categorical column: whether the categories have an order.
@@ -222,7 +222,7 @@ pub struct TableColumn {
 }
 
 impl TableColumn {
-    /// The number of elements, if the header alone shows it.
+    /// Returns the number of elements, if the header alone shows it.
     pub fn count(&self) -> Option<u64> {
         match &self.values {
             Value::Typed(typed) => match &**typed {
@@ -234,11 +234,11 @@ impl TableColumn {
     }
 }
 
-/// Labels of a table.
+/// The row or column labels of a table.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
 pub enum TableIndex {
-    /// Numbers that are not written out.
+    /// A range of numbers.
     RangeIndex(RangeIndex),
     /// Any other labels.
     Index(Index),
@@ -256,7 +256,7 @@ pub struct RangeIndex {
 }
 
 impl RangeIndex {
-    /// The count of the numbers.
+    /// Returns the number of labels.
     pub fn count(&self) -> Option<u64> {
         let (from, to) = match self.step {
             0 => return None,
@@ -271,20 +271,20 @@ impl RangeIndex {
 /// `pandas.Index`, or a `MultiIndex` of several levels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Index {
-    /// Name of each level.
+    /// The name of each level.
     pub names: Vec<Value>,
-    /// Labels of each level.
+    /// The labels of each level.
     pub data: Vec<TableColumn>,
 }
 
-/// Pixels, row after row.
+/// An image, whose buffer has the pixels row by row.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Image {
     /// The type of a pixel.
     pub mode: ImageMode,
     /// Width and height, pixels.
     pub size: (u32, u32),
-    /// Number of the buffer.
+    /// The number of the buffer.
     pub buffer: u32,
 }
 
@@ -292,7 +292,7 @@ pub struct Image {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ImageMode {
-    /// Black and white, eight pixels to a byte, each row filled up to whole bytes.
+    /// Black and white, eight pixels to a byte, each row padded to whole bytes.
     #[serde(rename = "1")]
     Bit,
     /// Grey, one byte.
@@ -312,15 +312,15 @@ pub enum ImageMode {
     F,
 }
 
-/// A value that cannot cross, as `repr()` prints it, possibly shortened.
+/// A value that cannot be transferred, as `repr()` prints it, possibly shortened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opaque {
-    /// Its class, as `package.Class`; empty if the sender does not name it.
+    /// The class, as `package.Class`. Empty if the sender does not name it.
     #[serde(default)]
     pub name: String,
-    /// The text.
+    /// The output of `repr()`.
     pub repr: String,
-    /// What a reader with the package of its class makes the value of.
+    /// The parts from which a reader that has the package of the class rebuilds the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parts: Option<Value>,
 }

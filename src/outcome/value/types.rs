@@ -1,4 +1,4 @@
-//! The types of values that JSON has no notation for: the objects with a `type`.
+//! The types of values for which JSON has no notation, written as objects with a `type`.
 
 use serde::de::MapAccess;
 use serde::{Deserialize, Serialize};
@@ -10,13 +10,13 @@ use super::typed::{
 };
 use super::{BigInt, Value};
 
-/// Declares the types of values, and how each is read once its `type` is known.
+/// Declares the types of values, and reads the members of each once its `type` is known.
 macro_rules! typed_values {
     ($($(#[$meta:meta])+ $Name:ident($Members:ty),)+) => {
         /// A value with a `type`, which is the variant's name in kebab-case.
         ///
-        /// Text that represents a value (`decimal`, `datetime`) is unchanged from the sender. The user of the
-        /// value must parse it.
+        /// Text that represents a value (`decimal`, `datetime`) is unchanged from the sender, and its users
+        /// must parse it.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(tag = "type", rename_all = "kebab-case")]
         #[non_exhaustive]
@@ -24,7 +24,7 @@ macro_rules! typed_values {
             $($(#[$meta])+ $Name($Members),)+
         }
 
-        /// The types, and `float`, which is a notation only.
+        /// The `type` of a value. `Float` has no variant of [`TypedValue`]: it is only a notation for [`Value::Float`].
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
         pub(super) enum Kind {
@@ -46,13 +46,13 @@ macro_rules! typed_values {
 typed_values! {
     /// `int` outside the 64 bits of [`Value::Int`].
     Int(BigInt),
-    /// `str` that is long or has a lone surrogate: UTF-8 in a buffer, surrogates as three bytes each.
+    /// `str` that is long or has a lone surrogate: UTF-8 in a buffer, with surrogates as three bytes each.
     Text(Held),
     /// `bytes`, in a buffer.
     Bytes(Held),
     /// `bytearray`, in a buffer.
     Bytearray(Held),
-    /// A part of the tree that exceeds the limits of a header: JSON text in a buffer, in this notation.
+    /// A part of the tree that exceeds the limits of a header: JSON text of the same notation in a buffer.
     Json(Held),
     /// `tuple`.
     Tuple(Items),
@@ -102,6 +102,6 @@ typed_values! {
     Series(Series),
     /// A Pillow image.
     Image(Image),
-    /// A value that cannot cross.
+    /// A value that cannot be transferred.
     Opaque(Opaque),
 }

@@ -1,4 +1,4 @@
-//! Writes values as JSON.
+//! Serializes values as JSON.
 
 use serde::ser::{Serialize, SerializeStruct, Serializer};
 
@@ -19,7 +19,7 @@ impl Serialize for Value {
     }
 }
 
-/// Writes a float that has no JSON number.
+/// Writes a float that is not a JSON number.
 fn special<S: Serializer>(value: f64, serializer: S) -> Result<S::Ok, S::Error> {
     let text = match value {
         f64::INFINITY => "inf",

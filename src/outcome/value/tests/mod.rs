@@ -21,7 +21,7 @@ fn blob(lengths: &[u64]) -> Blob {
     Blob::new(lengths.to_vec(), Transport::Passed).expect("a test's blob")
 }
 
-/// Every type in its written form: reading and writing gives the same text again.
+/// Every type in its canonical JSON form.
 const EVERY_TYPE: [&str; 37] = [
     "null",
     "true",
@@ -63,7 +63,7 @@ const EVERY_TYPE: [&str; 37] = [
 ];
 
 #[test]
-fn every_type_is_read_and_written_alike() {
+fn every_type_round_trips() {
     for text in EVERY_TYPE {
         assert_eq!(written(&read(text)), text);
     }
@@ -72,7 +72,7 @@ fn every_type_is_read_and_written_alike() {
 }
 
 #[test]
-fn members_that_may_be_missing_are_read_without() {
+fn optional_members_may_be_missing() {
     let opaque = read(r#"{"type":"opaque","repr":"<C>"}"#);
     assert_eq!(opaque, Value::opaque("<C>"));
     assert_eq!(
@@ -84,7 +84,7 @@ fn members_that_may_be_missing_are_read_without() {
 }
 
 #[test]
-fn one_number_has_one_form() {
+fn numbers_have_one_representation() {
     assert_eq!(read(r#"{"type":"int","hex":"-ff"}"#), Value::Int(-255));
     assert_eq!(
         Value::from(u64::MAX),
@@ -98,7 +98,7 @@ fn one_number_has_one_form() {
 }
 
 #[test]
-fn what_is_no_value_is_refused() {
+fn invalid_values_are_rejected() {
     let refused = [
         "{}",
         r#"{"a":1}"#,
@@ -141,7 +141,7 @@ fn unknown_members_are_ignored() {
 }
 
 #[test]
-fn buffers_must_be_there_and_be_as_long_as_the_value_says() {
+fn missing_and_wrongly_sized_buffers_are_rejected() {
     let fits = [
         (r#"{"type":"bytes","buffer":1}"#, vec![0, 9]),
         (r#"{"type":"packed","format":"f8","buffer":0}"#, vec![24]),
@@ -216,7 +216,7 @@ fn buffers_must_be_there_and_be_as_long_as_the_value_says() {
 }
 
 #[test]
-fn one_buffer_is_one_value() {
+fn buffer_of_two_values_is_rejected() {
     let bytes = r#"{"type":"bytes","buffer":0}"#;
     let twice = [
         format!("[{bytes},{bytes}]"),
@@ -240,7 +240,7 @@ fn one_buffer_is_one_value() {
 }
 
 #[test]
-fn attached_bytes_come_back() {
+fn attachments_round_trip() {
     let mut attached = Attachments::default();
     let elements = [1.5f64, -2.0].map(f64::to_le_bytes).concat();
     let long = "ü".repeat(40_000);
@@ -274,7 +274,7 @@ fn attached_bytes_come_back() {
 }
 
 #[test]
-fn json_is_bounded_for_all_buffers_of_a_message() {
+fn json_buffers_of_a_message_share_one_limit() {
     let blob = Blob::new(vec![40 << 20, 40 << 20], Transport::Passed).expect("they fit");
     let json = |buffer| Value::from(TypedValue::Json(Held { buffer }));
     let mut check = BufferCheck::new(Some(&blob));
@@ -310,7 +310,7 @@ fn arrays_are_read_in_either_byte_order() {
 }
 
 #[test]
-fn a_folded_tree_is_unfolded_within_bounds() {
+fn json_buffer_is_parsed_within_limits() {
     let folded = read(r#"{"type":"json","buffer":0}"#);
     let unfold = |text: &str| {
         let blob = blob(&[text.len() as u64]);
@@ -326,7 +326,7 @@ fn a_folded_tree_is_unfolded_within_bounds() {
 }
 
 #[test]
-fn values_are_shown_as_python_shows_them() {
+fn display_matches_python_repr() {
     let shown = [
         ("null", "None"),
         ("[true,-3]", "[True, -3]"),
@@ -354,7 +354,7 @@ fn values_are_shown_as_python_shows_them() {
 }
 
 #[test]
-fn a_large_value_is_shown_short() {
+fn large_values_are_displayed_truncated() {
     let row = Value::from(vec![Value::from("x".repeat(1000)); 100]);
     let wide = Value::List(vec![row; 60]);
     let mut deep = Value::None;

@@ -6,7 +6,7 @@ use crate::outcome::value::blob::ALIGNMENT;
 use crate::outcome::value::typed::{RangeIndex, Series};
 use crate::protocol::{CellResult, Ended, JsonLimits, Reply};
 
-/// Values of all shapes, with buffers from a message of eight.
+/// Generates values of all shapes, whose buffer numbers fit a message of eight buffers or not.
 fn values() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::None),
@@ -69,11 +69,11 @@ fn values() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn values_survive_the_way(value in values()) {
+    fn values_round_trip(value in values()) {
         let text = serde_json::to_vec(&value).expect("values are written");
         let back: Value = JsonLimits::FROM_WORKER.parse(&text).expect("they are read");
         prop_assert_eq!(&back, &value);
-        // The value takes the path of a message.
+        // The value also round-trips in a message.
         let result = CellResult::new(1, Ended::Ok(Some(value.clone())));
         let text = serde_json::to_vec(&Reply::Result(result.clone())).expect("it is written");
         let read = JsonLimits::FROM_WORKER.tagged::<String>(&text).expect("it has a kind");
@@ -94,7 +94,7 @@ proptest! {
     }
 
     #[test]
-    fn buffers_lie_where_the_blob_says(parts in vec(vec(any::<u8>(), 0..200), 1..6)) {
+    fn buffers_are_found_by_the_blob(parts in vec(vec(any::<u8>(), 0..200), 1..6)) {
         let mut attached = Attachments::default();
         let values: Vec<Value> = parts.iter().map(|part| attached.bytes(part.as_slice())).collect();
         let blob = attached.blob().expect("they fit").expect("there are some");
@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_that_is_read_makes_a_check_panic(
+    fn check_never_panics(
         shape in vec(any::<u64>(), 0..5), size in any::<(u32, u32)>(), length in 0u64..1000,
     ) {
         let blob = blob(&[length]);
