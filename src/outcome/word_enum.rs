@@ -47,6 +47,9 @@ macro_rules! word_enum {
 pub(crate) use word_enum;
 
 /// The error for a text that is not the keyword of a variant.
-#[allow(unnameable_types, reason = "opaque: it says only that the keyword is unknown")]
+#[allow(
+    unnameable_types,
+    reason = "opaque: it says only that the keyword is unknown"
+)]
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct UnknownWord;

@@ -1,4 +1,4 @@
-//! Combines layers into the effective policy, and refuses a policy that cannot be enforced.
+//! Combines layers into the effective policy, and rejects a policy that cannot be enforced.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -22,7 +22,7 @@ use super::secret::Reference;
 use super::values::{ListChange, Value, Values, given};
 use crate::outcome::{CpuRule, LimitName, Limits};
 
-// Keys that more than one function names.
+// Keys that several functions use.
 const INTERPRETER: &str = "python.interpreter";
 const ENVIRONMENT: &str = "python.environment";
 const PACKAGES: &str = "python.packages";
@@ -38,31 +38,31 @@ const SET: &str = "env.set";
 const PASS: &str = "env.pass";
 const ALLOW: &str = "syscalls.allow";
 
-/// The effective policy of the layers, starting with the base of all others. `unread` has the errors of texts that are
-/// missing among them.
+/// Combines the layers, of which the first is the base, into the effective policy. `unread` has the errors of texts
+/// that could not be read and are therefore missing among the layers.
 ///
 /// # Errors
-/// All that is wrong with the texts and with what they are together.
+/// If a text has errors, or if the combined values contradict each other. Returns all errors.
 pub(super) fn assemble(
     name: &str,
     mut layers: Vec<Layer>,
     unread: Vec<PolicyError>,
 ) -> Result<Policy, Refused> {
     let is_whole = unread.is_empty();
-    let of_layers = layers.iter_mut().rev();
-    let mut errors: Vec<_> = of_layers
+    let topmost_first = layers.iter_mut().rev();
+    let mut errors: Vec<_> = topmost_first
         .flat_map(|layer| mem::take(&mut layer.errors))
         .chain(unread)
         .collect();
     let mut values = Values::default();
     let mut ignored = Vec::new();
     for layer in &layers {
-        // A text that is missing may have what a later one removes.
+        // A missing text may have had the item that a later text removes.
         let errors = if is_whole { &mut errors } else { &mut ignored };
         values.merge(&layer.values, errors);
     }
     values.remove("extends");
-    // A variable that is passed, set and passed again is in the list once.
+    // Before the check for duplicates: a variable that layers pass, set and pass again must be in the list once.
     resolve_env(&mut values, &layers, &mut errors);
     values.check(&mut errors);
     errors.extend(resolve_interpreter(&mut values, &layers).err());
@@ -75,7 +75,7 @@ pub(super) fn assemble(
     policy.files = layers.into_iter().filter_map(|layer| layer.file).collect();
     let filesystem = &policy.filesystem;
     refuse_read_inside_write(READ, &filesystem.read, &filesystem.write, &mut errors);
-    // The zygote imports these modules: a guest that could write there would reach the next guest.
+    // The zygote imports these modules: a guest that could write to them would attack later guests.
     refuse_read_inside_write(PATH, &policy.python.path, &filesystem.write, &mut errors);
     let project = policy.python.project.as_slice();
     refuse_read_inside_write(PROJECT, project, &filesystem.write, &mut errors);
@@ -91,7 +91,7 @@ pub(super) fn assemble(
     })
 }
 
-/// Where the user, and not a built-in policy, has set a key.
+/// Returns where the user, as opposed to a built-in policy, set a key.
 fn set_by_user<'a>(layers: &'a [Layer], key: &str) -> Option<&'a Origin> {
     let user = layers.iter().filter(|layer| layer.author == Author::User);
     user.filter_map(|layer| layer.values.origin(key))
@@ -105,7 +105,7 @@ fn mode_rule(layers: &[Layer]) -> ModeRule {
     }
 }
 
-/// Hosts that the user names are reached, unless the user sets the mode as well.
+/// Sets the network mode to `allow` if the user names hosts but does not set the mode.
 fn resolve_mode(values: &mut Values, rule: ModeRule, layers: &[Layer]) {
     let has_hosts = !given(values.list::<String>(HOSTS)).is_empty();
     if let Some(origin) = set_by_user(layers, HOSTS)
@@ -124,7 +124,7 @@ fn cpu_rule(layers: &[Layer]) -> CpuRule {
     }
 }
 
-/// The limits. A wall time that the user sets is for computing too, unless the user sets that limit as well.
+/// Returns the limits. The CPU limit rises with a wall time that the user sets, unless the user sets both limits.
 fn resolve_cpu(values: &mut Values, rule: CpuRule, layers: &[Layer]) -> Limits {
     let limits = Limits::new(|limit| given(values.limit(limit)));
     let Some(origin) = set_by_user(layers, LimitName::Wall.key()) else {
@@ -138,7 +138,7 @@ fn resolve_cpu(values: &mut Values, rule: CpuRule, layers: &[Layer]) -> Limits {
     limits
 }
 
-/// The policy of these values.
+/// Converts the values to a typed policy.
 fn typed(
     name: &str,
     values: Values,
@@ -174,7 +174,7 @@ fn typed(
             start: of_flag(&values, "python.fresh", [Start::Forked, Start::Cold]),
         },
         imports: ImportPolicy {
-            allow: without_places(given(values.list(IMPORTS))),
+            allow: without_origins(given(values.list(IMPORTS))),
         },
         filesystem: FilesystemPolicy {
             system: given(values.text("filesystem.system")).value,
@@ -202,7 +202,7 @@ fn typed(
             set: variables
                 .map(|(name, value)| (name.clone(), value.value.clone()))
                 .collect(),
-            pass: without_places(given(values.list(PASS))),
+            pass: without_origins(given(values.list(PASS))),
         },
         stdin: given(values.text("stdio.stdin")).value,
         limits,
@@ -226,23 +226,23 @@ fn session(values: &Values) -> SessionPolicy {
     }
 }
 
-/// What a key that is false or true stands for.
+/// Returns the variant for a boolean key: the first if it is false, the second if it is true.
 fn of_flag<T>(values: &Values, key: &str, [unset, set]: [T; 2]) -> T {
     if given(values.flag(key)) { set } else { unset }
 }
 
-fn without_places<T>(items: Vec<Located<T>>) -> Vec<T> {
+fn without_origins<T>(items: Vec<Located<T>>) -> Vec<T> {
     items.into_iter().map(|item| item.value).collect()
 }
 
-/// The interpreter: a bare name stays, a path becomes absolute.
+/// Makes the path of the interpreter absolute. A bare name stays as it is.
 fn resolve_interpreter(values: &mut Values, layers: &[Layer]) -> Result<(), PolicyError> {
     let mut topmost_first = layers.iter().rev();
-    let said = topmost_first.find_map(|layer| {
+    let found = topmost_first.find_map(|layer| {
         let text = layer.values.text::<String>(INTERPRETER)?;
         Some((text, layer.directory.as_deref()))
     });
-    let (interpreter, directory) = given(said);
+    let (interpreter, directory) = given(found);
     let text = &interpreter.value;
     let refused = |problem: String| {
         let origin = interpreter.origin.clone();
@@ -264,8 +264,8 @@ fn resolve_interpreter(values: &mut Values, layers: &[Layer]) -> Result<(), Poli
     Ok(())
 }
 
-/// The last layer that names a variable decides whether it is set or passed, so a policy can pass a
-/// variable that its base sets. A single layer that does both is refused.
+/// Resolves which variables are set and which are passed. The last layer that names a variable decides, so a
+/// policy can pass a variable that its base sets. A single layer that does both is rejected.
 fn resolve_env(values: &mut Values, layers: &[Layer], errors: &mut Vec<PolicyError>) {
     let mut set = BTreeMap::new();
     let mut pass: Vec<Located<String>> = Vec::new();
@@ -288,19 +288,19 @@ fn resolve_env(values: &mut Values, layers: &[Layer], errors: &mut Vec<PolicyErr
         set.extend(own);
     }
     values.replace(SET, Value::Variables(set));
-    values.replace(PASS, Value::List(of_items(pass)));
+    values.replace(PASS, Value::List(additions(pass)));
 }
 
-fn of_items(add: Vec<Located<String>>) -> ListChange {
+fn additions(add: Vec<Located<String>>) -> ListChange {
     let remove = Vec::new();
     ListChange { remove, add }
 }
 
-/// Without a list, everything may be imported.
+/// Allows all imports if no layer has a list, and rejects a list that has `*` and other patterns.
 fn resolve_imports(values: &mut Values) -> Result<(), PolicyError> {
     let Some(allow) = values.list::<ImportPattern>(IMPORTS) else {
         let nowhere = Origin::of_file("policy");
-        let everything = of_items(vec![Located::new("*".to_owned(), nowhere.clone())]);
+        let everything = additions(vec![Located::new("*".to_owned(), nowhere.clone())]);
         values.set(IMPORTS, Located::new(Value::List(everything), nowhere));
         return Ok(());
     };
@@ -316,8 +316,8 @@ fn resolve_imports(values: &mut Values) -> Result<(), PolicyError> {
     Ok(())
 }
 
-/// A writable directory inside a readable one is intentional. A readable one inside a writable one
-/// would be a promise that the sandbox breaks.
+/// Rejects read-only paths inside writable ones: the sandbox could not keep them read-only. The reverse, a
+/// writable path inside a read-only one, is allowed.
 fn refuse_read_inside_write(
     key: &'static str,
     read: &[Located<PathBuf>],
@@ -340,7 +340,7 @@ fn refuse_read_inside_write(
     }
 }
 
-/// An environment has the packages that it was made with.
+/// Rejects packages beside a named environment, whose packages are fixed.
 fn check_packages(python: &PythonPolicy) -> Result<(), PolicyError> {
     let (Some(environment), Some(package)) = (&python.environment, python.packages.first()) else {
         return Ok(());
@@ -367,7 +367,7 @@ fn check_syscalls(syscalls: &SyscallPolicy, errors: &mut Vec<PolicyError>) {
     }
 }
 
-/// Refuses entries that contradict each other, and secrets that the guest would have itself.
+/// Rejects entries that contradict each other, and secrets that `env.pass` would give to the guest.
 fn check_network(policy: &Policy, errors: &mut Vec<PolicyError>) {
     let allow = &policy.network.allow;
     let rules = allow.iter().map(|rule| rule.value.clone()).collect();

@@ -1,13 +1,13 @@
-//! The policies that come with Sandfork.
+//! The built-in policies.
 
-/// A policy that comes with Sandfork.
+/// A built-in policy.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct BuiltIn {
     pub(super) name: &'static str,
     pub(super) text: &'static str,
 }
 
-/// The default policy, and the end of every chain of `extends`.
+/// The default policy, and the base of every chain of `extends`.
 pub(super) static STANDARD: BuiltIn = BuiltIn {
     name: "standard",
     text: include_str!("../../policies/standard.toml"),
@@ -23,15 +23,15 @@ static DATA_SCIENCE: BuiltIn = BuiltIn {
     text: include_str!("../../policies/data-science.toml"),
 };
 
-/// In order of use, the most used first.
+/// The built-in policies, most used first.
 static ALL: [&BuiltIn; 3] = [&STANDARD, &STRICT, &DATA_SCIENCE];
 
-/// The built-in policy of that name.
+/// Returns the built-in policy of that name.
 pub(super) fn find(name: &str) -> Option<&'static BuiltIn> {
     ALL.into_iter().find(|builtin| builtin.name == name)
 }
 
-/// The names of the built-in policies, starting with the most used.
+/// Returns the names of the built-in policies, most used first.
 pub fn builtin_names() -> impl Iterator<Item = &'static str> {
     ALL.iter().map(|builtin| builtin.name)
 }

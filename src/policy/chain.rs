@@ -1,4 +1,4 @@
-//! Follows `extends` from a policy to the built-in `standard`.
+//! Follows the chain of `extends` from a policy to the built-in `standard`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,10 +10,10 @@ use super::paths::normalize;
 use super::source::PolicySource;
 use super::suggest::closest;
 
-/// The longest chain. A cycle through symbolic links looks like an endless chain of new names.
+/// The maximum length of a chain. A cycle through symbolic links looks like an endless chain of new paths.
 const LONGEST: usize = 16;
 
-/// A policy by name or by path.
+/// A reference to a policy, by name or by path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Reference {
     BuiltIn(&'static BuiltIn),
@@ -21,7 +21,7 @@ enum Reference {
 }
 
 impl Reference {
-    /// A built-in name wins over a file of the same name, which is written `./name`.
+    /// Parses a reference. A built-in name takes precedence over a file of that name, which is written `./name`.
     fn new(text: &str, beside: Option<&Path>) -> Self {
         if let Some(builtin) = builtin::find(text) {
             return Self::BuiltIn(builtin);
@@ -39,7 +39,7 @@ impl Reference {
         }
     }
 
-    /// An identity that is equal for two spellings of one path.
+    /// Returns the reference in a form that is equal for two spellings of one path.
     fn identity(&self, current_dir: Option<&Path>) -> Self {
         match self {
             Self::File(path) => Self::File(normalize(&match current_dir {
@@ -51,7 +51,7 @@ impl Reference {
     }
 }
 
-/// Where a reference was written, for its error.
+/// The place where a reference was written, for error messages.
 struct Mention {
     text: String,
     origin: Origin,
@@ -67,8 +67,8 @@ impl Mention {
     }
 }
 
-/// The layers of a policy, starting with the base of all others, and the errors of the first text that cannot be read.
-/// What that text would build on is missing then, except for the base of all others.
+/// Returns the layers of a policy, starting with `standard`, and the errors of the first text that cannot be read. The
+/// layers then lack that text and the policies that it extends, except for `standard`.
 pub(super) fn layers(
     name_or_path: &str,
     current_dir: Option<&Path>,
@@ -118,14 +118,14 @@ fn check_chain(
         .iter()
         .position(|other| other.identity(current_dir) == identity);
     if let Some(start) = earlier {
-        let circle = seen.iter().skip(start).chain([reference]);
-        let chain = circle.map(Reference::display).collect::<Vec<_>>();
+        let cycle = seen.iter().skip(start).chain([reference]);
+        let chain = cycle.map(Reference::display).collect::<Vec<_>>();
         let chain = chain.join(" -> ");
-        return Err(mention.error(format!("{chain} is a circle: remove one `extends`")));
+        return Err(mention.error(format!("{chain} is a cycle: remove one `extends`")));
     }
     if seen.len() == LONGEST {
         return Err(mention.error(format!(
-            "more than {LONGEST} policies extend each other: join some of them into one file"
+            "the chain of `extends` has more than {LONGEST} policies: merge some of them into one file"
         )));
     }
     Ok(())
@@ -144,7 +144,7 @@ fn read(
                 .read(path)
                 .map_err(|cause| vec![mention.error(unreadable(path, &cause, &mention.text))])?;
             if !source.is_file(path) {
-                return Layer::parse(&Source::words(), &text, directory(path, current_dir));
+                return Layer::parse(&Source::inline(), &text, directory(path, current_dir));
             }
             let file = Source::file(path.display().to_string(), &text);
             Ok(Layer {
@@ -157,7 +157,7 @@ fn read(
     }
 }
 
-/// The absolute directory of a policy file.
+/// Returns the absolute directory of a policy file.
 fn directory(path: &Path, current_dir: Option<&Path>) -> Option<PathBuf> {
     let parent = path.parent()?;
     if parent.is_absolute() {
@@ -166,13 +166,13 @@ fn directory(path: &Path, current_dir: Option<&Path>) -> Option<PathBuf> {
     current_dir.map(|directory| directory.join(parent))
 }
 
-/// A bare word that is not a file was probably meant as the name of a built-in policy.
+/// Describes why a policy cannot be read. A bare word that is not a file was probably meant as a built-in name.
 fn unreadable(path: &Path, cause: &std::io::Error, text: &str) -> String {
     let is_word = !text.contains(['/', '.']);
     if !is_word || cause.kind() != std::io::ErrorKind::NotFound {
         let path = path.display();
         let remedy = match cause.kind() {
-            // Not the kernel's.
+            // The error of `FileSystem` for a file that is not a policy, as opposed to one of the kernel.
             std::io::ErrorKind::Other => "name a policy, which is a file of at most 1 MiB in UTF-8",
             _ => "check the path and its permissions",
         };
@@ -186,7 +186,7 @@ fn unreadable(path: &Path, cause: &std::io::Error, text: &str) -> String {
     format!("no built-in policy and no file is called \"{text}\": {hint}")
 }
 
-/// The base of a layer. A file that extends nothing builds on `standard`, so a key that no file
+/// Returns the policy that a layer extends. A file without `extends` extends `standard`, so a key that no file
 /// sets never means "no limit".
 fn next(layer: &Layer, reference: &Reference) -> Option<(Reference, Mention)> {
     let beside = match reference {

@@ -1,9 +1,9 @@
-//! What the beginning of an override may become, for shells.
+//! Completes partially typed overrides, for shells.
 
 use super::keys::{Kind, NEVER, SECTIONS, keys_of};
 
-/// The texts that begin an override and start with `text`, each with its description: keys with their `=`, and
-/// behind it the words that a key takes.
+/// Returns the completions of a partially typed override, each with its description: keys with their `=`, and after the
+/// `=` the keywords that the key accepts.
 pub fn overrides_beginning_with(text: &str) -> Vec<(String, &'static str)> {
     let keys = SECTIONS.iter().flat_map(|(section, _)| keys_of(section));
     let overrides = keys.flat_map(|key| {
@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn a_section_becomes_its_keys() {
+    fn section_completes_to_its_keys() {
         assert_eq!(
             wholes("session."),
             [
@@ -46,11 +46,11 @@ mod tests {
         assert_eq!(wholes("limits.w"), ["limits.wall="]);
         assert!(overrides_beginning_with("limits.wall")[0].1.len() > 10);
         assert!(wholes("").contains(&"env.set=".to_owned()));
-        assert_eq!(wholes("extends"), [""; 0], "no override has it");
+        assert_eq!(wholes("extends"), [""; 0], "overrides cannot set it");
     }
 
     #[test]
-    fn a_key_becomes_what_it_takes() {
+    fn key_completes_to_its_values() {
         assert_eq!(
             wholes("assurance.require=s"),
             ["assurance.require=standard"]

@@ -1,4 +1,4 @@
-//! What differs between two policies, and which of them allows more.
+//! Compares two policies, and reports which of them allows more.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,20 +17,20 @@ use sandfork_egress::rules::Rule;
 pub struct Difference {
     /// The key.
     pub key: String,
-    /// What the second policy has in place of what the first one has.
+    /// The change from the first policy to the second.
     pub change: String,
-    /// What that means for a guest.
+    /// The effect of the change on a guest.
     pub effect: Effect,
 }
 
 word_enum! {
-    /// What a change means for a guest.
+    /// The effect of a change on a guest.
     pub enum Effect {
-        /// It may do more.
+        /// The guest may do more.
         Wider = "wider",
-        /// It may do less.
+        /// The guest may do less.
         Narrower = "narrower",
-        /// Neither, or it depends on the values.
+        /// Neither, or the effect is unknown.
         Other = "other",
     }
 }
@@ -44,7 +44,7 @@ impl Effect {
         }
     }
 
-    /// The effect of a value that allows more the greater it is.
+    /// Returns the effect of changing a value of which a greater one allows more.
     fn of<T: PartialOrd>(before: &T, after: &T) -> Self {
         if after > before {
             Self::Wider
@@ -54,18 +54,18 @@ impl Effect {
     }
 }
 
-/// What a value allows.
+/// What a guest may do as the value of a key grows, its list gets longer, or its flag becomes true.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Allows {
-    /// The more the greater it is, the longer the list, or true.
+    /// The guest may do more.
     More,
-    /// The less.
+    /// The guest may do less.
     Less,
-    /// Neither.
+    /// The values have no order.
     Neither,
 }
 
-/// What each key's value allows.
+/// Returns the direction of a key.
 fn direction(key: &str) -> Allows {
     match key {
         "syscalls.deny" | "assurance.require" | "python.fresh" | "network.ask" => Allows::Less,
@@ -83,7 +83,7 @@ fn direction(key: &str) -> Allows {
 }
 
 impl Policy {
-    /// What `other` has in place of what this policy has, in the order of a policy file. The description has no
+    /// Returns the changes from this policy to `other`, in the order of a policy file. The description has no
     /// effect and is left out.
     pub(crate) fn differences(&self, other: &Self) -> Vec<Difference> {
         let mut all = Vec::new();
@@ -102,6 +102,7 @@ impl Policy {
     }
 }
 
+/// Compares the values of one key.
 struct Differ<'a> {
     key: &'static str,
     this: &'a Policy,
@@ -153,7 +154,7 @@ impl Differ<'_> {
         }
     }
 
-    /// The effect of an item that is added, and may be `covered` by another one already.
+    /// Returns the effect of adding a list item. `covered` means that other items allow the same already.
     fn effect(&self, covered: bool) -> Effect {
         match direction(self.key) {
             _ if covered => Effect::Other,
@@ -163,7 +164,7 @@ impl Differ<'_> {
         }
     }
 
-    /// Whether a policy allows what an item of a list allows without it.
+    /// Returns whether the policy already allows everything that a list item allows.
     fn covers(&self, policy: &Policy, item: &str) -> bool {
         let beneath = |paths: &[Located<PathBuf>]| {
             paths
@@ -180,7 +181,7 @@ impl Differ<'_> {
                 beneath(&policy.filesystem.read) || beneath(&policy.filesystem.write)
             }
             "filesystem.write" => beneath(&policy.filesystem.write),
-            // Of entries for one host, those that describe it most closely decide: one more may allow less.
+            // Of all entries for a host, the most specific ones decide, so one more entry may allow less.
             "network.allow" => item.parse().is_ok_and(|item: Rule| {
                 let mut listed = policy.network.allow.iter();
                 listed.any(|rule| rule.value.hosts().meets(item.hosts()))
@@ -189,7 +190,7 @@ impl Differ<'_> {
         }
     }
 
-    /// The effect of a value that allows more the greater it is.
+    /// Returns the effect of changing a value of which a greater one allows more.
     fn order(&self, before: &Value, after: &Value) -> Effect {
         fn words<T: std::str::FromStr + PartialOrd>(before: &str, after: &str) -> Effect {
             match (before.parse::<T>(), after.parse::<T>()) {
@@ -205,7 +206,7 @@ impl Differ<'_> {
                 Effect::of(&longest(before), &longest(after))
             }
             (Value::Text(before), Value::Text(after)) => match self.key {
-                // From the narrowest to the widest.
+                // The variants of these enums are ordered; the operands put the wider one second.
                 "network.mode" => words::<NetworkMode>(before, after),
                 "stdio.stdin" => words::<Stdin>(before, after),
                 "filesystem.system" => words::<SystemFiles>(after, before),
@@ -263,12 +264,12 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_does_not_differ_from_itself() {
+    fn policy_has_no_differences_from_itself() {
         let policy = with(&["filesystem.read=/srv", "limits.wall=2s"]);
         assert_eq!(shown(&policy, &policy), [""; 0]);
     }
 
-    /// Every change, its opposite, and who allows more.
+    /// Each case changes one key. The reverse change has the opposite effect.
     #[test]
     fn each_key_has_its_direction() {
         let cases: &[(&[&str], &str)] = &[
@@ -339,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_for_a_host_that_another_has_may_allow_less() {
+    fn entry_for_a_host_that_is_listed_has_no_known_effect() {
         let domain = "network.allow=*.example.org";
         let wide = with(&[domain]);
         let (narrower, wider) = (
@@ -352,7 +353,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_imports_takes_the_others_away() {
+    fn import_list_replaces_the_wildcard() {
         let listed = with(&["imports.allow=math"]);
         assert_eq!(
             shown(&with(&[]), &listed),
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_already_is_not_wider() {
+    fn item_that_is_already_covered_is_not_wider() {
         let wide = with(&["filesystem.read=/srv", "imports.allow=[\"numpy.*\"]"]);
         let more = with(&[
             "filesystem.read=[\"/srv\", \"/srv/in\"]",

@@ -1,4 +1,4 @@
-//! The effective policy: combined and checked, with no defaults left to fill in.
+//! The effective policy: combined and checked, with a value for every key.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ use super::packages::{EnvironmentName, Requirement};
 use super::values::{Values, given};
 use crate::outcome::{CpuRule, Level, LimitName, Limits};
 
-/// What a guest may do, complete and checked. Made by [`Policy::load`] and [`Policy::builtin`].
+/// A complete and checked policy. [`Policy::load`] and [`Policy::builtin`] create it.
 ///
-/// Two policies are equal if they have the same values from the same places. Compare
+/// Two policies are equal if they have the same values with the same origins. Compare
 /// [`Policy::sha256`] to find out whether they have the same effect.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Policy {
@@ -25,26 +25,26 @@ pub struct Policy {
     pub(super) sha256: String,
     /// The interpreter and its preloaded modules.
     pub(crate) python: PythonPolicy,
-    /// What guest code may import.
+    /// The modules that guest code may import.
     pub(crate) imports: ImportPolicy,
-    /// What the guest sees of the host's files.
+    /// The host files that the guest sees.
     pub(crate) filesystem: FilesystemPolicy,
-    /// The network that the guest has.
+    /// The guest's network access.
     pub(crate) network: NetworkPolicy,
     /// Environment variables.
     pub(crate) env: EnvPolicy,
-    /// What the guest reads on its standard input.
+    /// The guest's standard input.
     pub(crate) stdin: Stdin,
-    /// Limits on time, memory and every other resource that can run out.
+    /// Limits on time, memory and other resources.
     pub(crate) limits: Limits,
-    /// What the limit on processor time is of a cell that has a wall time of its own.
+    /// The rule for the CPU limit of a cell that sets its own wall time.
     pub(crate) cpu_rule: CpuRule,
-    /// How long a session lives if it is not closed.
+    /// When an open session ends or is paused.
     pub(crate) session: SessionPolicy,
     /// Changes to the list of allowed system calls.
     pub(crate) syscalls: SyscallPolicy,
     pub(super) require: Located<Level>,
-    /// The files that it was read from, by absolute paths.
+    /// The absolute paths of the files that the policy was read from.
     pub(crate) files: Vec<PathBuf>,
     pub(super) values: Values,
 }
@@ -53,14 +53,14 @@ pub struct Policy {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct PythonPolicy {
-    /// A bare name to look up in PATH, or the absolute path of an interpreter or of a virtual
-    /// environment. It is a path exactly when it contains a `/`.
+    /// A bare name to look up in `PATH`, or the absolute path of an interpreter or of a virtual
+    /// environment. It is a path if and only if it contains a `/`.
     pub interpreter: Located<String>,
-    /// The environment of packages. It brings its interpreter.
+    /// The named package environment, which includes an interpreter.
     pub environment: Option<Located<EnvironmentName>>,
-    /// The packages of an environment without a name.
+    /// The packages of an unnamed environment.
     pub packages: Vec<Located<Requirement>>,
-    /// Whether such an environment is made at its first use.
+    /// What happens if `packages` are not installed.
     pub missing_packages: MissingPackages,
     /// Whether packages can be added to running sessions.
     pub added_packages: AddedPackages,
@@ -70,14 +70,14 @@ pub struct PythonPolicy {
     pub path: Vec<Located<PathBuf>>,
     /// The directory of a program of several files, absolute.
     pub project: Option<Located<PathBuf>>,
-    /// The script that is about to run, which the guest finds at its own path. It is no key, and not
-    /// in the digest: it belongs to the run.
+    /// The script that is about to run, which the guest sees at its host path. It belongs to the run, not to
+    /// the policy: no key sets it, and the hash does not cover it.
     pub script: Option<PathBuf>,
-    /// Whether sessions share a zygote.
+    /// Where a session's interpreter comes from.
     pub start: Start,
 }
 
-/// What becomes of packages that are not installed.
+/// What happens if packages are not installed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MissingPackages {
     /// They are installed at the first use.
@@ -89,9 +89,9 @@ pub enum MissingPackages {
 /// Whether packages can be added to running sessions.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum AddedPackages {
-    /// Guests see all that were added under this user.
+    /// Packages can be added. Guests see all packages that this user has added.
     Shown,
-    /// They cannot.
+    /// Packages cannot be added.
     Refused,
 }
 
@@ -101,35 +101,35 @@ pub enum AddedPackages {
 pub enum Start {
     /// Forked from a warm zygote: sessions share its hash seed and address layout.
     Forked,
-    /// A cold interpreter for each session.
+    /// A new interpreter for each session.
     Cold,
 }
 
-/// What guest code may import: an aid to good error messages, not a wall.
+/// The modules that guest code may import. This makes good error messages; it is not a security boundary.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct ImportPolicy {
-    /// The patterns, in the order of the files; `[Everything]` if no file has any.
+    /// The patterns, in the order of the files. `[Everything]` if no file has a list.
     pub allow: Vec<ImportPattern>,
 }
 
-/// What the guest sees of the host's files.
+/// The host files that the guest sees.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct FilesystemPolicy {
-    /// The host's system directories that are shown, read-only.
+    /// The host's system directories that the guest sees, read-only.
     pub system: SystemFiles,
     /// Whether the guest has a `/proc`.
     pub proc: ProcVisibility,
-    /// Whether programs in the work directory can be run. The origin is that of the key.
+    /// Whether programs in the work directory can be executed. The origin is that of the key.
     pub work_exec: Located<WorkExec>,
-    /// Absolute host paths shown read-only at the same path. None is beneath one of `write`.
+    /// Absolute host paths shown read-only at the same path. None of them is beneath a path of `write`.
     pub read: Vec<Located<PathBuf>>,
     /// Absolute host paths shown read-write at the same path.
     pub write: Vec<Located<PathBuf>>,
 }
 
-/// What the guest sees of processes.
+/// Whether the guest has a `/proc`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum ProcVisibility {
     /// The guest has a `/proc` with only its own processes.
@@ -138,87 +138,87 @@ pub enum ProcVisibility {
     Absent,
 }
 
-/// Whether what a guest writes to its work directory can be run and loaded as a library.
+/// Whether files that a guest writes to its work directory can be executed and loaded as libraries.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum WorkExec {
-    /// It can.
+    /// The work directory is mounted executable.
     Allowed,
-    /// It cannot, like everything that a guest can write to.
+    /// The work directory is mounted `noexec`, like everything that a guest can write to.
     Denied,
 }
 
-/// Environment variables. No name is both set and passed.
+/// Environment variables. No variable is both set and passed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct EnvPolicy {
     /// Variables and their values.
     pub set: BTreeMap<String, String>,
-    /// Names of variables taken from the caller's environment.
+    /// Names of variables that are copied from the caller's environment.
     pub pass: Vec<String>,
 }
 
-/// Changes to the list of allowed system calls, by name. The plan knows which names exist.
+/// Changes to the list of allowed system calls, by name. The plan checks whether the names exist.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SyscallPolicy {
-    /// Calls allowed beyond the preset. None of them is in `deny`.
+    /// Calls allowed in addition to the preset. None of them is in `deny`.
     pub allow: Vec<Located<String>>,
     /// Calls removed from the preset.
     pub deny: Vec<Located<String>>,
 }
 
-/// When a session that is not closed ends, and when it is paused.
+/// When an open session ends or is paused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct SessionPolicy {
-    /// How long it may wait for its next cell. `None` means forever.
+    /// The time without a cell after which the session ends. `None` means never.
     pub idle: Option<Duration>,
-    /// How long it may live, in a cell or waiting. `None` means forever.
+    /// The time after which the session ends, even during a cell. `None` means never.
     pub age: Option<Duration>,
-    /// How long it is unused before it is paused. `None` means forever.
+    /// The time without use after which the session is paused. `None` means never.
     pub pause_after: Option<Duration>,
 }
 
 impl Policy {
-    /// The name that the user gave: a built-in name or a path.
+    /// Returns the name that the user gave: a built-in name or a path.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The purpose of the policy, in a sentence.
+    /// Returns the purpose of the policy, in one sentence.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// SHA-256 in hex of the effective policy as canonical JSON (sorted keys, no spaces), without
-    /// the name and the description. Equal hashes mean equal effects, independent of where the
-    /// values came from.
+    /// Returns the SHA-256, in hexadecimal, of the effective policy as canonical JSON (sorted keys, no
+    /// spaces), without its name and description. Equal hashes mean equal effects, independent of where
+    /// the values came from.
     pub fn sha256(&self) -> &str {
         &self.sha256
     }
 
-    /// The amount of a limit: milliseconds of times, bytes of sizes, thousandths of cores, or a number.
+    /// Returns the amount of a limit: milliseconds, bytes, thousandths of a processor, or a count.
     pub fn limit(&self, name: LimitName) -> u64 {
         self.limits.amount(name)
     }
 
-    /// The same policy for a run of this script, given by an absolute path.
+    /// Sets the script of a run, by its absolute path.
     pub(crate) fn with_script(mut self, script: PathBuf) -> Self {
         self.python.script = Some(script);
         self
     }
 
-    /// Where a limit was written.
+    /// Returns where a limit was written.
     pub(crate) fn limit_origin(&self, name: LimitName) -> &Origin {
         given(self.values.origin(name.key()))
     }
 
-    /// The lowest level at which a run may start.
+    /// Returns the lowest level at which a run may start.
     pub fn require(&self) -> Level {
         self.require.value
     }
 
-    /// Where [`Policy::require`] was written.
+    /// Returns where the level of [`Policy::require`] was written.
     pub(crate) fn require_origin(&self) -> &Origin {
         &self.require.origin
     }

@@ -1,4 +1,4 @@
-//! Why a policy cannot be used: one sentence with the place, the problem and the remedy.
+//! Policy errors: each is one sentence that names the origin, the problem and the remedy.
 
 use crate::error::{Cause, ErrorKind};
 
@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::effective::Policy;
 use super::origin::Origin;
 
-/// A policy that cannot be used. Its text is one sentence: place, key, problem, remedy.
+/// The error for an invalid policy. Its text is one sentence: file and line, key, problem, remedy.
 #[derive(Debug, Error)]
 #[error("{}{}{problem}", .origin.lead(), .key.as_ref().map(|key| format!("{key}: ")).unwrap_or_default())]
 pub struct PolicyError {
@@ -33,17 +33,17 @@ impl PolicyError {
     }
 }
 
-/// A policy that is refused, with all of its errors.
+/// A rejected policy, with all of its errors.
 #[derive(Debug)]
 pub(crate) struct Refused {
-    /// The errors. There is at least one.
+    /// The errors, at least one.
     pub(crate) errors: Vec<PolicyError>,
-    /// The policy without the values that are wrong, for further checks, if all its texts can be read.
+    /// The policy without its invalid values, for further checks. `None` if some of its texts cannot be read.
     pub(crate) rest: Option<Box<Policy>>,
 }
 
 impl Refused {
-    /// The error to fix first.
+    /// Returns the error to fix first.
     pub(super) fn first(self) -> PolicyError {
         let first = self.errors.into_iter().next();
         first.expect("a refused policy has an error")
@@ -56,10 +56,10 @@ impl From<Vec<PolicyError>> for Refused {
     }
 }
 
-/// Where the error is, for the tests.
+/// Accessors for tests.
 #[cfg(feature = "internals")]
 impl PolicyError {
-    /// The place of the error.
+    /// Returns the file and line of the error.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }

@@ -1,6 +1,6 @@
-//! The table of keys. Reading, `--set`, the JSON Schema, the hints and writing follow it.
+//! The table of policy keys, which drives parsing, `--set`, the JSON Schema, the hints and rendering.
 //!
-//! The limits have a table of their own, `outcome::limits`. Their rows come last in their sections here.
+//! The limits are declared in a separate table, `outcome::limits`, and follow the other keys of their sections.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -14,35 +14,35 @@ use super::paths::{host_path, resolve_visible};
 use crate::outcome::{Level, LimitName};
 
 /// The description of a policy file.
-pub(super) const ABOUT: &str = "A Sandfork policy: what untrusted Python may do. Every key is optional. The \
-    extended policy provides the keys that a file leaves out. Lists append to the extended policy's lists, other \
-    values replace its values.";
+pub(super) const ABOUT: &str = "A Sandfork policy: the permissions and limits of untrusted Python code. Every key \
+    is optional: a key that is left out keeps the value of the extended policy. Lists append to the lists of the \
+    extended policy; other values replace its values.";
 
-/// The sections and their descriptions, in the order in which a policy is written.
+/// The sections and their descriptions, in the order of a policy file.
 pub(super) const SECTIONS: [(&str, &str); 11] = [
     ("python", "The interpreter and its preloaded modules."),
-    ("environments", "How environments of packages come about."),
+    ("environments", "How package environments are created."),
     (
         "imports",
-        "What guest code may import. An aid to good error messages, not a wall.",
+        "The modules that guest code may import. This makes good error messages; it is not a security boundary.",
     ),
     (
         "filesystem",
-        "What the guest sees of the host's files, and the quotas of its own files.",
+        "The host files that the guest sees, and the quotas of its own files.",
     ),
-    ("network", "The network."),
+    ("network", "Network access."),
     ("env", "Environment variables."),
     ("stdio", "Standard streams."),
+    ("limits", "Limits on time, memory and other resources."),
     (
-        "limits",
-        "Limits on time, memory and every other resource that can run out.",
+        "session",
+        "When an open session ends or is paused, and the limits of its snapshots.",
     ),
-    ("session", "How long a session lives if it is not closed."),
     ("syscalls", "Changes to the list of allowed system calls."),
-    ("assurance", "The level that must hold before a run starts."),
+    ("assurance", "The level of protection that a run requires."),
 ];
 
-/// Declares the keys, in the order in which a policy is written. Their comments are their descriptions.
+/// Declares the keys, in the order of a policy file. The comment of a key is its description.
 macro_rules! keys {
     ($($(#[doc = $about:literal])+ $name:literal: $kind:expr;)+) => {
         const KEYS: &[Key] = &[$(Key {
@@ -54,105 +54,105 @@ macro_rules! keys {
 }
 
 keys! {
-    /// The policy that this file builds on: a built-in name, or a path relative to this file. Without it,
-    /// `standard`.
+    /// The policy that this file extends: a built-in name, or a path relative to this file. Default: `standard`.
     "extends": Kind::Text(ANY);
 
-    /// The purpose of the policy, in a sentence.
+    /// The purpose of the policy, in one sentence. It has no effect.
     "description": Kind::Text(ANY);
 
-    /// A name to look up in PATH, or the path of an interpreter or a virtual environment. A path may be relative to
-    /// this file.
+    /// The interpreter: a name to look up in `PATH`, or the path of an interpreter or virtual environment, which may
+    /// be relative to this file.
     "python.interpreter": Kind::Text(ANY);
 
-    /// The environment of packages that the guest has, by its name (`sandfork env list`). It brings its interpreter.
-    /// Empty for none.
+    /// The name of the guest's package environment (see `sandfork env list`), which includes an interpreter. Empty:
+    /// none.
     "python.environment": Kind::Text(ENVIRONMENT);
 
-    /// Packages that the guest has, as in a requirements file: `"pandas==2.2.*"`. Appends.
+    /// Packages for the guest, as in a requirements file: `"pandas==2.2.*"`. Appends.
     "python.packages": Kind::List(PACKAGE);
 
-    /// Modules that the zygote imports once for all sessions. `"numpy?"` is preloaded if it is installed and
-    /// skipped if not. Appends.
+    /// Modules that the zygote imports once for all sessions. `"numpy?"` is skipped if it is not installed. Appends.
     "python.preload": Kind::List(MODULE);
 
-    /// Directories added to `sys.path`, read-only. May be relative to this file. Appends.
+    /// Directories to add to `sys.path`, read-only. Paths may be relative to this file. Appends.
     "python.path": Kind::List(DIRECTORY);
 
-    /// The directory of a program of several files: shown read-only, imported from first, and its files linked in the
-    /// work directory. May be relative to this file. Empty for none.
+    /// The directory of a program of several files: read-only, first in `sys.path`, and with its files linked into
+    /// the work directory. The path may be relative to this file. Empty: none.
     "python.project": Kind::Text(OPTIONAL_DIRECTORY);
 
-    /// true: a new interpreter for each session, with its own hash seed and address layout.
+    /// true: each session starts a new interpreter, with a separate hash seed and address layout. false: sessions are
+    /// forked from one zygote and share both.
     "python.fresh": Kind::Flag;
 
-    /// true: packages that are not installed yet are, in a sandbox, at the first use. false: that is an error, which
-    /// names the command that installs them.
+    /// true: `python.packages` that are not installed are installed at their first use, in a sandbox. false: they are
+    /// an error, which names the command that installs them.
     "environments.create": Kind::Flag;
 
-    /// true: packages can be added to running sessions, for which guests see all that were added under this user.
-    /// false: sessions keep the packages with which they began.
+    /// true: packages can be added to running sessions, and guests see all packages that this user has added. false:
+    /// sessions keep the packages with which they started.
     "environments.add": Kind::Flag;
 
-    /// Modules that guest code may import: `"numpy"`, `"numpy.*"` or `"*"`. Without it, every module. Appends.
+    /// Modules that guest code may import: `"numpy"`, `"numpy.*"` or `"*"`. Default: all modules. Appends.
     "imports.allow": Kind::List(IMPORT);
 
-    /// The host's system directories that the guest sees, read-only.
+    /// The system directories of the host that the guest sees, read-only.
     "filesystem.system": Kind::Word(SystemFiles::WORDS);
 
-    /// true: the guest has a `/proc` that shows its own processes. false: none.
+    /// true: the guest has a `/proc` that shows only its own processes. false: the guest has no `/proc`.
     "filesystem.proc": Kind::Flag;
 
-    /// true: programs and libraries that the guest makes in `/work` can be run and loaded. false: nothing that it can
-    /// write to.
+    /// true: the guest can run programs and load libraries that it creates in `/work`. false: it can run nothing that
+    /// it can write to.
     "filesystem.work_exec": Kind::Flag;
 
-    /// Host files and directories shown read-only at the same path. Appends.
+    /// Host files and directories that the guest can read at the same path. Appends.
     "filesystem.read": Kind::List(HOST_PATH);
 
-    /// Host files and directories shown read-write at the same path. Appends.
+    /// Host files and directories that the guest can read and write at the same path. Appends.
     "filesystem.write": Kind::List(HOST_PATH);
 
-    /// The network that the guest has. Not given, it is `"allow"` if `network.allow` has entries.
+    /// The guest's network access. Default: `"allow"` if `network.allow` has entries, otherwise that of the extended
+    /// policy.
     "network.mode": Kind::Word(NetworkMode::WORDS);
 
-    /// The hosts that the guest may connect to with mode `"allow"`: a name, an address, `"*.example.org"`, or a table
+    /// The hosts to which the guest may connect in mode `"allow"`: a name, an address, `"*.example.org"`, or a table
     /// with `host` and conditions. Appends.
     "network.allow": Kind::Rules;
 
-    /// The proxy through which hosts that are not private are reached. Empty for none.
+    /// The URL of the HTTP proxy for connections to public hosts. Empty: none.
     "network.proxy": Kind::Text(PROXY);
 
-    /// The address of the resolver that is asked for names. Empty for the host's own resolvers.
+    /// The address of the DNS resolver. Empty: the resolvers of the host.
     "network.resolver": Kind::Text(RESOLVER);
 
-    /// true: the caller's `on_connect` decides on each connection that `network.allow` lets through; without a decision
-    /// there is none.
+    /// true: the caller's `on_connect` accepts or rejects each connection that `network.allow` permits; without a
+    /// decision the connection is rejected.
     "network.ask": Kind::Flag;
 
-    /// Variables and their values.
+    /// Environment variables and their values.
     "env.set": Kind::Variables;
 
-    /// Names of variables that are taken from the caller's environment. Appends.
+    /// Names of environment variables to copy from the caller's environment. Appends.
     "env.pass": Kind::List(VARIABLE);
 
-    /// What the guest reads on its standard input.
+    /// The guest's standard input.
     "stdio.stdin": Kind::Word(Stdin::WORDS);
 
-    /// Time without a cell after which the session is ended; "never": no such limit.
+    /// Time without a cell after which the session ends. `"never"`: no limit.
     "session.idle": Kind::Term;
 
-    /// Time after which the session is ended, in a cell or not; "never": no such limit.
+    /// Time after which the session ends, even during a cell. `"never"`: no limit.
     "session.age": Kind::Term;
 
-    /// Time without use after which the state of a session goes to a disk, and its process ends; the next use brings it
-    /// back. "never": it stays in memory.
+    /// Time without use after which the session's state moves to disk and its process ends; the next use restores the
+    /// session. `"never"`: the session stays in memory.
     "session.pause_after": Kind::Term;
 
-    /// System calls allowed beyond the preset. Appends.
+    /// System calls to allow in addition to the preset. Appends.
     "syscalls.allow": Kind::List(ANY);
 
-    /// System calls removed from the preset. Appends.
+    /// System calls to remove from the preset. Appends.
     "syscalls.deny": Kind::List(ANY);
 
     /// The lowest level of protection at which a run may start.
@@ -164,24 +164,24 @@ keys! {
 pub(super) struct Key {
     /// The dotted key.
     pub(super) name: &'static str,
-    /// What it takes.
+    /// The kind of its value.
     pub(super) kind: Kind,
-    /// Its description, in a sentence.
+    /// A short description.
     pub(super) about: &'static str,
 }
 
-/// What a key takes.
+/// The kind of value that a key accepts.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// `true` or `false`.
     Flag,
-    /// One of these words.
+    /// One of these keywords.
     Word(&'static [&'static str]),
-    /// A text.
+    /// A string.
     Text(Grammar),
-    /// Texts.
+    /// A list of strings.
     List(Grammar),
-    /// Entries of `network.allow`: texts, or tables.
+    /// Entries of `network.allow`: strings or tables.
     Rules,
     /// The values of environment variables, by name.
     Variables,
@@ -191,17 +191,17 @@ pub(super) enum Kind {
     Term,
 }
 
-/// The word for no limit.
+/// The keyword for an unlimited duration.
 pub(super) const NEVER: &str = "never";
 
-/// What a text must be.
+/// The syntax of a string value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grammar {
-    /// What to write, for a value of the wrong type.
+    /// The remedy in the error for a value of the wrong type.
     pub(super) expected: &'static str,
     /// A regular expression (ECMA 262) for the JSON Schema.
     pub(super) pattern: Option<&'static str>,
-    /// The text in its canonical form, or why it is refused. A relative path starts from the directory.
+    /// Returns the string in canonical form, or why it is rejected. A relative path is resolved against the directory.
     pub(super) read: fn(&str, Option<&Path>) -> Result<String, String>,
 }
 
@@ -267,7 +267,7 @@ const RESOLVER: Grammar = Grammar {
     ..ANY
 };
 
-/// POSIX's portable names (Base Definitions, 8.1), lower case included.
+/// The name of an environment variable, as POSIX defines portable names (Base Definitions, 8.1), plus lower case.
 pub(super) const VARIABLE: Grammar = Grammar {
     read: |name, _| {
         let is_word = name.chars().all(|c| c == '_' || c.is_ascii_alphanumeric());
@@ -281,11 +281,11 @@ pub(super) const VARIABLE: Grammar = Grammar {
     ..ANY
 };
 
-/// The value of a variable.
+/// The value of an environment variable.
 pub(super) const VALUE: Grammar = Grammar {
     read: |value, _| {
         if value.contains('\0') {
-            let refusal = "the value contains a NUL byte, which no environment can hold: remove it";
+            let refusal = "the value contains a NUL byte, which an environment variable cannot hold: remove it";
             return Err(refusal.to_owned());
         }
         Ok(value.to_owned())
@@ -327,25 +327,25 @@ impl Key {
         }
     }
 
-    /// The section, empty for the top of the file, and the name in it.
+    /// Returns the section, which is empty for a top-level key, and the name of the key in it.
     pub(super) fn parts(&self) -> (&'static str, &'static str) {
         self.name.split_once('.').unwrap_or(("", self.name))
     }
 }
 
-/// The keys of a section, or those of the top of the file if it is empty.
+/// Returns the keys of a section, or the top-level keys if `section` is empty.
 pub(super) fn keys_of(section: &str) -> impl Iterator<Item = Key> {
     let limits = LimitName::ALL.map(Key::of_limit);
     let keys = KEYS.iter().copied().chain(limits);
     keys.filter(move |key| key.parts().0 == section)
 }
 
-/// The key of that name in a section.
+/// Returns the key of that name in a section.
 pub(super) fn find(section: &str, name: &str) -> Option<Key> {
     keys_of(section).find(|key| key.parts().1 == name)
 }
 
-/// Whether a policy file has such a section.
+/// Returns whether a policy file has a section of that name.
 pub(super) fn is_section(name: &str) -> bool {
     SECTIONS.iter().any(|(section, _)| *section == name)
 }

@@ -1,36 +1,36 @@
-//! Keys of a policy file that accept one of a few words.
+//! The keywords that some keys of a policy file accept.
 
 use crate::outcome::word_enum;
 
 word_enum! {
-    /// The host's system directories that the guest sees, read-only.
+    /// The system directories of the host that the guest sees, read-only.
     pub enum SystemFiles {
         /// Programs and libraries: `/usr`, `/bin`, `/sbin`, `/lib*`.
         Programs = "programs",
-        /// Only libraries and data, with no executable programs.
+        /// Only libraries and data, without programs to execute.
         Libraries = "libraries",
     }
 }
 
 word_enum! {
-    /// The network that the guest has.
+    /// The guest's network access.
     pub enum NetworkMode {
-        /// No network: an empty network namespace (network_namespaces(7)), if namespaces are available,
-        /// and only unix sockets.
+        /// No network: only Unix sockets, in an empty network namespace (network_namespaces(7)) if namespaces
+        /// are available.
         None = "none",
-        /// TCP and UDP among the guest's own processes, over the loopback interface of a network namespace that no
-        /// other worker has.
+        /// TCP and UDP among the guest's own processes, over the loopback interface of a network namespace that only
+        /// this worker uses.
         Loopback = "loopback",
-        /// The same, and connections to the hosts that the policy names, through a process that compares names and
-        /// addresses with the policy.
+        /// Like `loopback`, plus connections to the hosts that the policy names, through the egress process, which
+        /// checks names and addresses against the policy.
         Allow = "allow",
     }
 }
 
 word_enum! {
-    /// What the guest reads on its standard input.
+    /// The guest's standard input.
     pub enum Stdin {
-        /// Nothing: end of file immediately.
+        /// Empty: the guest reads EOF immediately.
         Closed = "closed",
         /// The caller's standard input.
         Pass = "pass",

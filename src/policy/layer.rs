@@ -1,4 +1,4 @@
-//! One policy text: a built-in, a file or an override, parsed, with its positions.
+//! Parses one policy text, a built-in policy, a file or an override, and keeps the positions of its values.
 
 use std::path::PathBuf;
 
@@ -11,42 +11,42 @@ use super::values::Values;
 /// The value of `Origin::file` for an override.
 const OVERRIDE: &str = "--set";
 
-/// One policy text and its contents.
+/// A parsed policy text.
 #[derive(Debug)]
 pub(super) struct Layer {
-    /// The values that it has.
+    /// The valid values.
     pub(super) values: Values,
-    /// What is wrong with those that it does not have.
+    /// The errors of the invalid values.
     pub(super) errors: Vec<PolicyError>,
-    /// Who wrote it.
+    /// The author of the text.
     pub(super) author: Author,
-    /// The absolute directory for its relative paths, if it has one.
+    /// The absolute directory against which relative paths are resolved.
     pub(super) directory: Option<PathBuf>,
-    /// The text as a whole.
+    /// The origin of the text as a whole.
     pub(super) whole: Origin,
-    /// The file that it was read from, by an absolute path, if it is one.
+    /// The absolute path of the file. `None` if the text is not a file.
     pub(super) file: Option<PathBuf>,
 }
 
-/// Who wrote a policy text.
+/// The author of a policy text.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Author {
-    /// It comes with Sandfork.
+    /// The text is a built-in policy.
     Sandfork,
-    /// It is the user's own file or argument.
+    /// The text is a file or an argument of the user.
     User,
 }
 
-/// A text's name and lines, for errors.
+/// The name and line offsets of a text, for error messages.
 #[derive(Clone, Debug)]
 pub(super) struct Source {
     name: String,
-    /// The offset at which each line starts, if there are lines.
+    /// The byte offset at which each line starts. `None` if errors should not name lines.
     line_starts: Option<Vec<usize>>,
 }
 
 impl Source {
-    /// A text with lines.
+    /// Creates the source of a file, whose errors name lines.
     pub(super) fn file(name: impl Into<String>, text: &str) -> Self {
         let newlines = text.match_indices('\n').map(|(at, _)| at + 1);
         Self {
@@ -55,15 +55,15 @@ impl Source {
         }
     }
 
-    /// A text that is no file, whose lines its author has not seen.
-    pub(super) fn words() -> Self {
+    /// Creates the source of a text that is not a file. Errors name no lines, because its author has not seen any.
+    pub(super) fn inline() -> Self {
         Self {
             name: String::new(),
             line_starts: None,
         }
     }
 
-    /// An argument of the command line.
+    /// Creates the source of a command-line argument.
     pub(super) fn argument() -> Self {
         Self {
             name: OVERRIDE.to_owned(),
@@ -71,7 +71,7 @@ impl Source {
         }
     }
 
-    /// The position of a byte of the text.
+    /// Returns the origin of the byte at this offset.
     pub(super) fn origin(&self, offset: usize) -> Origin {
         // The first line starts at 0, so the count is at least 1.
         let line = |starts: &Vec<usize>| starts.partition_point(|start| *start <= offset);
@@ -82,14 +82,14 @@ impl Source {
         }
     }
 
-    /// The text as a whole.
+    /// Returns the origin of the text as a whole.
     pub(super) fn whole(&self) -> Origin {
         Origin::of_file(self.name.clone())
     }
 }
 
 impl Layer {
-    /// Parses a built-in policy. It has no directory, because it names no relative path.
+    /// Parses a built-in policy. A built-in policy needs no directory, because it has no relative paths.
     pub(super) fn builtin(builtin: &BuiltIn) -> Result<Self, Vec<PolicyError>> {
         let source = Source::file(format!("built-in {}", builtin.name), builtin.text);
         Ok(Self {
@@ -98,7 +98,7 @@ impl Layer {
         })
     }
 
-    /// Parses a text.
+    /// Parses a text of the user.
     pub(super) fn parse(
         source: &Source,
         text: &str,
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_argument_has_no_lines() {
+    fn argument_has_no_line_numbers() {
         assert_eq!(Source::argument().origin(3).to_string(), "--set");
     }
 }

@@ -1,4 +1,4 @@
-//! Writes a policy file from a base and single settings, each with the reason for it.
+//! Writes a policy file from a base policy and single settings, each with its reason as a comment.
 
 use std::fmt::Write as _;
 
@@ -9,20 +9,20 @@ use super::keys::{SECTIONS, keys_of};
 use super::overrides::Override;
 use super::values::{Item, ListChange, Value, Values};
 
-/// A setting, and why a policy has it.
+/// A setting, and the reason for it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Grant {
     /// The setting.
     pub set: Override,
-    /// The reason. It may quote a guest.
+    /// The reason, which may quote a guest.
     pub why: String,
 }
 
-/// A policy file that builds on `base` and has these settings. Of two values of one key the later one counts.
-/// `about` is its first comment. A relative path starts from `directory`.
+/// Returns the text of a policy file that extends `base` and has these settings. If two settings give one key a single
+/// value, the later one wins. `about` is the first comment. Relative paths are resolved against `directory`.
 ///
 /// # Errors
-/// If a setting is not one.
+/// If a setting is invalid.
 pub fn learnt(
     about: &str,
     base: &str,
@@ -44,28 +44,28 @@ pub fn learnt(
     for (section, _) in SECTIONS {
         let mut lines = String::new();
         for key in keys_of(section) {
-            let said: Vec<(&Value, &str)> = read
+            let settings: Vec<(&Value, &str)> = read
                 .iter()
                 .filter_map(|(values, why)| Some((values.value(key.name)?, *why)))
                 .collect();
-            write_key(key.parts().1, &said, &mut lines);
+            write_key(key.parts().1, &settings, &mut lines);
         }
         if !lines.is_empty() {
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             _ = write!(file, "\n[{section}]\n{lines}");
         }
     }
     Ok(file)
 }
 
-fn write_key(name: &str, said: &[(&Value, &str)], file: &mut String) {
-    let Some((last, why)) = said.last() else {
+fn write_key(name: &str, settings: &[(&Value, &str)], file: &mut String) {
+    let Some((last, why)) = settings.last() else {
         return;
     };
     match last {
-        Value::List(_) => write_list(name, said, file),
+        Value::List(_) => write_list(name, settings, file),
         Value::Variables(_) => {
-            for (value, why) in said {
+            for (value, why) in settings {
                 if let Value::Variables(set) = value {
                     for (variable, value) in set {
                         _ = writeln!(
@@ -82,8 +82,8 @@ fn write_key(name: &str, said: &[(&Value, &str)], file: &mut String) {
     }
 }
 
-fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
-    let lists: Vec<(&ListChange, &str)> = said
+fn write_list(name: &str, settings: &[(&Value, &str)], file: &mut String) {
+    let lists: Vec<(&ListChange, &str)> = settings
         .iter()
         .filter_map(|(value, why)| match value {
             Value::List(list) => Some((list, *why)),
@@ -105,7 +105,7 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
         file.push_str("]\n");
         return;
     }
-    // An inline table is one line.
+    // An inline table must be on one line, so the reasons precede it.
     let texts = |pick: fn(&ListChange) -> &Vec<super::Located<String>>| {
         let items = lists.iter().flat_map(|(list, _)| pick(list));
         items
@@ -125,7 +125,7 @@ fn write_list(name: &str, said: &[(&Value, &str)], file: &mut String) {
     _ = writeln!(file, "{name} = {{ remove = [{remove}]{add} }}");
 }
 
-/// A value as a policy file writes it.
+/// Formats a value as TOML.
 fn notation<T: Serialize + ?Sized>(value: &T) -> String {
     let value = toml::Value::try_from(value).expect("a value of a policy is one of TOML");
     value.to_string()
@@ -135,7 +135,7 @@ fn comment(text: &str) -> String {
     format!("# {}\n", one_line(text))
 }
 
-/// A text without line breaks and other control characters, which would end a comment.
+/// Replaces line breaks and other control characters, which would end a comment.
 fn one_line(text: &str) -> String {
     text.chars()
         .map(|c| if c.is_control() { ' ' } else { c })
@@ -176,7 +176,7 @@ mod tests {
         learnt("Learnt.", "strict", grants, Some("/srv".as_ref())).unwrap()
     }
 
-    /// The file has the effect of the settings.
+    /// Checks that the file has the same effect as the settings.
     fn assert_same_effect(grants: &[Grant]) {
         let text = written(grants);
         let file = Policy::load("./learnt.toml", &[], &File(text.clone()));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_with_conditions_is_a_table() {
+    fn host_with_conditions_is_written_as_a_table() {
         let grants = grants(&[
             ("network.allow=a.example", "connect a.example"),
             (
@@ -223,9 +223,9 @@ mod tests {
         assert_same_effect(&grants);
     }
 
-    /// A guest chooses the names of what it misses.
+    /// A reason may quote a path that a hostile guest chose.
     #[test]
-    fn a_reason_cannot_set_a_key() {
+    fn reason_cannot_inject_a_key() {
         let hostile = "open /a\n[syscalls]\nallow = ['splice']\r\u{85}\u{2028}x # ]";
         let grants = grants(&[
             ("filesystem.read=/srv/x", hostile),
@@ -236,14 +236,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_setting_is_refused() {
+    fn invalid_setting_is_rejected() {
         let grants = grants(&[("filesystem.read=/proc/1", "")]);
         assert!(learnt("", "standard", &grants, None).is_err());
     }
 
     proptest! {
         #[test]
-        fn any_path_and_any_reason_are_written_so_that_they_are_read(
+        fn any_path_and_reason_round_trip(
             path in "/srv/[^\0]{1,20}", why in any::<String>()
         ) {
             let set: Override = format!("filesystem.read={path}").parse().unwrap();

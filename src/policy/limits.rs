@@ -1,4 +1,4 @@
-//! The amounts of limits as texts, and the limits that a request overrides.
+//! Formats the amounts of limits, and applies the limits that a request overrides.
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use thiserror::Error;
 use crate::outcome::{LimitName, Limits, Scope};
 
 impl Limits {
-    /// An amount as a policy file and `--set` write it: `30s`, `512MiB`, `64`.
+    /// Formats an amount as in a policy file and `--set`: `30s`, `512MiB`, `64`.
     pub fn text(&self, name: LimitName) -> String {
         name.spec().unit.text(self.amount(name))
     }
 
-    /// Twice the amount, or the maximum: the value to try if the limit was too low. `None` if the limit
-    /// cannot be raised.
+    /// Formats the value to try if the limit was too low: twice the amount, or the maximum. Returns `None` if the
+    /// limit cannot be raised.
     pub fn raised_text(&self, name: LimitName) -> Option<String> {
         let (spec, amount) = (name.spec(), self.amount(name));
         let raised = amount.saturating_mul(2).min(*spec.range.end());
@@ -21,35 +21,38 @@ impl Limits {
     }
 }
 
-/// The limits that a request overrides. They have [`Scope::Run`]: the others are part of the jail, and so of
-/// the zygote.
+/// The limits that a request overrides. All of them have [`Scope::Run`]: other limits are part of the jail and
+/// so of the zygote, which a request cannot change.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct LimitOverrides(BTreeMap<LimitName, u64>);
 
-/// A request for more than its policy allows.
+/// The error for a request that raises a limit above its policy.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[error(
-    "the request asks for `{}` of {wanted}, and the policy allows {allowed}: ask for less, or raise it in \
-     the policy",
+    "the request sets `{}` to {wanted}, but the policy allows at most {allowed}: lower it in the request, or \
+     raise it in the policy",
     .name.key()
 )]
 pub struct AbovePolicy {
     /// The limit.
     pub name: LimitName,
-    /// What the request asks for.
+    /// The amount in the request.
     pub wanted: String,
-    /// What the policy allows.
+    /// The amount in the policy.
     pub allowed: String,
 }
 
 impl LimitOverrides {
-    /// Overrides one limit, in the base of its unit.
+    /// Overrides one limit. The amount is in the base of its [`Unit`](crate::outcome::Unit).
     pub(crate) fn set(&mut self, name: LimitName, amount: u64) {
         debug_assert_eq!(name.spec().scope, Scope::Run);
         self.0.insert(name, amount);
     }
 
-    /// The effective limits: the policy's, with the lower amounts of this request.
+    /// Returns the effective limits: those of the policy, lowered by this request.
+    ///
+    /// # Errors
+    /// If the request raises a limit.
     pub(crate) fn resolve(&self, policy: &Limits) -> Result<Limits, AbovePolicy> {
         for (name, wanted) in &self.0 {
             let allowed = policy.amount(*name);
@@ -84,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_what_an_override_takes() {
+    fn limit_text_is_a_valid_override() {
         let texts = [
             "1500ms", "2m", "768MiB", "7", "100", "1GiB", "3001B", "0.5", "5MB", "99", "4KiB", "16",
         ];
@@ -97,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_raised_limit_is_twice_as_high_and_in_range() {
+    fn raised_limit_is_doubled_within_its_range() {
         let raised = |set: &str, name| limits(&[set]).raised_text(name);
         assert_eq!(
             raised("limits.wall=30s", LimitName::Wall),
@@ -111,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn each_limit_has_its_unit_and_its_range_in_the_document() {
+    fn document_has_unit_and_range_of_each_limit() {
         let document = include_str!("../../docs/policy.md");
         for name in LimitName::ALL {
             let (unit, range) = (name.spec().unit, &name.spec().range);
@@ -137,31 +140,31 @@ mod tests {
     }
 
     #[test]
-    fn without_overrides_the_limits_are_the_policys() {
+    fn no_overrides_keep_the_limits_of_the_policy() {
         let policy = limits(&[]);
         assert_eq!(LimitOverrides::default().resolve(&policy), Ok(policy));
     }
 
     #[test]
-    fn as_much_is_allowed_and_less() {
+    fn equal_and_lower_amounts_are_accepted() {
         let policy = limits(&[]);
-        let as_much = policy.amount(LimitName::Wall);
-        assert_eq!(overridden(LimitName::Wall, as_much), Ok(policy));
-        let less = overridden(LimitName::Cpu, 5).unwrap();
-        assert_eq!(less, limits(&["limits.cpu=5ms"]));
+        let equal = policy.amount(LimitName::Wall);
+        assert_eq!(overridden(LimitName::Wall, equal), Ok(policy));
+        let lower = overridden(LimitName::Cpu, 5).unwrap();
+        assert_eq!(lower, limits(&["limits.cpu=5ms"]));
         assert_eq!(overridden(LimitName::Output, 0).unwrap().output(), 0);
     }
 
     #[test]
-    fn more_is_refused_by_name() {
+    fn higher_amounts_are_rejected_by_name() {
         let refusal = |name, amount| overridden(name, amount).unwrap_err().to_string();
         assert_eq!(
             refusal(LimitName::Wall, 30_500),
-            "the request asks for `limits.wall` of 30500ms, and the policy allows 30s: ask for less, or \
-             raise it in the policy"
+            "the request sets `limits.wall` to 30500ms, but the policy allows at most 30s: lower it in the \
+             request, or raise it in the policy"
         );
-        assert!(refusal(LimitName::Cpu, 11_000).contains("`limits.cpu` of 11s"));
+        assert!(refusal(LimitName::Cpu, 11_000).contains("`limits.cpu` to 11s"));
         let output = refusal(LimitName::Output, (1 << 20) + 1);
-        assert!(output.contains("`limits.output` of 1048577B"), "{output}");
+        assert!(output.contains("`limits.output` to 1048577B"), "{output}");
     }
 }

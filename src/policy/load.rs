@@ -1,4 +1,4 @@
-//! Loads a policy: its chain of files, then the overrides, then the checks.
+//! Loads a policy: reads its chain of files, applies the overrides and checks the result.
 
 use super::assemble::assemble;
 use super::builtin::{self, STANDARD};
@@ -12,7 +12,7 @@ use super::source::{BuiltInsOnly, PolicySource};
 impl Policy {
     /// Loads a built-in policy or a policy file, and applies the overrides in order.
     ///
-    /// A built-in name wins over a file of the same name, which is written `./name`.
+    /// A built-in name takes precedence over a file of that name, which is written `./name`.
     ///
     /// ```
     /// use sandfork::{FileSystem, Policy};
@@ -24,8 +24,8 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// The first error in the files or the overrides, with its place and remedy. `sandfork policy check` prints all.
-    /// The plan checks whether the host can enforce the policy.
+    /// If a file or an override is invalid. Returns the first error, with its file, line and remedy; `sandfork policy
+    /// check` prints all errors. Whether the host can enforce the policy is checked by the plan.
     pub fn load(
         name_or_path: &str,
         overrides: &[Override],
@@ -34,8 +34,8 @@ impl Policy {
         Self::load_over(None, name_or_path, overrides, source)
     }
 
-    /// As [`Policy::load`], with a value for a key that only the base of all policies gives: every
-    /// policy that names the key decides.
+    /// Like [`Policy::load`], but `default` replaces the value that `standard` has for one key. Every policy
+    /// that sets the key overrides `default`.
     pub(crate) fn load_over(
         default: Option<&Override>,
         name_or_path: &str,
@@ -45,7 +45,7 @@ impl Policy {
         Self::check(default, name_or_path, overrides, source).map_err(Refused::first)
     }
 
-    /// As [`Policy::load_over`], with every error of a policy that is refused.
+    /// Like [`Policy::load_over`], but returns all errors of a rejected policy.
     pub(crate) fn check(
         default: Option<&Override>,
         name_or_path: &str,
@@ -69,7 +69,7 @@ impl Policy {
         assemble(name_or_path, layers, unread)
     }
 
-    /// The built-in policy of that name, or `None`.
+    /// Returns the built-in policy of that name.
     #[expect(
         clippy::missing_panics_doc,
         reason = "a built-in policy that does not load fails the tests"
@@ -80,14 +80,14 @@ impl Policy {
         Some(policy.expect("the built-in policies are valid"))
     }
 
-    /// The policy as a file with every key, without the places of its values.
+    /// Renders the policy as a self-contained file with every key.
     pub fn to_toml(&self) -> String {
         render::to_toml(&self.values)
     }
 }
 
 impl Default for Policy {
-    /// The built-in `standard`.
+    /// Returns the built-in policy `standard`.
     fn default() -> Self {
         Self::builtin(STANDARD.name).expect("it is built in")
     }

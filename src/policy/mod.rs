@@ -1,9 +1,9 @@
-//! What a guest may do: policy files, the built-in policies, and the effective [`Policy`].
+//! Defines what a guest may do: policy files, the built-in policies, and the effective [`Policy`].
 //!
-//! A policy file is TOML. It builds on another file (`extends`), or on `standard` if it names none.
-//! Lists append, other values replace. Loading reads the files through a [`PolicySource`], applies
-//! overrides, and checks everything that does not depend on a host. It keeps the place where each value
-//! was written, so that the plan can name the line that a host cannot enforce.
+//! A policy file is TOML. It extends another policy (`extends`), by default `standard`. Lists append, other
+//! values replace. Loading reads the files through a [`PolicySource`], applies overrides, and checks
+//! everything that does not depend on a host. It records the file and line of each value, so that the plan
+//! can name the line that a host cannot enforce.
 //!
 //! `docs/policy.md` describes every key.
 

@@ -1,10 +1,10 @@
-//! Names of Python modules in a policy.
+//! Parses the names and patterns of Python modules in a policy.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Whether each part between dots is a Python identifier. Python's own rule (XID, PEP 3131) is
-/// slightly narrower for rare scripts; the interpreter decides when it imports.
+/// Returns whether each part between dots is a Python identifier. Python's rule (XID, PEP 3131) is slightly
+/// narrower for rare scripts; the interpreter applies it at the import.
 fn is_dotted_name(text: &str) -> bool {
     text.split('.').all(|part| {
         let mut chars = part.chars();
@@ -13,7 +13,7 @@ fn is_dotted_name(text: &str) -> bool {
     })
 }
 
-/// Whether this is the name of a distribution, as packages are installed by: `scikit-learn`.
+/// Returns whether this is the name of a distribution, under which packages are installed: `scikit-learn`.
 fn is_distribution_name(text: &str) -> bool {
     let is_outer = |c: char| c.is_ascii_alphanumeric();
     text.starts_with(is_outer)
@@ -39,12 +39,12 @@ pub struct Preload {
 }
 
 impl Preload {
-    /// The module's dotted name.
+    /// Returns the dotted name of the module.
     pub fn module(&self) -> &str {
         &self.module
     }
 
-    /// Whether the module must exist.
+    /// Returns whether the module must exist.
     pub fn presence(&self) -> Presence {
         self.presence
     }
@@ -80,12 +80,12 @@ impl fmt::Display for Preload {
     }
 }
 
-/// What the guest may import: `"math"`, `"numpy.*"` or `"*"`.
+/// A pattern of modules that the guest may import: `"math"`, `"numpy.*"` or `"*"`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum ImportPattern {
     /// `*`: every module.
     Everything,
-    /// `numpy`: this module alone, or all modules of a distribution whose name no module has.
+    /// `numpy`: this module only, or all modules of the distribution of that name if no module has the name.
     Module(String),
     /// `numpy.*`: this module and all modules beneath it.
     Package(String),
@@ -111,7 +111,7 @@ impl FromStr for ImportPattern {
 }
 
 impl ImportPattern {
-    /// Whether it allows every module that the other one allows.
+    /// Returns whether this pattern allows every module that `other` allows.
     pub(crate) fn covers(&self, other: &Self) -> bool {
         let is_beneath = |name: &str, package: &str| {
             let rest = name.strip_prefix(package);
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_mark_makes_a_preload_optional() {
+    fn question_mark_makes_a_preload_optional() {
         let required: Preload = "numpy.linalg".parse().expect("a module name");
         assert_eq!(required.module(), "numpy.linalg");
         assert_eq!(required.presence(), Presence::Required);
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn preloads_are_names_that_import_takes() {
+    fn preloads_must_be_module_names() {
         for text in [
             "", "?", "num py", "numpy??", ".numpy", "numpy.", "a..b", "1a", "a-b", "*",
         ] {
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn distributions_are_patterns() {
+    fn distribution_names_are_patterns() {
         for text in ["scikit-learn", "ruamel.yaml", "3d-x", "PyYAML", "Flask_x-2"] {
             let module = ImportPattern::Module(text.to_owned());
             assert_eq!(text.parse(), Ok(module), "{text}");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn other_patterns_are_refused() {
+    fn other_patterns_are_rejected() {
         for text in [
             "",
             "**",

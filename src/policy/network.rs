@@ -1,4 +1,4 @@
-//! The network of a policy: its mode, the hosts that it allows, and how they are reached.
+//! The network policy: the mode, the allowed hosts, and the proxy and resolver for them.
 
 use core::net::{IpAddr, SocketAddr};
 use std::fmt;
@@ -11,35 +11,36 @@ use super::keyword::NetworkMode;
 use super::origin::Located;
 use super::secret::Template;
 
-/// The network that the guest has.
+/// The guest's network access.
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub struct NetworkPolicy {
-    /// What kind of network it is, and where that was written.
+    /// The mode.
     pub mode: Located<NetworkMode>,
-    /// What decides the kind.
+    /// The rule by which the mode was chosen.
     pub(crate) mode_rule: ModeRule,
-    /// The hosts that it leads to with mode `allow`. Secrets are references.
+    /// The hosts to which the guest may connect in mode `allow`. Secrets are references.
     pub allow: Vec<Located<Rule>>,
-    /// The proxy for hosts that are not private.
+    /// The proxy for connections to public hosts.
     pub proxy: Option<Located<Proxy>>,
-    /// The resolver that is asked in place of the host's own.
+    /// The resolver that replaces the resolvers of the host.
     pub resolver: Option<Resolver>,
-    /// Whether the caller decides on each connection that the hosts allow.
+    /// Whether the caller decides on each connection that `allow` permits.
     pub asks: bool,
 }
 
-/// What decides which kind of network a guest has.
+/// The rule for the network mode.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum ModeRule {
-    /// The user's own `network.mode`.
+    /// The user set `network.mode`.
     OfPolicy,
-    /// The list of hosts: with entries, it is `allow`.
+    /// The user did not set `network.mode`: it is `allow` if the user names hosts.
     FollowsHosts,
 }
 
 impl NetworkPolicy {
-    /// Each text with references to secrets, and where it was written, if the guest has such a network.
+    /// Returns each template of a credential and of the proxy's user with its origin. Returns none if the mode is not
+    /// `allow`.
     pub(crate) fn templates(&self) -> impl Iterator<Item = Located<Template>> {
         let is_used = self.mode.value == NetworkMode::Allow;
         let credentials = self.allow.iter().filter_map(|rule| {
@@ -54,19 +55,19 @@ impl NetworkPolicy {
     }
 }
 
-/// A proxy for HTTP: `http://user:password@proxy.example.org:3128`.
+/// The URL of an HTTP proxy: `http://user:password@proxy.example.org:3128`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Proxy {
-    /// Its host.
+    /// The host.
     pub host: Host,
-    /// Its port.
+    /// The port.
     pub port: u16,
-    /// The user with the password, in which references stand for secrets.
+    /// The user and password, with references in place of secrets.
     pub user: Option<Template>,
     text: String,
 }
 
-/// The port of a URL without one.
+/// The default port of an `http` URL.
 const HTTP: u16 = 80;
 
 impl FromStr for Proxy {
@@ -76,21 +77,22 @@ impl FromStr for Proxy {
         let refused = || {
             format!(
                 "\"{}\" is not the URL of a proxy: write one such as \"http://proxy.example.org:3128\"",
-                // Behind an `@` there is no password.
+                // The part after the last `@` has no password.
                 text.rsplit('@').next().unwrap_or_default()
             )
         };
         let rest = text.strip_prefix("http://").ok_or_else(refused)?;
         let rest = rest.strip_suffix('/').unwrap_or(rest);
-        let (user, place) = match rest.rsplit_once('@') {
-            Some((user, place)) => (Some(user), place),
+        let (user, authority) = match rest.rsplit_once('@') {
+            Some((user, authority)) => (Some(user), authority),
             None => (None, rest),
         };
-        let place: sandfork_egress::host::Authority = place.parse().map_err(|_| refused())?;
+        let authority: sandfork_egress::host::Authority =
+            authority.parse().map_err(|_| refused())?;
         let user = user.map(str::parse).transpose()?;
         Ok(Self {
-            host: place.host,
-            port: place.port.unwrap_or(HTTP),
+            host: authority.host,
+            port: authority.port.unwrap_or(HTTP),
             user,
             text: text.to_owned(),
         })
@@ -107,7 +109,7 @@ impl fmt::Display for Proxy {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Resolver(pub SocketAddr);
 
-/// The port of a resolver.
+/// The default port of a resolver.
 const DOMAIN: u16 = 53;
 
 impl FromStr for Resolver {
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_may_have_a_user() {
+    fn proxy_may_have_a_user_and_password() {
         let read = |text: &str| text.parse::<Proxy>();
         let plain = read("http://proxy.example:3128/").expect("a proxy");
         assert_eq!(
@@ -160,12 +162,12 @@ mod tests {
         ] {
             assert!(read(text).is_err(), "{text}");
         }
-        let said = read("http://u:secret@a b").expect_err("no host");
-        assert!(!said.contains("secret"), "{said}");
+        let message = read("http://u:secret@a b").expect_err("no host");
+        assert!(!message.contains("secret"), "{message}");
     }
 
     #[test]
-    fn a_resolver_is_an_address() {
+    fn resolver_must_be_an_address() {
         for (text, shown) in [
             ("10.0.0.53", "10.0.0.53"),
             ("10.0.0.53:53", "10.0.0.53"),

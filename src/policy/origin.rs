@@ -1,19 +1,19 @@
-//! Where a value of a policy was written.
+//! The file and line of a policy value.
 
 use std::fmt;
 
-/// Where a value of a policy was written: a file and a line, so that an error can name them.
+/// The origin of a policy value: the file and line that an error names.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub struct Origin {
-    /// A path as the user gave it, `built-in NAME`, or `--set`. Empty if the policy is no file, so that only its keys tell
-    /// where a value is.
+    /// A path as the user gave it, `built-in NAME`, or `--set`. Empty if the policy is not a file: the key alone then
+    /// locates a value.
     pub file: String,
-    /// The line, from 1. `None` for `--set`, for a file as a whole, and for a policy that is no file.
+    /// The line, from 1. `None` for `--set`, for a file as a whole, and for a policy that is not a file.
     pub line: Option<u32>,
 }
 
 impl Origin {
-    /// A file as a whole.
+    /// Creates the origin of a file as a whole.
     pub fn of_file(file: impl Into<String>) -> Self {
         Self {
             file: file.into(),
@@ -21,7 +21,7 @@ impl Origin {
         }
     }
 
-    /// What stands before a sentence that names the key.
+    /// Returns the prefix of an error message: `FILE:LINE: `, or nothing if the policy is not a file.
     pub fn lead(&self) -> String {
         if self.file.is_empty() {
             return String::new();
@@ -42,12 +42,12 @@ impl fmt::Display for Origin {
     }
 }
 
-/// A value and where it was written.
+/// A value and its origin.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Located<T> {
     /// The value.
     pub value: T,
-    /// Where it was written.
+    /// The origin.
     pub origin: Origin,
 }
 

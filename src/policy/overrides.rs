@@ -1,4 +1,4 @@
-//! `--set limits.wall=2s`: one key of a policy, changed for one run.
+//! Parses overrides such as `--set limits.wall=2s`, which change one key of a policy for one run.
 
 use std::fmt;
 use std::path::Path;
@@ -12,9 +12,9 @@ use super::keys::{Key, Kind, find};
 use super::layer::{Layer, Source};
 use crate::outcome::Unit;
 
-/// One key and its value, as given on the command line.
+/// A key and its value, as written on the command line.
 ///
-/// A string key takes the text unchanged (`limits.wall=2s`); any other key takes TOML
+/// A key of type string takes the text verbatim (`limits.wall=2s`); other keys take TOML
 /// (`limits.cores=0.5`). A list takes one item or a TOML array, and appends.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Override {
@@ -50,9 +50,9 @@ impl fmt::Display for Override {
     }
 }
 
-/// Parses a dotted key of TOML, quoted parts included.
+/// Parses a dotted TOML key, which may have quoted parts.
 fn key_path(key: &str) -> Option<Vec<String>> {
-    // A line break or a comment would allow more than a key.
+    // After a line break or a comment, the text could have more than a key.
     if key.contains(['\n', '\r', '#']) {
         return None;
     }
@@ -71,12 +71,12 @@ fn key_path(key: &str) -> Option<Vec<String>> {
 }
 
 impl Override {
-    /// Whether a policy could have the key and the value, in itself.
+    /// Returns whether the key exists and accepts the value.
     pub(crate) fn is_valid(&self) -> bool {
         self.layer(None).is_ok_and(|layer| layer.errors.is_empty())
     }
 
-    /// The override as a policy text of one key.
+    /// Parses the override as a policy text with one key.
     pub(super) fn layer(&self, directory: Option<&Path>) -> Result<Layer, Vec<PolicyError>> {
         let source = Source::argument();
         if self.path == ["extends"] {
@@ -105,7 +105,7 @@ impl Override {
         match (self.notation(), parsed) {
             (Notation::Text, Some(Value::String(quoted))) => Value::String(quoted),
             (Notation::Text, _) => as_text(),
-            // An entry, as opposed to a change of the list.
+            // A table with `host` is an entry; other tables change the list.
             (Notation::List, Some(Value::Table(entry))) if entry.contains_key("host") => {
                 Value::Array(vec![Value::Table(entry)])
             }
@@ -113,7 +113,7 @@ impl Override {
             (Notation::List, Some(Value::String(quoted))) => {
                 Value::Array(vec![Value::String(quoted)])
             }
-            // Every list of a policy holds strings, or takes them.
+            // Every list of a policy accepts strings.
             (Notation::List, _) => Value::Array(vec![as_text()]),
             (Notation::Toml, parsed) => parsed.unwrap_or_else(as_text),
         }
@@ -144,7 +144,7 @@ impl Override {
     }
 }
 
-/// How an argument writes a key's value.
+/// The notation of a key's value in an argument.
 enum Notation {
     Text,
     List,

@@ -1,4 +1,4 @@
-//! Names of environments, and the packages that an environment has.
+//! Parses the names of environments and the requirements of packages, and derives environment names from packages.
 
 use std::fmt;
 use std::path::Path;
@@ -9,21 +9,21 @@ use sha2::{Digest, Sha256};
 
 use super::render::hexadecimal;
 
-/// The longest name of an environment.
+/// The maximum length of an environment's name.
 const LONGEST_NAME: usize = 64;
 
-/// The longest requirement: much more than any that people write.
+/// The maximum length of a requirement, much more than people write.
 const LONGEST_REQUIREMENT: usize = 512;
 
-/// How the names of environments begin that belong to the `python.packages` of policies.
+/// The prefix of the names that are derived from the `python.packages` of policies.
 const OF_PACKAGES: &str = "packages-";
 
-/// The name of an environment: `analysis`, or one that stands for the packages of policies.
+/// The name of an environment: chosen by a user (`analysis`), or derived from the packages of policies.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct EnvironmentName(String);
 
 impl EnvironmentName {
-    /// The name of the environment that has these packages of these sources, for the interpreter at this path.
+    /// Returns the name of the environment with these packages from these sources, for the interpreter at this path.
     pub(crate) fn of_packages(
         packages: &[Requirement],
         interpreter: &Path,
@@ -39,14 +39,14 @@ impl EnvironmentName {
             digest.update(line);
         }
         if let Some(SourcesDigest(sources)) = sources {
-            // No package is empty.
+            // Two NULs cannot occur between packages, because no package is empty.
             digest.update([0, 0]);
             digest.update(sources);
         }
         Self(format!("{OF_PACKAGES}{}", short(digest)))
     }
 
-    /// The name of the same packages where the versions of others are given.
+    /// Returns the name for the same packages when the versions of `others` are fixed.
     pub(crate) fn beside(self, others: &[String]) -> Self {
         if others.is_empty() {
             return self;
@@ -59,12 +59,12 @@ impl EnvironmentName {
         Self(format!("{OF_PACKAGES}{}", short(digest)))
     }
 
-    /// Whether it stands for the packages of policies.
+    /// Returns whether the name is derived from the packages of policies.
     pub(crate) fn is_of_packages(&self) -> bool {
         self.0.starts_with(OF_PACKAGES)
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
@@ -95,13 +95,13 @@ impl fmt::Display for EnvironmentName {
     }
 }
 
-/// A digest of the options that say where packages come from.
+/// A digest of the options that define where packages come from.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct SourcesDigest(String);
 
 impl SourcesDigest {
-    /// The digest of these options. Without any there is none.
+    /// Returns the digest of these options, or `None` if there are none.
     pub(crate) fn of(options: &[String]) -> Option<Self> {
         let mut digest = Sha256::new();
         for option in options {
@@ -112,16 +112,16 @@ impl SourcesDigest {
     }
 }
 
-/// The beginning of a digest, as text.
+/// Formats the first 16 bytes of a digest in hexadecimal.
 fn short(digest: Sha256) -> String {
     hexadecimal(&digest.finalize()[..16])
 }
 
-/// A package and its versions, as in a requirements file: `pandas==2.2.*`. No URL, no path and no option.
+/// A package and its versions, as in a requirements file: `pandas==2.2.*`. URLs, paths and options are not accepted.
 #[derive(Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Requirement(String);
 
-fn is_of_name(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || "-_.".contains(c)
 }
 
@@ -136,7 +136,7 @@ impl FromStr for Requirement {
             )
         };
         let text = text.trim();
-        let name_end = text.find(|c| !is_of_name(c)).unwrap_or(text.len());
+        let name_end = text.find(|c| !is_name_char(c)).unwrap_or(text.len());
         let (name, rest) = text.split_at(name_end);
         let rest = rest.trim_start();
         let is_outer = |c: char| c.is_ascii_alphanumeric();
@@ -146,7 +146,7 @@ impl FromStr for Requirement {
             && text.len() <= LONGEST_REQUIREMENT
             && (rest.is_empty() || rest.starts_with(['[', '<', '>', '=', '!', '~', '(', ';']))
             && rest.chars().all(|c| is_harmless(c) && !"@\\#/:${}".contains(c))
-            // `pkg==1 --hash=...` would pass an option on.
+            // `pkg==1 --hash=...` would pass an option to the installer.
             && !rest.contains(" -");
         if !is_requirement {
             return Err(refused());
@@ -155,7 +155,7 @@ impl FromStr for Requirement {
     }
 }
 
-/// The same requirement is written in one way. Words of a marker keep the space between them.
+/// Removes optional spaces, so that equal requirements have one form. Words of a marker keep one space between them.
 fn without_spaces(rest: &str) -> String {
     match rest.split_once(';') {
         Some((versions, marker)) => {
@@ -166,7 +166,7 @@ fn without_spaces(rest: &str) -> String {
     }
 }
 
-/// The beginning of a text, for an error.
+/// Truncates a text for an error message.
 fn shortened(text: &str) -> String {
     const ENOUGH: usize = 80;
     match text.char_indices().nth(ENOUGH) {
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_requirement_is_a_package_with_versions() {
+    fn requirements_are_normalized_and_others_are_rejected() {
         for (text, written) in [
             ("pandas", "pandas"),
             (" pandas == 2.2.* ", "pandas==2.2.*"),
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_a_file_name_and_no_path() {
+    fn environment_names_are_file_names_not_paths() {
         assert!("a-1_b.c".parse::<EnvironmentName>().is_ok());
         for text in ["", ".", "..", "a/b", "-a", "A", "a b", &"a".repeat(65)] {
             assert!(text.parse::<EnvironmentName>().is_err(), "{text}");
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn packages_have_one_environment_for_each_interpreter() {
+    fn name_depends_on_packages_and_interpreter() {
         let of = |packages: &[&str], python: &str| {
             let packages: Vec<Requirement> = packages
                 .iter()
@@ -243,12 +243,12 @@ mod tests {
         assert_ne!(name, of(&["a", "b==1"], "/usr/bin/python3.12"));
         assert_eq!(name.as_str().parse(), Ok(name.clone()));
         assert!(name.is_of_packages());
-        // Releases find what earlier ones have made.
+        // The name must not change: a release has to find the environments of earlier releases.
         assert_eq!(name.as_str(), "packages-b6203055d94f990bb28cb78ce65154dc");
     }
 
     #[test]
-    fn packages_of_other_sources_are_another_environment() {
+    fn name_depends_on_the_package_sources() {
         let packages = ["a".parse().expect("a requirement")];
         let of = |options: &[&str]| {
             let options: Vec<String> = options.iter().map(|it| (*it).to_owned()).collect();

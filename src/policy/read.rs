@@ -1,4 +1,4 @@
-//! Reads a policy's text by the table of keys. Each error names the key and the remedy, and one read finds all.
+//! Parses a policy text according to the table of keys. It reports all errors, each with its key and remedy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,10 +17,11 @@ use super::suggest::closest;
 use super::values::{ListChange, Value, Values};
 use crate::outcome::Unit;
 
-/// Reads a text: its values, and what is wrong with the others. Relative paths in it start from the directory.
+/// Parses a text and returns its valid values, and the errors of the others. Relative paths are resolved against
+/// `directory`.
 ///
 /// # Errors
-/// What is wrong with a text that is not TOML. Its values would not be what its author meant.
+/// If the text is not TOML. Returns only the syntax errors, because recovered values may not be what the author meant.
 pub(super) fn read(
     text: &str,
     source: &Source,
@@ -46,7 +47,7 @@ pub(super) fn read(
     Ok((values, reader.errors))
 }
 
-/// The first error of each line: what follows it there is mostly its consequence.
+/// Returns the first error of each line. Later errors of a line mostly follow from the first.
 fn syntax(errors: &[toml::de::Error], source: &Source) -> Vec<PolicyError> {
     let mut lines = BTreeSet::new();
     let first_of_its_line = errors.iter().filter_map(|error| {
@@ -62,7 +63,7 @@ fn syntax(errors: &[toml::de::Error], source: &Source) -> Vec<PolicyError> {
 
 /// A key in the text, and its value.
 struct Entry<'a> {
-    /// The section, empty for the top of the file.
+    /// The section. Empty for a top-level key.
     section: &'a str,
     name: &'a str,
     start: usize,
@@ -74,7 +75,7 @@ impl Entry<'_> {
         find(self.section, self.name)
     }
 
-    /// Whether it gives a value to a section.
+    /// Returns whether the entry assigns a plain value to a section.
     fn is_section(&self) -> bool {
         self.section.is_empty() && is_section(self.name)
     }
@@ -91,7 +92,7 @@ fn dotted(section: &str, name: &str) -> String {
     }
 }
 
-/// The keys of a table and of the sections in it.
+/// Returns the entries of a table and of its sections.
 fn entries<'a>(section: &'a str, table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
     let of_key = |(name, value): (&'a Spanned<DeString>, &'a Spanned<DeValue>)| {
         let (start, name) = (name.span().start, &**name.get_ref());
@@ -108,7 +109,7 @@ fn entries<'a>(section: &'a str, table: &'a DeTable<'a>) -> Vec<Entry<'a>> {
     table.iter().flat_map(of_key).collect()
 }
 
-/// Words of other programs, and the keys with that meaning.
+/// Option names of other tools, and the keys with the same meaning.
 const OTHER_WORDS: [(&str, &str); 12] = [
     ("bind", "filesystem.read"),
     ("cpus", "limits.cores"),
@@ -124,7 +125,7 @@ const OTHER_WORDS: [(&str, &str); 12] = [
     ("volume", "filesystem.read"),
 ];
 
-/// The key that a word means, which lacks its section or is that of another program.
+/// Returns the key that a word probably means: a key without its section, or an option name of another tool.
 pub(crate) fn meant(word: &str) -> Option<&'static str> {
     let mut sections = SECTIONS.iter();
     let key = sections.find_map(|(section, _)| find(section, word));
@@ -133,7 +134,7 @@ pub(crate) fn meant(word: &str) -> Option<&'static str> {
         .or_else(|| other.map(|(_, key)| *key))
 }
 
-/// What to write in place of an unknown key.
+/// Returns the remedy for an unknown key.
 fn hint(section: &str, name: &str) -> String {
     let mut siblings: Vec<&str> = keys_of(section).map(|key| key.parts().1).collect();
     if section.is_empty() {
@@ -155,7 +156,7 @@ fn hint(section: &str, name: &str) -> String {
     }
 }
 
-/// Reads the values of a text.
+/// Parses the values of a text and collects the errors.
 struct Reader<'a> {
     source: &'a Source,
     directory: Option<&'a Path>,
@@ -163,7 +164,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The value, or `None` after it is refused.
+    /// Returns the value, or records the error and returns `None`.
     fn accept<T>(&mut self, start: usize, path: String, read: Result<T, String>) -> Option<T> {
         match read {
             Ok(value) => Some(value),
@@ -191,7 +192,7 @@ impl Reader<'_> {
     fn value(&mut self, key: &Key, entry: &Entry) -> Option<Value> {
         let value = match (&key.kind, entry.value) {
             (Kind::Flag, DeValue::Boolean(flag)) => Ok(Value::Flag(*flag)),
-            (Kind::Word(words), DeValue::String(word)) => known(word, words).map(Value::Text),
+            (Kind::Word(words), DeValue::String(word)) => keyword(word, words).map(Value::Text),
             (Kind::Text(grammar), value) => self.text(grammar, value).map(Value::Text),
             (Kind::List(_) | Kind::Rules, DeValue::Array(items)) => {
                 let add = self.items(key.kind, items, &entry.path());
@@ -218,7 +219,7 @@ impl Reader<'_> {
         self.accept(entry.start, entry.path(), value)
     }
 
-    /// The items of a list. Those that are taken away from a list of rules are hosts.
+    /// Parses the items of a list. Items to remove from a list of rules are hosts.
     fn items(&mut self, kind: Kind, items: &DeArray, path: &str) -> Vec<Located<String>> {
         let read = items.iter().filter_map(|item| {
             let start = item.span().start;
@@ -240,7 +241,7 @@ impl Reader<'_> {
         read.collect()
     }
 
-    /// `{ remove = ["a"], add = ["b"] }`.
+    /// Parses a change of a list: `{ remove = ["a"], add = ["b"] }`.
     fn change(&mut self, kind: Kind, change: &DeTable, entry: &Entry) -> ListChange {
         let mut read = ListChange::default();
         for (name, value) in change {
@@ -255,7 +256,7 @@ impl Reader<'_> {
                     self.accept(value.span().start, path, Err::<(), _>(refused));
                 }
                 _ => {
-                    let unknown = "unknown key: a list is changed by `remove` and `add`";
+                    let unknown = "unknown key: the keys that change a list are `remove` and `add`";
                     let start = name.span().start;
                     self.accept(start, path, Err::<(), _>(unknown.to_owned()));
                 }
@@ -284,8 +285,8 @@ impl Reader<'_> {
     }
 }
 
-/// One of the words.
-fn known(word: &str, words: &[&str]) -> Result<String, String> {
+/// Checks that a word is one of the keywords.
+fn keyword(word: &str, words: &[&str]) -> Result<String, String> {
     if words.contains(&word) {
         return Ok(word.to_owned());
     }
@@ -298,7 +299,7 @@ fn known(word: &str, words: &[&str]) -> Result<String, String> {
 }
 
 impl Kind {
-    /// What to write, for a value of the wrong type.
+    /// Returns the remedy for a value of the wrong type.
     fn expected(&self) -> String {
         match self {
             Self::Flag => "true or false without quotes".to_owned(),
@@ -316,7 +317,7 @@ impl Kind {
     }
 }
 
-/// Why a value of another type is refused.
+/// Formats the error for a value of the wrong type.
 pub(super) fn wrong_type(value: &DeValue, expected: &str) -> String {
     let found = match value {
         DeValue::String(text) => format!("string {text:?}"),

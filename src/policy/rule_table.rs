@@ -1,4 +1,4 @@
-//! An entry of `network.allow` in a policy file: a host, or a table with a host and conditions.
+//! Parses an entry of `network.allow` in a policy file: a host, or a table with a host and conditions.
 
 use sandfork_egress::rules::{Credential, Rule, RuleText};
 use serde_json::{Value as Json, json};
@@ -8,7 +8,7 @@ use super::read::wrong_type;
 use super::secret::Template;
 use super::suggest::closest;
 
-/// The keys of an entry, with what each takes.
+/// The keys of an entry, and the values that each accepts.
 const KEYS: [(&str, &str); 7] = [
     (
         "credential",
@@ -25,7 +25,10 @@ const KEYS: [(&str, &str); 7] = [
     ("raw", "true or false without quotes"),
 ];
 
-/// The entry in its canonical form, or why it is refused: each mistake, with the entry's host.
+/// Parses an entry and returns it in canonical form.
+///
+/// # Errors
+/// If the entry is invalid. Returns each problem with the entry's host.
 pub(super) fn read(value: &DeValue) -> Result<String, Vec<String>> {
     let (text, problems) = match value {
         DeValue::String(host) => {
@@ -51,13 +54,13 @@ pub(super) fn read(value: &DeValue) -> Result<String, Vec<String>> {
     })
 }
 
-/// The rule of a text in whose table these problems were.
+/// Creates the rule of an entry, in whose table these problems were found.
 fn rule(mut text: RuleText, mut problems: Vec<String>) -> Result<Rule, Vec<String>> {
     if let Some(Credential { value, .. }) = &text.credential {
         problems.extend(value.parse::<Template>().err());
     }
     if text.host.is_empty() && !problems.is_empty() {
-        // That it has none is said, and what else is wrong does not depend on it.
+        // The missing host is reported already. A placeholder lets `Rule::new` find the other errors.
         "host.example".clone_into(&mut text.host);
     }
     match Rule::new(text) {
@@ -70,7 +73,7 @@ fn rule(mut text: RuleText, mut problems: Vec<String>) -> Result<Rule, Vec<Strin
     }
 }
 
-/// What a table says, and what is wrong with the rest of it.
+/// Parses the keys of a table, and returns the problems of those that are invalid.
 fn entry(table: &DeTable) -> (RuleText, Vec<String>) {
     let (mut text, mut problems) = (RuleText::default(), Vec::new());
     for (name, value) in table {
@@ -102,7 +105,7 @@ fn entry(table: &DeTable) -> (RuleText, Vec<String>) {
                 Ok(())
             }
             (name, other) => {
-                // An address is not refused as well for what this was to allow.
+                // An invalid `private` counts as true, so that a private address is not reported as a second problem.
                 text.private |= name == "private";
                 let known = KEYS.iter().find(|(known, _)| *known == name);
                 Err(match known {
@@ -113,7 +116,7 @@ fn entry(table: &DeTable) -> (RuleText, Vec<String>) {
         };
         problems.extend(read.err());
     }
-    // Another word may be meant for it.
+    // An unknown key may be a misspelt `host`, and is reported already.
     let is_meant = |name: &str| name == "host" || KEYS.iter().all(|(known, _)| *known != name);
     if !table.keys().any(|name| is_meant(name.get_ref())) {
         problems.push("an entry needs a host: write { host = \"api.github.com\" }".to_owned());
@@ -149,7 +152,8 @@ fn credential(table: &DeTable) -> Result<Credential, String> {
     })
 }
 
-/// The texts of a list. To a person an empty one allows nothing, and to a rule it allows all.
+/// Parses a list of strings, and rejects an empty list: a reader would expect it to allow nothing, but a rule without
+/// entries allows everything.
 fn texts(key: &str, list: &DeArray) -> Result<Vec<String>, String> {
     if list.is_empty() {
         return Err(format!(
@@ -176,25 +180,25 @@ fn number(value: &DeValue) -> Result<u16, String> {
             ));
         }
     };
-    // Zero is refused with the other rules of ports.
+    // An invalid port becomes 0, which `Rule::new` rejects.
     Ok(number
         .and_then(|number| u16::try_from(number).ok())
         .unwrap_or(0))
 }
 
-/// The host of an entry in its canonical form.
+/// Returns the host of an entry in canonical form.
 pub(super) fn host_of(item: &str) -> &str {
     let host = item.strip_prefix("{\"host\":\"");
     host.and_then(|rest| rest.split('"').next()).unwrap_or(item)
 }
 
-/// An entry in its canonical form as a table, if it has conditions.
+/// Converts an entry in canonical form to a table, if it has conditions.
 pub(super) fn table_of(item: &str) -> Option<Json> {
     item.starts_with("{\"host\":")
         .then(|| serde_json::from_str(item).ok())?
 }
 
-/// The JSON Schema of an entry.
+/// Returns the JSON Schema of an entry.
 pub(super) fn schema() -> Json {
     let text = json!({ "type": "string" });
     let texts = json!({ "type": "array", "items": text, "minItems": 1 });

@@ -1,4 +1,4 @@
-//! The JSON Schema of a policy file.
+//! Generates the JSON Schema of a policy file.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -6,7 +6,7 @@ use super::keys::{ABOUT, Grammar, Kind, NEVER, SECTIONS, keys_of};
 use super::rule_table;
 use crate::outcome::Unit;
 
-/// The JSON Schema (draft 2020-12) of a policy file, for editors and other tools.
+/// Returns the JSON Schema (draft 2020-12) of a policy file, for editors and other tools.
 pub fn schema() -> Json {
     let mut file = table("", ABOUT);
     file["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");

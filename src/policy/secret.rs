@@ -1,4 +1,4 @@
-//! References to secrets, which a policy has in place of the secrets themselves.
+//! Parses references to secrets, which a policy contains in place of the secrets.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use super::keys::VARIABLE;
 
-/// A text with references: `Bearer ${GITHUB_TOKEN}`, or `${file:/run/secrets/token}`.
+/// A text with references to secrets: `Bearer ${GITHUB_TOKEN}`, or `${file:/run/secrets/token}`.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Template(Vec<Part>);
 
@@ -16,12 +16,12 @@ enum Part {
     Reference(Reference),
 }
 
-/// Where a secret is.
+/// The location of a secret.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Reference {
     /// A variable of the caller's environment.
     Variable(String),
-    /// A file of the caller's, whose last line break is none of the secret's.
+    /// A file that the caller can read. Its final line break is not part of the secret.
     File(PathBuf),
 }
 
@@ -33,7 +33,7 @@ impl FromStr for Template {
         let mut rest = text;
         while let Some((before, behind)) = rest.split_once("${") {
             let (inside, after) = behind.split_once('}').ok_or_else(|| {
-                "a reference has no end: write `${NAME}` for a variable of your environment, or \
+                "unterminated reference: write `${NAME}` for a variable of your environment, or \
                  `${file:/path}`"
                     .to_owned()
             })?;
@@ -57,7 +57,7 @@ impl FromStr for Reference {
         match text.strip_prefix("file:") {
             Some(path) if path.starts_with('/') => Ok(Self::File(path.into())),
             Some(path) => Err(format!(
-                "\"{path}\" is a relative path: write the whole path of the secret's file"
+                "\"{path}\" is a relative path: write the absolute path of the secret's file"
             )),
             None => (VARIABLE.read)(text, None).map(Self::Variable),
         }
@@ -74,7 +74,7 @@ impl fmt::Display for Reference {
 }
 
 impl Template {
-    /// Each reference.
+    /// Returns the references.
     pub fn references(&self) -> impl Iterator<Item = &Reference> {
         self.0.iter().filter_map(|part| match part {
             Part::Text(_) => None,
@@ -82,10 +82,10 @@ impl Template {
         })
     }
 
-    /// The text with what each reference stands for.
+    /// Replaces each reference with the secret that `find` returns for it.
     ///
     /// # Errors
-    /// The first reference that stands for nothing.
+    /// If `find` fails. Returns its first error.
     pub fn fill<E>(
         &self,
         mut find: impl FnMut(&Reference) -> Result<String, E>,
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_reference_is_refused() {
+    fn invalid_references_are_rejected() {
         for text in [
             "${",
             "${NAME",

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 /// Reads policy files for `Policy::load`.
 pub trait PolicySource {
-    /// The text of a policy file. A relative path is relative to the current directory.
+    /// Returns the text of a policy file. A relative path is relative to the current directory.
     fn read(&self, path: &Path) -> io::Result<String>;
 
-    /// The absolute directory for relative paths of the command line.
+    /// Returns the absolute directory against which relative paths of the command line are resolved.
     fn current_dir(&self) -> io::Result<PathBuf>;
 
-    /// Whether what was read from a path is a file, whose lines an error can name.
+    /// Returns whether a path names a real file, so that errors can name its lines.
     fn is_file(&self, _: &Path) -> bool {
         true
     }

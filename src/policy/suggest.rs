@@ -1,10 +1,10 @@
-//! "Did you mean": the nearest of the valid words.
+//! Finds the word for "did you mean".
 
-/// The similarity (Jaro-Winkler, 0 to 1) that two words need before one is suggested for the other.
-/// clap uses 0.7; policy words are short and share letters, so this is a little higher.
-const ALIKE: f64 = 0.78;
+/// The minimum similarity (Jaro-Winkler, 0 to 1) of a suggestion. clap uses 0.7. Policy words are short and
+/// share letters, so this threshold is a little higher.
+const MIN_SIMILARITY: f64 = 0.78;
 
-/// The candidate nearest to `word`, if one is near enough.
+/// Returns the candidate that is most similar to `word`, if one is similar enough.
 pub(crate) fn closest<'a>(
     word: &str,
     candidates: impl IntoIterator<Item = &'a str>,
@@ -13,10 +13,10 @@ pub(crate) fn closest<'a>(
     candidates
         .into_iter()
         .map(|candidate| {
-            let likeness = strsim::jaro_winkler(&lower, &candidate.to_lowercase());
-            (likeness, candidate)
+            let similarity = strsim::jaro_winkler(&lower, &candidate.to_lowercase());
+            (similarity, candidate)
         })
-        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .filter(|(similarity, _)| *similarity >= MIN_SIMILARITY)
         .max_by(|(a, _), (b, _)| a.total_cmp(b))
         .map(|(_, candidate)| candidate)
 }
@@ -37,8 +37,8 @@ mod tests {
     ];
 
     #[test]
-    fn slips_are_recognised() {
-        for (slip, meant) in [
+    fn typos_are_recognised() {
+        for (typo, meant) in [
             ("wal", "wall"),
             ("mem", "memory"),
             ("Memory", "memory"),
@@ -47,12 +47,12 @@ mod tests {
             ("core", "cores"),
             ("ouput", "output"),
         ] {
-            assert_eq!(closest(slip, KEYS), Some(meant), "{slip}");
+            assert_eq!(closest(typo, KEYS), Some(meant), "{typo}");
         }
     }
 
     #[test]
-    fn other_words_are_not_forced_onto_a_key() {
+    fn unrelated_words_match_no_key() {
         for word in ["timeout", "zzz", "network", ""] {
             assert_eq!(closest(word, KEYS), None, "{word}");
         }

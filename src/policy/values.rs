@@ -1,4 +1,4 @@
-//! The values of a policy's keys: those of one text, or those of all its texts together.
+//! The values of policy keys, of one text or merged from several texts.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -14,11 +14,11 @@ use super::rule_table;
 use super::suggest::closest;
 use crate::outcome::{LimitName, Unit};
 
-/// A value of the kind that its key takes.
+/// A value of a key, of the kind that the key accepts.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum Value {
     Flag(bool),
-    /// In its canonical form.
+    /// A string in canonical form.
     Text(String),
     List(ListChange),
     Variables(BTreeMap<String, Located<String>>),
@@ -27,17 +27,17 @@ pub(super) enum Value {
     Term(Option<u64>),
 }
 
-/// What a text does to the list that it inherits. A list as a whole only adds.
+/// A change to an inherited list. A plain list only adds items.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct ListChange {
-    /// The inherited items that it takes away.
+    /// The inherited items to remove.
     pub(super) remove: Vec<Located<String>>,
-    /// The items that it appends.
+    /// The items to append.
     pub(super) add: Vec<Located<String>>,
 }
 
 impl ListChange {
-    /// Applies a later change. Each item that it removes must be there.
+    /// Applies a later change. Each item that the change removes must be in the list.
     fn apply(&mut self, key: &str, later: &Self, errors: &mut Vec<PolicyError>) {
         for item in &later.remove {
             let before = self.add.len();
@@ -63,19 +63,19 @@ impl ListChange {
     }
 }
 
-/// The list whose items are tables.
+/// The list whose items may be tables.
 const HOSTS: &str = "network.allow";
 
-/// What makes two items of a list the same.
+/// Returns the part of an item that must be unique in its list.
 fn meaning<'a>(key: &str, item: &'a str) -> &'a str {
     match key {
-        // `numpy` and `numpy?` name one module, with different answers on whether it must exist.
+        // `numpy` and `numpy?` name the same module, which is required or optional.
         "python.preload" => item.trim_end_matches('?'),
         _ => item,
     }
 }
 
-/// What an item is about: all that are about the same are taken away together.
+/// Returns the part of an item that `remove` matches. Several items may match.
 fn subject<'a>(key: &str, item: &'a str) -> &'a str {
     match key {
         HOSTS => rule_table::host_of(item),
@@ -83,21 +83,21 @@ fn subject<'a>(key: &str, item: &'a str) -> &'a str {
     }
 }
 
-/// Values by their dotted keys.
+/// Values by dotted key.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct Values(BTreeMap<&'static str, Located<Value>>);
 
-/// Combining.
+/// Merging and checking.
 impl Values {
-    /// Gives a key a value, in place of the one that it has.
+    /// Sets the value of a key.
     pub(super) fn set(&mut self, key: &'static str, value: Located<Value>) {
         self.0.insert(key, value);
     }
 
-    /// Replaces the value of a key that has one.
+    /// Replaces the value of a key that has one, and keeps its origin.
     pub(super) fn replace(&mut self, key: &str, value: Value) {
-        if let Some(said) = self.0.get_mut(key) {
-            said.value = value;
+        if let Some(located) = self.0.get_mut(key) {
+            located.value = value;
         }
     }
 
@@ -106,7 +106,7 @@ impl Values {
         self.0.remove(key);
     }
 
-    /// Adds the values of a text that builds on these: lists change, other values are replaced.
+    /// Merges the values of a text that extends this one: lists are changed, other values replaced.
     pub(super) fn merge(&mut self, later: &Self, errors: &mut Vec<PolicyError>) {
         for (key, later) in &later.0 {
             match &later.value {
@@ -123,14 +123,14 @@ impl Values {
         }
     }
 
-    /// Refuses amounts that are out of their range, and items that a list has twice.
+    /// Rejects amounts that are out of range, and duplicate list items.
     pub(super) fn check(&self, errors: &mut Vec<PolicyError>) {
         for (key, Located { value, origin }) in &self.0 {
             match value {
                 Value::Limit(limit, amount) => {
                     errors.extend(out_of_range(key, origin, *limit, *amount, ""));
                 }
-                // A longer time is meant to have no end.
+                // The maximum is that of `limits.wall`: whoever wants a longer time means "never".
                 Value::Term(Some(time)) => {
                     let or = format!(", or \"{NEVER}\"");
                     errors.extend(out_of_range(key, origin, LimitName::Wall, *time, &or));
@@ -158,7 +158,7 @@ fn out_of_range(
     Some(PolicyError::new(origin.clone(), key, problem))
 }
 
-/// Refuses each item that means the same as an earlier one.
+/// Rejects each item that has the same meaning as an earlier one.
 fn refuse_duplicates(key: &str, items: &[Located<String>], errors: &mut Vec<PolicyError>) {
     let mut seen: BTreeMap<&str, &Origin> = BTreeMap::new();
     for item in items {
@@ -174,20 +174,20 @@ fn refuse_duplicates(key: &str, items: &[Located<String>], errors: &mut Vec<Poli
     }
 }
 
-/// What a policy has because the built-in `standard`, on which every policy builds, gives it.
+/// Unwraps a value that every policy has, because the built-in `standard`, which every policy extends, has it.
 pub(super) fn given<T>(value: Option<T>) -> T {
     value.expect("`standard` gives every key a value of its kind")
 }
 
-/// The values as their types, for a key that has one of that type.
+/// Typed accessors. Each returns `None` if the key has no value, or one of another kind.
 impl Values {
-    /// Where a key was given its value.
+    /// Returns the origin of a key's value.
     pub(super) fn origin(&self, key: &str) -> Option<&Origin> {
-        self.0.get(key).map(|said| &said.origin)
+        self.0.get(key).map(|located| &located.origin)
     }
 
     pub(super) fn value(&self, key: &str) -> Option<&Value> {
-        self.0.get(key).map(|said| &said.value)
+        self.0.get(key).map(|located| &located.value)
     }
 
     pub(super) fn flag(&self, key: &str) -> Option<bool> {
@@ -215,7 +215,7 @@ impl Values {
         }
     }
 
-    /// The items that a text takes away from the list that it inherits.
+    /// Returns the items that a text removes from an inherited list.
     pub(super) fn removed(&self, key: &str) -> &[Located<String>] {
         match self.value(key) {
             Some(Value::List(list)) => &list.remove,
@@ -237,10 +237,10 @@ impl Values {
         }
     }
 
-    /// A time of a session, which may be never.
+    /// Returns a duration of a session. The inner `None` means never.
     #[expect(
         clippy::option_option,
-        reason = "a key without a value is not one whose time is never"
+        reason = "a key without a value differs from a key whose value is never"
     )]
     pub(super) fn term(&self, key: &str) -> Option<Option<Duration>> {
         match self.value(key)? {
@@ -266,7 +266,7 @@ impl Serialize for Value {
     }
 }
 
-/// An item of a list. An entry of `network.allow` with conditions is a table again.
+/// A list item to serialize. An entry of `network.allow` with conditions is written as a table.
 pub(super) struct Item<'a>(pub(super) &'a str);
 
 impl Serialize for Item<'_> {
@@ -278,7 +278,7 @@ impl Serialize for Item<'_> {
     }
 }
 
-/// A policy file with these values, in the order of the table of keys.
+/// Serializes the values as a policy file, in the order of the table of keys.
 impl Serialize for Values {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut file = to.serialize_map(None)?;

@@ -68,7 +68,7 @@ fn an_item_that_no_base_has_cannot_be_removed() {
 
 #[test]
 fn a_change_of_another_form_is_refused() {
-    assert_snapshot!(refusal("python.preload = { replace = ['a'] }"), @"tenant.toml:1: python.preload.replace: unknown key: a list is changed by `remove` and `add`");
+    assert_snapshot!(refusal("python.preload = { replace = ['a'] }"), @"tenant.toml:1: python.preload.replace: unknown key: the keys that change a list are `remove` and `add`");
     assert_snapshot!(refusal("python.preload.remove = 'a'"), @r#"tenant.toml:1: python.preload.remove: string "a" is the wrong type: write a list in brackets, such as ["a", "b"]"#);
     assert_snapshot!(refusal("env.pass.remove = ['1']"), @r#"tenant.toml:1: env.pass.remove: "1" is not the name of a variable: use letters, digits and `_`, and no digit first"#);
 }

@@ -28,7 +28,7 @@ fn quantities_without_a_known_unit_are_refused() {
     assert_snapshot!(refusal("limits.wall = '2sec'"), @r#"tenant.toml:1: limits.wall: "2sec" has an unknown unit `sec`: did you mean `s`? Write ms, s, m or h"#);
     assert_snapshot!(refusal("limits.memory = '256mb'"), @r#"tenant.toml:1: limits.memory: "256mb" has an unknown unit `mb`: did you mean `MB`? Write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"#);
     assert_snapshot!(refusal("limits.memory = 'lots'"), @r#"tenant.toml:1: limits.memory: "lots" is not a size: write a whole or decimal number and a unit, such as "256MiB""#);
-    assert_snapshot!(refusal("limits.memory = '99999999TiB'"), @r#"tenant.toml:1: limits.memory: "99999999TiB" is more than the kernel can count: write a smaller size"#);
+    assert_snapshot!(refusal("limits.memory = '99999999TiB'"), @r#"tenant.toml:1: limits.memory: "99999999TiB" is too large for the kernel: write a smaller size"#);
 }
 
 #[test]
@@ -93,14 +93,14 @@ fn words_that_a_key_does_not_take_are_refused() {
 
 #[test]
 fn paths_that_cannot_be_shown_are_refused() {
-    assert_snapshot!(refusal("[filesystem]\nread = [\n  '/srv/a',\n  '../../../..',\n]"), @r#"tenant.toml:4: filesystem.read: "/" would hand the whole host to the guest: name the directories that it needs"#);
-    assert_snapshot!(refusal("filesystem.write = ['~/out']"), @r#"tenant.toml:1: filesystem.write: "~/out" starts with `~`, which is the shell's: write the home directory out"#);
+    assert_snapshot!(refusal("[filesystem]\nread = [\n  '/srv/a',\n  '../../../..',\n]"), @r#"tenant.toml:4: filesystem.read: "/" would expose the whole host to the guest: name the directories that it needs"#);
+    assert_snapshot!(refusal("filesystem.write = ['~/out']"), @r#"tenant.toml:1: filesystem.write: "~/out" starts with `~`, which only a shell expands: write out the home directory"#);
     assert_snapshot!(refusal("filesystem.read = ['/srv/../etc']"), @r#"tenant.toml:1: filesystem.read: "/srv/../etc" contains `..`: write the path without it"#);
-    assert_snapshot!(refusal("filesystem.read = ['/']"), @r#"tenant.toml:1: filesystem.read: "/" would hand the whole host to the guest: name the directories that it needs"#);
-    assert_snapshot!(refusal("filesystem.write = ['/proc/self']"), @r#"tenant.toml:1: filesystem.write: "/proc/self" is in the sandbox's own /proc, which never shows the host's: remove the path"#);
-    assert_snapshot!(refusal("filesystem.write = ['/tmp']"), @r#"tenant.toml:1: filesystem.write: "/tmp" is the session's own directory in the sandbox: name a directory beneath or beside it"#);
+    assert_snapshot!(refusal("filesystem.read = ['/']"), @r#"tenant.toml:1: filesystem.read: "/" would expose the whole host to the guest: name the directories that it needs"#);
+    assert_snapshot!(refusal("filesystem.write = ['/proc/self']"), @r#"tenant.toml:1: filesystem.write: "/proc/self" is in the sandbox's own /proc, which never shows the host's /proc: remove the path"#);
+    assert_snapshot!(refusal("filesystem.write = ['/tmp']"), @r#"tenant.toml:1: filesystem.write: "/tmp" is the session's own directory in the sandbox: name a directory beneath or next to it"#);
     assert_snapshot!(refusal("filesystem.read = ['']"), @r#"tenant.toml:1: filesystem.read: "" is not a path: write an absolute path, such as "/srv/data""#);
-    assert_snapshot!(refusal("python.path = ['../../..']"), @r#"tenant.toml:1: python.path: "/" would hand the whole host to the guest: name the directories that it needs"#);
+    assert_snapshot!(refusal("python.path = ['../../..']"), @r#"tenant.toml:1: python.path: "/" would expose the whole host to the guest: name the directories that it needs"#);
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn names_of_modules_are_checked() {
 fn interpreters_without_a_name_are_refused() {
     assert_snapshot!(refusal("python.interpreter = ''"), @r#"tenant.toml:1: python.interpreter: the interpreter's name is empty: write "python3", or the path of an interpreter or a virtual environment"#);
     assert_snapshot!(refusal("python.interpreter = '  '"), @r#"tenant.toml:1: python.interpreter: the interpreter's name is empty: write "python3", or the path of an interpreter or a virtual environment"#);
-    assert_snapshot!(refusal("python.interpreter = '~/venv'"), @r#"tenant.toml:1: python.interpreter: "~/venv" starts with `~`, which is the shell's: write the home directory out"#);
+    assert_snapshot!(refusal("python.interpreter = '~/venv'"), @r#"tenant.toml:1: python.interpreter: "~/venv" starts with `~`, which only a shell expands: write out the home directory"#);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn variables_are_checked() {
     assert_snapshot!(refusal("env.pass = ['1A']"), @r#"tenant.toml:1: env.pass: "1A" is not the name of a variable: use letters, digits and `_`, and no digit first"#);
     assert_snapshot!(refusal("env.pass = ['']"), @r#"tenant.toml:1: env.pass: "" is not the name of a variable: use letters, digits and `_`, and no digit first"#);
     assert_snapshot!(refusal("[env]\nset = { A = 'x' }\npass = ['A']"), @r#"tenant.toml:3: env.pass: "A" is taken from the caller here and set at tenant.toml:2: remove one of the two"#);
-    assert_snapshot!(refusal(r#"env.set.A = "a\u0000b""#), @"tenant.toml:1: env.set.A: the value contains a NUL byte, which no environment can hold: remove it");
+    assert_snapshot!(refusal(r#"env.set.A = "a\u0000b""#), @"tenant.toml:1: env.set.A: the value contains a NUL byte, which an environment variable cannot hold: remove it");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn hosts_that_cannot_be_allowed_are_refused() {
     assert_snapshot!(allow("{ host = 'a.example', ports = [70000] }"), @r#"tenant.toml:4: network.allow: "a.example": a port is a number of 1 to 65535: write `ports = [443]`, or leave `ports` out for 80 and 443"#);
     assert_snapshot!(allow("{ host = 'a.example', raw = true, methods = ['GET'] }"), @r#"tenant.toml:4: network.allow: "a.example": `raw = true` lets any bytes through, so nothing can be required of requests: remove `raw` or `methods`"#);
     assert_snapshot!(allow("{ host = 'a.example', credential = 'token' }"), @r#"tenant.toml:4: network.allow: "a.example": `credential`: string "token" is the wrong type: write a table, such as { header = "Authorization", value = "Bearer ${TOKEN}" }"#);
-    assert_snapshot!(allow("{ host = 'a.example', credential = { header = 'X', value = '${TOKEN' } }"), @r#"tenant.toml:4: network.allow: "a.example": a reference has no end: write `${NAME}` for a variable of your environment, or `${file:/path}`"#);
+    assert_snapshot!(allow("{ host = 'a.example', credential = { header = 'X', value = '${TOKEN' } }"), @r#"tenant.toml:4: network.allow: "a.example": unterminated reference: write `${NAME}` for a variable of your environment, or `${file:/path}`"#);
     assert_snapshot!(allow("7"), @r#"tenant.toml:4: network.allow: integer `7` is the wrong type: write a name or an address in quotes, such as "api.github.com""#);
     assert_snapshot!(allow("'a.example',\n{ host = 'a.example', raw = true }"), @r#"tenant.toml:5: network.allow: "a.example" is allowed at tenant.toml:4 too, with another `raw` for the same port: write `raw` in both or in none"#);
     for list in ["methods", "paths"] {

@@ -108,12 +108,12 @@ fn each_value_keeps_the_place_where_it_was_written() {
 
 #[test]
 fn circles_are_refused() {
-    assert_snapshot!(refusal(&[("a.toml", "extends = 'a.toml'")]), @"a.toml:1: extends: a.toml -> a.toml is a circle: remove one `extends`");
+    assert_snapshot!(refusal(&[("a.toml", "extends = 'a.toml'")]), @"a.toml:1: extends: a.toml -> a.toml is a cycle: remove one `extends`");
     assert_snapshot!(refusal(&[
         ("a.toml", "extends = 'b.toml'"),
         ("b.toml", "\nextends = './c.toml'"),
         ("./c.toml", "extends = 'sub/../b.toml'"),
-    ]), @"./c.toml:1: extends: b.toml -> ./c.toml -> ./sub/../b.toml is a circle: remove one `extends`");
+    ]), @"./c.toml:1: extends: b.toml -> ./c.toml -> ./sub/../b.toml is a cycle: remove one `extends`");
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn sixteen_policies_may_extend_each_other() {
         Policy::load("1.toml", &[], &Files::new(files)).map_err(|error| error.to_string())
     };
     assert!(chain(16).is_ok());
-    assert_snapshot!(chain(17).expect_err("too long"), @"16.toml:1: extends: more than 16 policies extend each other: join some of them into one file");
+    assert_snapshot!(chain(17).expect_err("too long"), @"16.toml:1: extends: the chain of `extends` has more than 16 policies: merge some of them into one file");
 }
 
 #[test]

@@ -168,7 +168,7 @@ fn overrides_are_checked_like_files() {
     assert_snapshot!(refusal(&["limits.cores=two"]), @r#"--set: limits.cores: string "two" is the wrong type: write a number of processors without quotes, such as 0.5 or 2"#);
     assert_snapshot!(refusal(&["limits.wall.x=2s"]), @r#"--set: limits.wall: a table is the wrong type: write a duration in quotes, such as "500ms" or "2s""#);
     assert_snapshot!(refusal(&["limits=5"]), @"--set: limits: integer `5` is the wrong type: write one of its keys, such as `limits.wall`");
-    assert_snapshot!(refusal(&["filesystem.read=~/data"]), @r#"--set: filesystem.read: "~/data" starts with `~`, which is the shell's: write the home directory out"#);
+    assert_snapshot!(refusal(&["filesystem.read=~/data"]), @r#"--set: filesystem.read: "~/data" starts with `~`, which only a shell expands: write out the home directory"#);
     assert_snapshot!(refusal(&["filesystem.proc=no"]), @r#"--set: filesystem.proc: string "no" is the wrong type: write true or false without quotes"#);
     assert_snapshot!(refusal(&["python.preload=numpy", "python.preload=numpy?"]), @r#"--set: python.preload: "numpy" is already in this list at --set: remove it here"#);
     assert_snapshot!(refusal(&["env.set.A-B=1"]), @r#"--set: env.set: "A-B" is not the name of a variable: use letters, digits and `_`, and no digit first"#);

@@ -1,14 +1,14 @@
-//! Paths of a policy, compared and joined as text. The plan checks whether they exist.
+//! Checks and resolves the paths of a policy lexically. The plan checks whether they exist.
 
 use std::path::{Component, Path, PathBuf};
 
-/// Directories that the sandbox fills itself. No host path can be shown at or beneath them.
+/// Directories that the sandbox creates. No host path can be shown at or beneath them.
 const SYNTHETIC_TREES: &[&str] = &["/dev", "/proc", "/sys"];
 
-/// Directories for which each session has a private file system.
+/// Directories at which each session has a private file system.
 const SESSION_DIRECTORIES: &[&str] = &["/work", "/tmp"];
 
-/// Refuses a text that is not a path.
+/// Rejects a text that is not a path.
 fn check_text(text: &str) -> Result<(), String> {
     if text.is_empty() || text.contains('\0') {
         return Err(format!(
@@ -17,35 +17,35 @@ fn check_text(text: &str) -> Result<(), String> {
     }
     if text == "~" || text.starts_with("~/") {
         return Err(format!(
-            "\"{text}\" starts with `~`, which is the shell's: write the home directory out"
+            "\"{text}\" starts with `~`, which only a shell expands: write out the home directory"
         ));
     }
     Ok(())
 }
 
-/// Refuses an absolute path that the sandbox could not show at the same path.
-fn check_place(path: &Path) -> Result<(), String> {
+/// Rejects an absolute path that the sandbox could not show at the same path.
+fn check_visible(path: &Path) -> Result<(), String> {
     let shown = path.display();
     if path == Path::new("/") {
         return Err(format!(
-            "\"{shown}\" would hand the whole host to the guest: name the directories that it needs"
+            "\"{shown}\" would expose the whole host to the guest: name the directories that it needs"
         ));
     }
     if let Some(tree) = SYNTHETIC_TREES.iter().find(|tree| path.starts_with(tree)) {
         return Err(format!(
-            "\"{shown}\" is in the sandbox's own {tree}, which never shows the host's: remove the path"
+            "\"{shown}\" is in the sandbox's own {tree}, which never shows the host's {tree}: remove the path"
         ));
     }
     if SESSION_DIRECTORIES.iter().any(|own| path == Path::new(own)) {
         return Err(format!(
-            "\"{shown}\" is the session's own directory in the sandbox: name a directory beneath or beside it"
+            "\"{shown}\" is the session's own directory in the sandbox: name a directory beneath or next to it"
         ));
     }
     Ok(())
 }
 
-/// Removes `.`, doubled slashes and `name/..`, without reading the file system. A leading `..` of
-/// an absolute path stays at the root, as in the kernel.
+/// Removes `.`, repeated slashes and `name/..` lexically. A leading `..` of an absolute path stays at the
+/// root, as in the kernel.
 pub(crate) fn normalize(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -64,7 +64,7 @@ pub(crate) fn normalize(path: &Path) -> PathBuf {
 pub(super) fn host_path(text: &str, base: Option<&Path>) -> Result<PathBuf, String> {
     let path = Path::new(text);
     if path.is_absolute() && path.components().any(|part| part == Component::ParentDir) {
-        // Beside a symbolic link it means another directory to the kernel than to the eye.
+        // After a symbolic link, the kernel resolves `..` to another directory than a reader expects.
         return Err(format!(
             "\"{text}\" contains `..`: write the path without it"
         ));
@@ -81,14 +81,14 @@ pub(super) fn resolve(text: &str, base: Option<&Path>) -> Result<PathBuf, String
         Some(base) if base.is_absolute() => base.join(path),
         _ => {
             return Err(format!(
-                "\"{text}\" is a relative path and the current directory is unknown: write an absolute one"
+                "\"{text}\" is a relative path, but the current directory is unknown: write an absolute path"
             ));
         }
     };
     let normal = normalize(&absolute);
     match normal.to_str() {
         Some(_) => Ok(normal),
-        // It cannot be written in TOML.
+        // TOML cannot represent the path.
         None => Err(format!(
             "{} is not UTF-8: rename the directory",
             normal.display()
@@ -99,7 +99,7 @@ pub(super) fn resolve(text: &str, base: Option<&Path>) -> Result<PathBuf, String
 /// Like `resolve`, for a directory that the guest will see.
 pub(super) fn resolve_visible(text: &str, base: Option<&Path>) -> Result<PathBuf, String> {
     let path = resolve(text, base)?;
-    check_place(&path)?;
+    check_visible(&path)?;
     Ok(path)
 }
 

@@ -15,7 +15,7 @@ fn assert_refused(read: Result<impl std::fmt::Debug, String>, why: &str) {
 }
 
 #[test]
-fn host_paths_are_normal() {
+fn host_paths_are_normalized() {
     assert_eq!(host_path("/srv/data"), Ok("/srv/data".to_owned()));
     assert_eq!(host_path("//srv/./data//"), Ok("/srv/data".to_owned()));
     assert_eq!(host_path("/srv/..data"), Ok("/srv/..data".to_owned()));
@@ -26,7 +26,10 @@ fn host_paths_start_from_the_policy_file_or_the_root() {
     assert_eq!(host_path("data"), Ok("/home/user/data".to_owned()));
     assert_eq!(host_path("./data"), Ok("/home/user/data".to_owned()));
     assert_eq!(host_path("../data"), Ok("/home/data".to_owned()));
-    assert_refused(host_path("../.."), "would hand the whole host to the guest");
+    assert_refused(
+        host_path("../.."),
+        "would expose the whole host to the guest",
+    );
     assert_refused(host_path("~/data"), "starts with `~`");
     assert_refused(host_path("~"), "starts with `~`");
     assert_refused(host_path("/srv/../etc"), "contains `..`");
@@ -35,9 +38,9 @@ fn host_paths_start_from_the_policy_file_or_the_root() {
 }
 
 #[test]
-fn places_of_the_sandbox_are_not_the_hosts() {
+fn directories_of_the_sandbox_are_rejected() {
     for root in ["/", "//", "/."] {
-        assert_refused(host_path(root), "would hand the whole host to the guest");
+        assert_refused(host_path(root), "would expose the whole host to the guest");
     }
     for path in [
         "/proc",
@@ -76,14 +79,14 @@ fn relative_paths_start_from_the_policy_file() {
 }
 
 #[test]
-fn relative_paths_do_not_climb_out_of_the_rules() {
+fn relative_paths_are_checked_after_normalization() {
     assert_refused(
         resolved("../../.."),
-        "would hand the whole host to the guest",
+        "would expose the whole host to the guest",
     );
     assert_refused(
         resolved("../../../../../.."),
-        "would hand the whole host to the guest",
+        "would expose the whole host to the guest",
     );
     assert_refused(resolved("../../../proc/1"), "is in the sandbox's own");
     assert_refused(resolved("~/lib"), "starts with `~`");
@@ -91,7 +94,7 @@ fn relative_paths_do_not_climb_out_of_the_rules() {
 }
 
 #[test]
-fn a_relative_path_needs_a_directory() {
+fn relative_path_needs_an_absolute_base() {
     let no_base = resolve("lib", None);
     assert_refused(no_base, "is a relative path");
     let relative_base = resolve("lib", Some(Path::new("policies")));
@@ -100,7 +103,7 @@ fn a_relative_path_needs_a_directory() {
 }
 
 #[test]
-fn a_path_that_toml_cannot_hold_is_refused() {
+fn path_that_is_not_utf8_is_rejected() {
     use std::os::unix::ffi::OsStrExt;
 
     let base = Path::new(std::ffi::OsStr::from_bytes(b"/home/\xff"));

@@ -1,7 +1,7 @@
-//! Amounts in readable form: a number and a unit, or a plain number.
+//! Parses and formats amounts: a number and a unit, or a plain number.
 //!
-//! The grammar is strict on purpose. `256` alone, `256M` and `5` each have two readings, and a
-//! limit that is misread leaves a hole that no one notices.
+//! The grammar is deliberately strict. `256`, `256M` and `5` can each be read in two ways, and a misread
+//! limit is a security hole that goes unnoticed.
 
 use std::time::Duration;
 
@@ -29,10 +29,10 @@ const SIZES: &[(&str, u64)] = &[
 /// Units of durations, in milliseconds.
 const DURATIONS: &[(&str, u64)] = &[("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Values above this are refused: TOML's integers, rlimits and tmpfs options are signed.
+/// The largest accepted value: TOML integers, rlimits and tmpfs options are signed.
 const LARGEST: u64 = i64::MAX as u64;
 
-/// A kind of quantity, for parsing and for messages.
+/// The units and the message texts of a kind of quantity.
 struct Quantity {
     noun: &'static str,
     example: &'static str,
@@ -89,11 +89,11 @@ impl Quantity {
         Err(format!("\"{text}\" has an unknown unit `{unit}`: {hint}"))
     }
 
-    /// `whole.fraction * factor`, exactly. `fraction` has no trailing zeros.
+    /// Computes `whole.fraction * factor` exactly. `fraction` has no trailing zeros.
     fn scale(&self, text: &str, whole: &str, fraction: &str, factor: u64) -> Result<u64, String> {
         let too_large = || {
             let noun = self.noun;
-            format!("\"{text}\" is more than the kernel can count: write a smaller {noun}")
+            format!("\"{text}\" is too large for the kernel: write a smaller {noun}")
         };
         let whole = whole.parse().ok();
         let whole = whole.and_then(|whole: u64| whole.checked_mul(factor));
@@ -108,7 +108,7 @@ impl Quantity {
         value.ok_or_else(too_large)
     }
 
-    /// The value in the largest unit that represents it exactly.
+    /// Formats the value in the largest unit that represents it exactly.
     fn render(&self, value: u64) -> String {
         let exact = self
             .units
@@ -130,19 +130,19 @@ impl Quantity {
         }
     }
 
-    /// A regular expression (ECMA 262) for the JSON Schema.
+    /// Returns a regular expression (ECMA 262) for the JSON Schema.
     fn pattern(&self) -> String {
         let names: Vec<&str> = self.units.iter().map(|(name, _)| *name).collect();
         format!("^[0-9]+(\\.[0-9]+)? ?({})$", names.join("|"))
     }
 }
 
-/// `0.fraction * factor`, if it is whole.
+/// Computes `0.fraction * factor`, if the product is whole.
 fn part_of(fraction: &str, factor: u64) -> Option<u64> {
     if fraction.is_empty() {
         return Some(0);
     }
-    // No unit has more than 40 factors of two, so a longer fraction is never whole.
+    // No unit has more than 40 factors of two, so the product of a longer fraction is never whole.
     let divisor = 10_u128.checked_pow(fraction.len().try_into().ok()?)?;
     let parts: u128 = fraction.parse().ok()?;
     let product = parts.checked_mul(factor.into())?;
@@ -151,29 +151,28 @@ fn part_of(fraction: &str, factor: u64) -> Option<u64> {
 }
 
 impl LimitName {
-    /// The amount that a text names as a policy writes it, such as `2s` or `64KiB`: milliseconds, bytes, or a number of
-    /// things.
+    /// Parses an amount in the notation of a policy, such as `2s` or `64KiB`. Returns milliseconds, bytes or a count.
     ///
     /// # Errors
     ///
-    /// If it names none. The sentence says why.
+    /// If the text is not a valid amount. The error names the reason and the remedy.
     pub fn amount(self, text: &str) -> Result<u64, String> {
         self.spec().unit.parse(text)
     }
 }
 
 impl Unit {
-    /// The amount of a number of seconds or of bytes. `None` if there is no such amount.
+    /// Converts a number of seconds or bytes, or a count, to an amount. Returns `None` if the number is not valid.
     pub(crate) fn of_number(self, number: &Number) -> Option<u64> {
         if self != Self::Duration {
             return number.as_u64();
         }
         let time = Duration::try_from_secs_f64(number.as_f64()?).ok()?;
-        // What is less than the smallest amount is still not without limit.
+        // Rounded up, because zero would mean no limit.
         u64::try_from(time.as_nanos().div_ceil(1_000_000)).ok()
     }
 
-    /// The amount that a text names, or why it names none.
+    /// Parses an amount.
     pub(crate) fn parse(self, text: &str) -> Result<u64, String> {
         match self {
             Self::Duration => DURATION.parse(text),
@@ -185,7 +184,7 @@ impl Unit {
         }
     }
 
-    /// The amount as a policy file and `--set` write it: `30s`, `512MiB`, `64`, `0.5`.
+    /// Formats an amount as in a policy file and `--set`: `30s`, `512MiB`, `64`, `0.5`.
     pub(crate) fn text(self, amount: u64) -> String {
         match self {
             Self::Duration => DURATION.render(amount),
@@ -195,7 +194,7 @@ impl Unit {
         }
     }
 
-    /// The amount that a value of a policy file names.
+    /// Parses the amount of a TOML value.
     pub(super) fn read(self, value: &DeValue) -> Result<u64, String> {
         let text = match (self, value) {
             (Self::Duration | Self::Size, DeValue::String(text)) => text.to_string(),
@@ -209,7 +208,7 @@ impl Unit {
         self.parse(&text)
     }
 
-    /// Writes the amount as a value of a policy file.
+    /// Serializes an amount as a value of a policy file.
     pub(super) fn serialize<S: Serializer>(self, amount: u64, to: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Duration | Self::Size => to.serialize_str(&self.text(amount)),
@@ -218,7 +217,7 @@ impl Unit {
         }
     }
 
-    /// What to write, for a value of the wrong type.
+    /// Returns the remedy for a value of the wrong type.
     pub(super) const fn expected(self) -> &'static str {
         match self {
             Self::Duration => "a duration in quotes, such as \"500ms\" or \"2s\"",
@@ -228,7 +227,7 @@ impl Unit {
         }
     }
 
-    /// The JSON Schema of a value.
+    /// Returns the JSON Schema of a value.
     pub(super) fn schema(self) -> Json {
         match self {
             Self::Duration => json!({ "type": "string", "pattern": DURATION.pattern() }),
@@ -239,7 +238,8 @@ impl Unit {
     }
 }
 
-/// Thousandths of a processor. The kernel's quota is not finer (Documentation/scheduler/sched-bwc.rst).
+/// Parses a number of processors into thousandths. The kernel's quota is not finer
+/// (Documentation/scheduler/sched-bwc.rst).
 fn millicores(text: &str) -> Result<u64, String> {
     let not_cores = |given: &str| {
         format!("{given} is not a number of processors: write a number above 0, such as 0.5 or 2")
@@ -249,13 +249,13 @@ fn millicores(text: &str) -> Result<u64, String> {
     if !(0.0..=f64::from(u32::MAX)).contains(&millicores) {
         return Err(not_cores(&cores.to_string()));
     }
-    // The same decimal number is the same double.
+    // With at most three decimals, the quotient is the same double as the parsed text.
     if (millicores / 1000.0).to_bits() != cores.to_bits() {
         return Err(format!(
             "{text} is not a whole number of thousandths of a processor: use at most three decimals"
         ));
     }
-    // The value is in range and whole: the check above also refuses NaN.
+    // The value is whole and in range: the range check also rejects NaN.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     Ok(millicores as u64)
 }

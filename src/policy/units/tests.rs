@@ -16,7 +16,7 @@ fn error(result: Result<u64, String>) -> String {
 }
 
 #[test]
-fn sizes_are_powers_of_1024_or_of_1000_by_their_unit() {
+fn size_units_are_powers_of_1024_or_1000() {
     assert_eq!(size("1B"), Ok(1));
     assert_eq!(size("2KiB"), Ok(2048));
     assert_eq!(size("2kB"), Ok(2000));
@@ -37,7 +37,7 @@ fn durations_are_in_milliseconds() {
 }
 
 #[test]
-fn what_is_not_a_number_and_a_unit_is_refused() {
+fn malformed_amounts_are_rejected() {
     for text in [
         "", " ", "MiB", ".5MiB", "5.MiB", "1.2.3MiB", "-1MiB", "+1MiB", " 1MiB", "٣MiB",
     ] {
@@ -53,25 +53,25 @@ fn what_is_not_a_number_and_a_unit_is_refused() {
 }
 
 #[test]
-fn errors_say_what_to_write() {
+fn errors_name_the_remedy() {
     assert_snapshot!(error(size("lots")), @r#""lots" is not a size: write a whole or decimal number and a unit, such as "256MiB""#);
     assert_snapshot!(error(size("256")), @r#""256" has no unit: write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB, such as "256MiB""#);
     assert_snapshot!(error(size("256mib")), @r#""256mib" has an unknown unit `mib`: did you mean `MiB`? Write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"#);
     assert_snapshot!(error(size("256 parsecs")), @r#""256 parsecs" has an unknown unit `parsecs`: write B, kB, MB, GB, TB, KiB, MiB, GiB or TiB"#);
     assert_snapshot!(error(size("0.1B")), @r#""0.1B" is not a whole number of bytes: use a smaller unit or fewer decimals"#);
-    assert_snapshot!(error(size("99999999TiB")), @r#""99999999TiB" is more than the kernel can count: write a smaller size"#);
+    assert_snapshot!(error(size("99999999TiB")), @r#""99999999TiB" is too large for the kernel: write a smaller size"#);
     assert_snapshot!(error(milliseconds("soon")), @r#""soon" is not a duration: write a whole or decimal number and a unit, such as "2s""#);
     assert_snapshot!(error(milliseconds("2")), @r#""2" has no unit: write ms, s, m or h, such as "2s""#);
     assert_snapshot!(error(milliseconds("2sec")), @r#""2sec" has an unknown unit `sec`: did you mean `s`? Write ms, s, m or h"#);
     assert_snapshot!(error(milliseconds("1.5ms")), @r#""1.5ms" is not a whole number of milliseconds: use a smaller unit or fewer decimals"#);
-    assert_snapshot!(error(milliseconds("99999999999999999999h")), @r#""99999999999999999999h" is more than the kernel can count: write a smaller duration"#);
+    assert_snapshot!(error(milliseconds("99999999999999999999h")), @r#""99999999999999999999h" is too large for the kernel: write a smaller duration"#);
 }
 
 #[test]
-fn the_largest_value_is_what_a_signed_number_holds() {
+fn largest_value_fits_a_signed_integer() {
     assert_eq!(size(&format!("{LARGEST}B")), Ok(LARGEST));
     let above = error(size(&format!("{}B", LARGEST + 1)));
-    assert!(above.contains("more than the kernel can count"), "{above}");
+    assert!(above.contains("too large for the kernel"), "{above}");
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn values_are_written_in_the_largest_exact_unit() {
     assert_eq!(Unit::Duration.text(7_200_000), "2h");
 }
 
-/// `whole.fraction` of `factor`, computed differently from the parser: as one integer of the
-/// decimal digits, divided by the power of ten.
+/// Computes `whole.fraction * factor` differently from the parser: as one integer of all decimal digits,
+/// divided by a power of ten.
 fn exact(whole: u32, fraction: &str, factor: u64) -> Option<u64> {
     let digits: u128 = format!("{whole}{fraction}").parse().ok()?;
     let scaled = digits * u128::from(factor);
@@ -99,24 +99,24 @@ fn exact(whole: u32, fraction: &str, factor: u64) -> Option<u64> {
 
 proptest! {
     #[test]
-    fn every_size_is_read_back_as_written(bytes in 0..=LARGEST) {
+    fn sizes_round_trip(bytes in 0..=LARGEST) {
         prop_assert_eq!(size(&Unit::Size.text(bytes)), Ok(bytes));
     }
 
     #[test]
-    fn every_duration_is_read_back_as_written(ms in 0..=LARGEST) {
+    fn durations_round_trip(ms in 0..=LARGEST) {
         prop_assert_eq!(milliseconds(&Unit::Duration.text(ms)), Ok(ms));
     }
 
     #[test]
-    fn a_round_size_is_written_with_a_unit(count in 1_u64..1024, unit in 0_usize..4) {
+    fn multiple_of_a_unit_is_written_in_that_unit(count in 1_u64..1024, unit in 0_usize..4) {
         let (name, factor) = SIZES[unit];
         let written = Unit::Size.text(count * factor);
         prop_assert_eq!(written, format!("{count}{name}"));
     }
 
     #[test]
-    fn decimals_are_exact_or_refused(
+    fn decimals_are_exact_or_rejected(
         whole in 0_u32..100_000,
         fraction in "[0-9]{1,6}",
         unit in 0..SIZES.len(),
@@ -130,13 +130,13 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_read_or_refused(text in any::<String>()) {
+    fn parsing_never_panics(text in any::<String>()) {
         let _ = size(&text);
         let _ = milliseconds(&text);
     }
 
     #[test]
-    fn near_misses_are_read_or_refused(text in "[0-9.]{0,60} ?[kKMGTiBmshb]{0,3}") {
+    fn parsed_amounts_are_at_most_the_largest_value(text in "[0-9.]{0,60} ?[kKMGTiBmshb]{0,3}") {
         if let Ok(bytes) = size(&text) {
             prop_assert!(bytes <= LARGEST);
         }
