@@ -1,12 +1,12 @@
-//! The frame codec: `u32` header length, `u32` payload length, header, payload; little-endian.
+//! Encodes and decodes frames: `u32` header length, `u32` payload length, header, payload; little-endian.
 //!
-//! [`Decoder`] takes the bytes as they arrive, in pieces of any size, and returns whole frames. It
-//! holds at most one frame, copies each byte once, and never reserves more than the bytes that have
-//! arrived. A length that a hostile peer announces costs nothing until the bytes arrive.
+//! [`Decoder`] accepts bytes as they arrive, in pieces of any size, and returns whole frames. It buffers
+//! at most one frame, copies each byte once, and never allocates more than the bytes that have arrived. A
+//! length that a hostile peer announces costs nothing until the bytes arrive.
 
 use thiserror::Error;
 
-/// Bytes before the header: the two lengths.
+/// The size of the two lengths before the header, bytes.
 pub const PREFIX: usize = 8;
 
 /// The initial capacity for a header, bytes. Most headers are shorter.
@@ -15,14 +15,14 @@ const USUAL_HEADER: usize = 512;
 /// The maximum lengths of a frame's parts, bytes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct FrameLimits {
-    /// Longest header.
+    /// The maximum length of the header.
     pub header: usize,
-    /// Longest payload.
+    /// The maximum length of the payload.
     pub payload: usize,
 }
 
 impl FrameLimits {
-    /// The limits of a supervisor on a worker's frames.
+    /// The supervisor's limits on frames from a worker.
     pub const FROM_WORKER: Self = Self {
         header: 2 << 20,
         payload: 16 << 20,
@@ -34,10 +34,10 @@ impl FrameLimits {
         payload: 16 << 20,
     };
 
-    /// The limits on frames from a caller, which is trusted: the same as on frames to a worker.
+    /// The limits on frames from a caller, which is trusted: those on frames to a worker.
     pub const FROM_CALLER: Self = Self::TO_WORKER;
 
-    /// The limits on frames to a caller: a worker's data and the supervisor's additions.
+    /// The limits on frames to a caller. They leave room for the supervisor's additions to a worker's data.
     pub const TO_CALLER: Self = Self {
         header: 8 << 20,
         payload: 16 << 20,
@@ -64,17 +64,17 @@ impl FrameLimits {
     }
 }
 
-/// One frame with an unparsed header.
+/// A frame with an unparsed header.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Frame {
-    /// JSON text in UTF-8, unchecked: see [`Reply::parse`](super::Reply::parse).
+    /// The JSON header, not yet validated: see [`Reply::parse`](super::Reply::parse).
     pub header: Vec<u8>,
-    /// Raw bytes. The message defines their meaning.
+    /// Raw bytes, whose meaning the message defines.
     pub payload: Vec<u8>,
 }
 
-/// Appends a frame whose header `write` appends. Leaves `out` unchanged if the frame exceeds
-/// `limits` or the header could not be written.
+/// Appends a frame, whose header the function `write` appends. Leaves `out` unchanged if the frame
+/// exceeds `limits` or `write` fails.
 pub fn encode_with<E: From<FrameError>>(
     payload: &[u8],
     limits: &FrameLimits,
@@ -87,7 +87,7 @@ pub fn encode_with<E: From<FrameError>>(
     let written = write(out).and_then(|()| {
         let header = out.len() - start - PREFIX;
         limits.check(header, payload.len())?;
-        // The limits are far below what 32 bits hold.
+        // The lengths fit 32 bits, because the limits are far lower.
         let lengths = [header, payload.len()].map(|length| u32::try_from(length).unwrap_or(0));
         out[start..start + PREFIX].copy_from_slice(lengths.map(u32::to_le_bytes).as_flattened());
         out.extend_from_slice(payload);
@@ -99,7 +99,7 @@ pub fn encode_with<E: From<FrameError>>(
     written
 }
 
-/// Why bytes are not frames. After any of these errors the stream has no known frame boundary.
+/// The reason why bytes are not a frame. After any of these errors the next frame boundary is unknown.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum FrameError {
@@ -124,7 +124,7 @@ pub enum FrameError {
     },
 }
 
-/// Turns bytes into frames.
+/// Decodes a stream of bytes into frames.
 #[derive(Debug)]
 pub struct Decoder {
     limits: FrameLimits,
@@ -153,7 +153,7 @@ impl State {
 }
 
 impl Decoder {
-    /// A decoder at the start of a stream.
+    /// Creates a decoder for the start of a stream.
     pub const fn new(limits: FrameLimits) -> Self {
         Self {
             limits,
@@ -161,16 +161,16 @@ impl Decoder {
         }
     }
 
-    /// Takes bytes from the front of `input` until a frame is complete or `input` is empty.
+    /// Consumes bytes from the front of `input` until a frame is complete or `input` is empty.
     ///
-    /// `Ok(None)` means that all of `input` was taken and more is needed, so
-    /// `while let Some(frame) = decoder.decode(&mut input)?` handles one read from
-    /// the peer. Bytes after a frame stay in `input`: nothing is buffered ahead of the caller.
+    /// `Ok(None)` means that all of `input` was consumed and more is needed, so
+    /// `while let Some(frame) = decoder.decode(&mut input)?` handles one read from the peer. Bytes
+    /// after a frame stay in `input`: the decoder never reads ahead.
     ///
     /// # Errors
     ///
-    /// If the peer exceeded a limit. The decoder then stays failed, since nothing shows where the
-    /// next frame would begin.
+    /// If a frame is invalid or exceeds a limit. All later calls then return the same error, because the
+    /// start of the next frame is unknown.
     pub fn decode(&mut self, input: &mut &[u8]) -> Result<Option<Frame>, FrameError> {
         loop {
             match &mut self.state {
@@ -221,18 +221,18 @@ impl Decoder {
     }
 }
 
-/// Takes at most `count` bytes from the front of `input`.
+/// Removes at most `count` bytes from the front of `input` and returns them.
 fn take<'a>(input: &mut &'a [u8], count: usize) -> &'a [u8] {
     let (taken, rest) = input.split_at(count.min(input.len()));
     *input = rest;
     taken
 }
 
-/// Moves bytes from `input` until `part` has `length` of them.
+/// Moves bytes from `input` to `part` until `part` has `length` bytes.
 fn fill(part: &mut Vec<u8>, length: usize, input: &mut &[u8]) {
     let taken = take(input, length - part.len());
     if taken.len() == length {
-        // In the usual case one read has the whole part, and the allocation is exact.
+        // Usually one read contains the whole part, so the allocation is exact.
         part.reserve_exact(length);
     }
     part.extend_from_slice(taken);

@@ -1,10 +1,9 @@
-//! The protocol between a caller and its supervisor, and between the supervisor and a worker:
-//! frames, their JSON headers, the messages.
+//! Implements the protocols between a caller and its supervisor, and between the supervisor and a
+//! worker: frames, their JSON headers, and the messages.
 //!
-//! This module works on bytes in memory and does no I/O. The same code is therefore tested with
-//! properties, fuzzed, and driven by any event loop of the caller. A worker's bytes are hostile:
-//! each layer refuses before it allocates. `docs/protocol.md` describes the protocol for authors of
-//! the other end.
+//! This module works on bytes in memory and does no I/O, so that property tests, fuzzers and any event
+//! loop can drive it. A worker's bytes are hostile: each layer rejects invalid input before it
+//! allocates. `docs/protocol.md` describes the protocols for authors of other implementations.
 
 pub mod caller;
 pub mod frame;
@@ -18,10 +17,10 @@ pub use message::{
     ToolAnswer, ToolCall, ToolDeclaration,
 };
 
-/// Version of the protocol, carried by [`Request::Hello`] and [`Reply::Ready`].
+/// The protocol version, which [`Request::Hello`] and [`Reply::Ready`] carry.
 ///
-/// Both ends come from the same binary, so a difference is a bug and ends the session. There is no
-/// negotiation.
+/// Both ends come from the same binary, so a mismatch is a bug and ends the session. Versions are not
+/// negotiated.
 pub const VERSION: u32 = 2;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The codec and the messages under any bytes and any cut of them.
+//! Tests the codec and the messages with arbitrary bytes, split at arbitrary positions.
 #![allow(clippy::unwrap_used)]
 
 use proptest::prelude::*;
@@ -24,7 +24,7 @@ fn frames() -> impl Strategy<Value = Vec<Frame>> {
     prop::collection::vec(frame, 0..8)
 }
 
-/// Feeds `bytes` in pieces of the given sizes, the last size over and over.
+/// Feeds `bytes` to a decoder in pieces of the given sizes, and repeats the last size.
 fn decode_in_pieces(bytes: &[u8], sizes: &[usize]) -> Result<Vec<Frame>, FrameError> {
     let mut decoder = Decoder::new(SMALL);
     let mut frames = Vec::new();
@@ -40,7 +40,7 @@ fn decode_in_pieces(bytes: &[u8], sizes: &[usize]) -> Result<Vec<Frame>, FrameEr
         }
         assert!(
             piece.is_empty(),
-            "a decoder that wants more has taken everything"
+            "a decoder that needs more has consumed everything"
         );
     }
     Ok(frames)
@@ -70,12 +70,12 @@ fn reply(header: &str) -> Result<Reply, MessageError> {
 
 proptest! {
     #[test]
-    fn frames_survive_any_cut(frames in frames(), sizes in prop::collection::vec(1usize..100, 1..40)) {
+    fn frames_round_trip_however_split(frames in frames(), sizes in prop::collection::vec(1usize..100, 1..40)) {
         prop_assert_eq!(decode_in_pieces(&encode(&frames), &sizes).unwrap(), frames);
     }
 
     #[test]
-    fn garbage_gives_the_same_answer_however_it_is_cut(
+    fn garbage_decodes_alike_however_split(
         bytes in prop::collection::vec(prop_oneof![Just(0u8), any::<u8>()], 0..600),
         sizes in prop::collection::vec(1usize..100, 1..40),
     ) {
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn a_broken_limit_stays_broken(header in 65u32.., payload in any::<u32>()) {
+    fn decoder_stays_failed(header in 65u32.., payload in any::<u32>()) {
         let mut decoder = Decoder::new(SMALL);
         let bytes = [header.to_le_bytes(), payload.to_le_bytes()].concat();
         let error = FrameError::HeaderTooLong { length: header as usize, limit: 64 };
@@ -93,17 +93,17 @@ proptest! {
     }
 
     #[test]
-    fn no_header_makes_the_parser_panic(header in prop::collection::vec(any::<u8>(), 0..300)) {
+    fn parser_never_panics(header in prop::collection::vec(any::<u8>(), 0..300)) {
         let _ = Reply::parse(&Frame { header, payload: Vec::new() });
     }
 
     #[test]
-    fn nearly_json_does_not_make_the_parser_panic(header in r#"[\[\]{}:,"\\ 0-9eE+.a-z-]{0,200}"#) {
+    fn parser_never_panics_on_almost_json(header in r#"[\[\]{}:,"\\ 0-9eE+.a-z-]{0,200}"#) {
         let _ = reply(&header);
     }
 
     #[test]
-    fn the_count_is_never_below_a_parsers(json in json()) {
+    fn limits_count_at_least_as_much_as_a_parser(json in json()) {
         let (depth, values) = measure(&json);
         let text = json.to_string();
         let exact = JsonLimits { depth, values, string: text.len(), number: text.len() };
@@ -115,7 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn results_survive_the_wire(result in results()) {
+    fn results_round_trip(result in results()) {
         let mut bytes = Vec::new();
         let reply = Reply::Result(result);
         encode_message(&reply, &[], &FrameLimits::FROM_WORKER, &mut bytes).unwrap();
@@ -143,7 +143,7 @@ fn json() -> impl Strategy<Value = serde_json::Value> {
     })
 }
 
-/// Depth and number of values, keys included.
+/// Returns the depth and the number of values, including keys.
 fn measure(value: &serde_json::Value) -> (usize, usize) {
     let (inner, keys): (Vec<_>, usize) = match value {
         serde_json::Value::Array(items) => (items.iter().map(measure).collect(), 0),
@@ -207,14 +207,14 @@ fn announced_lengths_reserve_nothing() {
         header: usize::MAX,
         payload: usize::MAX,
     });
-    // Eight gigabytes are announced; this passes on a machine that has less.
+    // Each prefix announces eight gigabytes, more than many machines have.
     for _ in 0..64 {
         assert_eq!(decoder.decode(&mut [0xff; 8].as_slice()), Ok(None));
     }
 }
 
 #[test]
-fn lengths_at_the_limit_pass_and_one_more_does_not() {
+fn lengths_above_the_limit_are_rejected() {
     let mut out = Vec::new();
     let at = Frame {
         header: vec![b' '; SMALL.header],
@@ -245,7 +245,7 @@ fn lengths_at_the_limit_pass_and_one_more_does_not() {
 }
 
 #[test]
-fn requests_are_written_as_documented() {
+fn requests_are_encoded_as_documented() {
     let cell = Request::Cell {
         terminal: None,
         id: 1,
@@ -271,7 +271,7 @@ fn unknown_fields_are_ignored() {
 }
 
 #[test]
-fn what_is_not_a_reply_is_refused() {
+fn invalid_replies_are_rejected() {
     let refused = [
         "",
         "null",
@@ -312,7 +312,7 @@ fn what_is_not_a_reply_is_refused() {
 }
 
 #[test]
-fn a_payload_that_no_message_has_is_refused() {
+fn unannounced_payload_is_rejected() {
     let frame = Frame {
         header: br#"{"kind":"ready","version":1}"#.to_vec(),
         payload: vec![0; 3],
@@ -327,7 +327,7 @@ fn a_payload_that_no_message_has_is_refused() {
 }
 
 #[test]
-fn a_payload_is_as_long_as_the_buffers_that_it_holds() {
+fn payload_of_the_wrong_length_is_rejected() {
     let parse = |blob: &str, length: usize| {
         let header = format!(r#"{{"kind":"result","id":1,"status":"ok","blob":{blob}}}"#);
         Reply::parse(&Frame {
@@ -350,7 +350,7 @@ fn a_payload_is_as_long_as_the_buffers_that_it_holds() {
 }
 
 #[test]
-fn a_refusal_quotes_little_of_what_it_refuses() {
+fn error_quotes_little_and_printable_text() {
     let kind = format!("\\u001b[31m{}", "a".repeat(10_000));
     let error = reply(&format!("{{\"kind\":\"{kind}\"}}"))
         .unwrap_err()
@@ -359,7 +359,7 @@ fn a_refusal_quotes_little_of_what_it_refuses() {
 }
 
 #[test]
-fn bounds_speak_before_a_tree_is_built() {
+fn oversized_json_is_rejected_by_its_text() {
     let over = |what, text: String| match JsonLimits::FROM_WORKER.check(text.as_bytes()) {
         Err(JsonError::OverLimit { what: found, .. }) => assert_eq!(found, what),
         other => panic!("{what}: {other:?}"),

@@ -18,14 +18,14 @@ use crate::protocol::{Blob, FrameLimits, Value};
 pub enum ClientEvent {
     /// The session is ready.
     Opened(Box<Opened>),
-    /// Output of a cell, which is the payload.
+    /// Output of a cell or a program, in the payload.
     Output {
-        /// The cell's number.
+        /// The cell's number, or 0 for a program.
         id: u64,
         /// `stdout` or `stderr`.
         stream: &'static str,
     },
-    /// A cell shows something.
+    /// A cell displays data.
     Display(Display),
     /// A cell calls a host tool, and waits for
     /// [`ClientRequest::Return`](super::ClientRequest::Return).
@@ -33,17 +33,17 @@ pub enum ClientEvent {
     /// A guest connects to a host that its policy allows, and waits for
     /// [`ClientRequest::Decide`](super::ClientRequest::Decide).
     Connect(Question),
-    /// A cell ended, or another request with the same answer.
+    /// A cell ended, or a request that defines variables or tools was handled.
     Outcome(Box<CellOutcome>),
-    /// A file request is done. A descriptor comes with it if the request opened a file.
+    /// A file request succeeded. If the request opened a file, this message carries the descriptor.
     File(FileAnswer),
-    /// The session's state was copied.
+    /// A snapshot of the session was created.
     Snapshot {
         /// The request's number.
         id: u64,
         /// The snapshot's number.
         snapshot: u64,
-        /// The memory that it takes, bytes.
+        /// The memory that the snapshot takes, bytes.
         bytes: u64,
     },
     /// The snapshot was saved.
@@ -51,62 +51,62 @@ pub enum ClientEvent {
         /// The length of the file, bytes.
         bytes: u64,
     },
-    /// The session was paused, or goes on or has ended after that. Answers no request.
+    /// The session was paused, was resumed, or ended while it was paused. The supervisor sends this event unprompted.
     State {
-        /// What it has.
+        /// The new state.
         session: Presence,
     },
-    /// A program runs. Its output follows, in [`ClientEvent::Output`] with the number 0.
+    /// A program has started. Its output follows in [`ClientEvent::Output`] with number 0.
     Started {
-        /// The number of its process in the sandbox, as the sandbox says.
+        /// The PID in the sandbox, as the sandbox reports it.
         pid: i32,
     },
-    /// A program has got what a request has for it, or a session is paused as a request has it.
+    /// A program has received the input, signal or size of a request, or the session is paused as requested.
     Accepted {
         /// The request's number.
         id: u64,
     },
-    /// The programs that run in a session.
+    /// The running programs of a session.
     Programs {
-        /// Each of them.
+        /// The programs.
         programs: Vec<RunningProgram>,
     },
-    /// A directory is watched. What changes in it from now on follows.
+    /// The watch of a directory has started. Later changes follow in [`ClientEvent::Changes`].
     Watching,
-    /// What happened in a watched directory.
+    /// Changes in a watched directory.
     Changes {
-        /// Each event, in order.
+        /// The events, in order.
         events: Vec<FileEvent>,
     },
-    /// A program, or the watch of a directory, has ended. Nothing follows.
+    /// A program, or the watch of a directory, has ended. This is the last event of the connection.
     Ended(ProgramEnded),
-    /// The session or the batch has ended, and nothing of it is left.
+    /// The session or the batch has ended, and its resources are released.
     Closed,
     /// A batch has started.
     Mapping(Mapping),
-    /// A task has run. Its output came before, in [`ClientEvent::Output`].
+    /// A task has run. Its output was sent before, in [`ClientEvent::Output`].
     Done(Box<TaskOutcome>),
-    /// A task got no sandbox.
+    /// No sandbox could be provided for a task.
     Lost(TaskLoss),
     /// A request failed.
     Error {
-        /// The request's number, if it had one.
+        /// The request's number, if the request had one.
         #[serde(skip_serializing_if = "Option::is_none")]
         id: Option<u64>,
         /// The kind of the error.
         error: ErrorCode,
-        /// One sentence that names the thing and the remedy.
+        /// One sentence that names the problem and the remedy.
         message: String,
         /// errno(3) of a failed file request, or of a program that could not be started.
         #[serde(skip_serializing_if = "Option::is_none")]
         errno: Option<i32>,
-        /// Why the session has ended, as part of a sentence: the message has this library's remedy too.
+        /// Why the session has ended, as a clause without a remedy. `message` also has the remedy for Rust callers.
         #[serde(skip_serializing_if = "Option::is_none")]
         why: Option<String>,
     },
 }
 
-/// What came of an operation on one of the session's files.
+/// The result of an operation on one of the session's files.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct FileAnswer {
     /// The request's number.
@@ -114,18 +114,18 @@ pub struct FileAnswer {
     /// The size of a file that was opened for reading, bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
-    /// What was described.
+    /// The entry that was described.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entry: Option<FileEntry>,
-    /// What the directory has.
+    /// The entries of the directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<Vec<FileEntry>>,
 }
 
-/// A program that runs.
+/// A running program.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct RunningProgram {
-    /// The number of its process in the sandbox, as the sandbox says.
+    /// The PID in the sandbox, as the sandbox reports it.
     pub pid: i32,
     /// The program and its arguments.
     pub argv: Vec<String>,
@@ -136,13 +136,13 @@ pub struct RunningProgram {
 pub struct ProgramEnded {
     /// `exited`, `signal`, `timeout`, `output-limit` or `lost`.
     pub end: &'static str,
-    /// Its exit status.
+    /// The exit status.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub code: Option<u8>,
-    /// The signal that ended it.
+    /// The signal that ended the program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
-    /// Why it was lost, as part of a sentence.
+    /// Why the program was lost, as a clause.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
@@ -150,15 +150,15 @@ pub struct ProgramEnded {
 /// The properties of an open session.
 #[derive(Clone, Debug, Serialize)]
 pub struct Opened {
-    /// The number of the request that restarted the session; none if the connection opened it.
+    /// The number of the request that restarted or rolled back the session. `None` if the session was just opened.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub id: Option<u64>,
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
-    /// The session's number, by which connections for its programs find it; none for a session of this process.
+    /// The session's number, to which connections for programs refer. `None` for a session of this process.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session: Option<u64>,
-    /// How many cells the session has run that it began with.
+    /// The number of cells that ran before the snapshot with which the session started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cells: Option<u64>,
     /// The layers that hold.
@@ -169,16 +169,16 @@ pub struct Opened {
     pub can_install: bool,
     /// The session's interpreter.
     pub python: Python,
-    /// Limits by their keys in the policy: seconds, bytes, counts.
+    /// The limits by policy key, in seconds, bytes or counts.
     pub limits: BTreeMap<&'static str, f64>,
 }
 
 /// The interpreter of a session.
 #[derive(Clone, Debug, Serialize)]
 pub struct Python {
-    /// The path of its executable.
+    /// The path of the executable.
     pub executable: String,
-    /// `3.11.7`.
+    /// The version, such as `3.11.7`.
     pub version: String,
     /// `sys.prefix`: the environment whose packages can be imported.
     pub environment: String,
@@ -191,7 +191,7 @@ pub struct CellOutcome {
     pub id: u64,
     /// The outcome, without output, value, and the properties in [`Opened`].
     pub outcome: WireOutcome,
-    /// The cell's limit on processor time in seconds, if it is not the policy's.
+    /// The cell's CPU limit in seconds, if it differs from the policy's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_limit: Option<f64>,
     /// The cell's value.
@@ -200,14 +200,14 @@ pub struct CellOutcome {
     /// Whether the value comes from a tool that ends cells.
     #[serde(rename = "final")]
     pub by_tool: bool,
-    /// Whether the value is not to be displayed.
+    /// Whether the value should not be displayed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub quiet: bool,
     /// The state of the session after the cell.
     pub session: SessionState,
-    /// How many cells the worker has run, this one included.
+    /// The number of cells that the worker has run, including this one.
     pub execution_count: u64,
-    /// The value's buffers.
+    /// The buffers of the value.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,
 }
@@ -216,59 +216,60 @@ pub struct CellOutcome {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionState {
-    /// Its worker waits for the next cell.
+    /// The worker waits for the next cell.
     Live,
-    /// Its worker is gone, with its variables, imports and files.
+    /// The worker has ended, and its variables, imports and files are lost.
     Ended,
 }
 
-/// What a session has at the moment.
+/// The state of a session with respect to pauses.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
-    /// A worker, which waits for the next cell.
+    /// The session has a worker, which waits for the next cell.
     Live,
-    /// No worker: it was not used for a while (`session.pause_after`), and its state lies on a disk.
+    /// The session is paused: it has no worker, and its state is on disk.
     Paused,
-    /// Nothing: it was over while it was paused.
+    /// The session ended while it was paused.
     Ended,
 }
 
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FileEntry {
-    /// Its name, with U+FFFD in place of invalid UTF-8.
+    /// The name, with U+FFFD in place of invalid UTF-8.
     pub name: String,
     /// `file`, `dir`, `symlink` or `other`.
     #[serde(rename = "type")]
     pub kind: &'static str,
-    /// Size, bytes.
+    /// The size, bytes.
     pub size: u64,
-    /// Time of the last write, seconds since 1970.
+    /// The time of the last modification, seconds since the Unix epoch.
     pub modified: f64,
 }
 
-/// What happened in a watched directory, to an entry whose path starts at that directory. Invalid UTF-8 in it is U+FFFD.
+/// An event in a watched directory. Paths are relative to that directory, with U+FFFD in place of invalid UTF-8.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "type", content = "path", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum FileEvent {
-    /// It was made, or moved here.
+    /// The entry was created, or moved to this path.
     Create(String),
-    /// It was written to, or shortened.
+    /// The entry was written to or truncated.
     Write(String),
-    /// It was removed.
+    /// The entry was removed.
     Remove(String),
-    /// It was moved away from here. If it was moved to a watched directory, it is created there.
+    /// The entry was moved away from this path. A move to a watched directory also causes a `Create` event there.
     Rename(String),
-    /// Its mode, its times or other attributes were changed.
+    /// The mode, the times or other attributes of the entry changed.
     Chmod(String),
-    /// Events were lost, or there is more than can be watched: look at the whole directory again.
+    /// Events were lost, or the tree has more directories than can be watched. The caller should read the whole
+    /// directory again.
     Overflow,
 }
 
 impl FileEvent {
-    /// The path of the entry. There is none if events were lost.
+    /// Returns the path of the entry, or `None` for [`FileEvent::Overflow`].
     pub fn path(&self) -> Option<&str> {
         match self {
             Self::Create(path)
@@ -281,14 +282,14 @@ impl FileEvent {
     }
 }
 
-/// The kind of an error, in one word: that of an [`ErrorKind`], or one of its own.
+/// The keyword for the kind of an error: that of an [`ErrorKind`], or one of the constants here.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct ErrorCode(&'static str);
 
 impl ErrorCode {
     /// A file request failed.
     pub const FILE: Self = Self("file");
-    /// The caller's message cannot be parsed, or comes at the wrong time.
+    /// The caller's message cannot be parsed, or is not allowed at this time.
     pub const PROTOCOL: Self = Self("protocol");
 }
 
@@ -299,7 +300,7 @@ impl From<ErrorKind> for ErrorCode {
 }
 
 impl ClientEvent {
-    /// The number of the request that it belongs to, if it names one.
+    /// Returns the number of the request that the event belongs to.
     pub fn id(&self) -> Option<u64> {
         match self {
             Self::Opened(opened) => opened.id,
@@ -315,13 +316,13 @@ impl ClientEvent {
         }
     }
 
-    /// What the caller receives in place of an event that fits the worker's limits and exceeds those of
-    /// a caller. `id` is the number of the request, if it had one.
+    /// Creates the error that replaces an event that could not be encoded, because it exceeds the limits of frames
+    /// to a caller. `id` is the number of the request.
     pub fn not_written(id: Option<u64>, error: &MessageError) -> Self {
         Self::Error {
             id,
             error: ErrorCode::PROTOCOL,
-            message: format!("an answer could not be written: {error}"),
+            message: format!("a reply could not be encoded: {error}"),
             errno: None,
             why: None,
         }
@@ -331,7 +332,7 @@ impl ClientEvent {
     ///
     /// # Errors
     ///
-    /// If the header or the payload exceeds the limit.
+    /// If the header or the payload exceeds its limit.
     pub fn encode_into(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
         encode_message(self, payload, &FrameLimits::TO_CALLER, out)
     }

@@ -1,4 +1,4 @@
-//! A batch: many tasks on one connection, each in a fresh worker.
+//! The messages of a batch: many tasks on one connection, each in a fresh worker.
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU16;
@@ -14,11 +14,11 @@ use crate::protocol::{Blob, Value};
 pub struct OpenBatch {
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
-    /// The sandbox of all its tasks.
+    /// The sandbox of all tasks.
     #[serde(flatten)]
     pub sandbox: SandboxChoice,
-    /// How many tasks run at a time. Without it, as many as there are processors. It never exceeds
-    /// what the host has room for.
+    /// The number of tasks to run at a time, by default the number of processors. The supervisor lowers it
+    /// to the capacity of the host.
     #[serde(default)]
     pub jobs: Option<NonZeroU16>,
     /// The order of the results.
@@ -29,22 +29,22 @@ pub struct OpenBatch {
 /// The order of the results.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub enum Order {
-    /// Each result as soon as it is ready.
+    /// Each result is sent as soon as it is ready.
     #[default]
     #[serde(rename = "finished")]
     AsFinished,
-    /// In the order of the tasks. A slow task holds up those behind it, once there are four
-    /// times as many of them as jobs.
+    /// Results are sent in the order of the tasks. A slow task blocks later ones once four times as many of
+    /// them as jobs are waiting.
     #[serde(rename = "given")]
     AsGiven,
 }
 
-/// The properties of a task besides its line.
+/// The properties of a task other than its line.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct TaskHeader {
-    /// Repeated in the answers. The line's own `id` is not.
+    /// Repeated in the replies, unlike the `id` in the line.
     pub id: u64,
-    /// Name of the code that tracebacks show.
+    /// The file name of the code in tracebacks.
     #[serde(default)]
     pub filename: Option<String>,
 }
@@ -54,15 +54,15 @@ pub struct TaskHeader {
 pub struct Mapping {
     /// [`VERSION`](crate::protocol::VERSION).
     pub version: u32,
-    /// How many tasks run at a time.
+    /// The number of tasks that run at a time.
     pub jobs: usize,
-    /// How many tasks may be sent before their results have arrived.
+    /// The number of tasks that the caller may have sent without having received their results.
     pub window: usize,
     /// The batch's policy.
     pub policy: PolicyIdentity,
-    /// The guests' interpreter.
+    /// The interpreter of the guests.
     pub python: Python,
-    /// Limits by their keys in the policy: seconds, bytes, counts.
+    /// The limits by policy key, in seconds, bytes or counts.
     pub limits: BTreeMap<&'static str, f64>,
 }
 
@@ -71,24 +71,24 @@ pub struct Mapping {
 pub struct TaskOutcome {
     /// The task's number.
     pub id: u64,
-    /// The number of attempts. It is above one only if earlier attempts got no sandbox.
+    /// The number of attempts, more than one only if no sandbox could be provided for earlier attempts.
     pub attempts: u32,
-    /// The layers that held. Each task has a worker of its own.
+    /// The layers that held in the task's worker.
     pub enforced: Enforced,
     /// The rest of the outcome, without output, value, and the properties in [`Mapping`].
     pub outcome: WireOutcome,
-    /// The value of its last expression.
+    /// The value of the last expression.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
-    /// The value's buffers, which are the payload.
+    /// The buffers of the value, which are the payload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,
-    /// The result of the comparison with what the task expects.
+    /// The result of comparing the outcome with the expected one.
     #[serde(flatten)]
     pub verdict: Option<Verdict>,
 }
 
-/// A task that got no sandbox.
+/// A task for which no sandbox could be provided.
 #[derive(Clone, Debug, Serialize)]
 pub struct TaskLoss {
     /// The task's number.
@@ -97,6 +97,6 @@ pub struct TaskLoss {
     pub attempts: u32,
     /// The kind of the error.
     pub error: ErrorCode,
-    /// One sentence that names the thing and the remedy.
+    /// One sentence that names the problem and the remedy.
     pub message: String,
 }

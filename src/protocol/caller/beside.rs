@@ -1,4 +1,4 @@
-//! What a caller has beside the cells of a session: programs, and directories that it watches.
+//! The requests that run beside the cells of a session: programs and directory watches.
 
 use std::collections::BTreeMap;
 
@@ -13,22 +13,22 @@ pub struct StartProgram {
     pub session: u64,
     /// The program, by name or path, and its arguments.
     pub argv: Vec<String>,
-    /// The directory in which it starts, in place of the session's work directory.
+    /// The current directory of the program, by default the session's work directory.
     #[serde(default)]
     pub cwd: Option<String>,
-    /// Variables beside those of the session.
+    /// Environment variables in addition to those of the session.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
-    /// Whether it has a standard input to write to.
+    /// Whether the caller can write to the program's standard input.
     #[serde(default)]
     pub stdin: bool,
-    /// How long it may run, in seconds.
+    /// The wall time limit in seconds.
     #[serde(default)]
     pub timeout: Option<f64>,
-    /// How many bytes it may print, in place of `limits.output`.
+    /// The output limit in bytes, by default `limits.output`.
     #[serde(default)]
     pub output: Option<u64>,
-    /// The size of its terminal, if it has one.
+    /// The size of the terminal, if the program should have one.
     #[serde(default)]
     pub terminal: Option<ProgramTerminal>,
 }
@@ -36,9 +36,9 @@ pub struct StartProgram {
 /// The size of a program's terminal.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ProgramTerminal {
-    /// Lines.
+    /// The number of rows.
     pub rows: u16,
-    /// Characters of a line.
+    /// The number of columns.
     pub columns: u16,
 }
 
@@ -51,7 +51,7 @@ pub struct WatchRequest {
     pub session: u64,
     /// The path, relative to the work directory.
     pub path: String,
-    /// Whether the directories below it are watched, too.
+    /// Whether the directories beneath it are watched too.
     #[serde(default)]
     pub recursive: bool,
 }

@@ -1,7 +1,7 @@
-//! The messages between a caller and its supervisor. Each connection is one session or one batch.
+//! The messages between a caller and its supervisor. Most connections serve one session or one batch.
 //!
 //! Both ends are trusted, but the guest's data in a [`ClientEvent`] (values, displays, calls, errors) is
-//! as hostile here as on the worker's link.
+//! as hostile as on the worker's link.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -33,112 +33,113 @@ pub use wire_outcome::WireOutcome;
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum ClientRequest {
-    /// The first message, with the policy of the session. Answered by [`ClientEvent::Opened`].
+    /// Opens a session, as the first message of its connection. Answered by [`ClientEvent::Opened`].
     Open(Box<Open>),
-    /// Run Python source, which is the payload. Answered by [`ClientEvent::Outcome`], like the next two.
+    /// Runs the Python source in the payload. Answered by [`ClientEvent::Outcome`], like the next two requests.
     Cell(Cell),
-    /// Define variables.
+    /// Defines variables.
     Set(Variables),
-    /// Define host tools.
+    /// Defines host tools.
     Tools(Tools),
-    /// The result of a call. Not answered.
+    /// The result of a tool call. Not answered.
     Return(ToolAnswer),
     /// The decision on a connection. Not answered.
     Decide {
         /// The number of the question, from [`ClientEvent::Connect`].
         question: u64,
-        /// Whether it is allowed; none if there is no decision, which refuses it.
+        /// Whether the connection is allowed. `None` means that there is no decision, and refuses it.
         allowed: Option<bool>,
     },
-    /// Interrupt the running cell. Not answered: the cell's outcome reports how it ended.
+    /// Interrupts the running cell. Not answered: the cell's outcome reports how the cell ended.
     Interrupt,
-    /// End the worker and start another. Answered by [`ClientEvent::Opened`].
+    /// Ends the worker and starts a new one. Answered by [`ClientEvent::Opened`].
     Restart {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
     },
-    /// An operation on the session's files. Answered by [`ClientEvent::File`].
+    /// Performs an operation on the session's files. Answered by [`ClientEvent::File`].
     File(FileRequest),
-    /// Copy the session's state. Answered by [`ClientEvent::Snapshot`].
+    /// Creates a snapshot of the session. Answered by [`ClientEvent::Snapshot`].
     Snapshot {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
     },
-    /// Pause the session. Answered by [`ClientEvent::Accepted`] once its process has ended.
+    /// Pauses the session. Answered by [`ClientEvent::Accepted`] once the session's process has ended.
     Pause {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
     },
-    /// Replace the session's state by that of a snapshot. Answered by [`ClientEvent::Opened`], or by an error, after
-    /// which the session has the state that it had.
+    /// Replaces the session's state by that of a snapshot. Answered by [`ClientEvent::Opened`], or by an error that
+    /// leaves the session's state unchanged.
     Rollback {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
         /// The snapshot's number.
         snapshot: u64,
     },
-    /// Discard a snapshot, on a connection that has no session. Answered by [`ClientEvent::Closed`].
+    /// Discards a snapshot, on a connection without a session. Answered by [`ClientEvent::Closed`].
     Discard {
         /// The snapshot's number.
         snapshot: u64,
     },
-    /// Save a snapshot as a file, on a connection that has no session. Answered by [`ClientEvent::Saved`].
+    /// Saves a snapshot to a file, on a connection without a session. Answered by [`ClientEvent::Saved`].
     Save {
         /// The snapshot's number.
         snapshot: u64,
         /// The absolute path.
         path: PathBuf,
     },
-    /// The first message of a connection that runs one program in a session. Answered by [`ClientEvent::Started`].
+    /// Runs a program in a session, as the first message of the program's connection. Answered by
+    /// [`ClientEvent::Started`].
     Program(Box<StartProgram>),
-    /// The first message of a connection that acts on a program of another connection. Answered by
+    /// Attaches to a program that another connection started, as the first message of a connection. Answered by
     /// [`ClientEvent::Started`].
     Attach {
         /// The session's number.
         session: u64,
-        /// The program's number.
+        /// The program's PID in the sandbox.
         pid: i32,
     },
-    /// List the programs that run in a session, on a connection that has no purpose yet. Answered by
+    /// Lists the running programs of a session, on a connection that serves nothing else yet. Answered by
     /// [`ClientEvent::Programs`].
     Programs {
         /// The session's number.
         session: u64,
     },
-    /// The first message of a connection that watches a directory of a session. Answered by [`ClientEvent::Watching`].
+    /// Watches a directory of a session, as the first message of a connection. Answered by [`ClientEvent::Watching`].
     Watch(WatchRequest),
-    /// Bytes for the program's standard input, which are the payload. Answered by [`ClientEvent::Accepted`] once its
-    /// pipe has taken them, like the next two.
+    /// Writes the payload to the program's standard input. Answered by [`ClientEvent::Accepted`] once the pipe has
+    /// accepted all bytes. The next two requests have the same reply.
     Input {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
-        /// Whether nothing follows.
+        /// Whether this is the end of the input.
         #[serde(default)]
         end: bool,
     },
-    /// Send the program's process group a signal.
+    /// Sends a signal to the program's process group.
     Signal {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
         /// The signal's number.
         signal: i32,
     },
-    /// Give the program's terminal another size.
+    /// Resizes the program's terminal.
     Size {
-        /// Repeated in the answer.
+        /// Repeated in the reply.
         id: u64,
-        /// The size.
+        /// The new size.
         #[serde(flatten)]
         size: ProgramTerminal,
     },
-    /// End the session. Answered by [`ClientEvent::Closed`].
+    /// Ends the session. Answered by [`ClientEvent::Closed`].
     Close,
-    /// The first message of a batch. Answered by [`ClientEvent::Mapping`].
+    /// Opens a batch, as the first message of its connection. Answered by [`ClientEvent::Mapping`].
     Map(Box<OpenBatch>),
-    /// A task of a batch. The payload is a line in the format of `sandfork map`. Answered by
+    /// Submits a task of a batch. The payload is a line in the format of `sandfork map`. Answered by
     /// [`ClientEvent::Done`] or [`ClientEvent::Lost`], or by an error, which ends the batch.
     Task(TaskHeader),
-    /// No more tasks follow. Answered by [`ClientEvent::Closed`], after the last result.
+    /// Marks the end of the tasks. Answered by [`ClientEvent::Closed`], after the last result.
     End,
 }
 
@@ -150,19 +151,19 @@ pub struct Open {
     /// The sandbox.
     #[serde(flatten)]
     pub sandbox: SandboxChoice,
-    /// How much of the time in host tools does not count for the cell.
+    /// How much time in host tools does not count towards the cell's wall time.
     #[serde(default)]
     pub tool_time: ToolTime,
-    /// The number of the snapshot with which the session begins.
+    /// The number of the snapshot from which the session starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<u64>,
-    /// The absolute path of the saved snapshot with which it begins.
+    /// The absolute path of the saved snapshot from which the session starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub saved: Option<PathBuf>,
-    /// Whether a descriptor for the guest's standard input comes with the message.
+    /// Whether the message carries a descriptor for the guest's standard input.
     #[serde(default)]
     pub stdin: bool,
-    /// Whether the host is asked which of the paths that the guest was not shown it has.
+    /// Whether denials report if the host has a path that the guest could not see.
     #[serde(default)]
     pub ask_host: bool,
 }
@@ -175,30 +176,31 @@ pub struct SandboxChoice {
     /// Overrides of the policy's keys: `limits.wall=2s`.
     #[serde(default)]
     pub set: Vec<String>,
-    /// The differences between the caller's environment and the supervisor's: a new value, or none if the
-    /// caller lacks the variable.
+    /// The differences between the caller's environment and the supervisor's: the caller's value, or `None` if
+    /// the caller lacks the variable.
     #[serde(default)]
     pub environ: BTreeMap<String, Option<String>>,
-    /// The absolute paths from which the caller imports modules. No guest may exchange one.
+    /// The absolute paths from which the caller imports modules. A policy that makes one of them writable is
+    /// rejected.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub import_paths: Vec<PathBuf>,
 }
 
-/// How long the wall clock of one cell may stand still while calls wait for the host. It is bounded:
-/// otherwise a guest that always has a call open would never reach its limit.
+/// The time for which the wall clock of one cell may stop while tool calls wait for the host. It is bounded,
+/// because a guest that always has a pending call would otherwise never reach its limit.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolTime {
-    /// At most this long. With zero the clock never stands still.
+    /// This long. With zero the clock never stops.
     #[serde(with = "seconds")]
     AtMost(Duration),
-    /// This long, or ten times the wall limit of the cell if that is more.
+    /// This long, or ten times the cell's wall limit if that is more.
     #[serde(with = "seconds")]
     AtLeast(Duration),
 }
 
 impl ToolTime {
-    /// The time for a cell with this wall limit.
+    /// Returns the time for a cell with this wall limit.
     pub fn of_cell(self, wall: Duration) -> Duration {
         match self {
             Self::AtMost(time) => time,
@@ -213,7 +215,7 @@ impl Default for ToolTime {
     }
 }
 
-/// A time as a number of seconds.
+/// (De)serializes a duration as a number of seconds.
 mod seconds {
     use std::time::Duration;
 
@@ -232,23 +234,23 @@ mod seconds {
 /// A cell.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// Repeated in the answers.
+    /// Repeated in the replies.
     pub id: u64,
-    /// Name shown in tracebacks.
+    /// The file name in tracebacks.
     pub filename: String,
     /// `sys.argv[1:]`.
     #[serde(default)]
     pub argv: Vec<String>,
-    /// Which value the cell returns.
+    /// The value that the cell returns.
     #[serde(default)]
     pub last: ResultMode,
-    /// What happens after the cell.
+    /// What the worker does after the cell.
     #[serde(default)]
     pub then: AfterCell,
-    /// Whether output is sent as it arrives, and not right before the outcome.
+    /// Whether output is sent as it arrives. Otherwise it is sent right before the outcome.
     #[serde(default)]
     pub stream: bool,
-    /// Wall time in seconds, in place of `limits.wall`.
+    /// The wall limit in seconds, by default `limits.wall`.
     #[serde(default)]
     pub wall: Option<f64>,
 }
@@ -256,7 +258,7 @@ pub struct Cell {
 /// An operation on a file of the session.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct FileRequest {
-    /// Repeated in the answer.
+    /// Repeated in the reply.
     pub id: u64,
     /// The path, relative to the work directory.
     pub path: String,
@@ -270,34 +272,34 @@ pub struct FileRequest {
 #[serde(tag = "op", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum FileOperation {
-    /// Open it for reading. The answer comes with a descriptor.
+    /// Opens the file for reading. The reply carries a descriptor.
     OpenRead,
-    /// Open it for writing. The answer comes with a descriptor.
+    /// Opens the file for writing. The reply carries a descriptor.
     OpenWrite {
-        /// Whether the existing contents stay.
+        /// Whether to append to the existing contents rather than truncate the file.
         #[serde(default)]
         append: bool,
     },
-    /// List the entries of a directory.
+    /// Lists the entries of a directory.
     List,
-    /// Describe one entry.
+    /// Describes one entry.
     Stat,
-    /// Remove the entry.
+    /// Removes the entry.
     Remove {
-        /// Whether a directory is removed with its contents.
+        /// Whether to remove a directory with its contents.
         #[serde(default)]
         recursive: bool,
     },
-    /// Create a directory.
+    /// Creates a directory.
     MakeDir {
-        /// Whether missing parents are created too, and an existing directory is not an error.
+        /// Whether to create missing parents and to accept an existing directory.
         #[serde(default)]
         parents: bool,
     },
 }
 
 impl ClientRequest {
-    /// The buffers of the message.
+    /// Returns the `blob` field of the message.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
             Self::Set(set) => set.blob.as_ref(),
@@ -306,7 +308,7 @@ impl ClientRequest {
         }
     }
 
-    /// The number that an answer repeats.
+    /// Returns the number that the reply repeats.
     pub const fn id(&self) -> Option<u64> {
         match self {
             Self::Cell(Cell { id, .. })
@@ -344,7 +346,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_of_tools_is_bounded_whatever_is_said() {
+    fn tool_time_is_bounded_for_every_setting() {
         let of_cell = |text: &str| {
             let time: ToolTime = serde_json::from_str(text).unwrap();
             let again: ToolTime =

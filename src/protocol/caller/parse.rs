@@ -1,4 +1,4 @@
-//! Parsing of a caller's frames.
+//! Parses a caller's frames.
 
 use serde::Deserialize;
 
@@ -6,8 +6,8 @@ use super::ClientRequest;
 use crate::protocol::message::{MessageError, check_payload};
 use crate::protocol::{Frame, JsonLimits};
 
-/// The kinds that come often or with many values. By its tag alone, serde reads a message twice: first into a tree of all
-/// its members.
+/// The kinds of messages that are frequent or carry many values. For a tagged enum, serde would first buffer all
+/// members of the message in a tree.
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Kind {
@@ -24,7 +24,7 @@ impl ClientRequest {
     ///
     /// # Errors
     ///
-    /// If the header exceeds a limit, is of an unknown kind, or lacks what its kind needs.
+    /// If the header exceeds a limit, has an unknown kind or lacks a required member.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         let header = JsonLimits::FROM_CALLER.tagged(&frame.header)?;
         let request = match header.kind {

@@ -1,25 +1,25 @@
-//! Which policy a caller's session or batch has.
+//! The policy that a caller chooses for a session or a batch.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// A policy by name or path, or its text. Another field is refused: a text without its directory would be passed over for
-/// the policy of its name.
+/// A policy by name or path, or its text. Unknown fields are rejected: a text without its directory would otherwise
+/// parse as [`PolicyChoice::Name`], and the text would be ignored.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize, Deserialize)]
 #[serde(
     untagged,
     deny_unknown_fields,
-    expecting = "a policy has `toml` and `directory`, or `name`, and nothing unknown"
+    expecting = "a policy has `toml` and `directory`, or `name`, and no unknown fields"
 )]
 pub enum PolicyChoice {
     /// The text of a policy file.
     Text {
         /// The text.
         toml: String,
-        /// The directory for its relative paths.
+        /// The directory against which relative paths are resolved.
         directory: PathBuf,
-        /// Its name in reports.
+        /// The name of the policy in reports.
         #[serde(default, alias = "name")]
         label: Option<String>,
         /// The interpreter, unless the policy names one.
@@ -28,9 +28,9 @@ pub enum PolicyChoice {
     },
     /// A built-in policy, or a file.
     Name {
-        /// Its name or path.
+        /// The name or path.
         name: String,
-        /// The directory for a relative path, if it is not the supervisor's working directory.
+        /// The directory for a relative path, by default the supervisor's current directory.
         #[serde(default)]
         directory: Option<PathBuf>,
         /// The interpreter, unless the policy names one.
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_policys_text_is_never_passed_over_for_its_name() {
+    fn text_without_a_directory_is_not_taken_for_a_name() {
         let read = |text: &str| serde_json::from_str::<PolicyChoice>(text);
         let text = read(r#"{"toml": "", "directory": "/srv", "name": "standard"}"#);
         assert!(
@@ -54,10 +54,10 @@ mod tests {
         let name = read(r#"{"name": "standard", "directory": "/srv"}"#);
         assert!(matches!(name.unwrap(), PolicyChoice::Name { .. }));
         let neither = read(r#"{"toml": "limits.wall = '2s'", "name": "standard"}"#);
-        let said = neither.unwrap_err().to_string();
+        let message = neither.unwrap_err().to_string();
         assert!(
-            said.starts_with("a policy has `toml` and `directory`"),
-            "{said}"
+            message.starts_with("a policy has `toml` and `directory`"),
+            "{message}"
         );
     }
 }

@@ -1,8 +1,8 @@
 //! The messages between a supervisor and one worker.
 //!
-//! The supervisor sends [`Request`], which is trusted. The worker sends [`Reply`], which is
-//! hostile: any of its fields may be false. Its shape ensures that a false field can only hurt its
-//! own worker. It has no field for time, memory, enforcement or who ended a run.
+//! The supervisor sends a trusted [`Request`]. The worker sends a hostile [`Reply`], of which any field may
+//! be false. A false field can only harm the worker's own run, because a reply has no field for time,
+//! memory, enforcement or who ended the run.
 
 mod reply;
 mod request;
@@ -23,7 +23,7 @@ use super::{Blob, Frame, FrameError, FrameLimits, JsonError};
 use crate::outcome::value::ValueError;
 use crate::outcome::value::blob::Transport;
 
-/// Why a message was refused.
+/// The reason why a message was rejected.
 #[derive(Clone, Debug, Eq, Error, PartialEq)]
 #[non_exhaustive]
 pub enum MessageError {
@@ -34,7 +34,7 @@ pub enum MessageError {
     #[error(transparent)]
     Header(#[from] JsonError),
     /// The length of the payload differs from the header's.
-    #[error("a payload of {length} bytes follows a message that has one of {wanted}")]
+    #[error("a message announces a payload of {wanted} bytes, but has one of {length}")]
     Payload {
         /// The actual length.
         length: usize,
@@ -46,20 +46,20 @@ pub enum MessageError {
     Value(#[from] ValueError),
 }
 
-/// An exception of a host tool, which crosses by name.
+/// An exception of a host tool, which is sent by name.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct NamedError {
-    /// Name of the exception's class.
+    /// The name of the exception's class.
     pub name: String,
-    /// `str()` of it.
+    /// The exception's `str()`.
     pub message: String,
-    /// The builtin class that its class is derived from.
+    /// The nearest built-in base class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub base: Option<String>,
 }
 
 impl NamedError {
-    /// An exception of this class and text.
+    /// Creates an exception with this class name and message.
     pub fn new(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -69,7 +69,7 @@ impl NamedError {
     }
 }
 
-/// Checks that a frame's payload is the one that its header announces.
+/// Checks that the length of a frame's payload is the one that its header announces.
 pub(super) fn check_payload(frame: &Frame, blob: Option<&Blob>) -> Result<(), MessageError> {
     let wanted = blob
         .filter(|blob| blob.transport() == Transport::Payload)
@@ -82,7 +82,7 @@ pub(super) fn check_payload(frame: &Frame, blob: Option<&Blob>) -> Result<(), Me
     }
 }
 
-/// Appends a message's frame to `out`, which stays unchanged if the message exceeds `limits`.
+/// Appends a message's frame to `out`. Leaves `out` unchanged if the message exceeds `limits`.
 pub(super) fn encode_message(
     message: &impl Serialize,
     payload: &[u8],

@@ -1,4 +1,4 @@
-//! The messages from a worker to its supervisor: hostile.
+//! The messages from a worker to its supervisor. Their contents are hostile.
 
 use std::collections::BTreeMap;
 
@@ -18,59 +18,59 @@ pub enum Reply {
         /// [`VERSION`](crate::protocol::VERSION).
         version: u32,
     },
-    /// A cell or a program ended by itself.
+    /// A cell or a program ended without the supervisor's intervention.
     Result(CellResult),
-    /// A cell shows something.
+    /// A cell displays data.
     Display(Display),
     /// A cell calls a host tool.
     Call(ToolCall),
-    /// The worker stands: to be copied, or to take on the state of another.
+    /// The worker is suspended at a copy point, for a snapshot or a restore.
     Standing(CopyPoint),
-    /// A step failed by which the worker takes on the state of another. The last message of the worker.
+    /// A step of a restore failed. This is the worker's last message.
     FailedStep(FailedStep),
 }
 
-/// A step that failed.
+/// A failed step of a restore.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct FailedStep {
-    /// Its place in the list, from 0.
+    /// The index of the step.
     pub step: usize,
-    /// Its error.
+    /// The errno of the failure.
     pub errno: i32,
 }
 
-/// Where a worker stands.
+/// The state of a worker that is suspended for a snapshot or a restore.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct CopyPoint {
     /// The request's number.
     pub id: u64,
-    /// The address from which a copy goes on.
+    /// The address at which a copy resumes. 0 in a worker that is being restored.
     pub place: u64,
-    /// The end of its heap.
+    /// The program break (brk(2)), the end of the heap.
     #[serde(rename = "break")]
     pub program_break: u64,
-    /// Where its thread's own data are.
+    /// The thread pointer, the address of the thread's control block.
     #[serde(default)]
     pub thread: u64,
-    /// The descriptors of the files with the memory that it takes on, if it does.
+    /// The descriptors of the memory images, in a worker that is being restored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<i32>,
-    /// Ranges of memory that copies may share until they write to it.
+    /// The ranges of memory that copies may share until they write to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shareable: Vec<[u64; 2]>,
 }
 
-/// Something that a cell shows, in one or more forms.
+/// Data that a cell displays, in one or more formats.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Display {
     /// The cell's number.
     pub id: u64,
-    /// Forms by their media types (RFC 6838): text, or bytes.
+    /// The text or bytes in each format, by media type (RFC 6838).
     pub data: BTreeMap<String, Value>,
     /// Whether the display is the value of the cell's last expression.
     #[serde(default)]
     pub main: bool,
-    /// The forms' buffers.
+    /// The buffers of the data.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,
 }
@@ -80,7 +80,7 @@ pub struct Display {
 pub struct ToolCall {
     /// The cell's number.
     pub id: u64,
-    /// A number that the answer repeats.
+    /// The number of the call, which the reply repeats.
     pub call: u64,
     /// The tool's name.
     pub tool: String,
@@ -100,9 +100,8 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// If the header exceeds a limit, is of an unknown kind, or lacks what its kind needs, or the
-    /// payload's length differs from the header's. Each is a protocol violation and ends the
-    /// session.
+    /// If the header exceeds a limit, has an unknown kind or lacks a required member, or if the payload or
+    /// the values do not match the header. Each error is a protocol violation and ends the session.
     pub fn parse(frame: &Frame) -> Result<Self, MessageError> {
         #[derive(Deserialize)]
         #[serde(rename_all = "kebab-case")]
@@ -144,7 +143,7 @@ impl Reply {
         Ok(reply)
     }
 
-    /// The buffers of the message.
+    /// Returns the `blob` field of the message.
     pub const fn blob(&self) -> Option<&Blob> {
         match self {
             Self::Ready { .. } | Self::Standing(_) | Self::FailedStep(_) => None,

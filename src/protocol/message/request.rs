@@ -10,91 +10,91 @@ use crate::protocol::{Blob, FrameLimits, Value};
 #[serde(tag = "kind", rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Request {
-    /// The first message. In a session a byte follows, with the descriptor of the socket over which programs are
-    /// started.
+    /// The first message. In a session it is followed by one byte that carries the descriptor of the socket over
+    /// which programs are started.
     Hello {
         /// [`VERSION`](crate::protocol::VERSION).
         version: u32,
         /// The purpose of the worker.
         serves: WorkerMode,
     },
-    /// Sent before the first message to a worker that will wait: run a rehearsal cell, so that the
-    /// memory that a first cell writes to has already been copied when that cell comes.
+    /// Runs a rehearsal cell in a worker for the pool, before its first message. The rehearsal triggers most of
+    /// the copy-on-write faults that would otherwise slow down the first cell.
     Rehearse {
         /// The purpose of the worker.
         serves: WorkerMode,
     },
-    /// The first message to a worker that takes on the state of another. The order for its native half is the
-    /// payload. Bytes follow, each with a descriptor: that of [`Hello`](Self::Hello), the files of the memory, the contents of the
-    /// directories, and when the worker stands, the steps.
+    /// The first message to a worker that is restored from a snapshot. The payload is the order for the worker's
+    /// native half. Bytes follow that carry one descriptor each: the socket of [`Hello`](Self::Hello), the memory
+    /// images, the contents of the directories, and, once the worker is suspended, the restore steps.
     Restore {
         /// Repeated in the result.
         id: u64,
     },
-    /// Stand while the worker is copied, and answer after [`GoOn`](Self::GoOn).
+    /// Suspends the worker while it is copied. The worker replies after [`GoOn`](Self::GoOn).
     Snapshot {
         /// Repeated in the result.
         id: u64,
     },
-    /// The copy is made.
+    /// Resumes the worker after it has been copied.
     GoOn,
-    /// Run Python source, which is the payload.
+    /// Runs the Python source in the payload.
     Cell {
         /// Repeated in the result.
         id: u64,
-        /// Name shown in tracebacks; not a file that has to exist.
+        /// The file name in tracebacks. The file need not exist.
         filename: String,
         /// `sys.argv[1:]`.
         argv: Vec<String>,
-        /// Which value the cell returns.
+        /// The value that the cell returns.
         #[serde(default, skip_serializing_if = "is_default")]
         last: ResultMode,
-        /// What the worker does after the cell. A worker for a single run ignores it and ends.
+        /// What the worker does after the cell. A worker for a single run ignores this field and exits.
         #[serde(default, skip_serializing_if = "is_default")]
         then: AfterCell,
-        /// What the source is.
+        /// The kind of source, which decides its encoding.
         #[serde(default, skip_serializing_if = "is_default")]
         source: SourceKind,
-        /// The only program of a worker may have a terminal of its own, as a program of [`Exec`](Self::Exec).
+        /// The terminal type (`TERM`) of a single run that gets a terminal, as for [`Exec`](Self::Exec).
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terminal: Option<String>,
     },
-    /// Run a program of the sandbox and report how it ended.
+    /// Runs a program in the sandbox and reports how it ended.
     Exec {
         /// Repeated in the result.
         id: u64,
-        /// Program, looked up in the guest's `PATH`, and its arguments. Never empty.
+        /// The program, which is looked up in the guest's `PATH`, and its arguments. Never empty.
         argv: Vec<String>,
-        /// The program gets a terminal of its own, and this is its kind (`TERM`). Standard input then
-        /// carries records: what is typed, and the terminal's size.
+        /// The terminal type (`TERM`), if the program gets a terminal. Standard input then carries records of
+        /// typed input and of the terminal's size.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         terminal: Option<String>,
     },
-    /// Define variables of `__main__`.
+    /// Defines variables in `__main__`.
     Set(Variables),
-    /// Define host tools.
+    /// Defines host tools.
     Tools(Tools),
-    /// The answer to a call of a host tool.
+    /// The reply to a call of a host tool.
     Return(ToolAnswer),
 }
 
-/// Variables to define, from a caller or to its worker.
+/// Variables to define. Both a caller and the supervisor send this message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Variables {
-    /// Repeated in the answer.
+    /// Repeated in the reply.
     pub id: u64,
     /// Names and values, in order.
     #[serde(rename = "variables")]
     pub pairs: Vec<(String, Value)>,
-    /// The values' buffers.
+    /// The buffers of the values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,
 }
 
-/// Host tools to define, from a caller or to its worker.
+/// Host tools to define. Both a caller and the supervisor send this message.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Tools {
-    /// Repeated in the answer.
+    /// Repeated in the reply.
     pub id: u64,
     /// The tools.
     pub tools: Vec<ToolDeclaration>,
@@ -104,7 +104,7 @@ pub struct Tools {
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WorkerMode {
-    /// One cell or program. The worker ends with it.
+    /// One cell or program, after which the worker exits.
     #[default]
     OneRun,
     /// Any number of cells.
@@ -115,7 +115,7 @@ fn is_default<T: Default + PartialEq>(field: &T) -> bool {
     *field == T::default()
 }
 
-/// Which value a cell returns.
+/// The value that a cell returns.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResultMode {
@@ -124,34 +124,34 @@ pub enum ResultMode {
     Expression,
     /// The value of the last statement, including an assignment: `x = 3` gives 3.
     Statement,
-    /// The `repr` of the value that [`Self::Expression`] gives, which the guest keeps as `_`, as Python's
-    /// prompt does.
+    /// The `repr` of the value of [`Self::Expression`]. The guest keeps the value as `_`, like Python's prompt.
     Text,
-    /// As [`Self::Expression`], and the guest displays the `repr` of each such value, as a notebook does: also of one that
-    /// text shows sufficiently.
+    /// The value of [`Self::Expression`]. The guest also displays the `repr` of every such value, as a notebook
+    /// does, even if plain text represents it fully.
     Notebook,
-    /// No value: that of a last expression is dropped.
+    /// No value. The value of a last expression is dropped.
     Nothing,
 }
 
-/// What the source of a cell is, which decides its encoding.
+/// The kind of a cell's source, which decides its encoding.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SourceKind {
     /// The bytes of a file: UTF-8, or the encoding of its coding line (PEP 263).
     #[default]
     File,
-    /// Text: UTF-8, and a coding line in it means nothing.
+    /// Text: always UTF-8. A coding line has no effect.
     Text,
 }
 
-/// Whether one of the first two lines of a source may name an encoding (PEP 263). The guest's Python reads it.
+/// Returns whether one of the first two lines of a source may declare an encoding (PEP 263), which the guest's Python
+/// interprets.
 pub fn has_coding_line(source: &[u8]) -> bool {
     let mut lines = source.split(|byte| *byte == b'\n').take(2);
     lines.any(|line| line.contains(&b'#') && line.windows(6).any(|word| word == b"coding"))
 }
 
-/// What a session's worker does after a cell.
+/// The action of a session's worker after a cell.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum AfterCell {
@@ -166,12 +166,12 @@ pub enum AfterCell {
 /// A function of the caller that the guest may call.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct ToolDeclaration {
-    /// Its name in the guest: a Python identifier.
+    /// The name in the guest, a Python identifier.
     pub name: String,
-    /// Its `__doc__`.
+    /// The docstring.
     #[serde(default)]
     pub doc: String,
-    /// Its signature as text, as `inspect.signature` writes it, or empty.
+    /// The signature in the notation of `inspect.signature`, or empty.
     #[serde(default)]
     pub signature: String,
     /// Whether the tool's return value ends the cell.
@@ -184,19 +184,19 @@ pub struct ToolDeclaration {
 pub struct ToolAnswer {
     /// The number of the call.
     pub call: u64,
-    /// The tool's return value. `None` also if the field is absent.
+    /// The return value of the tool. An absent field means `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
     /// The exception that the tool raised.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<NamedError>,
-    /// The value's buffers.
+    /// The buffers of the value.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blob: Option<Blob>,
 }
 
 impl ToolAnswer {
-    /// An answer with an exception.
+    /// Creates the result of a call that raised an exception.
     pub const fn raising(call: u64, error: NamedError) -> Self {
         Self {
             call,
@@ -212,7 +212,7 @@ impl Request {
     ///
     /// # Errors
     ///
-    /// If the header or the payload exceeds the limit, as with a script of many megabytes.
+    /// If the header or the payload exceeds its limit, for example a script of many megabytes.
     pub fn encode_into(&self, payload: &[u8], out: &mut Vec<u8>) -> Result<(), MessageError> {
         encode_message(self, payload, &FrameLimits::TO_WORKER, out)
     }

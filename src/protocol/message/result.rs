@@ -1,24 +1,24 @@
-//! How a cell ended, as its worker reports it.
+//! The result of a cell, as its worker reports it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::outcome::ExceptionInfo;
 use crate::protocol::{Blob, Value};
 
-/// How a cell or a program ended.
+/// The result of a cell or a program.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(try_from = "ResultFields", into = "ResultFields")]
 #[non_exhaustive]
 pub struct CellResult {
     /// The request's number.
     pub id: u64,
-    /// The guest's report of how it ended.
+    /// How the cell ended, as the guest reports it.
     pub ended: Ended,
-    /// Operations that were refused, as far as the guest's side noticed.
+    /// The refused operations that the worker noticed.
     pub denied: Vec<Denied>,
     /// What completed the cell.
     pub finish: Finish,
-    /// The buffers of its value.
+    /// The buffers of the value.
     pub blob: Option<Blob>,
 }
 
@@ -28,15 +28,15 @@ pub enum Finish {
     /// The cell's last statement.
     #[default]
     LastStatement,
-    /// The same, with a semicolon after it: its value is not displayed.
+    /// The cell's last statement, followed by a semicolon: the value is not displayed.
     Quietly,
-    /// A host tool that ends the cell. Its answer is then the cell's value.
+    /// A host tool that ends the cell. The return value of the tool is the cell's value.
     Tool,
 }
 
 #[cfg(test)]
 impl CellResult {
-    /// A result without denied operations.
+    /// Creates a result without refused operations.
     pub const fn new(id: u64, ended: Ended) -> Self {
         Self {
             id,
@@ -48,12 +48,12 @@ impl CellResult {
     }
 }
 
-/// The ways in which guest code ends by itself.
+/// How guest code ended without the supervisor's intervention.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
     /// The code ran to its end, with the value of its last expression if that is not `None`.
     Ok(Option<Value>),
-    /// An exception was not caught, or a program could not be started.
+    /// An exception was uncaught, or a program could not be started.
     Exception(GuestError),
     /// The guest called `sys.exit`, or a program exited with this status.
     Exit(u8),
@@ -62,11 +62,11 @@ pub enum Ended {
 /// An exception as the guest describes it.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct GuestError {
-    /// Name of the exception's class.
+    /// The name of the exception's class.
     pub name: String,
-    /// `str()` of the exception.
+    /// The exception's `str()`.
     pub message: String,
-    /// The traceback as Python prints it, guest frames only.
+    /// The traceback as Python prints it, with guest frames only.
     #[serde(default)]
     pub traceback: String,
     /// `errno` of an `OSError`.
@@ -74,11 +74,11 @@ pub struct GuestError {
     pub errno: Option<i32>,
 }
 
-/// An operation that was refused, as far as the guest's side noticed.
+/// A refused operation that the worker noticed.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Denied {
-    /// The operation that was tried: `access`, `run`, `import`, `socket`, or `system call`. `more` counts those
-    /// that have no entry of their own.
+    /// The operation: `access`, `run`, `import`, `socket` or `system call`. `more` counts the refusals that are
+    /// not listed.
     pub operation: String,
     /// The target of the operation: an absolute path, or the name of a module.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -86,17 +86,17 @@ pub struct Denied {
     /// The error that the guest got.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub errno: Option<i32>,
-    /// For a refused change of what the file's permissions let the guest change: the target, or the nearest directory
-    /// above it that exists.
+    /// For a refused write that the file's permissions would allow: the target, or its nearest existing parent
+    /// directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<String>,
-    /// The guest's file.
+    /// The guest's source file that tried the operation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
     /// The line in that file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
-    /// How often it was tried.
+    /// The number of times that the operation was refused.
     #[serde(default = "once", skip_serializing_if = "is_once")]
     pub count: u64,
 }
@@ -105,20 +105,20 @@ const fn once() -> u64 {
     1
 }
 
-// serde passes a field by reference, even a small one.
+// serde requires this signature.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_once(count: &u64) -> bool {
     *count == 1
 }
 
 impl GuestError {
-    /// The exception of an outcome.
+    /// Converts to the exception of an outcome.
     pub fn into_exception(self) -> ExceptionInfo {
         ExceptionInfo::new(self.name, self.message, self.traceback)
     }
 }
 
-/// [`CellResult`] in its serialized form.
+/// The serialized form of [`CellResult`].
 #[derive(Serialize, Deserialize)]
 struct ResultFields {
     id: u64,
