@@ -14,7 +14,7 @@
 //! | 130 | interrupted: SIGINT, SIGTERM or SIGHUP to the command; ignored SIGINT and SIGHUP stay ignored (`nohup`) |
 //! | 130 | an uncaught `KeyboardInterrupt`, as a shell reports it for `python3` |
 //! | 137 | the memory limit, as a shell reports the OOM killer's SIGKILL |
-//! | 128 + n | signal n; 159 is SIGSYS, for a system call that the policy forbids on pain of death |
+//! | 128 + n | signal n; 159 is SIGSYS, by which seccomp kills a process for a forbidden system call |
 //!
 //! The exit codes of `sandfork map` say nothing about its guests, whose exit codes are in the results:
 //!
