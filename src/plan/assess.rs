@@ -1,4 +1,4 @@
-//! What each layer can be on a host, independent of the policy.
+//! Assesses each layer on a host, independent of the policy.
 
 use std::collections::BTreeSet;
 
@@ -12,16 +12,16 @@ use crate::host::{
 use crate::outcome::Layer;
 use sandfork_jail::DATA;
 
-/// The ABI from which Landlock scopes signals and abstract unix sockets: the last ABI that adds a
-/// wall.
+/// The ABI from which Landlock scopes signals and abstract Unix sockets. No later ABI adds protection that
+/// matters here.
 pub(super) const LANDLOCK_SCOPES: u32 = 6;
 
-/// A layer on this machine.
+/// The assessment of a layer on a machine.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Assessment {
     /// The layer.
     pub layer: Layer,
-    /// How far it can hold.
+    /// The state that the layer can reach.
     pub state: LayerState,
     /// The reason for the state.
     pub why: String,
@@ -29,7 +29,7 @@ pub struct Assessment {
     pub remedy: Option<String>,
 }
 
-/// What is found of a layer: state, reason and remedy.
+/// The state of a layer, the reason and the remedy.
 type Finding = (LayerState, String, Option<String>);
 
 fn enforced(why: impl Into<String>) -> Finding {
@@ -44,10 +44,10 @@ fn absent(why: impl Into<String>, remedy: impl Into<String>) -> Finding {
     (LayerState::Absent, why.into(), Some(remedy.into()))
 }
 
-/// Every layer, in the order of [`Layer::ALL`].
+/// Assesses every layer, in the order of [`Layer::ALL`].
 pub fn assess(machine: &Machine) -> Vec<Assessment> {
     let assessed = |layer| {
-        let (state, why, remedy) = find(machine, layer);
+        let (state, why, remedy) = assess_layer(machine, layer);
         Assessment {
             layer,
             state,
@@ -58,7 +58,7 @@ pub fn assess(machine: &Machine) -> Vec<Assessment> {
     Layer::ALL.map(assessed).into()
 }
 
-fn find(machine: &Machine, layer: Layer) -> Finding {
+fn assess_layer(machine: &Machine, layer: Layer) -> Finding {
     match layer {
         Layer::Namespaces => namespaces(machine),
         Layer::Mounts => mounts(machine),
@@ -82,13 +82,13 @@ fn namespaces(machine: &Machine) -> Finding {
         NamespaceSupport::Refused(refusal) if !refusal.step.is_of_mounts() => {
             refused(machine, refusal)
         }
-        _ => enforced("all of them can be made and entered"),
+        _ => enforced("all of them can be created and entered"),
     }
 }
 
 fn mounts(machine: &Machine) -> Finding {
     match &machine.namespaces {
-        NamespaceSupport::Available => enforced("a root of its own can be built and entered"),
+        NamespaceSupport::Available => enforced("a private root can be built and entered"),
         NamespaceSupport::Refused(refusal) if refusal.step.is_of_mounts() => {
             refused(machine, refusal)
         }
@@ -113,18 +113,18 @@ fn landlock(machine: &Machine) -> Finding {
         ),
         LandlockSupport::Filtered => filtered("Landlock's calls"),
         LandlockSupport::NotBuilt => {
-            let why = format!("kernel {} answers no Landlock call", machine.kernel);
+            let why = format!("kernel {} has no Landlock system calls", machine.kernel);
             absent(why, remedy::LANDLOCK_NOT_BUILT)
         }
     }
 }
 
 fn filtered(calls: &str) -> Finding {
-    let why = format!("a filter of system calls around this process refuses {calls}");
+    let why = format!("a seccomp filter on this process refuses {calls}");
     absent(why, remedy::FILTERED)
 }
 
-/// What Landlock with an ABI below 6 leaves to the other layers.
+/// Describes what Landlock with an ABI below 6 leaves to the other layers.
 fn missing_in_landlock(abi: u32) -> &'static str {
     match abi {
         ..2 => {
@@ -155,11 +155,11 @@ fn seccomp(machine: &Machine) -> Finding {
 
 fn rlimits(machine: &Machine) -> Finding {
     let open_files = machine.limits.hard.open_files;
-    // A descriptor's number is below the limit.
+    // Descriptor numbers must be below the limit.
     if open_files <= u64::from(DATA.unsigned_abs()) {
         return absent(
             format!(
-                "the hard limit on open files is {open_files}, and a worker has its data socket at number {DATA}"
+                "the hard limit on open files is {open_files}, but a worker needs descriptor {DATA} for its data socket"
             ),
             remedy::open_files(),
         );
@@ -193,23 +193,23 @@ fn cgroup(machine: &Machine) -> Finding {
     }
 }
 
-/// The limiting controllers that are not available.
+/// Returns the limiting controllers that are not available.
 pub(super) fn missing_controllers(cgroup: &CgroupSupport) -> impl Iterator<Item = Controller> {
-    let there: BTreeSet<Controller> = match cgroup {
+    let available: BTreeSet<Controller> = match cgroup {
         CgroupSupport::V1(controllers) => controllers.keys().copied().collect(),
         CgroupSupport::V2 { controllers, .. } => controllers.clone(),
         CgroupSupport::Nowhere(_) => BTreeSet::new(),
     };
     Controller::LIMITING
         .into_iter()
-        .filter(move |controller| !there.contains(controller))
+        .filter(move |controller| !available.contains(controller))
 }
 
 fn describe_cgroup(cgroup: &CgroupSupport) -> String {
     match cgroup {
-        CgroupSupport::V1(_) => "version 1, cgroups can be made".to_owned(),
+        CgroupSupport::V1(_) => "version 1, cgroups can be created".to_owned(),
         CgroupSupport::V2 { dir, .. } => {
-            format!("version 2, cgroups can be made in {}", dir.display())
+            format!("version 2, cgroups can be created in {}", dir.display())
         }
         CgroupSupport::Nowhere(_) => "no cgroups".to_owned(),
     }

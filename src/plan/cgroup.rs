@@ -1,5 +1,5 @@
-//! What the supervisor writes into a worker's cgroup (Documentation/admin-guide/cgroup-v2.rst and
-//! cgroup-v1/).
+//! Plans a worker's cgroup: its parent directories and settings
+//! (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,24 +9,24 @@ use serde::Serialize;
 use crate::host::{CgroupSupport, Controller, V2Entry};
 use crate::policy::{Limits, Policy};
 
-/// Where a worker's cgroups are created and what the supervisor writes into them.
+/// The parent directories and settings of a worker's cgroups.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CgroupPlan {
-    /// The version of the files' interface.
+    /// The version of the cgroup interface.
     pub version: CgroupVersion,
     /// The hierarchies in use. Version 2 has only one.
     pub hierarchies: Vec<Hierarchy>,
 }
 
-/// Version of the cgroup interface.
+/// The version of the cgroup interface.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CgroupVersion {
     /// One hierarchy for each controller.
     V1,
-    /// One hierarchy. `entry` must be done before the first interpreter starts.
+    /// One hierarchy. The supervisor must perform `entry` before the first interpreter starts.
     V2 {
-        /// What the directory still needs.
+        /// The preparation that the directory still needs.
         entry: V2Entry,
     },
 }
@@ -38,22 +38,22 @@ pub struct Hierarchy {
     pub parent: PathBuf,
     /// The controllers that limit or count there.
     pub controllers: BTreeSet<Controller>,
-    /// Written into each new cgroup, in this order, before a process enters it.
+    /// The settings to write into each new cgroup, in this order, before a process enters it.
     pub settings: Vec<Setting>,
 }
 
 /// A file and the value to write into it.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Setting {
-    /// Name of the file in the cgroup's directory.
+    /// The name of the file in the cgroup's directory.
     pub file: &'static str,
-    /// Its contents.
+    /// The value to write.
     pub value: String,
-    /// Whether a kernel may lack the file.
+    /// Whether the kernel may lack the file.
     pub presence: Presence,
 }
 
-/// Whether a setting's file always exists.
+/// Whether the file of a setting always exists.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Presence {
@@ -64,7 +64,7 @@ pub enum Presence {
 }
 
 impl CgroupPlan {
-    /// Whether this controller limits the worker.
+    /// Returns whether this controller limits the worker.
     pub fn limits_by(&self, controller: Controller) -> bool {
         self.hierarchies
             .iter()
@@ -121,10 +121,10 @@ fn where_there(file: &'static str, value: impl Into<String>) -> Setting {
     }
 }
 
-/// The kernel's default; shorter periods cost more context switches.
+/// The period of the CPU quota: the kernel's default. Shorter periods cost more context switches.
 const CPU_PERIOD_US: u64 = 100_000;
 
-/// Microseconds of processor time in each period.
+/// Returns the CPU quota in microseconds per period.
 fn cpu_quota_us(limits: &Limits) -> u64 {
     limits.millicores() * CPU_PERIOD_US / 1000
 }
@@ -133,8 +133,8 @@ fn settings_v1(controller: Controller, limits: &Limits) -> Vec<Setting> {
     match controller {
         Controller::Memory => vec![
             required("memory.limit_in_bytes", limits.memory().to_string()),
-            // The limit of memory and swap together, so that there is no swap. It must not be below
-            // the memory limit, so it comes after it.
+            // The limit on memory plus swap equals the memory limit, which disables swap. The kernel rejects a
+            // value below the memory limit, so it is written after that limit.
             where_there("memory.memsw.limit_in_bytes", limits.memory().to_string()),
             where_there("memory.swappiness", "0"),
         ],

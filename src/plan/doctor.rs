@@ -1,4 +1,4 @@
-//! The report of `sandfork doctor`: whether each layer is available here, why, and the remedy.
+//! The report of `sandfork doctor`: whether each layer is available on this host, the reason and the remedy.
 
 use std::fmt;
 
@@ -15,40 +15,40 @@ use crate::policy::Level;
 /// The assessment of a machine and an interpreter.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct Diagnosis {
-    /// The kernel's release.
+    /// The kernel release.
     pub kernel: String,
-    /// The effective uid of the assessment.
+    /// The effective uid of the process that made the assessment.
     pub uid: u32,
-    /// The best available level; `None` if nothing may run at all.
+    /// The best available level. `None` if no sandbox can run.
     pub level: Option<Level>,
     /// Every layer.
     pub layers: Vec<Assessment>,
     /// The interpreter.
     pub interpreter: Usability<InterpreterFound>,
-    /// The directory in which a start finds what earlier ones left, where it was tried.
+    /// The cache directory, through which earlier starts speed up later ones. `None` if it was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache: Option<Usability<DirectoryFound>>,
-    /// The directory of environments of packages, where it was looked at.
+    /// The directory of package environments. `None` if it was not checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub environments: Option<Usability<DirectoryFound>>,
-    /// Whether live sessions can be copied at the best level, where it was tried.
+    /// Whether live sessions can be copied at the best level. `None` if it was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshots: Option<Usability<()>>,
-    /// Whether a zygote's forks copy at once what workers write to, where it was tried.
+    /// Whether a zygote's forks eagerly copy the pages that workers write to. `None` if it was not tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub forks: Option<Usability<CopiedPages>>,
-    /// What the built-in policies preload, where it was tried.
+    /// The preloads of the built-in policies. Empty if they were not tried.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub preloads: Vec<PreloadDiagnosis>,
 }
 
-/// Whether something can be used.
+/// Whether a feature can be used.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "state", rename_all = "kebab-case")]
 pub enum Usability<T> {
-    /// It can.
+    /// The feature can be used.
     Usable(T),
-    /// It cannot.
+    /// The feature cannot be used.
     Unusable {
         /// The reason and the remedy.
         error: String,
@@ -56,7 +56,7 @@ pub enum Usability<T> {
 }
 
 impl<T> Usability<T> {
-    /// Whether a search found it.
+    /// Converts the result of a check.
     pub fn of<E: fmt::Display>(found: Result<T, E>) -> Self {
         match found {
             Ok(found) => Self::Usable(found),
@@ -67,14 +67,14 @@ impl<T> Usability<T> {
     }
 }
 
-/// Where something is kept for later runs.
+/// A directory with data for later runs.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct DirectoryFound {
     /// The directory.
     pub directory: String,
 }
 
-/// What each fork copies at once.
+/// The pages that each fork copies eagerly.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct CopiedPages {
     /// The number of pages.
@@ -86,23 +86,23 @@ pub struct CopiedPages {
 pub struct InterpreterFound {
     /// The path to execute.
     pub executable: String,
-    /// Its version.
+    /// The version, such as `3.11.2`.
     pub version: String,
 }
 
-/// What became of the preloads of a policy.
+/// The result of preloading the modules of a policy.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct PreloadDiagnosis {
-    /// The policy.
+    /// The name of the policy.
     pub policy: String,
-    /// Each module, if a zygote could be made.
+    /// The modules, if a zygote could be started.
     pub modules: Vec<PreloadPlan>,
-    /// Why none could be made, with the remedy.
+    /// The reason why no zygote could be started, with the remedy.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
 }
 
-/// Assesses a machine, and the result of probing an interpreter.
+/// Diagnoses a machine and the result of probing an interpreter.
 pub fn diagnose(machine: &Machine, interpreter: Result<&Interpreter, &Error>) -> Diagnosis {
     Diagnosis {
         kernel: machine.kernel.release.clone(),
@@ -125,14 +125,14 @@ pub fn diagnose(machine: &Machine, interpreter: Result<&Interpreter, &Error>) ->
 }
 
 impl Diagnosis {
-    /// Whether this interpreter allows sandboxes of some level.
+    /// Returns whether this machine and interpreter can run sandboxes at any level.
     pub fn is_usable(&self) -> bool {
         self.level.is_some() && matches!(self.interpreter, Usability::Usable(_))
     }
 }
 
 impl LayerState {
-    /// Whether the layer is available, in a word.
+    /// Returns the word for the layer's availability in the report.
     fn answer(self) -> &'static str {
         match self {
             Self::Enforced => "yes",
@@ -142,7 +142,7 @@ impl LayerState {
     }
 }
 
-/// A line of the report: whether something is available, and what of it.
+/// Writes a line of the report: a name, its availability, and details.
 fn row(
     f: &mut fmt::Formatter<'_>,
     name: impl fmt::Display,

@@ -1,33 +1,34 @@
-//! The complete environment of the interpreter. It inherits no variable from the caller.
+//! The complete environment of the interpreter, which inherits no variables from the caller unless the policy passes
+//! them.
 
 use std::collections::BTreeMap;
 
 use super::network;
-use super::places::{TMP, WORK};
+use super::paths::{TMP, WORK};
 use super::view::View;
 use crate::host::Host;
 use crate::policy::{Level, Policy, SystemFiles};
 
 /// Variables that have these values only while packages are preloaded.
 ///
-/// Libraries for linear algebra and for memory read them when they are loaded, and would otherwise
-/// start threads, which do not survive the fork. What is preloaded keeps its one thread. A worker
-/// restores the value of the plan's environment, or removes the variable, so that programs that the
-/// guest starts, and libraries that it loads itself, may use its processors.
+/// Linear algebra libraries and memory allocators read them when they are loaded, and would otherwise
+/// start threads, which do not survive a fork. Preloaded libraries stay single-threaded. A worker restores
+/// the value of the plan's environment, or removes the variable, so that programs that the guest starts,
+/// and libraries that the guest loads, may use all of its processors.
 pub const PRELOAD_ONLY: [(&str, &str); 7] = [
     ("BLIS_NUM_THREADS", "1"),
-    // jemalloc as pyarrow builds it. Without its thread it purges memory when it allocates.
+    // jemalloc as built by pyarrow. Without its background thread it purges memory during allocation.
     ("JE_ARROW_MALLOC_CONF", "background_thread:false"),
     ("MKL_NUM_THREADS", "1"),
     ("NUMEXPR_NUM_THREADS", "1"),
     ("OMP_NUM_THREADS", "1"),
     ("OPENBLAS_NUM_THREADS", "1"),
-    // jemalloc as packages in Rust build it, such as polars.
+    // jemalloc as built by Rust packages such as polars.
     ("_RJEM_MALLOC_CONF", "background_thread:false"),
 ];
 
-/// Variables by which libraries for linear algebra, data frames and threads learn how many threads to start.
-/// Without them, most would start one for each processor of the host.
+/// Variables that set the number of threads of linear algebra, data frame and thread pool libraries. Without them,
+/// most libraries would start a thread for each processor of the host.
 const THREAD_COUNTS: [&str; 6] = [
     "MKL_NUM_THREADS",
     "NUMEXPR_MAX_THREADS",
@@ -37,10 +38,10 @@ const THREAD_COUNTS: [&str; 6] = [
     "RAYON_NUM_THREADS",
 ];
 
-/// The variables that packages see while they are preloaded.
+/// Returns the variables that packages see while they are preloaded.
 ///
-/// They include a directory for matplotlib, which remembers it: the workers' own for temporary files.
-/// Without mounts that path is the host's, so it is one that only root may write to.
+/// They include the configuration directory of matplotlib, which keeps the path: the temporary directory of
+/// the workers. Without mounts that path would be on the host, so `/` is used, to which only root may write.
 pub fn preload_env(level: Level) -> impl Iterator<Item = (&'static str, &'static str)> {
     let directory = if level == Level::Landlock { "/" } else { TMP };
     PRELOAD_ONLY
@@ -48,7 +49,7 @@ pub fn preload_env(level: Level) -> impl Iterator<Item = (&'static str, &'static
         .chain([("MPLCONFIGDIR", directory)])
 }
 
-/// Directories of programs, in the usual order.
+/// The directories of programs, in the usual order of `PATH`.
 const PROGRAMS: [&str; 3] = ["/usr/local/bin", "/usr/bin", "/bin"];
 
 pub(super) fn variables(
@@ -81,7 +82,7 @@ pub(super) fn variables(
     variables.into_iter().collect()
 }
 
-/// The interpreter's own directory first, so that `python3` inside is the same Python.
+/// Returns the value of `PATH`. The interpreter's directory comes first, so that it provides the guest's `python3`.
 fn search_path(policy: &Policy, host: &Host) -> String {
     let own = host
         .interpreter

@@ -1,4 +1,4 @@
-//! Where a path comes from that cannot be shown.
+//! Errors about paths that cannot be shown.
 
 use std::fmt;
 use std::path::Path;
@@ -6,20 +6,20 @@ use std::path::Path;
 use crate::error::Error;
 use crate::policy::Origin;
 
-/// The origin of a request to show a path.
+/// The reason why a path is shown to the guest.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub enum Place {
-    /// A policy names it.
+pub enum Requester {
+    /// A policy names the path.
     Policy(Origin),
-    /// The interpreter needs it.
+    /// The interpreter needs the path.
     Interpreter,
-    /// It is one of the system's programs and libraries.
+    /// The path belongs to the system's programs and libraries.
     System,
-    /// It is the script that is about to run.
+    /// The path is that of the script that is about to run.
     Script,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Requester {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Policy(origin) => origin.fmt(f),
@@ -30,9 +30,9 @@ impl fmt::Display for Place {
     }
 }
 
-impl Place {
-    /// Why the path is not shown as it is to be.
-    pub(super) fn refuses(&self, path: &Path, problem: impl fmt::Display) -> Error {
+impl Requester {
+    /// Creates the error for a path that cannot be shown as requested.
+    pub(super) fn error(&self, path: &Path, problem: impl fmt::Display) -> Error {
         let sentence = format!("{self}: {} {problem}", path.display());
         Error::host(sentence)
     }

@@ -1,4 +1,4 @@
-//! A plan in readable form (`sandfork plan`).
+//! Formats a plan for `sandfork plan`.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
@@ -18,8 +18,8 @@ use sandfork_jail::program::{
     ZygoteJail,
 };
 
-/// Describes what the plan will do. It omits the values of environment variables, because some are
-/// the caller's.
+/// Describes what the plan will do. The text omits the values of environment variables, because some of them
+/// are secrets of the caller.
 pub fn explain(plan: &Plan) -> String {
     let mut text = String::new();
     // Writing to a String cannot fail.
@@ -128,7 +128,7 @@ fn imported(pattern: &String) -> String {
     }
 }
 
-/// The machine that programs find described.
+/// Describes the machine that guests see in `/proc` and `/sys`.
 fn machine(jail: &ZygoteJail) -> String {
     let Some(Machine {
         processors, memory, ..
@@ -167,7 +167,7 @@ fn write_egress(egress: &EgressPlan, f: &mut String) -> fmt::Result {
 fn network(plan: &Plan) -> &'static str {
     match plan.jail.namespaces.map(|own| own.network) {
         _ if plan.egress.is_some() => {
-            "allow: its own processes, and these hosts through a process that judges each connection"
+            "allow: its own processes, and these hosts through the egress process, which checks each connection"
         }
         Some(Network::None) => "none: an empty network namespace for each worker",
         Some(Network::Loopback) => {
@@ -191,11 +191,11 @@ fn write_files(plan: &Plan, f: &mut String) -> fmt::Result {
         rules
             .filter(move |rule| rule.allow == access)
             .map(|rule| rule.path.display().to_string())
-            .filter(|path| !own(path) && path != super::places::WORK)
+            .filter(|path| !own(path) && path != super::paths::WORK)
     };
     row(f, "reads and runs", &list(allowed(PathAccess::ReadExecute)))?;
     row(f, "reads", &list(allowed(PathAccess::Read)))?;
-    // The rule of `/tmp` covers a path beneath it.
+    // Also the writable mounts, because a path beneath `/tmp` may have no rule: that of `/tmp` covers it.
     let mounted = jail.root.iter().filter_map(|entry| match entry {
         RootEntry::Bind {
             target,
@@ -271,7 +271,7 @@ fn write_limits(plan: &Plan, f: &mut String) -> fmt::Result {
     }
 }
 
-/// What holds a limit, where that depends on the host.
+/// Describes what enforces a limit, if that depends on the host.
 fn holder(plan: &Plan, name: LimitName) -> String {
     let by_cgroup = |controller| {
         let cgroup = plan.cgroup.as_ref();

@@ -1,4 +1,4 @@
-//! The seccomp filters of a plan. Errors in a policy's lists are traced to their lines.
+//! Compiles the seccomp filters of a plan, and traces errors in a policy's lists to their lines.
 
 use super::CgroupPlan;
 use super::seccomp::{
@@ -8,9 +8,9 @@ use crate::error::Error;
 use crate::host::{Arch, Controller, Machine};
 use crate::policy::{Level, Located, NetworkMode, Policy};
 
-/// Calls that allocate memory outside every process's size. A cgroup counts that memory, so with
-/// one they are allowed like other calls. A watchdog would not see it. The rules of a Landlock ruleset have no other
-/// bound than their number of ports.
+/// Calls that allocate memory which is not part of any process's size. They are denied without a memory cgroup: a
+/// cgroup counts that memory, but the watchdog cannot see it. The size of a Landlock ruleset is bounded only by the
+/// number of ports.
 const WITHOUT_SIZE: [&str; 4] = [
     "memfd_create",
     "shmget",
@@ -18,16 +18,15 @@ const WITHOUT_SIZE: [&str; 4] = [
     "landlock_create_ruleset",
 ];
 
-/// Calls that flush written data to disk. They have an effect only if the guest may write to files
-/// that outlive it.
+/// Calls that flush written data to disk. They matter only if the guest may write to files that outlive it.
 const DURABILITY: [&str; 3] = ["fsync", "fdatasync", "sync_file_range"];
 
-/// Which workers share the kernel's per-user count of watches.
+/// Whether workers share a uid, and with it the kernel's per-user count of epoll watches.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum WorkerUids {
-    /// Each worker has a uid of its own and shares the count with no other.
-    EachItsOwn,
-    /// All workers share it, together with everything else that the user runs.
+    /// Each worker has a separate uid and count.
+    Separate,
+    /// All workers share the uid and count with each other and with the user's other processes.
     Shared,
 }
 
@@ -55,7 +54,7 @@ pub(super) fn compile(
         allowed.extend(DURABILITY.map(str::to_owned));
         stricter.extend(HOST_WRITES);
     }
-    if uids == WorkerUids::EachItsOwn {
+    if uids == WorkerUids::Separate {
         allowed.push("epoll_ctl".to_owned());
     }
     let mut denied: Vec<String> = names(&lists.deny).map(str::to_owned).collect();
@@ -68,7 +67,7 @@ pub(super) fn compile(
         .map_err(|source| locate(policy, &source))
 }
 
-/// What every host refuses in a policy's lists of system calls.
+/// Returns the errors in a policy's lists of system calls that do not depend on the host.
 pub fn check_syscalls(policy: &Policy) -> Vec<Error> {
     let lists = &policy.syscalls;
     let errors = seccomp::check(names(&lists.allow), names(&lists.deny));
@@ -82,7 +81,7 @@ fn names(list: &[Located<String>]) -> impl Iterator<Item = &str> {
     list.iter().map(|name| name.value.as_str())
 }
 
-/// Finds the policy line that the error is about.
+/// Adds the policy line to an error.
 fn locate(policy: &Policy, source: &SeccompError) -> Error {
     let lists = &policy.syscalls;
     let mut named = lists.allow.iter().chain(&lists.deny);
@@ -92,7 +91,7 @@ fn locate(policy: &Policy, source: &SeccompError) -> Error {
     Error::policy(format!("{}{source}", origin.lead()))
 }
 
-/// The architecture for which filters are compiled.
+/// Returns the architecture for which filters are compiled.
 pub(super) fn known_arch(machine: &Machine) -> Result<Arch, Error> {
     let unknown = "Sandfork has no system call table for this processor: run on x86_64 or aarch64";
     machine.arch.ok_or_else(|| Error::host(unknown))

@@ -1,4 +1,4 @@
-//! The prepared jail: the steps that the zygote and its workers apply to themselves.
+//! Prepares the jail: the steps that the zygote and its workers apply to themselves.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::cgroup::CgroupPlan;
 use super::filters::WorkerUids;
 use super::limits::ProcessCount;
 use super::network::EgressPlan;
-use super::places::{PTS, SHM, TMP, WORK};
+use super::paths::{PTS, SHM, TMP, WORK};
 use super::view::View;
 use super::{environment, filters, landlock, limits, root};
 use crate::error::Error;
@@ -19,8 +19,8 @@ use sandfork_jail::program::{
     UidRange, WorkerJail, ZygoteJail, ZygoteNamespaces,
 };
 
-/// The most pseudoterminals of a worker. The kernel has 3,072 for all mount namespaces but the first
-/// (`kernel.pty.max` less `kernel.pty.reserve`), and each holds up to 128 KiB that no cgroup counts.
+/// The maximum number of pseudoterminals of a worker. All mount namespaces but the initial one share 3,072
+/// (`kernel.pty.max` minus `kernel.pty.reserve`), and each takes up to 128 KiB that no cgroup counts.
 const MOST_PTYS: u32 = 16;
 
 /// Prepares the jail of a plan at `level`.
@@ -45,7 +45,7 @@ pub(super) fn prepare(
         },
     });
     let uids = match namespaces.and_then(|it| it.worker_uids) {
-        Some(_) => WorkerUids::EachItsOwn,
+        Some(_) => WorkerUids::Separate,
         None => WorkerUids::Shared,
     };
     let filters = filters::compile(policy, &host.machine, level, cgroup, uids)?;
@@ -70,22 +70,22 @@ pub(super) fn prepare(
     })
 }
 
-/// Without mounts the work directory is one of the host's: a program that a guest leaves there could be run by others,
-/// and the filters refuse the calls with which compilers mark one.
+/// Rejects `filesystem.work_exec` without mounts. The work directory is then a host directory, so others could run a
+/// program that a guest leaves there, and the filters refuse the calls with which compilers make files executable.
 fn check_work_exec(policy: &Policy, level: Level) -> Result<(), Error> {
     let Located { value, origin } = &policy.filesystem.work_exec;
     match (level, value) {
         (Level::Landlock, WorkExec::Allowed) => Err(Error::host(format!(
-            "{}`filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the \
-             host's: set it to false, or run where level `standard` can be had",
+            "{}`filesystem.work_exec` is not available at level `landlock`, where the work directory is a \
+             directory of the host: set it to false, or run on a host with level `standard`",
             origin.lead()
         ))),
         _ => Ok(()),
     }
 }
 
-/// Uids for the workers. Files that a guest writes to the host belong to its uid, and the next guest
-/// must own them too. If a policy shows such a place, all workers have one uid.
+/// Returns the range of uids for the workers. If the policy has writable host paths, all workers share one uid
+/// instead: files that a guest writes there belong to its uid, and later guests must own them too.
 fn worker_uids(policy: &Policy, user: HostUser) -> Option<UidRange> {
     let leaves_nothing = policy.filesystem.write.is_empty();
     user.worker_uids.filter(|_| leaves_nothing)
@@ -106,7 +106,7 @@ fn identity(user: HostUser, level: Level) -> Identity {
     Identity { drop_to, inside }
 }
 
-/// The machine that the limits make.
+/// Returns the machine that guests see, derived from the limits.
 fn machine(limits: &Limits, host: &Host) -> Machine {
     Machine {
         kernel: host.machine.kernel.release.clone(),
@@ -133,14 +133,14 @@ fn worker(
         Tmpfs {
             target: target.into(),
             size,
-            // The inodes of the mount points do not count against the guest.
+            // The inodes of the mount points do not count towards the guest's quota.
             inodes: inodes + mount_points(&shows),
             programs,
             shows,
         }
     };
     let count = match level {
-        // Root's unprivileged user is shared by all guests.
+        // All guests share one user of the host.
         Level::Landlock => ProcessCount::WholeUser,
         _ if cgroup.is_some_and(|plan| plan.limits_by(Controller::Pids)) => {
             ProcessCount::OwnBehindCgroup
@@ -155,7 +155,7 @@ fn worker(
     WorkerJail {
         tmpfs: match level {
             Level::Landlock => Vec::new(),
-            // /dev/shm holds shared memory; it gets as much as /tmp.
+            // /dev/shm holds shared memory and gets the same quota as /tmp.
             _ => vec![
                 quota(WORK, limits.work_size(), limits.work_inodes(), programs),
                 quota(
@@ -188,7 +188,7 @@ fn worker(
     }
 }
 
-/// The most files and directories that must be created as mount points for all of these.
+/// Returns an upper bound on the number of files and directories that are created as mount points for these trees.
 fn mount_points(shows: &[Shown]) -> u64 {
     let names = shows.iter().map(|shown| match shown {
         Shown::Tree { target, .. } | Shown::Symlink { target, .. } => target.components().count(),
@@ -196,8 +196,8 @@ fn mount_points(shows: &[Shown]) -> u64 {
     names.sum::<usize>() as u64
 }
 
-/// Whether workers have pseudoterminals: programs want them, and the mount costs each worker about 25
-/// microseconds. Without a mount of the worker's own, `/dev/pts` would be the host's.
+/// Returns whether workers have pseudoterminals. Only programs need them, and the mount takes each worker about 25
+/// microseconds. Without a private mount, `/dev/pts` would be the host's.
 pub(super) fn has_ptys(policy: &Policy, level: Level) -> bool {
     level > Level::Landlock && policy.filesystem.system == SystemFiles::Programs
 }

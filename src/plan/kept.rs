@@ -1,17 +1,18 @@
-//! What no guest may write to, because later starts run it or believe it, or the caller imports it.
+//! Rejects writable paths that are not safe: those through which guests could replace files that later starts
+//! execute or trust, or modules that the caller imports.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::error::Place;
+use super::error::Requester;
 use super::view::Tree;
 use crate::error::Error;
 use crate::host::{Host, Route, module_name};
 use crate::policy::Policy;
 
-/// Refuses a writable tree by which guests could exchange what later starts run or believe. A mount over it would protect
-/// nothing: a guest that may write above it can rename what is above it. Root's guests too: they take the place of the
-/// owner of what they may write to.
+/// Rejects a writable tree in which guests could replace files that later starts execute or trust. A read-only mount
+/// over such a file would not protect it, because a guest that may write above the mount can rename a parent directory.
+/// This also holds for guests of root, because they act as the owner of the trees that they may write to.
 pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), Error> {
     for tree in trees.iter().filter(|tree| tree.is_writable()) {
         let writable = tree.real_path();
@@ -19,38 +20,40 @@ pub(super) fn check(trees: &[Tree], host: &Host) -> Result<(), Error> {
             let what = kept.what;
             let problem = if let Some(entry) = kept.route.entry_in(writable) {
                 format!(
-                    "guests could exchange {}, by which later starts find {what}: make only a directory of data in it \
+                    "guests could replace {}, through which later starts find {what}: make only a data directory in it \
                      writable, or move {what} out of it",
                     entry.display()
                 )
             } else if writable.starts_with(&kept.route.end) {
                 format!(
-                    "it lies in {}, where later starts find {what}: name a directory of data outside of it in \
+                    "it is in {}, where later starts find {what}: name a data directory outside of it in \
                      `filesystem.write`",
                     kept.route.end.display()
                 )
             } else {
                 continue;
             };
-            return Err(unwritable(&tree.place, &tree.path, &problem));
+            return Err(unwritable(&tree.requester, &tree.path, &problem));
         }
     }
     Ok(())
 }
 
-fn unwritable(place: &Place, path: &Path, why: &str) -> Error {
-    place.refuses(path, format!("cannot be writable, because {why}"))
+fn unwritable(requester: &Requester, path: &Path, why: &str) -> Error {
+    requester.error(path, format!("cannot be writable, because {why}"))
 }
 
-/// Packages that the Python client imports when it reads a value of a guest, if the caller has them.
+/// Packages that the Python client imports, if the caller has them, when it decodes a guest's value.
 const FOR_VALUES: [&str; 7] = [
     "PIL", "numpy", "pandas", "polars", "pyarrow", "pytz", "tzdata",
 ];
 
-/// Refuses a writable path by which guests could exchange what the caller imports from these absolute paths, in their
-/// order. A path beneath one may be writable, because a project has its data in it, unless a module there would precede
-/// another one. Those that do not exist count, because a guest could make them. `find` has the way of an absolute path,
-/// and `module_at` the file of the module that is imported by a path.
+/// Rejects a writable path through which guests could replace modules that the caller imports. `imports` are the
+/// absolute paths of the caller's `sys.path`, in order.
+///
+/// A path beneath one of them may be writable, because projects contain their data, unless a module there would shadow
+/// another module. Writable paths that do not exist count too, because a guest could create them. `find` resolves an
+/// absolute path, and `module_at` returns the file of the module that is imported by a path.
 pub fn check_imports(
     policy: &Policy,
     imports: &[PathBuf],
@@ -65,13 +68,13 @@ pub fn check_imports(
     for named in write {
         let writable = find(&named.value).end;
         let refused = |why: &str| {
-            let place = Place::Policy(named.origin.clone());
-            Err(unwritable(&place, &named.value, why))
+            let requester = Requester::Policy(named.origin.clone());
+            Err(unwritable(&requester, &named.value, why))
         };
         if let Some(entry) = imports.iter().find_map(|route| route.entry_in(&writable)) {
             return refused(&format!(
-                "guests could exchange {}, from which the caller imports modules: make only a directory of data in it \
-                 writable, or take it out of the caller's `sys.path`",
+                "guests could replace {}, from which the caller imports modules: make only a data directory in it \
+                 writable, or remove it from the caller's `sys.path`",
                 entry.display()
             ));
         }
@@ -79,19 +82,19 @@ pub fn check_imports(
             let Some(module) = module_beneath(&route.end, &writable) else {
                 continue;
             };
-            // Python looks in the entries from first to last.
+            // Python searches the entries from first to last.
             let mut files = imports[index..]
                 .iter()
                 .filter_map(|other| module_at(&other.end.join(&module)));
             let shadowed = files.find(|file| !file.starts_with(&writable));
             if shadowed.is_some() || FOR_VALUES.iter().any(|name| module == Path::new(name)) {
-                let instead = match shadowed {
-                    Some(file) => format!("in place of {}", file.display()),
-                    None => "with which Sandfork reads values".to_owned(),
+                let effect = match shadowed {
+                    Some(file) => format!("which would shadow {}", file.display()),
+                    None => "with which Sandfork decodes values".to_owned(),
                 };
                 return refused(&format!(
-                    "the caller imports modules from {within}, and guests could make it the module `{}` {instead}: give \
-                     it another name, or take {within} out of the caller's `sys.path`",
+                    "the caller imports modules from {within}, and guests could make it the module `{}`, {effect}: \
+                     rename it, or remove {within} from the caller's `sys.path`",
                     module.to_string_lossy().replace('/', "."),
                     within = route.end.display()
                 ));
@@ -101,7 +104,7 @@ pub fn check_imports(
     Ok(())
 }
 
-/// The module that a path would be for an import from this directory, as a relative path without the file's suffix.
+/// Returns the module that `path` would be in an import from `directory`, as a relative path without the file suffix.
 fn module_beneath(directory: &Path, path: &Path) -> Option<PathBuf> {
     let beneath = path.strip_prefix(directory).ok()?;
     let module = match module_name(beneath.file_name()?) {
@@ -116,8 +119,8 @@ fn module_beneath(directory: &Path, path: &Path) -> Option<PathBuf> {
     module.iter().all(is_identifier).then_some(module)
 }
 
-/// Refuses a path that leads through a writable tree and out of it again: a guest may have put the link there, or could
-/// put one, to have something else shown.
+/// Rejects a path that leads into a writable tree and out of it through a symbolic link. A guest may have created
+/// that link, or could create such a link, so that the sandbox shows another path.
 pub(super) fn check_routes(wanted: &[Tree]) -> Result<(), Error> {
     for above in wanted.iter().filter(|tree| tree.is_writable()) {
         let turns = |tree: &&Tree| {
@@ -126,11 +129,11 @@ pub(super) fn check_routes(wanted: &[Tree]) -> Result<(), Error> {
         };
         if let Some(tree) = wanted.iter().find(turns) {
             let problem = format!(
-                "leads to {resolved}, by a link where `filesystem.write` lets guests make links: name {resolved}, if that \
-                 is what the sandbox is to show",
+                "leads to {resolved} through a symbolic link in a directory where `filesystem.write` lets guests \
+                 create links: name {resolved} if the sandbox should show it",
                 resolved = tree.real_path().display()
             );
-            return Err(tree.place.refuses(&tree.path, problem));
+            return Err(tree.requester.error(&tree.path, problem));
         }
     }
     Ok(())

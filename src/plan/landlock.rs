@@ -1,14 +1,15 @@
-//! Landlock rules: the same view of files as the mounts give, enforced by a second, independent
-//! layer.
+//! Computes the Landlock rules: the same view of files as that of the mounts, enforced by a second,
+//! independent layer.
 //!
-//! They name the paths that a worker sees once its own mounts are in place. Each worker pays for
-//! every rule, so there are as few as possible. `/` itself gets no rule, so that listing it is
-//! refused. By that refusal a worker checks that the layer holds.
+//! The rules name the paths that a worker sees once its own mounts are in place. Every rule costs each
+//! worker time, so there are as few as possible. No rule lets a worker read the witness file of a private
+//! root ([`WITNESS`](sandfork_jail::program::WITNESS)), or list `/` of the host's root: the worker's
+//! self-check tries that access, and the refusal shows that Landlock is in force.
 
 use std::path::{Path, PathBuf};
 
 use super::CgroupPlan;
-use super::places::{ETC, SHM, SYS, TMP, WORK};
+use super::paths::{ETC, SHM, SYS, TMP, WORK};
 use super::root::devices;
 use super::view::View;
 use crate::policy::{Level, Policy, ProcVisibility, WorkExec};
@@ -22,11 +23,11 @@ pub(super) fn rules(
 ) -> Vec<PathRule> {
     let mut rules = match level {
         Level::Landlock => on_the_hosts_root(cgroup),
-        Level::Standard | Level::Full => on_a_root_of_its_own(policy),
+        Level::Standard | Level::Full => on_a_private_root(policy),
     };
     for tree in &view.trees {
-        // Each worker looks the paths up anew. Guests of an earlier one may have changed where a path beneath a writable
-        // tree leads, and it needs no rule.
+        // Each worker resolves the paths anew, and earlier guests may have changed where a path in a writable tree
+        // leads. Such a path needs no rule, because that of the tree covers it.
         if level == Level::Landlock && view.trees.iter().any(|other| tree.is_within(other)) {
             continue;
         }
@@ -39,10 +40,10 @@ pub(super) fn rules(
     rules
 }
 
-/// Everything in these directories belongs to the sandbox, or was put there for the guest to use.
-fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
+/// Returns the rules on a private root, whose directories contain only the sandbox's own files and mounts.
+fn on_a_private_root(policy: &Policy) -> Vec<PathRule> {
     let mut rules = vec![
-        // The directories on the way to what is shown. Their names are those of the policy's paths.
+        // Lets the guest list the parent directories of shown trees, whose names come from the policy.
         rule("/", PathAccess::List),
         rule(ETC, PathAccess::Read),
         rule("/dev", PathAccess::ReadWriteFile),
@@ -60,9 +61,9 @@ fn on_a_root_of_its_own(policy: &Policy) -> Vec<PathRule> {
     rules
 }
 
-/// The host's own directories contain more than a guest may access.
+/// Returns the rules on the host's root, whose directories contain more than a guest may access.
 fn on_the_hosts_root(cgroup: Option<&CgroupPlan>) -> Vec<PathRule> {
-    // Stands for the session's directory until its path is known.
+    // A placeholder for the session's directory until its path is known.
     let mut rules = vec![rule(WORK, PathAccess::ReadWrite)];
     let device = |name| rule(Path::new("/dev").join(name), PathAccess::ReadWriteFile);
     rules.extend(devices(cgroup).map(device));

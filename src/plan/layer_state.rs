@@ -1,15 +1,15 @@
-//! How far each layer holds on a host.
+//! The state of a layer on a host.
 
 use crate::outcome::word_enum;
 
 word_enum! {
-    /// How far a layer holds.
+    /// The state of a layer.
     pub enum LayerState {
-        /// The layer holds completely.
+        /// The layer is enforced completely.
         Enforced = "enforced",
-        /// The layer holds in part; the detail names the missing part and what replaces it.
+        /// The layer is enforced in part. The detail names the missing part and its replacement.
         Degraded = "degraded",
-        /// The layer does not hold.
+        /// The layer is not enforced.
         Absent = "absent",
     }
 }

@@ -1,4 +1,4 @@
-//! The level that a plan reaches, and what each layer is at that level.
+//! Chooses the level of a plan, and describes the layers at that level.
 
 use serde::Serialize;
 
@@ -15,13 +15,13 @@ use crate::policy::{Level, NetworkMode, Policy};
 pub struct LayerPlan {
     /// The layer.
     pub layer: Layer,
-    /// How far it will hold.
+    /// The state of the layer.
     pub state: LayerState,
-    /// What it consists of, or why it does not hold.
+    /// What the layer consists of, or why it does not hold.
     pub detail: String,
 }
 
-/// The best level of the host, if it is enough for the policy.
+/// Returns the best level of the host, if it satisfies the policy.
 pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, Error> {
     let required = policy.require();
     let available = best_level(machine);
@@ -30,7 +30,7 @@ pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, Error>
             format!("; or accept the weaker level `{level}` (`--set assurance.require={level}`)")
         };
         Error::host(format!(
-            "{} requires level `{required}`, which this host cannot give: {}{}",
+            "{} requires level `{required}`, which this host cannot provide: {}{}",
             policy.require_origin(),
             obstacles(machine, required).join("; "),
             available.map(accept).unwrap_or_default()
@@ -38,22 +38,22 @@ pub(super) fn choose(policy: &Policy, machine: &Machine) -> Result<Level, Error>
     })
 }
 
-/// Refuses a network that the level has no namespace for.
+/// Rejects a network mode that needs a network namespace at a level without namespaces.
 pub(super) fn check_network(policy: &Policy, level: Level) -> Result<(), Error> {
     let mode = &policy.network.mode;
     if mode.value == NetworkMode::None || level > Level::Landlock {
         return Ok(());
     }
     Err(Error::host(format!(
-        "{}`network.mode` is \"{}\", and at level `landlock`, the best of this host, the only loopback interface \
-         is the host's own: allow user namespaces (`sandfork doctor` tells how), or do without a network (`--set \
+        "{}`network.mode` is \"{}\", but at level `landlock`, the best of this host, the only loopback interface \
+         is that of the host: allow user namespaces (see `sandfork doctor`), or disable the network (`--set \
          network.mode=none`)",
         mode.origin.lead(),
         mode.value
     )))
 }
 
-/// Each layer as planned.
+/// Returns the planned layers.
 pub(super) fn layers(host: &Host, level: Level) -> Vec<LayerPlan> {
     let as_assessed = |assessed: Assessment| LayerPlan {
         layer: assessed.layer,
@@ -73,13 +73,13 @@ pub(super) fn layers(host: &Host, level: Level) -> Vec<LayerPlan> {
         .collect()
 }
 
-/// The state of a layer at level `landlock`.
+/// Adjusts a layer to level `landlock`.
 fn without_namespaces(layer: LayerPlan) -> LayerPlan {
     match layer.layer {
-        // Namespaces without mounts have no use, so none are created.
+        // Namespaces without mounts are useless, so none are created.
         Layer::Namespaces | Layer::Mounts if layer.state == LayerState::Enforced => LayerPlan {
             state: LayerState::Absent,
-            detail: "not made, because nothing can be mounted".to_owned(),
+            detail: "not created, because nothing can be mounted".to_owned(),
             ..layer
         },
         Layer::Capabilities => LayerPlan {

@@ -1,5 +1,4 @@
-//! Resource limits of a worker, and the check that the host has the resources that the policy
-//! promises.
+//! Computes the resource limits of a worker, and checks that the host has the resources that the policy grants.
 
 use crate::host::{Controller, Host, Machine};
 use crate::outcome::{LimitName, Limits, Unit};
@@ -10,43 +9,42 @@ use super::cgroup::CgroupPlan;
 use super::words::amount;
 use crate::error::Error;
 
-/// The stack of a main thread: the usual default of distributions. CPython's recursion limit and
-/// numpy's LAPACK assume it.
+/// The stack size of the main thread: the usual default of distributions, which CPython's recursion limit and
+/// numpy's LAPACK assume.
 const STACK_BYTES: u64 = 8 << 20;
-/// Locked memory cannot be reclaimed. A few pages are enough for a library that keeps a key there.
+/// The limit on locked memory, which the kernel cannot reclaim. A few pages suffice for a library that locks a key.
 const LOCKED_BYTES: u64 = 64 << 10;
-/// POSIX message queues are kernel memory, and CPython has no module for them.
+/// The limit on POSIX message queues, which take kernel memory. CPython has no module for them.
 const MESSAGE_QUEUE_BYTES: u64 = 16 << 10;
-/// Queued signals are kernel memory; timers and `sigqueue` use a handful.
+/// The limit on queued signals, which take kernel memory. Timers and `sigqueue` need a handful.
 const PENDING_SIGNALS: u64 = 1024;
 
-/// Suppresses core dumps and core handlers. A core pattern that is a pipe ignores every limit but
-/// this value (core(5), fs/coredump.c), and the handler would run as the host's root on a process
-/// that a guest crashed.
+/// The limit that suppresses core dumps and core handlers. If the core pattern is a pipe, the kernel ignores
+/// every limit but this value (core(5), fs/coredump.c), and the handler would run as root on the host for a
+/// process that a guest crashed.
 const NO_CORE: u64 = 1;
 
-/// How processes are counted.
+/// The scope of `RLIMIT_NPROC`.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum ProcessCount {
-    /// In the worker's own user namespace, where they are counted by nothing else.
+    /// The processes in the worker's own user namespace. Nothing else counts them.
     Own,
-    /// In the worker's own user namespace, behind a cgroup that counts them too. The cgroup's limit
-    /// must be reached first: it counts its refusals, which shows that the limit was really reached
-    /// and not only claimed by the guest.
+    /// The processes in the worker's own user namespace, which a cgroup counts too. The cgroup's limit must be
+    /// reached first: the cgroup counts its refusals, which proves that the limit was reached and not only
+    /// claimed by the guest.
     OwnBehindCgroup,
-    /// Over everything that the user runs, so that a tight limit would also hit other programs. The
-    /// watchdog or the worker's cgroup counts the worker's own processes, and this limit is only a
-    /// ceiling far above.
+    /// All processes of the user, so that a tight limit would also affect other programs. The watchdog or the
+    /// worker's cgroup counts the worker's processes, and this limit is only a ceiling far above.
     WholeUser,
 }
 
-/// The limits that each worker sets.
+/// Returns the limits that each worker sets.
 pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<Rlimit> {
     let hard = host.machine.limits.hard;
     let whole_seconds = limits.amount(LimitName::Cpu).div_ceil(1000);
     let mut rlimits = vec![
-        // The kernel ends a process without a report, so its limit is one second above the
-        // supervisor's. The supervisor counts the whole worker and reports the limit.
+        // The kernel kills a process without a report, so this limit is one second above that of the
+        // supervisor, which counts the whole worker and reports the limit.
         (
             RlimitResource::Cpu,
             (whole_seconds + 1).min(hard.cpu_seconds),
@@ -71,7 +69,7 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
     let pids = limits.pids();
     match count {
         ProcessCount::Own => rlimits.push((RlimitResource::Processes, pids)),
-        // `pids` itself is within what the host has.
+        // The plan has checked that `pids` is at most the host's limit.
         ProcessCount::OwnBehindCgroup => {
             let most = (2 * pids).min(host.machine.limits.pids);
             rlimits.push((RlimitResource::Processes, most));
@@ -84,11 +82,10 @@ pub(super) fn rlimits(host: &Host, limits: &Limits, count: ProcessCount) -> Vec<
         .collect()
 }
 
-/// How the memory of a process is counted ([`Limits::memory_allowance`]).
+/// Returns how the memory of a process is counted ([`Limits::memory_allowance`]).
 ///
-/// Libraries map much more than they touch (torch, mimalloc, thread stacks), so that mappings are counted only
-/// where nothing counts what is touched: without a cgroup, or without the `/proc` in which a process measures
-/// itself.
+/// Libraries map much more memory than they touch (torch, mimalloc, thread stacks), so touched memory is counted if
+/// possible. Mapped memory is counted without a cgroup, or without the `/proc` in which a process measures itself.
 pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> ProcessMemory {
     let allowance = policy.limits.memory_allowance();
     let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
@@ -99,31 +96,31 @@ pub(super) fn process_memory(policy: &Policy, cgroup: Option<&CgroupPlan>) -> Pr
     }
 }
 
-/// How many processes an ordinary user's ceiling leaves to the other workers that start while one
-/// runs, including the process above each.
+/// The number of processes that an ordinary user's ceiling reserves for workers that start later, including the
+/// parent process of each.
 const OTHER_WORKERS: u64 = 1024;
 
-/// What `RLIMIT_NPROC` adds to the number of processes on the machine, if the kernel counts all
-/// processes of a user together.
+/// Returns the amount by which `RLIMIT_NPROC` exceeds the number of processes on the machine, if the kernel counts
+/// all processes of a user together.
 pub(super) fn process_headroom(limits: &Limits, count: ProcessCount) -> Option<u64> {
     let headroom = limits.pids() + OTHER_WORKERS;
     (count == ProcessCount::WholeUser).then_some(headroom)
 }
 
-/// The number of processors to pin a worker to, if no cpu cgroup limits its share.
+/// Returns the number of processors to pin a worker to if no cpu controller limits it.
 pub(super) fn pin_to_cores(host: &Host, limits: &Limits) -> Option<u32> {
     let cores = limits.processors();
     (cores < host.machine.limits.cpus).then_some(cores)
 }
 
-/// The reason to refuse each limit that is above what the host has.
+/// Returns an error for each limit that exceeds the host's resources.
 pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item = Error> {
     LimitName::ALL.into_iter().filter_map(|name| {
         let wanted = policy.limits.amount(name);
         let (most, or) = available(machine, name).filter(|(most, _)| wanted > *most)?;
         let (key, unit) = (name.key(), name.spec().unit);
         let lower = match most {
-            // Whole MiB are easier to write than bytes.
+            // Whole MiB are easier to read than bytes.
             MIB.. if unit == Unit::Size => most - most % MIB,
             _ => most,
         };
@@ -140,7 +137,7 @@ pub(super) fn refused(policy: &Policy, machine: &Machine) -> impl Iterator<Item 
 
 const MIB: u64 = 1 << 20;
 
-/// What the host has of a resource, and the remedy besides a lower limit.
+/// Returns the amount of a resource on the host, and the alternative to lowering the limit.
 fn available(machine: &Machine, name: LimitName) -> Option<(u64, &'static str)> {
     let (has, hard) = (&machine.limits, &machine.limits.hard);
     match name {

@@ -1,7 +1,7 @@
-//! Everything that will be done, as plain data: [`plan`] computes it from a policy and a host.
+//! Computes from a policy and a host everything that a sandbox will do, as plain data ([`plan`]).
 //!
-//! Pure: no system call, no file, no clock. The kernel operations of a plan can be printed
-//! ([`explain()`]), compared and tested for machines that are not at hand.
+//! This module is pure: it makes no system call, reads no file and uses no clock. The kernel operations of
+//! a plan can therefore be printed ([`explain()`]), compared, and tested for machines that are not available.
 
 mod assess;
 mod cgroup;
@@ -19,7 +19,7 @@ mod level;
 mod limits;
 mod network;
 mod obstacle;
-mod places;
+mod paths;
 mod preload;
 mod remedy;
 mod root;
@@ -53,7 +53,7 @@ pub use layer_state::LayerState;
 pub use level::LayerPlan;
 pub use network::EgressPlan;
 pub(crate) use network::trust;
-pub use places::quota_of;
+pub use paths::quota_of;
 pub use preload::{LeftToGuest, PreloadPlan};
 pub use session_directory::{FileQuota, SessionFiles};
 pub(crate) use words::bytes;
@@ -68,9 +68,9 @@ use sandfork_jail::program::ZygoteJail;
 pub struct Plan {
     /// The identity of the policy.
     pub policy: PolicyIdentity,
-    /// The level that it reaches.
+    /// The level of protection.
     pub level: Level,
-    /// Each layer, and how far it holds.
+    /// The state of each layer.
     pub layers: Vec<LayerPlan>,
     /// The interpreter and what it loads.
     pub interpreter: InterpreterPlan,
@@ -78,9 +78,9 @@ pub struct Plan {
     pub supervision: Supervision,
     /// The worker's cgroup, if it has one.
     pub cgroup: Option<CgroupPlan>,
-    /// Where a session's own files are.
+    /// The location of a session's own files.
     pub session_files: SessionFiles,
-    /// How guests reach the hosts of the policy, if it has any.
+    /// The egress process, if the policy allows hosts.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<EgressPlan>,
     /// The steps that the zygote and its workers apply to themselves.
@@ -92,17 +92,17 @@ pub struct Plan {
 pub struct InterpreterPlan {
     /// The path to execute.
     pub executable: PathBuf,
-    /// Its version.
+    /// The version: major, minor, patch.
     pub version: (u8, u8, u8),
     /// The environment whose packages can be imported: `sys.prefix`.
     pub environment: PathBuf,
-    /// Modules to import once, in this order.
+    /// The modules to import once, in this order.
     pub preload: Vec<PreloadPlan>,
-    /// Directories added to `sys.path`, in this order.
+    /// The directories to add to `sys.path`, in this order.
     pub path: Vec<PathBuf>,
     /// The directory of a program of several files, first in `sys.path`.
     pub project: Option<PathBuf>,
-    /// Patterns of the modules that the guest may import.
+    /// The patterns of the modules that the guest may import.
     pub imports: Vec<String>,
     /// Where a session's interpreter comes from.
     pub start: Start,
@@ -111,21 +111,21 @@ pub struct InterpreterPlan {
 /// The limits that the supervisor enforces on a worker from outside.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct Supervision {
-    /// The policy's limits. Those that the jail enforces stand in its steps.
+    /// The policy's limits. Limits that the jail enforces are serialized with the jail instead.
     #[serde(flatten, serialize_with = "supervised")]
     pub limits: Limits,
-    /// What the limit on processor time is of a cell that has a wall time of its own.
+    /// The rule for the CPU limit of a cell that sets its own wall time.
     #[serde(skip)]
     pub cpu_rule: CpuRule,
-    /// What the guest reads on its standard input.
+    /// The guest's standard input.
     pub stdin: Stdin,
-    /// How long a session may wait for its next cell; `None` means forever.
+    /// The time without a cell after which a session ends. `None` means never.
     #[serde(rename = "session_idle_ms", serialize_with = "milliseconds")]
     pub session_idle: Option<Duration>,
-    /// How long a session may live; `None` means forever.
+    /// The time after which a session ends. `None` means never.
     #[serde(rename = "session_age_ms", serialize_with = "milliseconds")]
     pub session_age: Option<Duration>,
-    /// How long a session is unused before it is paused; `None` means forever.
+    /// The time without use after which a session is paused. `None` means never.
     #[serde(rename = "session_pause_after_ms", serialize_with = "milliseconds")]
     pub session_pause_after: Option<Duration>,
     /// What enforces the limits on memory and processes.
@@ -161,13 +161,13 @@ fn milliseconds<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeldBy {
-    /// The kernel enforces them by the worker's cgroup.
+    /// The kernel enforces the limits by the worker's cgroup.
     Cgroup,
-    /// The supervisor enforces them by frequent sampling.
+    /// The supervisor enforces the limits by frequent sampling.
     Watchdog,
 }
 
-/// The facts about a host that a plan for this policy needs.
+/// Returns which facts about a host a plan for this policy needs.
 pub fn needs(policy: &Policy) -> Needs {
     let (variables, files) = network::secrets(policy);
     let certificates: &[&str] = match policy.network.mode.value {
@@ -176,7 +176,7 @@ pub fn needs(policy: &Policy) -> Needs {
     };
     Needs {
         certificates: certificates.iter().map(PathBuf::from).collect(),
-        paths: places::named_by(policy)
+        paths: paths::named_by(policy)
             .map(|(_, located)| located.value.clone())
             .chain(policy.python.script.clone())
             .chain(files.iter().cloned())
@@ -191,20 +191,20 @@ pub fn needs(policy: &Policy) -> Needs {
     }
 }
 
-/// The interpreter that a policy names, unless an environment with a name brings its own.
+/// Returns the interpreter that a policy names, unless a named environment includes one.
 fn host_interpreter(policy: &Policy) -> Option<String> {
     let python = &policy.python;
     let is_named = python.environment.is_some();
     (!is_named).then(|| python.interpreter.value.clone())
 }
 
-/// Makes the plan, or reports why the policy cannot be enforced on this host.
+/// Computes the plan of a policy on a host.
 ///
 /// # Errors
 ///
-/// If the host lacks the level that the policy requires, a limit is above what the host has, a path
-/// is missing or may not be shown, or a system call cannot be allowed or denied. The error has the
-/// line of the policy, the cause and the remedy.
+/// If the host lacks the level that the policy requires, a limit exceeds the host's resources, a path is
+/// missing or may not be shown, or a system call cannot be allowed or denied. The error names the line of
+/// the policy, the cause and the remedy.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, Error> {
     let level = level::choose(policy, &host.machine)?;
     level::check_network(policy, level)?;
@@ -230,8 +230,8 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Plan, Error> {
     })
 }
 
-/// The level, the limits and the paths of a policy that a host refuses. [`plan()`] refuses the first, and names what else is wrong
-/// only once none is left.
+/// Returns an error for the level and for each limit and path of a policy that a host cannot provide. [`plan()`]
+/// returns only the first of these errors, and checks the rest of the policy once there are none.
 pub fn refused<'a>(
     policy: &'a Policy,
     machine: &'a Machine,

@@ -1,4 +1,5 @@
-//! How guests reach the hosts of a policy: the process that connects for them, and what they see of it.
+//! Plans the egress process, which connects to the allowed hosts for guests, and the files and variables through which
+//! guests use it.
 
 use core::net::Ipv4Addr;
 use std::collections::BTreeMap;
@@ -22,27 +23,27 @@ use crate::policy::{NetworkMode, Policy, Proxy, Reference, Resolver, Template};
 /// The egress process of a sandbox.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct EgressPlan {
-    /// The hosts, with references in place of secrets.
+    /// The allowed hosts, with references in place of secrets.
     pub allow: Rules,
     /// The maximum number of connections of one worker at a time.
     pub connections: u64,
     /// The maximum number of bytes that one worker sends and receives.
     pub bytes: u64,
-    /// The proxy for hosts that are not private.
+    /// The proxy for connections to public hosts.
     #[serde(serialize_with = "without_user")]
     pub proxy: Option<Proxy>,
-    /// The resolver that is asked in place of the host's own.
+    /// The resolver that replaces the resolvers of the host.
     #[serde(serialize_with = "as_text")]
     pub resolver: Option<Resolver>,
     /// Whether the caller decides on each connection.
     pub asks: bool,
-    /// The sockets of each worker that it serves.
+    /// The sockets that it serves in each worker.
     pub sockets: Vec<ServiceSocket>,
-    /// The host's file of certificates that it trusts.
+    /// The host's certificate file, which it trusts.
     pub trust: Option<PathBuf>,
-    /// The ids that it takes, if the supervisor is root.
+    /// The ids to which it drops, if the supervisor is root.
     pub identity: Option<HostIds>,
-    /// The system calls that it may make.
+    /// The seccomp filter.
     pub filter: BpfProgram,
     /// The kernel's Landlock ABI.
     pub landlock_abi: u32,
@@ -61,7 +62,7 @@ fn as_text<S: Serializer>(resolver: &Option<Resolver>, to: S) -> Result<S::Ok, S
 }
 
 impl EgressPlan {
-    /// The plan for a policy whose guests reach hosts; `None` for every other.
+    /// Returns the plan for a policy with network mode `allow`, or `None` for other modes.
     ///
     /// # Errors
     /// If a secret is missing, or there are more ports than sockets.
@@ -72,7 +73,7 @@ impl EgressPlan {
         }
         check_secrets(policy, host)?;
         let rules = network.allow.iter().map(|rule| rule.value.clone());
-        // The policy has refused contradictions.
+        // Loading the policy has rejected contradictions.
         let allow = Rules::new(rules.collect()).unwrap_or_default();
         let Some(sockets) = names::sockets(&allow) else {
             return Err(Error::policy(format!(
@@ -99,18 +100,18 @@ impl EgressPlan {
 }
 
 impl EgressPlan {
-    /// The addresses of other hosts that a worker's loopback interface has.
+    /// Returns the addresses of other hosts that are assigned to a worker's loopback interface.
     pub(super) fn addresses(&self) -> Vec<Ipv4Addr> {
         names::addresses(&self.allow).into_iter().collect()
     }
 
-    /// The sockets as the jail makes them.
+    /// Returns the sockets that the jail creates.
     pub(super) fn sockets_to_make(&self) -> Vec<NetworkSocket> {
         self.sockets.iter().map(|it| it.to_make()).collect()
     }
 }
 
-/// Variables that are not set now would be missed by the first request.
+/// Rejects references to variables that are not set, which would otherwise fail at the first request.
 fn check_secrets(policy: &Policy, host: &Host) -> Result<(), Error> {
     for template in policy.network.templates() {
         for reference in template.value.references() {
@@ -128,7 +129,7 @@ fn check_secrets(policy: &Policy, host: &Host) -> Result<(), Error> {
     Ok(())
 }
 
-/// The variables and files of the policy's secrets.
+/// Returns the variables and files of the policy's secrets.
 pub(super) fn secrets(policy: &Policy) -> (Vec<String>, Vec<PathBuf>) {
     let templates: Vec<Template> = policy.network.templates().map(|it| it.value).collect();
     let references = templates.iter().flat_map(Template::references);
@@ -151,13 +152,13 @@ pub(crate) fn trust(jail: &mut ZygoteJail, certificate: &str) {
     }
 }
 
-/// Where programs look for the certificates that they trust.
+/// The usual file of trusted certificates.
 const CERTIFICATES: &str = "/etc/ssl/certs/ca-certificates.crt";
 
-/// Where they are if the policy shows the host's.
+/// The file of trusted certificates if the policy shows the host's file at [`CERTIFICATES`].
 const OTHER_CERTIFICATES: &str = "/etc/sandfork-certificates.crt";
 
-/// The file with the certificates that guests trust.
+/// Returns the file with the certificates that guests trust.
 fn certificates(view: &View) -> &'static str {
     if view.touches(CERTIFICATES) {
         OTHER_CERTIFICATES
@@ -166,8 +167,8 @@ fn certificates(view: &View) -> &'static str {
     }
 }
 
-/// Files by which the guest's programs resolve names and trust hosts. The authority of the egress process is
-/// added once that runs.
+/// Returns the files with which the guest's programs resolve names and verify hosts. The certificate authority of the
+/// egress process is added once that process runs.
 pub(super) fn root_entries(policy: &Policy, host: &Host, view: &View) -> Vec<RootEntry> {
     if policy.network.mode.value != NetworkMode::Allow {
         return Vec::new();
@@ -187,10 +188,10 @@ pub(super) fn root_entries(policy: &Policy, host: &Host, view: &View) -> Vec<Roo
     entries
 }
 
-/// The file that says where programs look names up.
+/// The configuration of the name service switch (nsswitch.conf(5)).
 pub(super) const NAME_SERVICE: &str = "/etc/nsswitch.conf";
 
-/// The file with what it says.
+/// Returns the path and contents of the name service configuration.
 pub(super) fn name_service(policy: &Policy) -> (&'static str, &'static str) {
     let contents = match policy.network.mode.value {
         NetworkMode::None | NetworkMode::Loopback => {
@@ -203,11 +204,10 @@ pub(super) fn name_service(policy: &Policy) -> (&'static str, &'static str) {
     (NAME_SERVICE, contents)
 }
 
-/// The file that names the resolver.
+/// The resolver configuration (resolv.conf(5)).
 const RESOLVER: &str = "/etc/resolv.conf";
 
-/// Variables by which programs find a file of certificates: those of OpenSSL and all that use it, and of programs that
-/// bring certificates of their own.
+/// Variables that name the file of trusted certificates, for OpenSSL and for programs that ship their own certificates.
 const TRUST_VARIABLES: [&str; 6] = [
     "CURL_CA_BUNDLE",
     "GIT_SSL_CAINFO",
@@ -217,16 +217,18 @@ const TRUST_VARIABLES: [&str; 6] = [
     "SSL_CERT_FILE",
 ];
 
-/// Variables by which programs find a proxy. None names one for SOCKS: clients that lack the package for it would
-/// refuse to start.
+/// Variables that name a proxy. There is none for SOCKS, because clients without a SOCKS package would refuse to start.
 const PROXY_VARIABLES: [&str; 4] = ["HTTPS_PROXY", "HTTP_PROXY", "http_proxy", "https_proxy"];
 
-/// Variables by which they learn what needs no proxy: the guest itself, by these names.
+/// Variables that list the hosts to reach without the proxy.
 const NO_PROXY_VARIABLES: [&str; 2] = ["NO_PROXY", "no_proxy"];
+
+/// The names of the guest itself.
 const OWN_NAMES: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// The names of the guest itself. One by which the policy lets it reach this machine is left out: a connection without
-/// the proxy stays in the guest's own network. No client reads a list of ports that need none.
+/// Returns the hosts to reach without the proxy: the names of the guest itself. A name by which the policy allows this
+/// machine is left out, because a connection without the proxy would stay in the guest's own network. Clients do not
+/// support ports in this list.
 fn without_proxy(policy: &Policy) -> String {
     let allow = &policy.network.allow;
     let leads_out = |name: &str| {
@@ -239,7 +241,7 @@ fn without_proxy(policy: &Policy) -> String {
     own.collect::<Vec<_>>().join(",")
 }
 
-/// The variables of a guest that reaches hosts.
+/// Returns the network variables of a guest.
 pub(super) fn variables(policy: &Policy, view: &View) -> BTreeMap<String, String> {
     if policy.network.mode.value != NetworkMode::Allow {
         return BTreeMap::new();
@@ -252,7 +254,7 @@ pub(super) fn variables(policy: &Policy, view: &View) -> BTreeMap<String, String
     all.map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
-/// Files of the host that programs trust, by the distributions that have them there.
+/// The files of trusted certificates in the usual distributions.
 pub(super) const HOST_CERTIFICATES: [&str; 5] = [
     // Debian, Ubuntu, Arch, Gentoo
     "/etc/ssl/certs/ca-certificates.crt",
@@ -265,7 +267,7 @@ pub(super) const HOST_CERTIFICATES: [&str; 5] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// An entry of the policy in words, for `sandfork plan`.
+/// Describes an entry of the policy for `sandfork plan`.
 pub(super) fn describe(rule: &Rule) -> String {
     let RuleText {
         host,
@@ -283,7 +285,7 @@ pub(super) fn describe(rule: &Rule) -> String {
         text += &conditions.join(" ");
     }
     if let Some(credential) = credential {
-        text += ", with a value of its own for ";
+        text += ", with a credential in ";
         text += &credential.header;
     }
     if private {

@@ -1,4 +1,4 @@
-//! The layers that keep a machine from reaching a level.
+//! Finds the layers that prevent a machine from reaching a level.
 
 use super::assess::{Assessment, assess};
 use super::layer_state::LayerState;
@@ -8,31 +8,31 @@ use crate::host::{ChainStep, Device, Machine, NamespaceSupport, Refusal, Refusal
 use crate::outcome::Layer;
 use crate::policy::Level;
 
-/// A layer that does not hold, as part of an error.
+/// Formats an obstacle for an error message.
 fn obstacle(layer: Layer, cause: &str, remedy: &str) -> String {
     format!("layer `{layer}` cannot be enforced: {cause}; {remedy}")
 }
 
 impl Assessment {
-    /// The layer as an obstacle, unless it holds completely.
+    /// Formats the layer as an obstacle, unless it is enforced completely.
     fn obstacle(&self) -> Option<String> {
         let remedy = self.remedy.as_ref()?;
         Some(obstacle(self.layer, &self.why, remedy))
     }
 }
 
-/// The best level that the host can give.
+/// Returns the best level that the host can provide.
 pub(super) fn best_level(machine: &Machine) -> Option<Level> {
     [Level::Full, Level::Standard, Level::Landlock]
         .into_iter()
         .find(|level| obstacles(machine, *level).is_empty())
 }
 
-/// The obstacles between the host and a level.
+/// Returns the obstacles between the host and a level.
 pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<String> {
     let mut found: Vec<String> = assess(machine)
         .iter()
-        .filter(|layer| hinders(layer, level))
+        .filter(|layer| blocks(layer, level))
         .filter_map(Assessment::obstacle)
         .collect();
     if level == Level::Landlock {
@@ -41,11 +41,12 @@ pub(super) fn obstacles(machine: &Machine, level: Level) -> Vec<String> {
     found
 }
 
-fn hinders(assessed: &Assessment, level: Level) -> bool {
+/// Returns whether the state of a layer rules out a level.
+fn blocks(assessed: &Assessment, level: Level) -> bool {
     match assessed.layer {
         Layer::Namespaces => level >= Level::Standard && assessed.state == LayerState::Absent,
         Layer::Mounts => {
-            // The namespaces' own obstacle is already in the list, once.
+            // If the cause is missing namespaces, that obstacle is in the list already.
             let is_its_own = assessed.remedy.as_deref() != Some(remedy::AS_FOR_NAMESPACES);
             level >= Level::Standard && assessed.state == LayerState::Absent && is_its_own
         }
@@ -55,8 +56,8 @@ fn hinders(assessed: &Assessment, level: Level) -> bool {
     }
 }
 
-/// What level `landlock` needs besides: no user namespace takes root's privileges from the guest, and the rules name
-/// devices of the host.
+/// Returns the additional obstacle to level `landlock`. Without a user namespace, root must be able to drop its
+/// privileges, and the host must have the devices that the Landlock rules name.
 fn without_namespaces(machine: &Machine) -> Option<String> {
     let NamespaceSupport::Refused(refusal) = &machine.namespaces else {
         return None;
@@ -76,7 +77,7 @@ fn without_namespaces(machine: &Machine) -> Option<String> {
     let (layer, cause, remedy) = match cause {
         RefusalCause::RootWithoutCapabilities => (
             Layer::Capabilities,
-            "root lacks capabilities by which it gives up its ids and the others".to_owned(),
+            "root lacks the capabilities to drop its ids and its other capabilities".to_owned(),
             "run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
                 .to_owned(),
         ),

@@ -1,4 +1,4 @@
-//! The modules that a zygote imports, and those that it leaves to the guest.
+//! Plans the modules that a zygote imports, and reports those that it leaves to the guest.
 
 use serde::Serialize;
 
@@ -10,34 +10,34 @@ use sandfork_jail::control::MAX_PRELOADED;
 /// A module to import in the zygote.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 pub struct PreloadPlan {
-    /// Its dotted name.
+    /// The dotted name.
     pub module: String,
-    /// Whether it is an error if the module is missing.
+    /// Whether a missing module is an error.
     pub required: bool,
-    /// Why the zygote leaves it to the guest's own import, once a zygote was tried.
+    /// The reason why the zygote leaves the import to the guest, known once a zygote was tried.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_to_guest: Option<LeftToGuest>,
 }
 
-/// Why a module is not preloaded.
+/// The reason why a module is not preloaded.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[serde(tag = "why", rename_all = "kebab-case")]
 pub enum LeftToGuest {
-    /// It starts threads, which do not survive a fork.
+    /// The module starts threads, which do not survive a fork.
     Threads,
-    /// It keeps memory that all workers would share.
+    /// The module keeps memory that all workers would share.
     SharedMemory,
-    /// It is optional, and not installed.
+    /// The module is optional and not installed.
     Absent,
-    /// It is optional, and cannot be imported.
+    /// The module is optional and cannot be imported.
     Fails {
-        /// What the import did.
+        /// The error of the import.
         error: String,
     },
 }
 
 impl PreloadPlan {
-    /// What becomes of a module that is not preloaded.
+    /// Explains why a module is not preloaded. Returns `None` if it is preloaded.
     pub fn note(&self) -> Option<String> {
         let module = &self.module;
         let why = match self.left_to_guest.as_ref()? {
@@ -60,22 +60,22 @@ impl PreloadPlan {
     }
 }
 
-/// Requires that a zygote can report the modules that it has preloaded.
+/// Rejects more modules than a zygote can report.
 pub(super) fn check_length(preload: &[Located<Preload>]) -> Result<(), Error> {
-    // With the quotes and the comma of each.
+    // Each name takes two quotes and a comma.
     let bytes: usize = preload.iter().map(|it| it.value.module().len() + 3).sum();
     match preload.last() {
         Some(last) if bytes > MAX_PRELOADED => Err(Error::policy(format!(
-            "{}`python.preload` is too long: its names have {bytes} bytes with their quotes and commas, and at \
-             most {MAX_PRELOADED} fit into the report of what was preloaded: name packages without their \
-             submodules, or a module of your own that imports them",
+            "{}`python.preload` is too long: its names take {bytes} bytes with quotes and commas, but a zygote's \
+             report of its preloads has room for {MAX_PRELOADED}: name packages without their submodules, or a \
+             module of your own that imports them",
             last.origin.lead()
         ))),
         _ => Ok(()),
     }
 }
 
-/// The modules that are preloaded.
+/// Lists the modules that are preloaded.
 pub(super) fn loaded(preload: &[PreloadPlan]) -> String {
     let loaded = preload.iter().filter(|plan| plan.left_to_guest.is_none());
     list(loaded.map(|plan| plan.module.clone()))

@@ -1,4 +1,4 @@
-//! The remedy for each layer: the exact command, if there is one.
+//! The remedies for missing layers, with the exact command if there is one.
 
 use std::path::Path;
 
@@ -13,13 +13,13 @@ pub(super) const LANDLOCK_NOT_ENABLED: &str = "add `landlock` to the kernel's bo
 pub(super) const LANDLOCK_NOT_BUILT: &str =
     "run Linux 5.13 or later built with CONFIG_SECURITY_LANDLOCK=y";
 
-pub(super) const FILTERED: &str = "take the filter away or widen it: in a unit of systemd leave out `SystemCallFilter=` and \
-     `RestrictNamespaces=`, or add `@sandbox` to the first, which gives level `landlock`";
+pub(super) const FILTERED: &str = "remove or widen the filter: in a systemd unit, remove `SystemCallFilter=` and \
+     `RestrictNamespaces=`, or add `@sandbox` to the former, which allows level `landlock`";
 
-/// For a layer that needs namespaces.
+/// The remedy for a layer that needs namespaces.
 pub(super) const AS_FOR_NAMESPACES: &str = "as for `namespaces`";
 
-/// For a hard limit on open files that leaves no number for the data socket.
+/// Returns the remedy for a hard limit on open files that is too low for the data socket's descriptor.
 pub(super) fn open_files() -> String {
     let least = DATA + 1;
     format!(
@@ -64,8 +64,8 @@ pub(super) fn namespaces(user: HostUser, refusal: &Refusal) -> String {
     }
 }
 
-/// The settings that a container's runtime must change. Masked parts of `/proc` matter only to a
-/// new procfs.
+/// Returns the command that starts a container with the required settings. Masked parts of `/proc` affect only
+/// the mount of a new procfs.
 fn docker(step: ChainStep) -> &'static str {
     match step {
         ChainStep::MountProc => "docker run --security-opt systempaths=unconfined",
@@ -76,7 +76,7 @@ fn docker(step: ChainStep) -> &'static str {
     }
 }
 
-/// Why there are no cgroups, and the remedy.
+/// Explains why there are no cgroups, with the remedy.
 pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String, String) {
     match reason {
         CgroupAbsence::NotMounted => (
@@ -85,7 +85,7 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
         ),
         CgroupAbsence::Unread { file, errno } => (
             format!("could not read {}: {errno}", file.display()),
-            "free what the host has run out of, and try again".to_owned(),
+            "free the exhausted resource of the host, and try again".to_owned(),
         ),
         CgroupAbsence::NotWritable(dir) if user.is_root() => read_only(dir),
         CgroupAbsence::NotWritableV1(dir) if user.is_root() => read_only(dir),
@@ -104,7 +104,7 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
         ),
         CgroupAbsence::Occupied(dir) => (
             format!(
-                "other processes are in {} too, from which the kernel hands no controllers down",
+                "other processes are in {} too, so the kernel does not delegate controllers from it",
                 dir.display()
             ),
             make_room(user, dir),
@@ -115,14 +115,14 @@ pub(super) fn cgroup_absence(user: HostUser, reason: &CgroupAbsence) -> (String,
                 dir.display()
             ),
             format!(
-                "hand them down: `echo '+memory +pids +cpu' | sudo tee {}`",
+                "delegate them: `echo '+memory +pids +cpu' | sudo tee {}`",
                 dir.join("cgroup.subtree_control").display()
             ),
         ),
     }
 }
 
-/// How systemd hands this cgroup to the user: by settings in the unit of a service.
+/// Explains how to have systemd delegate this cgroup: by settings in the unit of the service.
 fn delegate(dir: &Path, settings: &str) -> String {
     let name = dir.file_name().unwrap_or_default().to_string_lossy();
     if !name.ends_with(".service") {
@@ -140,8 +140,8 @@ fn delegate(dir: &Path, settings: &str) -> String {
     format!("add {settings} to its unit: `{systemctl} edit {name}`")
 }
 
-/// Root's program in a container may have no launcher to restart it, so its processes move instead.
-/// A service is started by systemd.
+/// Explains how to empty a cgroup that contains other processes. A program of root in a container may have no launcher
+/// that could restart it, so its processes are moved. A service is restarted by systemd.
 fn make_room(user: HostUser, dir: &Path) -> String {
     if !user.is_root() {
         return delegate(
@@ -151,19 +151,23 @@ fn make_room(user: HostUser, dir: &Path) -> String {
     }
     let dir = dir.display();
     format!(
-        "move them into one of their own: `mkdir {dir}/main && for pid in $(cat \
+        "move them into a cgroup of their own: `mkdir {dir}/main && for pid in $(cat \
          {dir}/cgroup.procs); do echo $pid >{dir}/main/cgroup.procs; done`"
     )
 }
 
 fn not_permitted(user: HostUser, dir: &Path) -> String {
-    format!("uid {} may not make cgroups in {}", user.uid, dir.display())
+    format!(
+        "uid {} may not create cgroups in {}",
+        user.uid,
+        dir.display()
+    )
 }
 
 fn read_only(dir: &Path) -> (String, String) {
     (
         format!(
-            "{} is read-only even for root, as containers have it",
+            "{} is read-only even for root, as in containers",
             dir.display()
         ),
         "start the container with `docker run --privileged --cgroupns=private`, or remount it: \
@@ -172,12 +176,12 @@ fn read_only(dir: &Path) -> (String, String) {
     )
 }
 
-/// The report on missing controllers.
+/// Returns the remedy for missing controllers.
 pub(super) fn controllers(cgroup: &CgroupSupport, missing: &str) -> String {
     match cgroup {
         CgroupSupport::V2 { .. } => format!(
-            "delegate them: put `Delegate={missing}` with the others that it has into the unit \
-             user@.service (`sudo systemctl edit user@.service`) and log in again"
+            "delegate them: add `{missing}` to the controllers of `Delegate=` in the unit user@.service \
+             (`sudo systemctl edit user@.service`) and log in again"
         ),
         _ => format!(
             "mount them: `sudo mount -t cgroup -o {} cgroup DIRECTORY`",

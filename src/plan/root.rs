@@ -1,12 +1,12 @@
-//! The entries of the new root, in the order in which they are created.
+//! Computes the entries of the new root, in the order of their creation.
 
 use std::path::Path;
 
 use super::CgroupPlan;
-use super::error::Place;
+use super::error::Requester;
 use super::jail::has_ptys;
 use super::network;
-use super::places::{ETC, PTS, SESSIONS, SHM, TMP, WORK};
+use super::paths::{ETC, PTS, SESSIONS, SHM, TMP, WORK};
 use super::view::{Tree, View};
 use crate::host::{Controller, GUEST_ID, Host};
 use crate::policy::{Level, Policy, ProcVisibility};
@@ -17,7 +17,7 @@ pub(super) const HOSTNAME: &str = "sandfork";
 
 /// The sandbox's own `/etc`: the files that libc reads, with no host contents.
 pub(super) const ETC_FILES: [(&str, &str); 6] = [
-    // Without it fontconfig prints an error, and finds no font of the system.
+    // Without this file fontconfig prints an error and finds no system fonts.
     (
         "/etc/fonts/fonts.conf",
         "<?xml version=\"1.0\"?>\n\
@@ -29,10 +29,10 @@ pub(super) const ETC_FILES: [(&str, &str); 6] = [
          </fontconfig>\n",
     ),
     ("/etc/group", "root:x:0:\nguest:x:1000:\nnogroup:x:65534:\n"),
-    // Names have all the addresses of their lines below, not the first one only.
+    // Makes lookups return all addresses of a name in /etc/hosts, not only the first.
     ("/etc/host.conf", "multi on\n"),
     ("/etc/hostname", "sandfork\n"),
-    // The sandbox's own name too, which servers and distributed programs look up.
+    // Includes the host name of the sandbox, which servers and distributed programs look up.
     (
         "/etc/hosts",
         "127.0.0.1 localhost sandfork\n::1 localhost ip6-localhost ip6-loopback\n",
@@ -45,8 +45,8 @@ pub(super) const ETC_FILES: [(&str, &str); 6] = [
     ),
 ];
 
-/// Files that programs look for, if the policy does not show the host's. They have what the Internet's standards
-/// say, as far as programs ask for it by name.
+/// Files that programs look for, unless the policy shows those of the host. They contain the assignments of the
+/// Internet standards that programs commonly look up by name.
 const USUAL_FILES: [(&str, &str); 4] = [
     (
         "/etc/mime.types",
@@ -65,7 +65,7 @@ const USUAL_FILES: [(&str, &str); 4] = [
          http 80/tcp www\npop3 110/tcp\nntp 123/udp\nimap2 143/tcp imap\nldap 389/tcp\nhttps 443/tcp\n\
          https 443/udp\nsubmission 587/tcp\nimaps 993/tcp\npop3s 995/tcp\n",
     ),
-    // `openssl req` does not start without it.
+    // `openssl req` does not start without this file.
     (
         "/etc/ssl/openssl.cnf",
         "[ req ]\ndistinguished_name = req_distinguished_name\nstring_mask = utf8only\n\
@@ -73,7 +73,7 @@ const USUAL_FILES: [(&str, &str); 4] = [
     ),
 ];
 
-/// The directory for temporary files that outlive a boot elsewhere. Here nothing does.
+/// The directory for temporary files that outlive a reboot. In a sandbox it is the same as `/tmp`.
 pub(super) const VAR_TMP: &str = "/var/tmp";
 
 const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id");
@@ -81,16 +81,17 @@ const _: () = assert!(GUEST_ID == 1000, "the guest's entries above name its id")
 /// Devices without state.
 pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 
-/// The device of zeros. To map it as shared makes memory that is in no process's size (`supervisor::shared_memory`), and no
-/// filter sees which file is mapped. Where no cgroup counts memory, `full` takes its place, which has the same zeros
-/// and cannot be mapped (full(4)).
+/// The device of zeros. A shared mapping of it is memory that belongs to no process's size
+/// (`supervisor::shared_memory`), and a filter cannot see which file is mapped. Without a memory cgroup, `full`
+/// replaces it, which also reads as zeros but cannot be mapped (full(4)).
 const ZERO: &str = "zero";
 
-/// The terminal of the process that opens it (tty(4)), so that pagers and password prompts find that of a `script` or of
-/// `--terminal`. A worker has left its caller's terminal, and verification compares its session with its pid.
+/// The controlling terminal of the process that opens it (tty(4)). Pagers and password prompts find the terminal of
+/// `script` or `--terminal` through it. It never leads to the caller's terminal, because a worker has left that
+/// session; verification checks that the worker's session ID is its PID.
 const TTY: &str = "tty";
 
-/// The links in `/dev` that programs expect. All of them lead through the guest's own `/proc`.
+/// The links in `/dev` that programs expect. All of them lead into the guest's `/proc`.
 const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/fd", "/proc/self/fd"),
     ("/dev/stdin", "/proc/self/fd/0"),
@@ -98,7 +99,7 @@ const DEVICE_LINKS: [(&str, &str); 4] = [
     ("/dev/stderr", "/proc/self/fd/2"),
 ];
 
-/// The root entries of a plan at `level`; none without mounts.
+/// Returns the root entries of a plan at `level`, or none if the level has no mounts.
 pub(super) fn entries(
     policy: &Policy,
     host: &Host,
@@ -130,12 +131,12 @@ pub(super) fn entries(
     }));
     entries.extend([WORK, TMP, SHM].map(mount_point));
     if !view.touches(VAR_TMP) {
-        // Relative, because an absolute one would lead out of the root while that is built.
+        // Relative, because an absolute link would lead out of the root while the root is being built.
         entries.push(symlink(VAR_TMP, "../tmp"));
     }
     if has_ptys(policy, level) {
         entries.push(mount_point(PTS));
-        // Makes pseudoterminals of the instance that is mounted there.
+        // Opens pseudoterminals of the devpts instance that is mounted at `PTS`.
         entries.push(symlink("/dev/ptmx", "pts/ptmx"));
         entries.push(device(TTY));
     }
@@ -149,12 +150,12 @@ pub(super) fn entries(
             .map(|link| symlink(&link.path, &link.points_at)),
     );
     let is_copied = |tree: &Tree| {
-        // A worker's own directories hide the root's files.
+        // A worker's private directories hide files of the root.
         let in_session = SESSIONS.iter().any(|own| tree.path.starts_with(own));
-        tree.place == Place::Script && !in_session && host.machine.user.drop_to.is_some()
+        tree.requester == Requester::Script && !in_session && host.machine.user.drop_to.is_some()
     };
     entries.extend(view.trees.iter().map(|tree| match &host.closed_script {
-        // Its owner lets others not read it, and the guest is one.
+        // Only its owner may read the script, and the guest is another user, so it gets a copy.
         Some(text) if is_copied(tree) => RootEntry::File {
             target: tree.path.clone(),
             contents: text.clone(),
@@ -172,7 +173,7 @@ pub(super) fn entries(
     entries
 }
 
-/// The devices that guests get as they are.
+/// Returns the names of the host devices that guests see.
 pub(super) fn devices(cgroup: Option<&CgroupPlan>) -> impl Iterator<Item = &'static str> {
     let is_counted = cgroup.is_some_and(|plan| plan.limits_by(Controller::Memory));
     let devices = DEVICES.into_iter();

@@ -1,17 +1,17 @@
-//! Where a session's own files are if there are no mounts.
+//! The location and quota of a session's own files.
 
 use serde::Serialize;
 
 use crate::policy::{Level, Limits, Policy};
 
-/// Where a session's own files are.
+/// The location of a session's own files.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SessionFiles {
     /// In private tmpfs mounts with quotas.
     Private,
-    /// In one host directory per session, which the supervisor creates, measures and removes. In
-    /// the plan `/work` stands for it
+    /// In one host directory per session, which the supervisor creates, measures and removes. In the plan,
+    /// `/work` is a placeholder for its path
     /// ([`put_work_in`](sandfork_jail::program::ZygoteJail::put_work_in)).
     HostDirectory(FileQuota),
 }
@@ -19,16 +19,16 @@ pub enum SessionFiles {
 /// The quota of a session's files that the supervisor measures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 pub struct FileQuota {
-    /// Size, bytes.
+    /// The total size, bytes.
     pub size: u64,
-    /// Number of files, directories and links.
+    /// The number of files, directories and links.
     pub inodes: u64,
-    /// Size of the largest file, bytes (`RLIMIT_FSIZE`).
+    /// The size of the largest file, bytes (`RLIMIT_FSIZE`).
     pub largest: u64,
 }
 
 impl FileQuota {
-    /// The quota of these limits.
+    /// Returns the quota of these limits.
     pub fn new(limits: &Limits) -> Self {
         Self {
             size: limits.work_size(),

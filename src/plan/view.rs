@@ -1,34 +1,33 @@
-//! What the guest sees of the host: the trees, and the access to each. Each tree is shown at its
-//! host path.
+//! Computes the host trees that the guest sees, and the access to each. Each tree is shown at its host path.
 
 use std::path::{Path, PathBuf};
 
-use super::error::Place;
-use super::places::clash;
+use super::error::Requester;
+use super::paths::clash;
 use super::{kept, wanted};
 use crate::error::Error;
 use crate::host::{Host, Link, Route};
 use crate::policy::{Level, Policy, normalize};
 use sandfork_jail::program::{Access, PathAccess, Shown};
 
-/// Why a path would be both writable and a source of executable code.
-const WRITABLE_CODE: &str = "is where code is run from, and cannot be writable: name a directory of data in `filesystem.write`";
+/// The error for a path that would be both writable and a source of executable code.
+const WRITABLE_CODE: &str =
+    "contains code to run, so it cannot be writable: name a data directory in `filesystem.write`";
 
 /// A directory or file of the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct Tree {
-    /// Its path, outside and inside.
+    /// The path, on the host and in the sandbox.
     pub path: PathBuf,
     /// The allowed access. A tree with write access is mounted writable.
     pub allow: PathAccess,
-    /// How its path is found, if a policy names it.
+    /// The resolution of the path, if a policy names it.
     pub route: Option<Route>,
-    /// The origin of the request to show it.
-    pub place: Place,
+    /// The reason why the tree is shown.
+    pub requester: Requester,
 }
 
-/// What the guest sees of the host. Parents come before the trees in them, and no tree occurs
-/// twice.
+/// The host trees that the guest sees, without duplicates. Parents precede the trees in them.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) struct View {
     pub trees: Vec<Tree>,
@@ -56,7 +55,7 @@ impl View {
         Ok(view)
     }
 
-    /// Whether something at, above or beneath a path is shown.
+    /// Returns whether a tree or link at, above or beneath a path is shown.
     pub(super) fn touches(&self, path: impl AsRef<Path>) -> bool {
         let path = path.as_ref();
         let trees = self.trees.iter().map(|tree| &tree.path);
@@ -64,13 +63,13 @@ impl View {
         shown.any(|shown| path.starts_with(shown) || shown.starts_with(path))
     }
 
-    /// The entries beneath one of the session's own directories: each tree that no other tree there
-    /// includes, and the links between them.
+    /// Returns the entries beneath one of the session's private directories: the outermost trees there, and
+    /// the links.
     pub(super) fn shown_beneath(&self, own: &Path) -> Vec<Shown> {
         let trees = || self.trees.iter().filter(|tree| tree.path.starts_with(own));
-        let brought_along =
+        let is_nested =
             |tree: &Tree| trees().any(|above| above != tree && tree.path.starts_with(&above.path));
-        let outermost = trees().filter(|tree| !brought_along(tree));
+        let outermost = trees().filter(|tree| !is_nested(tree));
         let trees = outermost.map(|tree| Shown::Tree {
             target: tree.path.clone(),
             access: tree.access(),
@@ -86,8 +85,8 @@ impl View {
         trees.chain(links).collect()
     }
 
-    /// Resolves the sandbox's own links at the start of a path, such as `/lib` on a system with a
-    /// merged `/usr`.
+    /// Resolves the sandbox's symbolic links at the start of a path, such as `/lib` on a system with a merged
+    /// `/usr`.
     fn through_links(&self, path: &Path) -> PathBuf {
         let found = self.links.iter().find_map(|link| {
             let rest = path.strip_prefix(&link.path).ok()?;
@@ -97,7 +96,7 @@ impl View {
         found.unwrap_or_else(|| path.to_owned())
     }
 
-    /// Creates the links from `sys.executable` to the binary that no tree shows.
+    /// Adds the links on the path from `sys.executable` to the binary that no tree shows.
     fn link_interpreter(&mut self, host: &Host) {
         for link in &host.interpreter.links {
             let path = self.through_links(&link.path);
@@ -114,19 +113,19 @@ impl View {
 /// Sorts parents first, removes duplicates, and removes trees that a tree above already shows.
 fn arrange(mut wanted: Vec<Tree>) -> Result<Vec<Tree>, Error> {
     loop {
-        let (mut trees, behind_links) = sort_out(wanted)?;
+        let (mut trees, behind_links) = arrange_once(wanted)?;
         if behind_links.is_empty() {
             return Ok(trees);
         }
-        // The targets may belong anywhere in the order, and links may lie in them. No target is a link.
+        // Targets may belong anywhere in the order and contain other links, but are never links themselves.
         trees.extend(behind_links);
         wanted = trees;
     }
 }
 
-/// The second list has the trees whose path is a link inside another tree. The guest follows the
-/// link, so its target must be shown at its real path.
-fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), Error> {
+/// Arranges the trees, except for those whose path is a link inside another tree. The second list has the
+/// targets of these links: the guest follows the links, so the targets must be shown at their real paths.
+fn arrange_once(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), Error> {
     wanted.sort_by(|a, b| a.path.components().cmp(b.path.components()));
     let mut trees: Vec<Tree> = Vec::new();
     let mut behind_links = Vec::new();
@@ -135,7 +134,7 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), Error> {
             let problem = format!(
                 "cannot be shown, because the sandbox has its own {own}: name another path, or copy what is needed to one"
             );
-            return Err(tree.place.refuses(&tree.path, problem));
+            return Err(tree.requester.error(&tree.path, problem));
         }
         if let Some(same) = trees.last_mut().filter(|last| last.path == tree.path) {
             same.merge(&tree)?;
@@ -156,18 +155,19 @@ fn sort_out(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), Error> {
     Ok((trees, behind_links))
 }
 
-/// The nearest tree at or above a path, which is what the guest finds there.
+/// Returns the nearest tree at or above a path, which determines what the guest sees there.
 fn covering<'a>(trees: &'a [Tree], path: &Path) -> Option<&'a Tree> {
     trees.iter().rev().find(|tree| path.starts_with(&tree.path))
 }
 
 impl Tree {
-    /// Its path without links.
+    /// Returns the path with all symbolic links resolved.
     pub(super) fn real_path(&self) -> &PathBuf {
         self.route.as_ref().map_or(&self.path, |route| &route.end)
     }
 
-    /// Whether a rule for another tree holds for this one: both are writable, and the other has it by any path.
+    /// Returns whether the Landlock rule of another tree covers this one: both are writable, and the real path of this
+    /// tree is in the other.
     pub(super) fn is_within(&self, other: &Self) -> bool {
         self.is_writable()
             && other.is_writable()
@@ -179,7 +179,7 @@ impl Tree {
         self.allow == PathAccess::ReadWrite
     }
 
-    /// How it is mounted.
+    /// Returns the access with which the tree is mounted.
     pub(super) fn access(&self) -> Access {
         if self.is_writable() {
             Access::ReadWrite
@@ -188,7 +188,7 @@ impl Tree {
         }
     }
 
-    /// Whether a tree beneath this one needs no mount and no rule of its own.
+    /// Returns whether a tree beneath this one needs no separate mount and rule.
     fn includes(&self, tree: &Self) -> bool {
         self.is_writable() == tree.is_writable()
             && (self.allow == tree.allow || tree.allow == PathAccess::Read)
@@ -198,7 +198,7 @@ impl Tree {
     fn merge(&mut self, other: &Self) -> Result<(), Error> {
         if self.is_writable() != other.is_writable() {
             let writable = if self.is_writable() { self } else { other };
-            return Err(writable.place.refuses(&other.path, WRITABLE_CODE));
+            return Err(writable.requester.error(&other.path, WRITABLE_CODE));
         }
         if other.allow == PathAccess::ReadExecute {
             self.allow = other.allow;
@@ -207,35 +207,36 @@ impl Tree {
     }
 }
 
-/// Nothing that is to be read-only may lie in a writable tree, if it is the policy that asks for it: a guest that may
-/// write above a mount can rename what is above it, and the next start finds at that path what the guest left there.
-/// Without mounts, nothing protects what the system and the interpreter show there either.
+/// Rejects read-only trees of the policy inside writable trees: a guest that may write above a mount can rename its
+/// parent directory, and the next start would show what the guest left at that path. Without mounts, trees of the
+/// system and the interpreter have no protection in a writable tree and are rejected too.
 fn check_writable(trees: &[Tree], level: Level) -> Result<(), Error> {
-    let is_kept = |tree: &&Tree| {
-        !tree.is_writable() && (level == Level::Landlock || matches!(tree.place, Place::Policy(_)))
+    let is_protected = |tree: &&Tree| {
+        !tree.is_writable()
+            && (level == Level::Landlock || matches!(tree.requester, Requester::Policy(_)))
     };
     for above in trees.iter().filter(|tree| tree.is_writable()) {
         let inside = |tree: &&Tree| {
             tree.real_path().starts_with(above.real_path()) || tree.path.starts_with(&above.path)
         };
-        let Some(tree) = trees.iter().filter(is_kept).find(inside) else {
+        let Some(tree) = trees.iter().filter(is_protected).find(inside) else {
             continue;
         };
-        return Err(match &tree.place {
-            Place::Policy(_) => {
+        return Err(match &tree.requester {
+            Requester::Policy(_) => {
                 let problem = format!(
-                    "is to be read-only, and lies in {}, which `filesystem.write` makes writable: remove one of the two",
+                    "is to be read-only, but is in {}, which `filesystem.write` makes writable: remove one of the two",
                     above.real_path().display()
                 );
-                tree.place.refuses(&tree.path, problem)
+                tree.requester.error(&tree.path, problem)
             }
-            _ => above.place.refuses(&tree.path, WRITABLE_CODE),
+            _ => above.requester.error(&tree.path, WRITABLE_CODE),
         });
     }
     Ok(())
 }
 
-/// Without mounts, an unprivileged guest of root must reach the interpreter at its own path.
+/// Rejects, at a level without mounts, an interpreter that an unprivileged guest of root cannot reach at its host path.
 fn check_reach(host: &Host, level: Level) -> Result<(), Error> {
     let is_closed = host.interpreter.closed.is_some();
     if level == Level::Landlock && host.machine.user.drop_to.is_some() && is_closed {
@@ -248,24 +249,25 @@ fn check_reach(host: &Host, level: Level) -> Result<(), Error> {
     Ok(())
 }
 
-/// A mount has the modes of the host: an unprivileged guest of root cannot enter a closed directory in one. The interpreter
-/// may lie behind one that the sandbox makes itself, for what it shows there.
+/// Rejects a tree of the policy that contains the interpreter behind a directory which the unprivileged guest of root
+/// cannot enter: mounted trees keep the modes of the host. Without such a tree, the sandbox creates that directory
+/// itself, with modes that let the guest enter it.
 fn check_closed(trees: &[Tree], host: &Host) -> Result<(), Error> {
     let interpreter = &host.interpreter;
     let closed = interpreter.closed.as_ref();
-    // A binary that only its owner may read has begun before the guest's user comes.
+    // A binary that only its owner may read is no obstacle: it is executed before the switch to the guest's user.
     let closed = closed.filter(|closed| **closed != interpreter.binary);
     let (Some(closed), Some(_)) = (closed, host.machine.user.drop_to) else {
         return Ok(());
     };
     match trees.iter().find(|tree| closed.starts_with(&tree.path)) {
-        Some(tree) if matches!(tree.place, Place::Policy(_)) => {
+        Some(tree) if matches!(tree.requester, Requester::Policy(_)) => {
             let problem = format!(
-                "has the interpreter in it, behind {closed}, which the unprivileged user that the guest runs as cannot \
-                 enter: name what the guest needs of {closed}",
+                "contains the interpreter behind {closed}, which the unprivileged user that the guest runs as cannot \
+                 enter: name only the paths in {closed} that the guest needs",
                 closed = closed.display()
             );
-            Err(tree.place.refuses(&tree.path, problem))
+            Err(tree.requester.error(&tree.path, problem))
         }
         _ => Ok(()),
     }

@@ -1,10 +1,10 @@
-//! The trees that the system, the interpreter and the policy request, before they are arranged.
+//! Collects the trees that the system, the interpreter and the policy request, before they are arranged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::error::Place;
-use super::places::{ETC, Use, clash, named_by};
+use super::error::Requester;
+use super::paths::{ETC, Purpose, clash, named_by};
 use super::view::Tree;
 use crate::error::Error;
 use crate::host::{
@@ -13,10 +13,10 @@ use crate::host::{
 use crate::policy::{AddedPackages, Level, Located, Policy, SystemFiles};
 use sandfork_jail::program::PathAccess;
 
-/// Where the packages are that were added to running sessions, beneath the environments.
+/// The directory of the packages that were added to running sessions, beneath the environments.
 const ADDED: &str = "added/store";
 
-/// All requested trees, in no particular order.
+/// Returns all requested trees, in no particular order.
 pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, Error> {
     let system = policy.filesystem.system;
     let mut wanted = system_trees(host, system);
@@ -25,7 +25,7 @@ pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, Error> {
         && let Some(environments) = &host.environments
     {
         let added = environments.join(ADDED);
-        wanted.push(tree(added, run_or_read(system), Place::Interpreter));
+        wanted.push(tree(added, run_or_read(system), Requester::Interpreter));
     }
     for (purpose, located) in named_by(policy) {
         wanted.push(named_tree(host, purpose, located, system)?);
@@ -33,18 +33,17 @@ pub(super) fn trees(policy: &Policy, host: &Host) -> Result<Vec<Tree>, Error> {
     Ok(wanted)
 }
 
-fn tree(path: PathBuf, allow: PathAccess, place: Place) -> Tree {
+fn tree(path: PathBuf, allow: PathAccess, requester: Requester) -> Tree {
     Tree {
         path,
         allow,
         route: None,
-        place,
+        requester,
     }
 }
 
-/// Programs run only from paths that the host owns: the system's and the interpreter's own
-/// directories and the paths that the policy shows read-only. They never run from a path that a
-/// guest can write to.
+/// Returns the access to a read-only tree. Programs run only from the directories of the system and the
+/// interpreter and from paths that the policy shows read-only, never from a path that a guest can write to.
 fn run_or_read(system: SystemFiles) -> PathAccess {
     match system {
         SystemFiles::Programs => PathAccess::ReadExecute,
@@ -52,7 +51,7 @@ fn run_or_read(system: SystemFiles) -> PathAccess {
     }
 }
 
-/// System paths that hold programs, or what only programs read.
+/// Returns whether a system path holds programs, or files that only programs read.
 fn is_for_programs(path: &Path) -> bool {
     let of_programs = ["/usr", "/bin", "/sbin", "/etc/alternatives"];
     of_programs.iter().any(|known| path == Path::new(known)) || SystemPath::is_of_java(path)
@@ -68,19 +67,19 @@ fn system_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
     shown(host, system)
         .filter_map(|found| {
             let allow = match found.kind {
-                // /etc contains links and data: a link's target runs from its own path.
+                // /etc contains links and data. Programs run from the targets of the links.
                 SystemPathKind::Directory if found.path.starts_with(ETC) => PathAccess::Read,
                 SystemPathKind::Directory => run_or_read(system),
                 SystemPathKind::File => PathAccess::Read,
                 SystemPathKind::Symlink(_) => return None,
             };
-            Some(tree(found.path.clone(), allow, Place::System))
+            Some(tree(found.path.clone(), allow, Requester::System))
         })
         .collect()
 }
 
-/// Top-level links, as on a system with a merged `/usr`, and those in `/usr` if it is not shown
-/// whole.
+/// Returns the top-level links, as on a system with a merged `/usr`, and the links in `/usr` if `/usr` is not
+/// shown as a whole.
 pub(super) fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
     shown(host, system)
         .filter(|found| system == SystemFiles::Libraries || !found.path.starts_with("/usr"))
@@ -97,26 +96,26 @@ pub(super) fn system_links(host: &Host, system: SystemFiles) -> Vec<Link> {
 fn interpreter_trees(host: &Host, system: SystemFiles) -> Vec<Tree> {
     let interpreter = &host.interpreter;
     let mut paths = interpreter.libraries.clone();
-    // sys.executable must exist even if no program may run it.
+    // `sys.executable` must exist even if the guest may not run it.
     paths.push(interpreter.binary.clone());
     match system {
         SystemFiles::Programs => {
             paths.extend_from_slice(&interpreter.programs);
             paths.extend(interpreter.venv.clone());
         }
-        // The interpreter detects its environment by this file.
+        // The interpreter detects its virtual environment by this file.
         SystemFiles::Libraries => {
             paths.extend(interpreter.venv.iter().map(|venv| venv.join("pyvenv.cfg")));
         }
     }
     paths
         .into_iter()
-        .map(|path| tree(path, run_or_read(system), Place::Interpreter))
+        .map(|path| tree(path, run_or_read(system), Requester::Interpreter))
         .collect()
 }
 
-/// The script that is about to run, at its own path, if the sandbox can show it there. Its text goes
-/// to the guest in any case, so a script that cannot be shown is no error.
+/// Returns the tree of the script that is about to run, if the sandbox can show the script at its host path.
+/// The guest receives the script's text in any case, so a script that cannot be shown is not an error.
 pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<Tree> {
     let path = policy.python.script.as_ref()?;
     let Some(PathFact::Found {
@@ -135,7 +134,7 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
         };
         route.entry_in(real).is_some()
     });
-    // Without mounts, the guest reaches only what any user can reach.
+    // Without mounts, a guest of root reaches only files that every user can reach.
     let is_hidden = level == Level::Landlock
         && host.machine.user.drop_to.is_some()
         && *reach != Reach::Everyone;
@@ -144,31 +143,31 @@ pub(super) fn script_tree(policy: &Policy, host: &Host, level: Level) -> Option<
         path: path.clone(),
         allow: run_or_read(policy.filesystem.system),
         route: Some(route.clone()),
-        place: Place::Script,
+        requester: Requester::Script,
     })
 }
 
 fn named_tree(
     host: &Host,
-    purpose: Use,
+    purpose: Purpose,
     named: &Located<PathBuf>,
     system: SystemFiles,
 ) -> Result<Tree, Error> {
     let allow = match purpose {
-        Use::ImportFrom => PathAccess::Read,
-        Use::Read | Use::Project => run_or_read(system),
-        Use::Write => PathAccess::ReadWrite,
+        Purpose::ImportFrom => PathAccess::Read,
+        Purpose::Read | Purpose::Project => run_or_read(system),
+        Purpose::Write => PathAccess::ReadWrite,
     };
     let route = Some(resolve(&host.paths, host.machine.user, purpose, named)?.clone());
     Ok(Tree {
         path: named.value.clone(),
         allow,
         route,
-        place: Place::Policy(named.origin.clone()),
+        requester: Requester::Policy(named.origin.clone()),
     })
 }
 
-/// The reason to refuse each path of a policy that cannot be shown.
+/// Returns an error for each path of a policy that cannot be shown.
 pub(super) fn refused_paths<'a>(
     policy: &'a Policy,
     user: HostUser,
@@ -177,17 +176,17 @@ pub(super) fn refused_paths<'a>(
     named_by(policy).filter_map(move |(purpose, named)| resolve(paths, user, purpose, named).err())
 }
 
-/// How the host found a policy's path, or the reason to refuse it.
+/// Returns the host's resolution of a policy path, or the error if it cannot be shown.
 fn resolve<'a>(
     paths: &'a BTreeMap<PathBuf, PathFact>,
     user: HostUser,
-    purpose: Use,
+    purpose: Purpose,
     named: &Located<PathBuf>,
 ) -> Result<&'a Route, Error> {
     let path = named.value.display();
     let refused = |problem: &str| {
-        let (place, key) = (named.origin.lead(), purpose.key());
-        Error::host(format!("{place}{key}: {path} {problem}"))
+        let (lead, key) = (named.origin.lead(), purpose.key());
+        Error::host(format!("{lead}{key}: {path} {problem}"))
     };
     let missing = |cause: &str| {
         refused(&format!(
@@ -195,26 +194,28 @@ fn resolve<'a>(
         ))
     };
     match paths.get(&named.value) {
-        None => Err(missing("the host was not asked about it")),
+        None => Err(missing("the path was not looked up")),
         Some(PathFact::Unreachable(errno)) => Err(missing(&errno.to_string())),
         Some(PathFact::Found {
             kind: PathKind::Special,
             ..
         }) => Err(refused(
-            "is a device, a socket or a fifo, and a directory or a regular file is needed here",
+            "is a device, a socket or a FIFO, but must be a directory or a regular file",
         )),
         Some(PathFact::Found {
             kind: PathKind::File,
             ..
-        }) if matches!(purpose, Use::ImportFrom | Use::Project) => Err(refused(
-            "is a file, and a directory of modules is needed here",
-        )),
+        }) if matches!(purpose, Purpose::ImportFrom | Purpose::Project) => {
+            Err(refused("is a file, but must be a directory of modules"))
+        }
         Some(PathFact::Found {
             reach: Reach::Root, ..
-        }) if matches!(purpose, Use::ImportFrom | Use::Project) && user.drop_to.is_some() => {
+        }) if matches!(purpose, Purpose::ImportFrom | Purpose::Project)
+            && user.drop_to.is_some() =>
+        {
             Err(refused(&format!(
-                "is root's alone, and root's guests are another user: let others read it and what is in it, as by \
-                 `chmod -R go+rX {path}`"
+                "is accessible only to root, but root's guests run as another user: make it and its contents readable, \
+                 for example by `chmod -R go+rX {path}`"
             )))
         }
         Some(PathFact::Found { route, .. }) => Ok(route),

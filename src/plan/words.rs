@@ -1,10 +1,10 @@
-//! Formats numbers in readable units, and lists.
+//! Formats amounts in readable units, and lists.
 
 use std::time::Duration;
 
 use crate::outcome::Unit;
 
-/// Bytes in the largest unit that shows them whole and short, or with two digits.
+/// Formats bytes in the largest unit that represents them exactly in at most four digits, or else with two decimals.
 pub(crate) fn bytes(count: u64) -> String {
     const UNITS: [(&str, u64); 4] = [
         ("TiB", 1 << 40),
@@ -26,7 +26,7 @@ pub(crate) fn bytes(count: u64) -> String {
     }
 }
 
-/// The items in one line.
+/// Joins the items in one line.
 pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     let items: Vec<String> = items.collect();
     if items.is_empty() {
@@ -36,12 +36,12 @@ pub(super) fn list(items: impl Iterator<Item = String>) -> String {
     }
 }
 
-/// A duration in seconds.
+/// Formats a duration in seconds.
 pub(super) fn seconds(duration: Duration) -> String {
     format!("{} s", duration.as_secs_f64())
 }
 
-/// An amount of a limit.
+/// Formats the amount of a limit.
 pub(super) fn amount(unit: Unit, amount: u64) -> String {
     match unit {
         Unit::Duration => seconds(Duration::from_millis(amount)),
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_read_easily() {
+    fn bytes_use_readable_units() {
         for (count, text) in [
             (0, "0 bytes"),
             (1023, "1023 bytes"),

@@ -128,7 +128,7 @@ def test_a_guest_gets_no_module_into_its_caller(tmp_path: pathlib.Path, way: obj
     said, errors = place.run("kept")
     assert said == ""
     sentence = (
-        f"{place.writable} cannot be writable, because guests could exchange {place.entry}, from which the "
+        f"{place.writable} cannot be writable, because guests could replace {place.entry}, from which the "
         "caller imports modules: make only a directory of data in it writable"
     )
     assert sentence in errors

@@ -1,7 +1,7 @@
-//! What a plan grants, and the key of a policy that would grant what was refused.
+//! Explains refused operations: which layer refused, and which policy key would allow the operation.
 //!
-//! Nothing here asks the host: paths are compared as text with what the plan shows. The answers are for the
-//! caller, never for the guest.
+//! Nothing here accesses the host: paths are compared lexically with those that the plan shows. The
+//! explanations are for the caller, never for the guest.
 
 mod network;
 
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 pub use network::of_connection;
 
 use super::Plan;
-use super::places::{SHM, TMP, WORK, clash};
+use super::paths::{SHM, TMP, WORK, clash};
 use super::seccomp::{Preset, Surroundings, may_be_allowed};
 use crate::outcome::{Layer, LimitName, Limits};
 use crate::policy::{
@@ -18,16 +18,16 @@ use crate::policy::{
 };
 use sandfork_jail::program::{Access, PathAccess, PathRule, ProcMount, RootEntry};
 
-/// The key that refuses a system call in place of allowing it.
+/// The key that denies system calls. Removing a call from it allows the call.
 pub const DENIED_CALLS: &str = "syscalls.deny";
 
 /// The system call by which guests run programs.
 pub const RUNS_PROGRAMS: &str = "execve";
 
-/// The longest path that a guest may name: `PATH_MAX`.
+/// The maximum length of a guest's path: `PATH_MAX`.
 const MAX_PATH: usize = 4096;
 
-/// What a sandbox grants its guests.
+/// The operations that a sandbox grants its guests.
 #[derive(Clone, Debug)]
 pub struct Grants {
     level: Level,
@@ -44,36 +44,36 @@ pub struct Grants {
     rules: Vec<PathRule>,
 }
 
-/// What a guest wanted of a path.
+/// The access to a path that a guest tried.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Want {
-    /// To read or list it.
+    /// Read or list the path.
     Read,
-    /// To write to it or to make it.
+    /// Write to or create the path.
     Write,
-    /// To run it.
+    /// Execute the path.
     Run,
 }
 
-/// What a policy says of a refused operation.
+/// The explanation of a refused operation.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Explanation {
-    /// The layer that refused it, if one did.
+    /// The layer that refused the operation. `None` if it was not a layer.
     pub layer: Option<Layer>,
-    /// The key that would allow it.
+    /// The policy key that would allow the operation.
     pub key: Option<&'static str>,
     /// The value of the key.
     pub value: Option<String>,
 }
 
-/// What a plan says of a path.
+/// The plan's verdict on access to a path.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum PathVerdict {
-    /// No rule of the sandbox refuses what was wanted.
+    /// No rule of the sandbox refuses the access.
     Granted,
-    /// The guest does not see the path. It may or may not be on the host.
+    /// The guest does not see the path, whether or not it exists on the host.
     Hidden(Explanation),
-    /// The guest sees the path, and may not do what it wanted.
+    /// The guest sees the path, but the access is refused.
     Refused(Explanation),
 }
 
@@ -85,7 +85,7 @@ impl Explanation {
         }
     }
 
-    /// Names the key that allows it, and a value, which is left out if no policy could have it.
+    /// Adds the key that allows the operation, and its value unless a policy would reject the value or it is deceptive.
     fn allowed_by(self, key: &'static str, value: impl Into<String>) -> Self {
         let value = value.into();
         let set: Result<Override, _> = format!("{key}={value}").parse();
@@ -97,19 +97,19 @@ impl Explanation {
         }
     }
 
-    /// The argument of `--set`.
+    /// Returns the argument of `--set` that allows the operation.
     pub fn set(&self) -> Option<String> {
         Some(format!("{}={}", self.key?, self.value.as_ref()?))
     }
 }
 
 impl Grants {
-    /// Whether there is anything that a guest can run.
+    /// Returns whether the guest sees the system's programs.
     pub fn shows_programs(&self) -> bool {
         self.system == SystemFiles::Programs
     }
 
-    /// The grants of a plan that was made from this policy.
+    /// Creates the grants of a plan that was computed from this policy.
     pub fn new(policy: &Policy, plan: &Plan) -> Self {
         let landlock = plan.jail.landlock.as_ref();
         Self {
@@ -138,18 +138,18 @@ impl Grants {
         }
     }
 
-    /// What would allow the import of a module, or `None` if the policy's list allows it.
+    /// Explains a refused import. Returns `None` if the policy allows all imports.
     pub fn of_import(&self, module: &str) -> Option<Explanation> {
         let is_listed = |pattern: &ImportPattern| *pattern == ImportPattern::Everything;
         let refused = !self.imports.iter().any(is_listed);
         refused.then(|| Explanation::default().allowed_by("imports.allow", module))
     }
 
-    /// What would allow a system call that the filter refuses with these arguments.
+    /// Explains a system call that the filter refused.
     pub fn of_call(&self, name: &str) -> Explanation {
         let refused = Explanation::by(Layer::Seccomp);
         let surroundings = match self.level {
-            // For an older kernel: it allows the least.
+            // The preset for the oldest kernel allows the least.
             Level::Landlock => Surroundings::SharedHost { landlock_abi: 0 },
             Level::Standard | Level::Full => Surroundings::Namespaces,
         };
@@ -161,7 +161,7 @@ impl Grants {
         } else {
             let family = Preset::family(name);
             match family.as_slice() {
-                // Some of a family alone help no program.
+                // A program needs the whole family, so allowing only a part of it would not help.
                 calls if !calls.iter().all(|call| may_be_allowed(surroundings, call)) => refused,
                 [only] => refused.allowed_by("syscalls.allow", *only),
                 calls => refused.allowed_by("syscalls.allow", format!("{calls:?}")),
@@ -169,16 +169,16 @@ impl Grants {
         }
     }
 
-    /// What keeps a guest from running a program if the policy denies `execve`: the filter answers before the kernel
-    /// looks for the program. `None` where the guest's exception can be of another call.
+    /// Explains a program that could not run because the policy denies `execve`: the filter answers before the kernel
+    /// looks up the program. Returns `None` if the guest's exception may come from another call.
     pub fn of_program(&self, path: &Path, want: Want) -> Option<Explanation> {
         let is_run = want == Want::Run || is_program(&normalize(path));
         let is_denied = self.denied.iter().any(|denied| denied == RUNS_PROGRAMS);
         (is_run && is_denied).then(|| self.of_call(RUNS_PROGRAMS))
     }
 
-    /// What the plan says of a path that a guest named. `own` is the guest's directory on the host, if it has no
-    /// file system of its own.
+    /// Returns the verdict on a path that a guest named. `own` is the guest's directory on the host, if the guest has
+    /// no private file system.
     pub fn of_path(&self, path: &Path, want: Want, own: Option<&Path>) -> PathVerdict {
         let is_own = |own: &Path| path.starts_with(own);
         if !path.is_absolute() || path.as_os_str().len() > MAX_PATH || own.is_some_and(is_own) {
@@ -196,8 +196,8 @@ impl Grants {
         }
     }
 
-    /// What would show the host's file at a path that the guest lacks in a directory of its own, such as `/tmp`. `None`
-    /// for other paths.
+    /// Explains how to show the host's file at a path that does not exist in one of the guest's private directories,
+    /// such as `/tmp`. Returns `None` for other paths.
     pub fn of_own_directory(&self, path: &Path, want: Want) -> Option<Explanation> {
         if self.level == Level::Landlock || path.as_os_str().len() > MAX_PATH {
             return None;
@@ -207,7 +207,7 @@ impl Grants {
         is_own_directory(nearest).then(|| self.hidden(&path, want))
     }
 
-    /// The layer that decides which paths there are.
+    /// Returns the layer that decides which paths the guest sees.
     fn view_layer(&self) -> Layer {
         match self.level {
             Level::Landlock => Layer::Landlock,
@@ -242,12 +242,12 @@ impl Grants {
         }
     }
 
-    /// An existing path that is shown read-only can be made writable only if the policy shows it, and not the system or
-    /// the interpreter.
+    /// Explains a refused write to a path that is shown read-only. Only paths that the policy shows can be made
+    /// writable, not those of the system or the interpreter.
     fn unwritable(&self, path: &Path) -> Explanation {
         let refused = Explanation::by(self.view_layer());
         match self.read.iter().find(|read| path.starts_with(read)) {
-            // To be writable, it must not be in the other list.
+            // The user has to move the path from one list to the other, so no single setting helps.
             Some(read) if read == path => Explanation {
                 key: Some("filesystem.write"),
                 ..refused
@@ -268,7 +268,7 @@ impl Grants {
         refused
     }
 
-    /// Resolves the sandbox's own links at the start of a path, such as `/lib` on a system with a merged `/usr`.
+    /// Resolves the sandbox's symbolic links at the start of a path, such as `/lib` on a system with a merged `/usr`.
     fn through_links(&self, path: &Path) -> PathBuf {
         let resolved = self.root.iter().find_map(|entry| match entry {
             RootEntry::Symlink { target, points_at } => {
@@ -299,15 +299,15 @@ impl Grants {
         })
     }
 
-    /// Whether the nearest mount and Landlock's rules let the guest write.
+    /// Returns whether the nearest mount and the Landlock rules allow writes.
     fn is_writable(&self, path: &Path) -> bool {
-        let is_mounted_so = |entry: &RootEntry| match entry {
+        let is_mounted_writable = |entry: &RootEntry| match entry {
             RootEntry::Bind { access, .. } => *access == Access::ReadWrite,
             RootEntry::Device { .. } => true,
             entry => is_own_directory(entry),
         };
         let access = self.rule(path).map(|rule| rule.allow);
-        (self.level == Level::Landlock || self.nearest(path).is_some_and(is_mounted_so))
+        (self.level == Level::Landlock || self.nearest(path).is_some_and(is_mounted_writable))
             && matches!(
                 access,
                 Some(
@@ -318,7 +318,7 @@ impl Grants {
             )
     }
 
-    /// The entry of the root that a path is at or beneath.
+    /// Returns the nearest entry of the root at or above a path.
     fn nearest(&self, path: &Path) -> Option<&RootEntry> {
         let above = self.root.iter();
         let above = above.filter(|entry| path.starts_with(entry.target()));
@@ -333,8 +333,8 @@ impl Grants {
         )
     }
 
-    /// The Landlock rule nearest to a path. Landlock adds up the rules above a path, and no plan has one that
-    /// takes away.
+    /// Returns the nearest Landlock rule at or above a path. Landlock grants the union of all rules above a path, and
+    /// in a plan no rule grants less than a rule above it.
     fn rule(&self, path: &Path) -> Option<&PathRule> {
         let above = self
             .rules
@@ -344,7 +344,7 @@ impl Grants {
     }
 }
 
-/// Whether it is a directory that each guest has for itself and writes to.
+/// Returns whether the entry is a private, writable directory of each guest.
 fn is_own_directory(entry: &RootEntry) -> bool {
     match entry {
         RootEntry::WorkerMountPoint { target } => {
@@ -354,8 +354,8 @@ fn is_own_directory(entry: &RootEntry) -> bool {
     }
 }
 
-/// Whether a text with this character may look like another one, or act on a terminal. A guest chooses names that
-/// its caller is to copy.
+/// Returns whether this character can make a text look like a different text, or control a terminal. Guests choose
+/// names that callers may copy.
 pub(crate) fn is_deceptive(c: char) -> bool {
     let is_invisible = matches!(
         c,
@@ -365,7 +365,7 @@ pub(crate) fn is_deceptive(c: char) -> bool {
     c.is_control() || is_invisible
 }
 
-/// A guest's text, in which no character acts on the terminal or makes it look like another one.
+/// Escapes the characters of a guest's text that could deceive a reader or control a terminal.
 pub(crate) fn harmless(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
@@ -378,7 +378,7 @@ pub(crate) fn harmless(text: &str) -> String {
     shown
 }
 
-/// Whether a path of the system looks like that of a program.
+/// Returns whether a system path looks like that of a program.
 fn is_program(path: &Path) -> bool {
     let of_system = ["/usr", "/bin", "/sbin"]
         .iter()
@@ -386,7 +386,7 @@ fn is_program(path: &Path) -> bool {
     of_system && path.iter().any(|part| part == "bin" || part == "sbin")
 }
 
-/// What would raise a limit.
+/// Explains a limit that was reached.
 pub fn of_limit(name: LimitName, limits: &Limits, layer: Option<Layer>) -> Explanation {
     let reached = Explanation {
         layer,

@@ -1,4 +1,4 @@
-//! What would allow a socket or a connection.
+//! Explains refused sockets and connections.
 
 use super::{Explanation, Grants, of_limit};
 use crate::outcome::{Layer, LimitName, Limits};
@@ -7,24 +7,24 @@ use sandfork_egress::address::AddressClass;
 use sandfork_egress::host::{Authority, Host};
 use sandfork_egress::refusal::Refusal;
 
-// Keys that more than one function names.
+// Keys that several functions use.
 const MODE: &str = "network.mode";
 const HOSTS: &str = "network.allow";
 
 impl Grants {
-    /// What would allow an internet socket, or `None` if the plan allows one.
+    /// Explains a refused internet socket. Returns `None` if the plan allows internet sockets.
     pub fn of_socket(&self) -> Option<Explanation> {
         let refused = Explanation::by(Layer::Seccomp);
         match (self.network, self.level) {
             (NetworkMode::Loopback | NetworkMode::Allow, _) => None,
-            // Its guests are in the host's network namespace.
+            // Without namespaces, guests would get the host's network.
             (NetworkMode::None, Level::Landlock) => Some(refused),
             (NetworkMode::None, _) => Some(refused.allowed_by(MODE, "loopback")),
         }
     }
 
-    /// What would allow a connection to `HOST:PORT`, or to a host alone. `None` if that is no host, or the egress
-    /// process tells of the connection itself.
+    /// Explains a refused connection to `HOST:PORT`, or to a host alone. Returns `None` if the target is not a valid
+    /// host, or if the egress process reports the connection.
     pub fn of_host(&self, target: &str) -> Option<Explanation> {
         let Authority { host, port } = target.parse().ok()?;
         if port == Some(0) {
@@ -47,7 +47,7 @@ impl Grants {
     }
 }
 
-/// Whether it is a host of the guest's own network.
+/// Returns whether the host is the guest itself.
 fn is_own(host: &Host) -> bool {
     match host {
         Host::Address(address) => AddressClass::of(*address) == AddressClass::Own,
@@ -55,10 +55,10 @@ fn is_own(host: &Host) -> bool {
     }
 }
 
-/// The entry of `network.allow` for a host.
+/// Returns the entry of `network.allow` for a host.
 fn entry(host: &str, port: Option<u16>) -> String {
     match port {
-        // As many of the usual ports as an entry has without `ports`.
+        // An entry without `ports` allows these ports.
         None | Some(80 | 443) => host.to_owned(),
         Some(port) => with_port(host, port),
     }
@@ -68,7 +68,7 @@ fn with_port(host: &str, port: u16) -> String {
     format!("{{ host = \"{host}\", ports = [{port}] }}")
 }
 
-/// What would allow a connection that was refused for this reason.
+/// Explains a connection that was refused for this reason.
 pub fn of_connection(
     refusal: Refusal,
     host: &str,
@@ -82,7 +82,7 @@ pub fn of_connection(
         (Refusal::Connections, _) => of_limit(LimitName::Connections, limits, None),
         (Refusal::Undecided, _) => refused.allowed_by("network.ask", "false"),
         (Refusal::Bytes, _) => of_limit(LimitName::NetworkBytes, limits, None),
-        // An entry would have to be changed, and only its author knows whether.
+        // An existing entry would have to be changed, which only its author can decide.
         (
             Refusal::Port
             | Refusal::Method

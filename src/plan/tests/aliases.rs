@@ -1,4 +1,4 @@
-//! One directory of the host under two paths.
+//! Tests plans that show one directory of the host at two paths.
 
 use super::hosts::{USER, host, machine, no_user_namespaces};
 use super::planned;
@@ -8,7 +8,7 @@ use sandfork_jail::program::{Access, RootEntry};
 const BOTH: &str = "filesystem.write = [\"/al/link\", \"/al/out/a/in\"]";
 
 #[test]
-fn each_is_mounted_from_where_it_is() {
+fn aliases_are_mounted_from_their_real_paths() {
     let host = host(machine())
         .with_path("/al/link", PathKind::Directory, "/al/out")
         .with_directory("/al/out/a/in");
@@ -25,9 +25,9 @@ fn each_is_mounted_from_where_it_is() {
     assert_eq!(sources, ["/al/out", "/al/out/a/in"]);
 }
 
-/// Workers look the paths of rules up one by one, and a rule for the one is a rule for the other.
+/// Without mounts, a rule for one path also covers the other.
 #[test]
-fn without_mounts_one_has_a_rule() {
+fn aliases_share_one_landlock_rule() {
     let machine = Machine {
         namespaces: no_user_namespaces(),
         user: USER,

@@ -1,4 +1,4 @@
-//! What a plan says of refused operations.
+//! Tests the explanations of refused operations.
 
 use std::path::Path;
 
@@ -30,8 +30,8 @@ fn grants(toml: &str) -> Grants {
     of(toml, &host(machine()))
 }
 
-/// What is wrong with a path, and what to set: `-` for nothing.
-fn said(grants: &Grants, path: &str, want: Want) -> String {
+/// Formats the verdict on a path with the layer and the setting, `-` for none.
+fn verdict_on(grants: &Grants, path: &str, want: Want) -> String {
     let explained = |explained: Explanation| {
         let layer = explained
             .layer
@@ -51,7 +51,7 @@ fn said(grants: &Grants, path: &str, want: Want) -> String {
 }
 
 #[test]
-fn each_path_has_the_key_that_shows_it() {
+fn refused_paths_name_their_keys() {
     use Want::{Read, Run, Write};
     let standard = grants(TENANT);
     for (path, want, expected) in [
@@ -75,7 +75,7 @@ fn each_path_has_the_key_that_shows_it() {
             Read,
             "hidden mounts filesystem.read=/etc/shadow",
         ),
-        // The sandbox has its own.
+        // The sandbox has its own file.
         ("/etc/passwd", Read, "granted"),
         ("/srv", Read, "granted"),
         ("/srv/in/x", Read, "granted"),
@@ -106,19 +106,23 @@ fn each_path_has_the_key_that_shows_it() {
             "refused mounts filesystem.work_exec=true",
         ),
         ("/tmp/made", Run, "refused mounts -"),
-        // What no policy can name.
+        // A policy cannot name these.
         ("/srv/a\u{1b}[2Jb", Read, "hidden mounts filesystem.read"),
         ("/srv/a\u{202e}b", Read, "hidden mounts filesystem.read"),
     ] {
-        assert_eq!(said(&standard, path, want), expected, "{path} {want:?}");
+        assert_eq!(
+            verdict_on(&standard, path, want),
+            expected,
+            "{path} {want:?}"
+        );
     }
 }
 
 #[test]
-fn a_path_that_is_no_name_for_a_file_is_nothing() {
+fn overlong_and_relative_paths_are_not_explained() {
     let long = format!("/{}", "x".repeat(5000));
-    assert_eq!(said(&grants(""), &long, Want::Read), "granted");
-    assert_eq!(said(&grants(""), "relative", Want::Read), "granted");
+    assert_eq!(verdict_on(&grants(""), &long, Want::Read), "granted");
+    assert_eq!(verdict_on(&grants(""), "relative", Want::Read), "granted");
 }
 
 #[test]
@@ -143,13 +147,13 @@ fn strict_hides_programs_and_proc() {
             "hidden mounts filesystem.proc=true",
         ),
     ] {
-        assert_eq!(said(&strict, path, want), expected, "{path}");
+        assert_eq!(verdict_on(&strict, path, want), expected, "{path}");
     }
 }
 
-/// Where a policy can show the host's files, and where it cannot.
+/// A policy can show host files in `/work` and `/tmp`, but not in `/dev/shm`.
 #[test]
-fn directories_of_the_guests_own_are_told_from_what_is_shown_in_them() {
+fn own_directories_differ_from_trees_shown_in_them() {
     let shown = of(
         "[filesystem]\nread = ['/tmp/shown']",
         &host(machine()).with_directory("/tmp/shown"),
@@ -169,14 +173,14 @@ fn directories_of_the_guests_own_are_told_from_what_is_shown_in_them() {
         assert_eq!(set(path).as_deref(), expected, "{path}");
     }
     assert_eq!(
-        said(&shown, "/tmp/shown/x", Want::Write),
+        verdict_on(&shown, "/tmp/shown/x", Want::Write),
         "refused mounts filesystem.write=/tmp/shown/x"
     );
 }
 
-/// A grant is real: with it, the same path is granted.
+/// With the suggested setting, the same path is granted.
 #[test]
-fn what_is_suggested_grants_it() {
+fn suggested_setting_grants_the_path() {
     for path in [
         "/srv/data",
         "/root/x",
@@ -202,7 +206,7 @@ fn what_is_suggested_grants_it() {
 }
 
 #[test]
-fn level_landlock_hides_by_landlock() {
+fn landlock_level_hides_paths_by_landlock() {
     let without = crate::host::Machine {
         namespaces: super::hosts::no_user_namespaces(),
         ..machine()
@@ -211,12 +215,15 @@ fn level_landlock_hides_by_landlock() {
         "[assurance]\nrequire = 'landlock'\n[filesystem]\nread = ['/srv/in']",
         &host(without),
     );
-    assert_eq!(said(&landlock, "/srv/in/x", Want::Read), "granted");
+    assert_eq!(verdict_on(&landlock, "/srv/in/x", Want::Read), "granted");
     assert_eq!(
-        said(&landlock, "/root", Want::Read),
+        verdict_on(&landlock, "/root", Want::Read),
         "hidden landlock filesystem.read=/root"
     );
-    assert_eq!(said(&landlock, "/dev/kvm", Want::Read), "hidden landlock -");
+    assert_eq!(
+        verdict_on(&landlock, "/dev/kvm", Want::Read),
+        "hidden landlock -"
+    );
     let own = Path::new("/tmp/sandfork-1");
     let verdict = |path| landlock.of_path(Path::new(path), Want::Write, Some(own));
     assert_eq!(verdict("/tmp/sandfork-1/x"), PathVerdict::Granted);
@@ -224,7 +231,7 @@ fn level_landlock_hides_by_landlock() {
         verdict("/tmp/sandfork-2/x"),
         PathVerdict::Hidden(_)
     ));
-    // Its guests have the host's network namespace, and no socket for it.
+    // Its guests are in the host's network namespace and get no sockets.
     for refused in [landlock.of_socket(), landlock.of_host("a.example:443")] {
         let refused = refused.unwrap();
         assert_eq!((refused.layer, refused.key), (Some(Layer::Seccomp), None));
@@ -232,14 +239,14 @@ fn level_landlock_hides_by_landlock() {
 }
 
 #[test]
-fn a_socket_has_the_mode_that_allows_it() {
+fn refused_socket_names_the_network_mode() {
     let set = |toml| Some(grants(toml).of_socket()?.set());
     assert_eq!(set(""), Some(Some("network.mode=loopback".to_owned())));
     assert_eq!(set("[network]\nmode = 'loopback'"), None);
 }
 
 #[test]
-fn a_host_has_the_entry_that_allows_it() {
+fn refused_host_names_the_allow_entry() {
     let set =
         |toml: &str, target: &str| Some(grants(toml).of_host(target)?.set().unwrap_or_default());
     for (target, expected) in [
@@ -267,13 +274,13 @@ fn a_host_has_the_entry_that_allows_it() {
     ] {
         assert_eq!(set("", target), None, "{target}");
     }
-    // The mode that a policy sets stays.
+    // If the policy sets the mode, the suggestion is to change it.
     for mode in ["none", "loopback"] {
         let toml = format!("[network]\nmode = '{mode}'");
         let expected = Some("network.mode=allow".to_owned());
         assert_eq!(set(&toml, "a.example:443"), expected);
     }
-    // The egress process tells of these.
+    // The egress process reports these.
     assert_eq!(
         set("[network]\nallow = ['b.example']", "a.example:443"),
         None
@@ -281,7 +288,7 @@ fn a_host_has_the_entry_that_allows_it() {
 }
 
 #[test]
-fn imports_and_limits_have_theirs() {
+fn refused_imports_and_limits_name_their_settings() {
     assert_eq!(grants("").of_import("os"), None);
     let listed = grants("[imports]\nallow = ['math']");
     let set = |module| listed.of_import(module).unwrap().set();
@@ -295,7 +302,7 @@ fn imports_and_limits_have_theirs() {
 }
 
 #[test]
-fn a_refused_connection_has_the_entry_that_allows_it() {
+fn refused_connection_names_its_setting() {
     let standard = plan(&policy(""), &host(machine()));
     let limits = standard.unwrap().supervision.limits;
     for (refusal, place, port, expected) in [
@@ -342,7 +349,11 @@ fn a_refused_connection_has_the_entry_that_allows_it() {
         if let Some(set) = &set {
             assert!(set.parse::<Override>().unwrap().is_valid(), "{set}");
         }
-        let said = set.or(explained.key.map(str::to_owned));
-        assert_eq!(said.as_deref().unwrap_or("-"), expected, "{refusal:?}");
+        let suggestion = set.or(explained.key.map(str::to_owned));
+        assert_eq!(
+            suggestion.as_deref().unwrap_or("-"),
+            expected,
+            "{refusal:?}"
+        );
     }
 }

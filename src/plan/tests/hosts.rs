@@ -1,4 +1,4 @@
-//! Hosts built by hand.
+//! Builds hosts for tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::host::{
     SeccompSupport, SystemPath, SystemPathKind, TimeNamespaces, UNPRIVILEGED_ID, V2Entry,
 };
 
-/// A kernel's release, and the Landlock ABI that it brings.
+/// Kernel releases with their Landlock ABI.
 pub const KERNELS: [(&str, u32); 4] = [
     ("5.15.0-generic", 1),
     ("6.1.0-cloud", 2),
@@ -39,7 +39,7 @@ pub const USER: HostUser = HostUser {
     worker_uids: None,
 };
 
-/// Linux 6.18 with everything, used by root.
+/// Returns a machine with Linux 6.18 and all features, used by root.
 pub fn machine() -> Machine {
     Machine {
         kernel: KernelVersion::parse("6.18.0").unwrap(),
@@ -148,14 +148,14 @@ fn system() -> Vec<SystemPath> {
     ]
 }
 
-/// A system on which `/usr` was never merged.
+/// Returns the system paths of a host without a merged `/usr`.
 pub fn unmerged_system() -> Vec<SystemPath> {
     ["/bin", "/lib", "/lib64", "/sbin", "/usr", "/usr/lib"]
         .map(directory)
         .into()
 }
 
-/// Debian's interpreter.
+/// Returns the interpreter of Debian.
 pub fn system_python() -> Interpreter {
     Interpreter {
         executable: "/usr/bin/python3".into(),
@@ -178,7 +178,7 @@ pub fn system_python() -> Interpreter {
     }
 }
 
-/// Made with `python -m venv` from an interpreter in a home directory that only root may enter.
+/// Returns a virtual environment whose base interpreter is in a home directory that only root may enter.
 pub fn virtual_environment() -> Interpreter {
     virtual_environment_at("/srv/venv")
 }
@@ -216,7 +216,7 @@ pub fn virtual_environment_at(venv: &str) -> Interpreter {
     }
 }
 
-/// How a path is found where these are the links, with their targets.
+/// Resolves a path on a host with these links and targets.
 pub fn route(path: impl AsRef<Path>, links: &[(&str, &str)]) -> Route {
     Route::new(path.as_ref(), |entry| {
         let link = links.iter().find(|(link, _)| entry == Path::new(link));
@@ -241,7 +241,7 @@ pub fn host(machine: Machine) -> Host {
 }
 
 impl Host {
-    /// This host with something that later starts run or believe, which is found by these links and their targets.
+    /// Adds a file that later starts execute or trust, which is found through these links.
     #[must_use]
     pub fn with_kept(mut self, what: KeptKind, path: &str, links: &[(&str, &str)]) -> Self {
         let route = route(path, links);
@@ -249,14 +249,14 @@ impl Host {
         self
     }
 
-    /// This host with a path that resolves to another. If they differ, the path is a link.
+    /// Adds a path that resolves to another. If they differ, the path is a link.
     #[must_use]
     pub fn with_path(self, path: &str, kind: PathKind, resolved: &str) -> Self {
         let link = (path != resolved).then_some((path, resolved));
         self.behind(path, kind, link.as_slice())
     }
 
-    /// This host with a path that is found by these links and their targets.
+    /// Adds a path that is found through these links.
     #[must_use]
     pub fn behind(mut self, path: &str, kind: PathKind, links: &[(&str, &str)]) -> Self {
         let fact = PathFact::Found {
@@ -268,7 +268,7 @@ impl Host {
         self
     }
 
-    /// This host with a directory at the path.
+    /// Adds a directory.
     #[must_use]
     pub fn with_directory(self, path: &str) -> Self {
         self.with_path(path, PathKind::Directory, path)

@@ -1,4 +1,4 @@
-//! Refusals of what would let guests exchange the caller's modules.
+//! Tests the rejection of writable paths through which guests could replace the caller's modules.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use super::hosts::route;
 use super::policy;
 use crate::plan::check_imports;
 
-/// Says why a path cannot be writable for a caller that imports modules from these, which are found by links.
+/// Returns the error for a writable path of a caller that imports modules from these paths, on a host with these links.
 fn imports_refused(write: &str, imports: &[&str], links: &[(&str, &str)]) -> Option<String> {
     let policy = policy(&format!("filesystem.write = [\"/srv/out\", \"{write}\"]"));
     let imports: Vec<PathBuf> = imports.iter().map(PathBuf::from).collect();
@@ -15,7 +15,7 @@ fn imports_refused(write: &str, imports: &[&str], links: &[(&str, &str)]) -> Opt
     Some(refused.to_string())
 }
 
-/// The files of the caller's modules.
+/// Returns the file of a caller's module.
 fn caller_module(path: &Path) -> Option<PathBuf> {
     let files = [
         "/usr/lib/python3/code.py",
@@ -28,19 +28,19 @@ fn caller_module(path: &Path) -> Option<PathBuf> {
 }
 
 #[test]
-fn a_writable_directory_that_could_be_a_module_before_one_that_the_caller_imports() {
+fn writable_path_that_could_shadow_a_module_is_rejected() {
     let imports = ["/old", "/home/ada/project", "/usr/lib/python3"];
     let refused = |write: &str| imports_refused(write, &imports, &[]);
-    insta::assert_snapshot!(refused("/home/ada/project/code").unwrap(), @"/srv/tenant.toml:1: /home/ada/project/code cannot be writable, because the caller imports modules from /home/ada/project, and guests could make it the module `code` in place of /usr/lib/python3/code.py: give it another name, or take /home/ada/project out of the caller's `sys.path`");
-    insta::assert_snapshot!(refused("/home/ada/project/polars").unwrap(), @"/srv/tenant.toml:1: /home/ada/project/polars cannot be writable, because the caller imports modules from /home/ada/project, and guests could make it the module `polars` with which Sandfork reads values: give it another name, or take /home/ada/project out of the caller's `sys.path`");
+    insta::assert_snapshot!(refused("/home/ada/project/code").unwrap(), @"/srv/tenant.toml:1: /home/ada/project/code cannot be writable, because the caller imports modules from /home/ada/project, and guests could make it the module `code`, which would shadow /usr/lib/python3/code.py: rename it, or remove /home/ada/project from the caller's `sys.path`");
+    insta::assert_snapshot!(refused("/home/ada/project/polars").unwrap(), @"/srv/tenant.toml:1: /home/ada/project/polars cannot be writable, because the caller imports modules from /home/ada/project, and guests could make it the module `polars`, with which Sandfork decodes values: rename it, or remove /home/ada/project from the caller's `sys.path`");
     for write in ["code.py", "app/views", "tzdata", "numpy.cpython-313.so"] {
-        let said = refused(&format!("/home/ada/project/{write}"));
+        let message = refused(&format!("/home/ada/project/{write}"));
         assert!(
-            said.is_some_and(|said| said.contains("give it another name")),
+            message.is_some_and(|message| message.contains("rename it, or remove")),
             "{write}"
         );
     }
-    // No module precedes another one: neither in a package, nor with other suffixes, nor behind the other's entry.
+    // These shadow no module: they are in a package, have other suffixes, or follow the other module's entry.
     for write in [
         "app/code",
         "code.json",
@@ -59,14 +59,14 @@ fn a_writable_directory_that_could_be_a_module_before_one_that_the_caller_import
 }
 
 #[test]
-fn a_writable_directory_with_what_the_caller_imports() {
+fn writable_parent_of_imports_is_rejected() {
     let imports = ["/usr/lib/python3", "/home/ada/project"];
     let refused = imports_refused("/home/ada/project", &imports, &[]).unwrap();
-    insta::assert_snapshot!(refused, @"/srv/tenant.toml:1: /home/ada/project cannot be writable, because guests could exchange /home/ada/project, from which the caller imports modules: make only a directory of data in it writable, or take it out of the caller's `sys.path`");
+    insta::assert_snapshot!(refused, @"/srv/tenant.toml:1: /home/ada/project cannot be writable, because guests could replace /home/ada/project, from which the caller imports modules: make only a data directory in it writable, or remove it from the caller's `sys.path`");
     for write in ["/home", "/home/ada/"] {
         let refused = imports_refused(write, &imports, &[]).unwrap();
-        let said = refused.contains("could exchange /home/ada/project, from which");
-        assert!(said, "{refused}");
+        let is_named = refused.contains("could replace /home/ada/project, from which");
+        assert!(is_named, "{refused}");
     }
     for write in ["/home/ada/project/data", "/home/ada/projects", "/home/bob"] {
         assert_eq!(imports_refused(write, &imports, &[]), None, "{write}");
@@ -77,7 +77,7 @@ fn a_writable_directory_with_what_the_caller_imports() {
 }
 
 #[test]
-fn a_writable_directory_with_a_link_to_what_the_caller_imports() {
+fn writable_link_to_imports_is_rejected() {
     let links = [
         ("/opt/lib", "../share/cur"),
         ("/share/cur", "/data/modules"),
@@ -92,12 +92,12 @@ fn a_writable_directory_with_a_link_to_what_the_caller_imports() {
         ("/data/modules/app.zip", "/data/modules/app.zip"),
     ] {
         let refused = imports_refused(write, &imports, &links).unwrap();
-        let said = refused.contains(&format!("could exchange {entry}, from which"));
-        assert!(said, "{refused}");
+        let is_named = refused.contains(&format!("could replace {entry}, from which"));
+        assert!(is_named, "{refused}");
     }
     assert_eq!(imports_refused("/share/other", &imports, &links), None);
-    // A `..` leads on from where a link leads.
+    // A `..` is resolved relative to the target of a link.
     let imports = ["/share/cur/../other"];
     let refused = imports_refused("/data", &imports, &links).unwrap();
-    assert!(refused.contains("exchange /data/other"), "{refused}");
+    assert!(refused.contains("replace /data/other"), "{refused}");
 }

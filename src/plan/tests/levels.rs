@@ -1,4 +1,4 @@
-//! The level of each host, and what changes with the level.
+//! Tests the level of each host, and the differences between levels.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -16,8 +16,8 @@ use crate::plan::{HeldBy, Layer, LayerState, diagnose};
 use crate::policy::Level;
 use sandfork_jail::program::{RlimitResource, RootEntry};
 
-/// The parts of a plan that depend on the machine alone, in one line.
-fn in_a_line(machine: Machine) -> String {
+/// Summarizes in one line the parts of a plan that depend only on the machine.
+fn summary(machine: Machine) -> String {
     let host = host(machine);
     let plan = match plan(&policy(r#"assurance.require = "landlock""#), &host) {
         Ok(plan) => plan,
@@ -75,7 +75,7 @@ fn every_kind_of_host() {
                         table,
                         "{:<14} {name} {cgroup_name:<14} {namespaces_name:<13} | {}",
                         kernel.0,
-                        in_a_line(machine)
+                        summary(machine)
                     )
                     .unwrap();
                 }
@@ -86,17 +86,17 @@ fn every_kind_of_host() {
 }
 
 #[test]
-fn programs_of_the_guest_need_mounts() {
+fn work_exec_without_mounts_is_rejected() {
     let host = host(Machine {
         namespaces: no_user_namespaces(),
         ..machine()
     });
     let text = "assurance.require = \"landlock\"\nfilesystem.work_exec = true";
-    insta::assert_snapshot!(refusal(text, &host), @"/srv/tenant.toml:2: `filesystem.work_exec` cannot be had at level `landlock`, where the work directory is one of the host's: set it to false, or run where level `standard` can be had");
+    insta::assert_snapshot!(refusal(text, &host), @"/srv/tenant.toml:2: `filesystem.work_exec` is not available at level `landlock`, where the work directory is a directory of the host: set it to false, or run on a host with level `standard`");
 }
 
 #[test]
-fn full_takes_every_controller() {
+fn full_level_requires_every_controller() {
     let two = cgroup_v2(&[Controller::Memory, Controller::Pids]);
     let host = host(Machine {
         cgroup: two,
@@ -109,12 +109,12 @@ fn full_takes_every_controller() {
     assert_eq!(plan.jail.worker.pin_to_cores, Some(1));
     insta::assert_snapshot!(
         refusal("assurance.require = \"full\"", &host),
-        @"/srv/tenant.toml:1 requires level `full`, which this host cannot give: layer `cgroup` cannot be enforced: version 2, cgroups can be made in /sys/fs/cgroup/user.slice/run-1.scope, but not for cpu; delegate them: put `Delegate=cpu` with the others that it has into the unit user@.service (`sudo systemctl edit user@.service`) and log in again; or accept the weaker level `standard` (`--set assurance.require=standard`)"
+        @"/srv/tenant.toml:1 requires level `full`, which this host cannot provide: layer `cgroup` cannot be enforced: version 2, cgroups can be created in /sys/fs/cgroup/user.slice/run-1.scope, but not for cpu; delegate them: add `cpu` to the controllers of `Delegate=` in the unit user@.service (`sudo systemctl edit user@.service`) and log in again; or accept the weaker level `standard` (`--set assurance.require=standard`)"
     );
 }
 
 #[test]
-fn a_cgroup_holds_what_it_has_a_controller_for() {
+fn cgroup_enforces_limits_of_its_controllers() {
     let held = |controllers: &[Controller]| -> Vec<String> {
         let cgroup = cgroup_v2(controllers);
         let host = host(Machine {
@@ -135,7 +135,7 @@ fn a_cgroup_holds_what_it_has_a_controller_for() {
     assert_eq!(held(&[Controller::Memory]), [by_cgroup, by_rlimit]);
 }
 
-/// A machine whose hard limit on open files is this.
+/// Returns a machine with this hard limit on open files.
 fn with_open_files(open_files: u64) -> Machine {
     let mut machine = machine();
     machine.limits.hard.open_files = open_files;
@@ -143,17 +143,17 @@ fn with_open_files(open_files: u64) -> Machine {
 }
 
 #[test]
-fn nothing_runs_where_the_data_socket_has_no_number() {
+fn hard_limit_below_the_data_socket_is_rejected() {
     let few = host(with_open_files(1023));
     let text = "assurance.require = \"standard\"\nlimits.open_files = 4096";
-    insta::assert_snapshot!(refusal(text, &few), @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `rlimits` cannot be enforced: the hard limit on open files is 1023, and a worker has its data socket at number 1023; raise it to 1024 or more (`ulimit -Hn`, `LimitNOFILE=` of a unit, or `docker run --ulimit nofile=1024`)");
+    insta::assert_snapshot!(refusal(text, &few), @"/srv/tenant.toml:1 requires level `standard`, which this host cannot provide: layer `rlimits` cannot be enforced: the hard limit on open files is 1023, but a worker needs descriptor 1023 for its data socket; raise it to 1024 or more (`ulimit -Hn`, `LimitNOFILE=` of a unit, or `docker run --ulimit nofile=1024`)");
     assert_eq!(diagnose(&few.machine, Ok(&few.interpreter)).level, None);
     let enough = host(with_open_files(1024));
     assert_eq!(planned("", &enough).level, Level::Full);
 }
 
 #[test]
-fn a_filter_around_the_supervisor_is_named() {
+fn seccomp_filter_on_the_supervisor_is_named() {
     let machine = Machine {
         landlock: LandlockSupport::Filtered,
         seccomp: SeccompSupport::Filtered,
@@ -170,7 +170,7 @@ fn a_filter_around_the_supervisor_is_named() {
 }
 
 #[test]
-fn nothing_runs_without_landlock_or_seccomp() {
+fn missing_landlock_or_seccomp_is_rejected() {
     for landlock in [
         LandlockSupport::NotEnabled,
         LandlockSupport::Filtered,
@@ -203,7 +203,7 @@ fn no_interpreter() -> Error {
 }
 
 #[test]
-fn root_without_the_right_to_drop_it_runs_nothing() {
+fn root_that_cannot_drop_its_ids_is_rejected() {
     let namespaces = refused(ChainStep::DropGroups, 1, RefusalCause::Container);
     let host = host(Machine {
         namespaces,
@@ -211,12 +211,12 @@ fn root_without_the_right_to_drop_it_runs_nothing() {
     });
     insta::assert_snapshot!(
         refusal("assurance.require = \"landlock\"", &host),
-        @"/srv/tenant.toml:1 requires level `landlock`, which this host cannot give: layer `capabilities` cannot be enforced: could not give up root's groups (setgroups): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID"
+        @"/srv/tenant.toml:1 requires level `landlock`, which this host cannot provide: layer `capabilities` cannot be enforced: could not give up root's groups (setgroups): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SETUID and CAP_SETGID"
     );
 }
 
 #[test]
-fn root_without_capabilities_is_told_which_it_needs() {
+fn missing_root_capabilities_are_named() {
     let without = |cause| {
         host(Machine {
             namespaces: refused(ChainStep::OpenTree, 1, cause),
@@ -226,17 +226,17 @@ fn root_without_capabilities_is_told_which_it_needs() {
     let bare = without(RefusalCause::RootWithoutCapabilities);
     insta::assert_snapshot!(
         refusal("assurance.require = \"landlock\"", &bare),
-        @"/srv/tenant.toml:1 requires level `landlock`, which this host cannot give: layer `capabilities` cannot be enforced: root lacks capabilities by which it gives up its ids and the others; run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
+        @"/srv/tenant.toml:1 requires level `landlock`, which this host cannot provide: layer `capabilities` cannot be enforced: root lacks the capabilities to drop its ids and its other capabilities; run as an ordinary user, or as root with CAP_SETUID, CAP_SETGID and CAP_SETPCAP"
     );
     let of_container = without(RefusalCause::RootWithoutSysAdmin);
     insta::assert_snapshot!(
         refusal("assurance.require = \"standard\"", &of_container),
-        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or `--cap-add SYS_ADMIN`); or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot provide: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): EPERM (operation not permitted); run as an ordinary user, or as root with CAP_SYS_ADMIN (in a container: `docker run --user 1000`, or `--cap-add SYS_ADMIN`); or accept the weaker level `landlock` (`--set assurance.require=landlock`)"
     );
 }
 
 #[test]
-fn a_device_that_a_sandbox_shows_is_looked_for() {
+fn missing_device_is_named() {
     let shown = planned("", &host(machine())).jail.root;
     let shown = shown.into_iter().filter_map(|entry| match entry {
         RootEntry::Device { name } => Some(format!("/dev/{name}")),
@@ -251,7 +251,7 @@ fn a_device_that_a_sandbox_shows_is_looked_for() {
     });
     insta::assert_snapshot!(
         refusal("assurance.require = \"standard\"", &without),
-        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot give: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): ENOENT (no such file or directory); make /dev/zero, which sandboxes show: `sudo mknod -m 666 /dev/zero c 1 5`"
+        @"/srv/tenant.toml:1 requires level `standard`, which this host cannot provide: layer `mounts` cannot be enforced: could not copy a mount of the host (open_tree): ENOENT (no such file or directory); make /dev/zero, which sandboxes show: `sudo mknod -m 666 /dev/zero c 1 5`"
     );
     assert_eq!(
         diagnose(&without.machine, Ok(&without.interpreter)).level,
@@ -270,7 +270,7 @@ fn a_device_that_a_sandbox_shows_is_looked_for() {
 }
 
 #[test]
-fn a_users_other_processes_do_not_count() {
+fn other_processes_of_the_user_do_not_count() {
     let limited = |user, namespaces| {
         let machine = Machine {
             user,
@@ -297,7 +297,7 @@ fn a_users_other_processes_do_not_count() {
 }
 
 #[test]
-fn no_worker_asks_for_more_processes_than_its_user_may_have() {
+fn process_rlimit_is_capped_at_the_hosts_limit() {
     let behind_cgroup = |pids| {
         let mut machine = machine();
         machine.limits.pids = pids;
@@ -324,7 +324,7 @@ fn layers_are_listed_once_and_in_order() {
 }
 
 #[test]
-fn libraries_start_as_many_threads_as_there_are_cores() {
+fn thread_count_variables_follow_the_cores() {
     let count = |toml: &str, name: &str| {
         let env = planned(toml, &host(machine())).jail.env;
         let found = env.into_iter().find(|(known, _)| known == name);

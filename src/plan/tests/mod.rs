@@ -1,4 +1,4 @@
-//! Plans for hosts that are not at hand.
+//! Tests plans for simulated hosts.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod aliases;
@@ -39,7 +39,7 @@ impl PolicySource for OneFile<'_> {
     }
 }
 
-/// The policy of a file with this text.
+/// Returns the policy of a file with this text.
 fn policy(toml: &str) -> Policy {
     Policy::load(&format!("/srv/{FILE}"), &[], &OneFile(toml)).unwrap()
 }
@@ -56,12 +56,12 @@ fn refusal(toml: &str, host: &Host) -> Error {
     plan(&policy(toml), host).unwrap_err()
 }
 
-/// What a plan for a host with everything grants, for tests elsewhere.
+/// Returns the grants of [`sample`], for tests of other modules.
 pub(crate) fn sample_grants(toml: &str) -> super::Grants {
     super::Grants::new(&policy(toml), &sample(toml))
 }
 
-/// A plan for a host with everything and a directory `/srv/shown`, for tests elsewhere.
+/// Returns a plan for a host with all features and a directory `/srv/shown`, for tests of other modules.
 pub(crate) fn sample(toml: &str) -> Plan {
     let host = hosts::host(hosts::machine());
     planned(toml, &host.with_directory("/srv/shown"))

@@ -1,4 +1,4 @@
-//! Guests that reach the hosts of their policy.
+//! Tests plans for guests that connect to the hosts of their policy.
 
 use std::path::Path;
 
@@ -37,7 +37,7 @@ fn contents(plan: &Plan, path: &str) -> Option<String> {
 }
 
 #[test]
-fn the_guest_finds_its_resolver_its_proxy_and_the_certificates() {
+fn guest_gets_resolver_proxy_and_certificates() {
     let plan = planned(POLICY, &known());
     assert_eq!(plan.jail.network(), Network::Loopback);
     let resolver = contents(&plan, "/etc/resolv.conf").unwrap();
@@ -73,7 +73,7 @@ fn the_guest_finds_its_resolver_its_proxy_and_the_certificates() {
 }
 
 #[test]
-fn an_allowed_name_of_this_machine_needs_the_proxy() {
+fn allowed_names_of_this_machine_use_the_proxy() {
     let without_proxy = |hosts: &str| {
         let plan = planned(&format!("network.allow = [{hosts}]"), &known());
         let of = |name: &str| {
@@ -91,7 +91,7 @@ fn an_allowed_name_of_this_machine_needs_the_proxy() {
             "{ host = '127.0.0.1', ports = [8080], private = true }, { host = '[::1]', private = true }",
             "localhost",
         ),
-        // The entry does not reach this machine, and the guest's own server is meant.
+        // Without `private`, the entry does not allow this machine, so the name means the guest itself.
         ("'localhost'", "localhost,127.0.0.1,::1"),
         (
             "{ host = '127.0.0.2', private = true }",
@@ -103,10 +103,10 @@ fn an_allowed_name_of_this_machine_needs_the_proxy() {
 }
 
 #[test]
-fn other_modes_have_nothing_of_it() {
+fn other_modes_have_no_egress() {
     for mode in ["none", "loopback"] {
         let toml = POLICY.replace("'allow'\n", &format!("'{mode}'\n"));
-        // Without secrets too.
+        // The secrets are not needed.
         let plan = planned(&toml, &host(machine()));
         assert_eq!(plan.egress, None);
         assert_eq!(contents(&plan, "/etc/resolv.conf"), None);
@@ -123,7 +123,7 @@ fn other_modes_have_nothing_of_it() {
 }
 
 #[test]
-fn what_the_policy_shows_or_sets_comes_first() {
+fn variables_of_the_policy_take_precedence() {
     let toml = "env.set = { HTTPS_PROXY = 'mine' }\n".to_owned() + POLICY;
     let plan = planned(&toml.replace("proxy =", "# proxy ="), &known());
     assert!(
@@ -134,7 +134,7 @@ fn what_the_policy_shows_or_sets_comes_first() {
 }
 
 #[test]
-fn no_secret_is_in_a_plan() {
+fn plan_contains_no_secrets() {
     let plan = planned(POLICY, &known());
     let explained = crate::plan::explain(&plan);
     let json = serde_json::to_string(&plan).unwrap();
@@ -142,8 +142,7 @@ fn no_secret_is_in_a_plan() {
         assert!(!text.contains("s3cret"), "{text}");
     }
     assert!(
-        explained
-            .contains("api.example, port 80 and 443, only GET, with a value of its own for X-Key"),
+        explained.contains("api.example, port 80 and 443, only GET, with a credential in X-Key"),
         "{explained}"
     );
     assert!(
@@ -153,31 +152,31 @@ fn no_secret_is_in_a_plan() {
 }
 
 #[test]
-fn a_secret_that_is_not_set_is_named_with_its_line() {
-    let said = refusal(POLICY, &host(machine())).to_string();
+fn unset_secret_is_rejected_with_its_line() {
+    let message = refusal(POLICY, &host(machine())).to_string();
     let expected =
         "tenant.toml:6: ${KEY} is not set in your environment: export KEY, or remove the reference";
-    assert!(said.contains(expected), "{said}");
+    assert!(message.contains(expected), "{message}");
 }
 
 #[test]
-fn too_many_ports_are_refused() {
+fn too_many_ports_are_rejected() {
     let ports: Vec<String> = (1000..1050).map(|port| port.to_string()).collect();
     let toml = format!(
         "[network]\nallow = [{{ host = 'a.example', ports = [{}] }}]",
         ports.join(", ")
     );
-    let said = refusal(&toml, &known()).to_string();
+    let message = refusal(&toml, &known()).to_string();
     assert!(
-        said.contains("tenant.toml:2: `network.allow` has more than"),
-        "{said}"
+        message.contains("tenant.toml:2: `network.allow` has more than"),
+        "{message}"
     );
 }
 
 #[test]
-fn level_landlock_has_no_network_to_reach_hosts_from() {
+fn landlock_level_rejects_network_modes() {
     let toml = "assurance.require = 'landlock'\nnetwork.mode = 'allow'";
-    let said = refusal(
+    let message = refusal(
         toml,
         &host(Machine {
             namespaces: no_user_namespaces(),
@@ -186,7 +185,7 @@ fn level_landlock_has_no_network_to_reach_hosts_from() {
     )
     .to_string();
     assert!(
-        said.contains("`network.mode` is \"allow\", and at level `landlock`"),
-        "{said}"
+        message.contains("`network.mode` is \"allow\", but at level `landlock`"),
+        "{message}"
     );
 }

@@ -1,4 +1,4 @@
-//! Where a session's own files are.
+//! Tests the location of a session's own files.
 
 use std::path::Path;
 
@@ -8,14 +8,14 @@ use crate::host::Machine;
 use crate::plan::{FileQuota, SessionFiles};
 
 #[test]
-fn with_mounts_they_are_in_file_systems_of_their_own() {
+fn with_mounts_session_files_are_in_a_tmpfs() {
     let plan = planned("filesystem.work_size = \"5MiB\"", &host(machine()));
     assert_eq!(plan.session_files, SessionFiles::Private);
     assert_eq!(plan.jail.worker.tmpfs[0].size, 5 << 20);
 }
 
 #[test]
-fn without_mounts_the_sessions_directory_takes_the_place_of_work() {
+fn without_mounts_session_files_are_in_a_host_directory() {
     let machine = Machine {
         user: USER,
         namespaces: no_user_namespaces(),

@@ -1,4 +1,4 @@
-//! Whole plans, as data and as text.
+//! Compares whole plans with snapshots, as data and as text.
 
 use super::hosts::{
     KERNELS, USER, cgroup_v2, host, machine, no_cgroup, no_user_namespaces, virtual_environment,
@@ -12,11 +12,11 @@ use crate::host::{
 };
 use crate::plan::{DirectoryFound, Plan, Usability, diagnose, explain};
 
-/// A plan as JSON, with each filter's program as its number of instructions.
+/// Returns a plan as JSON, with each filter replaced by its number of instructions.
 fn as_data(plan: &Plan) -> serde_json::Value {
     let mut data = serde_json::to_value(plan).unwrap();
-    for place in ["/jail/filters", "/jail/worker/filters"] {
-        let filters = data.pointer_mut(place).unwrap().as_array_mut().unwrap();
+    for pointer in ["/jail/filters", "/jail/worker/filters"] {
+        let filters = data.pointer_mut(pointer).unwrap().as_array_mut().unwrap();
         for filter in filters {
             let instructions = filter.as_array().unwrap().len();
             assert!(instructions > 0, "an empty filter is no filter");
@@ -95,7 +95,7 @@ fn explained() {
     insta::assert_snapshot!("explain_landlock", explained_without_hash(&bare));
 }
 
-/// Leaves out the hash, which changes with every key of a policy. Other tests check its value.
+/// Explains a plan without the policy's hash, which changes with every key. Other tests check the hash.
 fn explained_without_hash(plan: &Plan) -> String {
     explain(plan).replace(&plan.policy.sha256, "sha256")
 }

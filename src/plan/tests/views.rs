@@ -1,4 +1,4 @@
-//! Which trees of the host are shown, at which paths, and in which order.
+//! Tests which host trees are shown, at which paths and in which order.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::host::{Host, PathKind};
 use crate::plan::Plan;
 use sandfork_jail::program::{Access, PathAccess, Programs, RootEntry, Shown};
 
-/// The mounts, in order, those of another path and writable ones marked.
+/// Lists the mounts in order, and marks writable ones and those from another path.
 fn mounts(plan: &Plan) -> Vec<String> {
     let mount = |entry: &RootEntry| match entry {
         RootEntry::Bind {
@@ -59,7 +59,7 @@ fn plain() -> Host {
 }
 
 #[test]
-fn packages_that_were_added_are_shown_by_permission_and_environments_are_not() {
+fn added_packages_are_shown_only_if_allowed() {
     let mut host = plain();
     host.environments = Some("/srv/data/sandfork/environments".into());
     let shown = |toml: &str| {
@@ -75,7 +75,7 @@ fn packages_that_were_added_are_shown_by_permission_and_environments_are_not() {
 }
 
 #[test]
-fn the_system_is_shown_once() {
+fn system_trees_are_shown_once() {
     let plan = planned("", &plain());
     assert_eq!(
         mounts(&plan),
@@ -96,7 +96,7 @@ fn the_system_is_shown_once() {
 }
 
 #[test]
-fn where_usr_was_never_merged_the_directories_are_shown() {
+fn unmerged_usr_shows_the_top_level_directories() {
     let host = Host {
         system: unmerged_system(),
         ..plain()
@@ -138,7 +138,7 @@ fn strict_shows_no_programs_but_the_interpreter() {
     );
 }
 
-/// The host's entries in each of the session's own directories.
+/// Lists the host's entries in each of the session's private directories.
 fn shown(plan: &Plan) -> Vec<String> {
     let own = plan.jail.worker.tmpfs.iter();
     let shown = own.flat_map(|tmpfs| {
@@ -158,7 +158,7 @@ fn shown(plan: &Plan) -> Vec<String> {
 }
 
 #[test]
-fn what_lies_in_a_sessions_own_place_is_shown_there() {
+fn host_paths_in_session_directories_are_shown() {
     let mut host = plain()
         .with_directory("/work/project/data")
         .with_directory("/work/project/data/results")
@@ -202,7 +202,7 @@ fn what_lies_in_a_sessions_own_place_is_shown_there() {
 }
 
 #[test]
-fn links_to_an_interpreter_are_made_in_a_sessions_own_place() {
+fn interpreter_links_in_session_directories_are_created() {
     let mut host = plain();
     host.interpreter = virtual_environment_at("/tmp/venv");
     let strict = plan(&builtin("strict"), &host).unwrap();
@@ -218,7 +218,7 @@ fn links_to_an_interpreter_are_made_in_a_sessions_own_place() {
 }
 
 #[test]
-fn a_virtual_environment_shows_its_base_and_nothing_beside_it() {
+fn virtual_environment_shows_only_its_base() {
     let mut host = plain();
     host.interpreter = virtual_environment();
     let base = "/root/.pyenv/versions/3.12.1";
@@ -248,7 +248,7 @@ fn a_virtual_environment_shows_its_base_and_nothing_beside_it() {
 }
 
 #[test]
-fn nested_paths_come_parents_first() {
+fn parents_precede_nested_paths() {
     let toml = r#"
         filesystem.read = ["/srv/data/deep", "/srv/data"]
         filesystem.write = ["/srv/data/out", "/usr/local/state"]
@@ -283,7 +283,7 @@ fn nested_paths_come_parents_first() {
 }
 
 #[test]
-fn a_path_through_a_system_link_is_found_where_it_leads() {
+fn path_through_a_system_link_is_resolved() {
     let host = plain().with_path("/lib/mine", PathKind::Directory, "/usr/lib/mine");
     let plan = planned("filesystem.write = [\"/lib/mine\"]", &host);
     assert_eq!(
@@ -298,7 +298,7 @@ fn a_path_through_a_system_link_is_found_where_it_leads() {
 }
 
 #[test]
-fn what_a_link_inside_a_shown_tree_leads_to_is_shown() {
+fn target_of_a_link_in_a_shown_tree_is_shown() {
     let host = plain()
         .with_path("/usr/share/corpus", PathKind::Directory, "/mnt/disk/corpus")
         .with_path("/mnt/disk/corpus/more", PathKind::Directory, "/mnt/more");
@@ -321,7 +321,7 @@ fn what_a_link_inside_a_shown_tree_leads_to_is_shown() {
 }
 
 #[test]
-fn a_link_outside_every_shown_tree_is_shown_where_it_is() {
+fn link_outside_shown_trees_is_mounted_at_its_path() {
     let host = plain().with_path("/srv/current", PathKind::Directory, "/mnt/disk/v7");
     let plan = planned("filesystem.read = [\"/srv/current\"]", &host);
     assert!(mounts(&plan).contains(&"/srv/current from /mnt/disk/v7".to_owned()));
@@ -329,7 +329,7 @@ fn a_link_outside_every_shown_tree_is_shown_where_it_is() {
 }
 
 #[test]
-fn an_absolute_system_link_is_followed_inside() {
+fn absolute_system_link_is_resolved() {
     let mut host = plain().with_path("/lib/mine", PathKind::Directory, "/usr/lib/mine");
     host.system.retain(|path| path.path.as_os_str() != "/lib");
     host.system.push(link("/lib", "/usr/lib"));
@@ -341,14 +341,14 @@ fn an_absolute_system_link_is_followed_inside() {
 }
 
 #[test]
-fn without_proc_nothing_leads_there() {
+fn jail_without_proc_never_mentions_it() {
     let plan = planned("filesystem.proc = false", &plain());
     let json = serde_json::to_string(&plan.jail).unwrap();
     assert!(!json.contains("/proc"), "{json}");
 }
 
 #[test]
-fn the_callers_variables_are_passed_by_name_and_set_ones_win() {
+fn set_variables_override_passed_ones() {
     let mut host = plain();
     host.caller_env.insert("TOKEN".into(), "s3cret".into());
     host.caller_env.insert("PATH".into(), "/home/me/bin".into());
@@ -369,7 +369,7 @@ fn the_callers_variables_are_passed_by_name_and_set_ones_win() {
 }
 
 #[test]
-fn programs_of_the_guest_run_in_its_work_directory_alone() {
+fn work_exec_applies_only_to_work() {
     let plan = planned("filesystem.work_exec = true", &plain());
     let runs = |plan: &Plan| -> Vec<String> {
         let tmpfs = plan.jail.worker.tmpfs.iter();
@@ -388,7 +388,7 @@ fn programs_of_the_guest_run_in_its_work_directory_alone() {
 }
 
 #[test]
-fn a_script_that_only_its_owner_reads_is_copied_where_no_session_hides_it() {
+fn unreadable_script_is_copied_outside_session_directories() {
     for (script, is_copied) in [("/srv/a.py", true), ("/tmp/a.py", false)] {
         let mut host = plain().with_path(script, PathKind::File, script);
         host.closed_script = Some("pass".to_owned());

@@ -21,7 +21,7 @@ fn guests(filters: &Filters, name: &str) -> Answer {
 }
 
 #[test]
-fn allow_adds_what_is_refused_for_economy_or_unknown() {
+fn allow_adds_optional_and_unlisted_calls() {
     let preset = preset_filters(ARCH, Surroundings::Namespaces);
     for (name, before) in [
         ("splice", Answer::Errno(1)),
@@ -39,12 +39,12 @@ fn allow_adds_what_is_refused_for_economy_or_unknown() {
 }
 
 #[test]
-fn allow_of_what_is_allowed_changes_nothing() {
+fn allow_of_an_allowed_call_changes_nothing() {
     assert_eq!(lists(&["read", "execve"], &[]), lists(&[], &[]));
 }
 
 #[test]
-fn allow_never_opens_a_wall() {
+fn allow_of_a_forbidden_call_is_rejected() {
     for name in [
         "ptrace",
         "bpf",
@@ -64,7 +64,7 @@ fn allow_never_opens_a_wall() {
 }
 
 #[test]
-fn allow_does_not_widen_a_rule_on_arguments() {
+fn allow_of_an_argument_rule_is_rejected() {
     for name in [
         "socket",
         "ioctl",
@@ -80,7 +80,7 @@ fn allow_does_not_widen_a_rule_on_arguments() {
 }
 
 #[test]
-fn allow_opens_less_where_the_host_is_shared() {
+fn allow_is_narrower_on_a_shared_host() {
     let shared = Surroundings::SharedHost { landlock_abi: 6 };
     for name in ["shmget", "mq_open", "chmod", "socket"] {
         let error = compile(ARCH, shared, &[name], &[] as &[&str]).unwrap_err();
@@ -89,7 +89,7 @@ fn allow_opens_less_where_the_host_is_shared() {
 }
 
 #[test]
-fn deny_takes_away_in_the_worker_only() {
+fn deny_applies_only_to_the_worker_filter() {
     let filters = lists(&[], &["execve", "openat", "socket"]).unwrap();
     for name in ["execve", "openat", "socket"] {
         assert_eq!(guests(&filters, name), Answer::Errno(1), "{name}");
@@ -102,7 +102,7 @@ fn deny_takes_away_in_the_worker_only() {
 
 /// A call that is denied in place of being asked about must not reach the supervisor, which would allow some.
 #[test]
-fn the_supervisor_hears_of_denials_but_of_calls_that_it_may_allow() {
+fn denied_calls_are_reported_unless_the_supervisor_decides_them() {
     let names = [
         "execve",
         "getpid",
@@ -137,14 +137,14 @@ fn deny_wins_over_allow() {
 
 /// `EPERM` for clone3 would keep glibc from falling back to clone.
 #[test]
-fn deny_of_what_is_refused_keeps_the_presets_answer() {
+fn deny_of_a_refused_call_keeps_its_answer() {
     let filters = lists(&[], &["clone3", "io_setup", "mount"]).unwrap();
     assert_eq!(filters, preset_filters(ARCH, Surroundings::Namespaces));
     assert_eq!(guests(&filters, "clone3"), Answer::Errno(38));
 }
 
 #[test]
-fn the_interpreters_own_calls_cannot_be_denied() {
+fn deny_of_an_essential_call_is_rejected() {
     for name in ["read", "mmap", "futex", "exit_group"] {
         let error = lists(&[], &[name]).unwrap_err();
         assert_says(&error, name, "cannot be denied");
@@ -152,7 +152,7 @@ fn the_interpreters_own_calls_cannot_be_denied() {
 }
 
 #[test]
-fn unknown_names_are_errors_in_both_lists() {
+fn unknown_names_are_rejected_in_both_lists() {
     for error in [lists(&["raed"], &[]), lists(&[], &["raed"])] {
         assert_eq!(
             error.unwrap_err().to_string(),
@@ -163,14 +163,14 @@ fn unknown_names_are_errors_in_both_lists() {
 
 /// One policy serves both architectures.
 #[test]
-fn names_that_only_another_architecture_has_are_accepted() {
+fn names_of_another_architecture_are_accepted() {
     for surroundings in SURROUNDINGS {
         assert!(compile(Arch::Aarch64, surroundings, &["time"], &["open", "vfork"]).is_ok());
     }
 }
 
 #[test]
-fn every_rule_turns_over_where_a_policy_may_turn_it() {
+fn policy_lists_change_every_changeable_rule() {
     for surroundings in SURROUNDINGS {
         for (name, rule) in Preset::of(surroundings).guest {
             let allowed = compile(ARCH, surroundings, &[name], &[] as &[&str]);
@@ -207,7 +207,7 @@ fn every_rule_turns_over_where_a_policy_may_turn_it() {
 }
 
 #[test]
-fn the_supervisor_hears_of_no_denied_call_that_it_may_allow() {
+fn denied_calls_that_the_supervisor_decides_are_not_reported() {
     let asked: BTreeSet<&str> = SURROUNDINGS
         .into_iter()
         .flat_map(|surroundings| Preset::of(surroundings).guest)

@@ -95,7 +95,7 @@ fn conditions(check: &Check) -> Vec<Vec<SeccompCondition>> {
 }
 
 #[test]
-fn seccompiler_lets_the_same_calls_through() {
+fn seccompiler_allows_the_same_calls() {
     for arch in ARCHES {
         for surroundings in [
             Surroundings::Namespaces,
@@ -124,7 +124,7 @@ fn seccompiler_lets_the_same_calls_through() {
 
 /// This is why the programs are not seccompiler's own.
 #[test]
-fn ours_is_a_fraction_of_its_length() {
+fn programs_are_shorter_than_those_of_seccompiler() {
     for arch in ARCHES {
         let theirs = second_opinion(arch, Surroundings::Namespaces).len();
         let ours = instructions(&preset_filters(arch, Surroundings::Namespaces).zygote);

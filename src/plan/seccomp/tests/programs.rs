@@ -13,7 +13,7 @@ use super::interpreter::{Answer, Call, answer, assert_loadable};
 use super::{ARCHES, SURROUNDINGS, instructions, preset_filters};
 
 #[test]
-fn the_kernel_would_accept_every_program() {
+fn every_program_passes_the_kernels_checks() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
             let filters = preset_filters(arch, surroundings);
@@ -28,7 +28,7 @@ fn the_kernel_would_accept_every_program() {
 
 /// Loading it is part of every start.
 #[test]
-fn the_workers_filter_is_short() {
+fn worker_filter_is_short() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
             // With a loopback interface, it also takes netlink away, and says which sockets there are.
@@ -46,7 +46,7 @@ fn the_workers_filter_is_short() {
 }
 
 #[test]
-fn the_zygotes_filter_is_not_long() {
+fn zygote_filter_is_not_long() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
             let preset = instructions(&preset_filters(arch, surroundings).zygote);
@@ -110,7 +110,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn any_table_compiles_to_what_it_means(verdicts in btree_map(0..500_u32, verdict(), 0..150)) {
+    fn compiled_tables_match_their_meaning(verdicts in btree_map(0..500_u32, verdict(), 0..150)) {
         for (fallback, otherwise) in
             [(Fallback::Allow, Answer::Allow), (Fallback::NoSys, Answer::Errno(38))]
         {

@@ -26,7 +26,7 @@ fn everywhere(mut test: impl FnMut(Arch, Surroundings)) {
 }
 
 #[test]
-fn both_filters_together_answer_as_the_guests_table_says() {
+fn both_filters_together_implement_the_guest_table() {
     everywhere(|arch, surroundings| {
         let filters = preset_filters(arch, surroundings);
         let loaded: Vec<_> = filters.zygote.iter().chain(&filters.worker).collect();
@@ -49,7 +49,7 @@ fn both_filters_together_answer_as_the_guests_table_says() {
 }
 
 #[test]
-fn the_supervisor_hears_of_refusals() {
+fn refusals_are_reported() {
     everywhere(|arch, surroundings| {
         let filters = preset_filters(arch, surroundings);
         let mut heard = BTreeSet::new();
@@ -100,7 +100,7 @@ fn the_supervisor_hears_of_refusals() {
 }
 
 #[test]
-fn the_egress_process_makes_the_calls_of_its_table_alone() {
+fn egress_filter_allows_only_its_table() {
     for arch in ARCHES {
         let filter = egress_filter(arch);
         assert_loadable(&filter);
@@ -126,7 +126,7 @@ fn the_egress_process_makes_the_calls_of_its_table_alone() {
 }
 
 #[test]
-fn the_zygotes_filter_lets_the_jail_be_set_up() {
+fn zygote_filter_allows_the_jail_setup() {
     everywhere(|arch, surroundings| {
         let filters = preset_filters(arch, surroundings);
         for (name, rule) in Preset::of(surroundings).jail {
@@ -145,7 +145,7 @@ fn the_zygotes_filter_lets_the_jail_be_set_up() {
 }
 
 #[test]
-fn the_worker_takes_away_each_right_that_only_the_jail_had() {
+fn worker_filter_revokes_every_setup_call() {
     everywhere(|arch, surroundings| {
         let filters = preset_filters(arch, surroundings);
         for (name, rule) in Preset::of(surroundings).jail {
@@ -171,7 +171,7 @@ fn the_worker_takes_away_each_right_that_only_the_jail_had() {
 }
 
 #[test]
-fn numbers_that_no_call_has_are_unknown() {
+fn unassigned_numbers_return_enosys() {
     everywhere(|arch, surroundings| {
         let filters = preset_filters(arch, surroundings);
         let known: Vec<u32> = syscalls(arch).map(|(_, number)| number).collect();
@@ -188,7 +188,7 @@ fn numbers_that_no_call_has_are_unknown() {
 }
 
 #[test]
-fn x32_numbers_are_unknown() {
+fn x32_numbers_return_enosys() {
     let filters = preset_filters(Arch::X86_64, Surroundings::Namespaces);
     for number in 0..BEYOND {
         let call = Call::new(Arch::X86_64, number | 0x4000_0000, [0; 6]);
@@ -201,7 +201,7 @@ fn x32_numbers_are_unknown() {
 }
 
 #[test]
-fn another_architecture_is_killed_by_each_program() {
+fn foreign_architecture_is_killed_by_each_program() {
     const I386: u32 = 0x4000_0003;
     const ARM: u32 = 0x4000_0028;
     everywhere(|arch, surroundings| {
@@ -224,7 +224,7 @@ fn another_architecture_is_killed_by_each_program() {
 }
 
 #[test]
-fn cases_written_by_hand_hold() {
+fn handwritten_cases_hold() {
     for arch in ARCHES {
         for case in CASES {
             let Some(number) = syscall_number(arch, case.syscall) else {
@@ -259,7 +259,7 @@ fn surroundings_of(case: &Case) -> Vec<Surroundings> {
 }
 
 #[test]
-fn each_rule_on_arguments_has_cases_of_both_kinds() {
+fn argument_rules_have_allowed_and_denied_cases() {
     for surroundings in SURROUNDINGS {
         let mut cases: BTreeMap<&str, (bool, bool)> = BTreeMap::new();
         for case in CASES

@@ -9,7 +9,7 @@ use super::super::{
 use super::SURROUNDINGS;
 
 #[test]
-fn every_line_of_the_table_of_names_is_read() {
+fn syscall_table_is_read_completely() {
     let lines = include_str!("../syscalls.tbl").lines();
     let rows: Vec<&str> = lines
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
@@ -46,7 +46,7 @@ fn numbers_are_unique() {
 
 /// A sample of each kind: oldest, newest, moved between architectures, absent from one.
 #[test]
-fn numbers_are_those_of_libc() {
+fn numbers_match_libc() {
     let arch = match std::env::consts::ARCH {
         "x86_64" => Arch::X86_64,
         _ => Arch::Aarch64,
@@ -83,7 +83,7 @@ fn numbers_are_those_of_libc() {
 }
 
 #[test]
-fn rules_name_real_calls_and_say_why() {
+fn rules_name_known_calls_and_a_reason() {
     for surroundings in SURROUNDINGS {
         let Preset { guest, jail } = Preset::of(surroundings);
         for (name, rule) in guest.iter().chain(&jail) {
@@ -94,7 +94,7 @@ fn rules_name_real_calls_and_say_why() {
 }
 
 #[test]
-fn no_call_stands_in_two_rules_of_one_table() {
+fn calls_are_unique_within_a_table() {
     for tables in super::super::preset::tables() {
         let mut seen = BTreeSet::new();
         for name in tables.iter().flat_map(Rule::names) {
@@ -106,7 +106,7 @@ fn no_call_stands_in_two_rules_of_one_table() {
 /// The guest's tables refuse, by name, each call that only the jail may make. A call of the set-up
 /// that they omit would stay open to the guest.
 #[test]
-fn the_guest_has_a_verdict_on_each_call_of_the_jail() {
+fn guest_table_covers_every_setup_call() {
     for surroundings in SURROUNDINGS {
         let Preset { guest, jail } = Preset::of(surroundings);
         for name in jail.keys() {
@@ -116,7 +116,7 @@ fn the_guest_has_a_verdict_on_each_call_of_the_jail() {
 }
 
 #[test]
-fn ways_out_are_refused_with_eperm_and_cannot_be_allowed() {
+fn dangerous_calls_are_refused_and_cannot_be_allowed() {
     let ways_out = "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd bpf \
         perf_event_open userfaultfd add_key request_key keyctl io_uring_setup io_uring_enter \
         io_uring_register open_by_handle_at kexec_load kexec_file_load init_module finit_module \
@@ -137,7 +137,7 @@ fn ways_out_are_refused_with_eperm_and_cannot_be_allowed() {
 }
 
 #[test]
-fn refused_until_a_policy_asks() {
+fn optional_calls_are_refused_by_default() {
     let guest = Preset::of(Surroundings::Namespaces).guest;
     for name in [
         "splice",
@@ -159,7 +159,7 @@ fn refused_until_a_policy_asks() {
 /// New calls are reviewed one by one. Reviewed so far: Landlock's own calls, futexes, fchmodat2 and
 /// mseal.
 #[test]
-fn of_the_newest_calls_few_are_allowed() {
+fn only_reviewed_new_calls_are_allowed() {
     let guest = Preset::of(Surroundings::Namespaces).guest;
     let allowed: BTreeSet<u32> = syscalls(Arch::X86_64)
         .filter(|(name, _)| {

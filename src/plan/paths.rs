@@ -1,33 +1,33 @@
-//! The sandbox's own directories, and the paths that a policy names.
+//! The sandbox's own directories, and the paths in a policy.
 
 use std::path::{Path, PathBuf};
 
 use crate::outcome::LimitName;
 use crate::policy::{Located, Policy};
 
-/// Where guest code starts. It is also the guest's home.
+/// The current directory of guest code, and the guest's home.
 pub(super) use sandfork_jail::program::WORK;
-/// Temporary files.
+/// The directory for temporary files.
 pub(super) const TMP: &str = "/tmp";
-/// POSIX shared memory and semaphores.
+/// The directory of POSIX shared memory and semaphores.
 pub(super) const SHM: &str = "/dev/shm";
 
-/// Pseudoterminals.
+/// The directory of pseudoterminals.
 pub(super) const PTS: &str = "/dev/pts";
 
-/// What the kernel says of the machine.
+/// The directory in which the kernel describes the machine.
 pub(super) const SYS: &str = "/sys";
 
-/// Directories that every sandbox fills itself. They show nothing of the host.
+/// Directories whose contents the sandbox creates. They show nothing of the host.
 const OWN_TREES: [&str; 3] = ["/dev", "/proc", SYS];
 
-/// Directories that are private to the session and may contain views of the host.
+/// Directories that are private to the session, in which host paths may be shown.
 pub(super) const SESSIONS: [&str; 2] = [WORK, TMP];
 
-/// The sandbox's own `/etc`, in which host files may appear beside its own files.
+/// The sandbox's own `/etc`, in which host files may be shown beside its own files.
 pub(super) const ETC: &str = "/etc";
 
-/// The quota that counts a file at this path.
+/// Returns the quota that counts a file at this path.
 pub fn quota_of(path: &Path) -> Option<LimitName> {
     let of_tmp = [TMP, SHM, super::root::VAR_TMP];
     if path.starts_with(WORK) {
@@ -38,7 +38,7 @@ pub fn quota_of(path: &Path) -> Option<LimitName> {
     }
 }
 
-/// The sandbox's own directory that would hide `path`, or be hidden by it.
+/// Returns the sandbox's own directory or file that would hide `path`, or be hidden by it.
 pub(super) fn clash(path: &Path) -> Option<&'static str> {
     let own_tree = OWN_TREES.into_iter().find(|own| path.starts_with(own));
     let whole = || {
@@ -53,21 +53,21 @@ pub(super) fn clash(path: &Path) -> Option<&'static str> {
     own_tree.or_else(whole).or_else(synthetic)
 }
 
-/// What a policy names a path for.
+/// The purpose of a path in a policy.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub(super) enum Use {
-    /// To import from it.
+pub(super) enum Purpose {
+    /// To import modules from the path.
     ImportFrom,
-    /// To run a program of several files in it.
+    /// To run the program of several files at the path.
     Project,
-    /// To read it.
+    /// To read the path.
     Read,
-    /// To write to it.
+    /// To write to the path.
     Write,
 }
 
-impl Use {
-    /// The dotted key.
+impl Purpose {
+    /// Returns the dotted key.
     pub(super) fn key(self) -> &'static str {
         match self {
             Self::ImportFrom => "python.path",
@@ -78,17 +78,17 @@ impl Use {
     }
 }
 
-/// Every path that the policy names.
-pub(super) fn named_by(policy: &Policy) -> impl Iterator<Item = (Use, &Located<PathBuf>)> {
+/// Returns every path in the policy, with its purpose.
+pub(super) fn named_by(policy: &Policy) -> impl Iterator<Item = (Purpose, &Located<PathBuf>)> {
     let files = &policy.filesystem;
     let imports = policy
         .python
         .path
         .iter()
-        .map(|path| (Use::ImportFrom, path));
+        .map(|path| (Purpose::ImportFrom, path));
     let project = policy.python.project.iter();
-    let imports = imports.chain(project.map(|path| (Use::Project, path)));
-    let reads = files.read.iter().map(|path| (Use::Read, path));
-    let writes = files.write.iter().map(|path| (Use::Write, path));
+    let imports = imports.chain(project.map(|path| (Purpose::Project, path)));
+    let reads = files.read.iter().map(|path| (Purpose::Read, path));
+    let writes = files.write.iter().map(|path| (Purpose::Write, path));
     imports.chain(reads).chain(writes)
 }
