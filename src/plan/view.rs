@@ -132,7 +132,8 @@ fn arrange_once(mut wanted: Vec<Tree>) -> Result<(Vec<Tree>, Vec<Tree>), Error> 
     for mut tree in wanted {
         if let Some(own) = clash(&tree.path) {
             let problem = format!(
-                "cannot be shown, because the sandbox has its own {own}: name another path, or copy what is needed to one"
+                "cannot be shown, because the sandbox has its own {own}: name another path, or copy what is needed to \
+                 one"
             );
             return Err(tree.requester.error(&tree.path, problem));
         }

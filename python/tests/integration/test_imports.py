@@ -129,7 +129,7 @@ def test_a_guest_gets_no_module_into_its_caller(tmp_path: pathlib.Path, way: obj
     assert said == ""
     sentence = (
         f"{place.writable} cannot be writable, because guests could replace {place.entry}, from which the "
-        "caller imports modules: make only a directory of data in it writable"
+        "caller imports modules: make only a data directory in it writable"
     )
     assert sentence in errors
     # Where nothing keeps it, the caller runs the guest's code.

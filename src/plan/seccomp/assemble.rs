@@ -1,10 +1,10 @@
-//! From verdicts to classic BPF (Documentation/networking/filter.rst): the architecture check, a
+//! Assembles verdicts into classic BPF (Documentation/networking/filter.rst): an architecture check, a
 //! binary search over ranges of system call numbers, and argument checks at its leaves.
 //!
 //! Each comparison takes one instruction and each answer one return. `seccompiler` emits a chain of
-//! equality tests, more than five times as long for the same rules, and supports one error number per
-//! program. A test compares the two. Length matters: the kernel walks a program once for each allowed
-//! number when it is loaded, and again at each call whose arguments the program checks.
+//! equality tests, which is more than five times as long for the same rules, and supports only one error
+//! number per program. A test compares the two. Length matters: the kernel runs a program once for each
+//! allowed number when it loads it, and again at each call whose arguments the program checks.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const RET_ERRNO: u32 = 0x0005_0000;
 const RET_ASK: u32 = 0x7fc0_0000; // SECCOMP_RET_USER_NOTIF
 const RET_ALLOW: u32 = 0x7fff_0000;
 
-// Offsets into `struct seccomp_data`; both architectures are little-endian.
+// Offsets into `struct seccomp_data`. Both architectures are little-endian.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const ARGUMENTS: u32 = 16;
@@ -35,14 +35,15 @@ const ARGUMENTS: u32 = 16;
 /// The answer to a system call without a verdict.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Fallback {
-    /// Allow: the program only removes calls.
+    /// Allow the call: the program is a deny-list.
     Allow,
-    /// `ENOSYS`: the program is an allow-list.
+    /// Return `ENOSYS`: the program is an allow-list.
     NoSys,
 }
 
-/// Compiles verdicts by system call number. A call of another architecture kills the process, and so
-/// does `int 0x80` on x86_64. The numbers of x32 are above every verdict and get the fallback.
+/// Assembles the verdicts for system call numbers into a program. The program kills the process at a call of
+/// another architecture, including `int 0x80` on x86_64. The numbers of x32 are above all verdicts and get
+/// the fallback.
 pub(super) fn assemble(
     arch: Arch,
     verdicts: &BTreeMap<u32, Answered>,
@@ -63,7 +64,7 @@ pub(super) fn assemble(
     assembler.finish()
 }
 
-/// `AUDIT_ARCH_*` of linux/audit.h.
+/// Returns `AUDIT_ARCH_*` of linux/audit.h.
 fn audit_arch(arch: Arch) -> u32 {
     match arch {
         Arch::X86_64 => 0xc000_003e,
@@ -79,18 +80,18 @@ fn error(errno: Errno) -> u32 {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 struct Label(usize);
 
-/// Emits the program backwards, because classic BPF jumps only forwards. A jump's target therefore
-/// always exists before the jump.
+/// Emits the program backwards. Classic BPF only jumps forwards, so the target of a jump then always exists
+/// before the jump.
 #[derive(Default)]
 struct Assembler {
     reversed: Vec<BpfInstruction>,
-    /// The copy of each return that is nearest to the start of the program.
+    /// For each return value, the return instruction nearest to the start of the program.
     returns: BTreeMap<u32, Label>,
 }
 
 impl Assembler {
-    /// Conditional jumps have 8-bit offsets. Two steps of slack: making one target reachable may
-    /// insert an instruction before the other.
+    /// The range of conditional jumps, which have 8-bit offsets. Two instructions are reserved: making one
+    /// target reachable may insert an instruction before the other.
     const REACH: usize = u8::MAX as usize - 2;
 
     fn push(&mut self, instruction: BpfInstruction) -> Label {
@@ -98,7 +99,7 @@ impl Assembler {
         Label(self.reversed.len() - 1)
     }
 
-    /// The number of instructions between the next one and `target`.
+    /// Returns the number of instructions between the next instruction and `target`.
     fn distance(&self, target: Label) -> usize {
         self.reversed.len() - target.0 - 1
     }
@@ -116,7 +117,7 @@ impl Assembler {
         label
     }
 
-    /// A label equivalent to `target` that a conditional jump can reach.
+    /// Returns a label that is equivalent to `target` and in the range of a conditional jump.
     fn reachable(&mut self, target: Label) -> Label {
         if self.distance(target) <= Self::REACH {
             return target;
@@ -135,7 +136,7 @@ impl Assembler {
     }
 
     fn jump(&mut self, target: Label) -> Label {
-        // The kernel refuses more than 4096 instructions, far below the 32 bits of the offset.
+        // The offset fits, because the kernel rejects programs of more than 4096 instructions.
         let offset = u32::try_from(self.distance(target)).unwrap_or(u32::MAX);
         self.push((JUMP, 0, 0, offset))
     }
@@ -148,18 +149,18 @@ impl Assembler {
         self.push((code, yes, no, operand))
     }
 
-    /// Makes `target` what the next pushed instruction falls through to.
+    /// Makes the next pushed instruction fall through to `target`.
     fn enter(&mut self, target: Label) {
         if self.distance(target) > 0 {
             self.jump(target);
         }
     }
 
-    /// The first number of each run of numbers with the same answer, and that answer.
+    /// Returns the first number of each range of numbers with the same answer, and the answer.
     fn ranges(&mut self, verdicts: &BTreeMap<u32, Answered>, fallback: u32) -> Vec<(u32, Label)> {
         let otherwise = self.answer(fallback);
         let mut ranges = vec![(0, otherwise)];
-        // Calls of one rule share its instructions.
+        // Calls with equal verdicts share instructions.
         let mut known: Vec<(&Answered, Label)> = Vec::new();
         let mut expected = 0;
         for (&number, verdict) in verdicts {
@@ -288,7 +289,7 @@ impl Assembler {
     }
 }
 
-/// Appends a range, unless it continues the last one with the same answer.
+/// Appends a range, unless the last range has the same answer.
 fn extend(ranges: &mut Vec<(u32, Label)>, first: u32, label: Label) {
     match ranges.last_mut() {
         Some(last) if last.0 == first => last.1 = label,
@@ -297,7 +298,7 @@ fn extend(ranges: &mut Vec<(u32, Label)>, first: u32, label: Label) {
     }
 }
 
-/// The offset of the low half of an argument.
+/// Returns the offset of the low half of an argument.
 fn offset(argument: u8) -> u32 {
     ARGUMENTS + 8 * u32::from(argument)
 }

@@ -1,4 +1,4 @@
-//! From the preset and a policy's lists to the filters of a plan.
+//! Compiles the preset and a policy's lists to the filters of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,9 +10,9 @@ use super::{
 };
 use sandfork_jail::program::BpfProgram;
 
-/// Calls that every cell of the interpreter needs after the worker's filter is loaded: receive code,
-/// run it, report, collect garbage, exit. The list also has the jail's last steps: to hand over what it
-/// has opened, and to limit descriptors.
+/// Calls that the interpreter needs for every cell after the worker's filter is loaded: to receive code, run
+/// it, report, collect garbage and exit. The list also has the calls of the jail's last steps, which pass on
+/// open descriptors and limit their number.
 const ESSENTIAL: &[&str] = &[
     "read",
     "write",
@@ -33,7 +33,7 @@ const ESSENTIAL: &[&str] = &[
     "sched_yield",
 ];
 
-/// [`compile_with`] without stricter rules.
+/// Calls [`compile_with`] without stricter rules.
 #[cfg(any(test, feature = "internals"))]
 pub fn compile(
     arch: Arch,
@@ -44,12 +44,12 @@ pub fn compile(
     compile_with(arch, surroundings, allow, deny, &[])
 }
 
-/// Compiles the preset of `surroundings` and a policy's own lists.
+/// Compiles the preset of `surroundings` and a policy's lists.
 ///
-/// `allow` adds calls to the preset that it refuses for economy, or does not know. `deny` refuses
-/// calls with `EPERM` and wins over the preset and over `allow`. It goes into the worker's filter
-/// only, so that it does not hinder the jail's set-up. A name that only another architecture has is
-/// accepted. Calls that are then allowed, under conditions or without, get the verdicts of `stricter`.
+/// `allow` adds calls that the preset does not list, or refuses only to reduce the attack surface. `deny`
+/// refuses calls with `EPERM` and takes precedence over the preset and over `allow`. It affects only the
+/// worker's filter, so that the jail's set-up still works. Names that only another architecture has are
+/// accepted. Calls that are allowed after that, conditionally or not, get the verdicts of `stricter`.
 pub fn compile_with(
     arch: Arch,
     surroundings: Surroundings,
@@ -120,12 +120,12 @@ pub fn compile_with(
     })
 }
 
-/// Whether a policy may allow this call.
+/// Returns whether a policy may allow this call.
 pub fn may_be_allowed(surroundings: Surroundings, name: &str) -> bool {
     check_allowed(&Preset::of(surroundings).guest, name).is_ok()
 }
 
-/// The filter of the egress process: an allow-list.
+/// Returns the filter of the egress process, an allow-list.
 pub fn egress_filter(arch: Arch) -> BpfProgram {
     let rules = preset::of_egress();
     let verdicts = rules.into_iter().map(|(name, rule)| (name, rule.verdict));
@@ -142,11 +142,11 @@ const DENIED: Verdict = Verdict::Refuse {
     grant: Grant::Never,
 };
 
-/// What is wrong with the denial of an essential call.
+/// The error for the denial of an essential call.
 const INDISPENSABLE: &str =
-    "cannot be denied, the interpreter cannot run without it: remove it from `deny`";
+    "cannot be denied, because the interpreter needs it: remove it from `deny`";
 
-/// What is wrong with a policy's lists of calls, for each name that is.
+/// Returns an error for each invalid name in a policy's lists of calls.
 pub fn check<'a>(
     allow: impl IntoIterator<Item = &'a str>,
     deny: impl IntoIterator<Item = &'a str>,
@@ -174,7 +174,7 @@ fn check_allowed(guest: &BTreeMap<&str, &'static Rule>, name: &str) -> Result<()
         Verdict::AllowIf { .. } | Verdict::AskIf { .. } => Err(SeccompError::new(
             name,
             format!(
-                "is allowed already, as far as it is harmless ({reason}): remove it from `allow`"
+                "is already allowed, as far as it is harmless ({reason}): remove it from `allow`"
             ),
         )),
         Verdict::Refuse {

@@ -1,6 +1,6 @@
 //! Errors in a policy's lists of system calls.
 
-/// Why a policy's list cannot be compiled: what is wrong with a call in it, and the remedy.
+/// The error for an invalid call in a policy's lists: the problem and the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("`{name}` {problem}")]
 pub struct SeccompError {

@@ -1,11 +1,11 @@
-//! System call names and numbers, from `syscalls.tbl`.
+//! Maps system call names to numbers, according to `syscalls.tbl`.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::Arch;
 
-/// The numbers of one system call on each architecture that filters are compiled for.
+/// The numbers of a system call on the supported architectures.
 struct Numbers {
     x86_64: Option<u32>,
     aarch64: Option<u32>,
@@ -31,12 +31,12 @@ fn row(line: &'static str) -> Option<(&'static str, Numbers)> {
     ))
 }
 
-/// Whether any of the architectures has a system call of this name.
+/// Returns whether a supported architecture has a system call of this name.
 pub fn known_syscall(name: &str) -> bool {
     TABLE.contains_key(name)
 }
 
-/// The number of a system call; `None` if the architecture does not have it.
+/// Returns the number of a system call, or `None` if the architecture lacks it.
 pub fn syscall_number(arch: Arch, name: &str) -> Option<u32> {
     TABLE.get(name).and_then(|numbers| match arch {
         Arch::X86_64 => numbers.x86_64,
@@ -44,7 +44,7 @@ pub fn syscall_number(arch: Arch, name: &str) -> Option<u32> {
     })
 }
 
-/// The name of a system call of this number; `None` if the architecture has none.
+/// Returns the name of the system call with this number, or `None` if the architecture has none.
 pub fn syscall_name(arch: Arch, number: u32) -> Option<&'static str> {
     TABLE
         .keys()
@@ -52,7 +52,7 @@ pub fn syscall_name(arch: Arch, number: u32) -> Option<&'static str> {
         .find(|name| syscall_number(arch, name) == Some(number))
 }
 
-/// For tests: every system call that an architecture has, with its number, sorted by name.
+/// Returns every system call of an architecture with its number, sorted by name. For tests.
 #[cfg(any(test, feature = "internals"))]
 pub fn syscalls(arch: Arch) -> impl Iterator<Item = (&'static str, u32)> {
     TABLE

@@ -1,45 +1,45 @@
-//! A rule of the preset: the system calls, the filter's answer, and the reason.
+//! The rules of the preset: system calls, the filter's answer, and the reason.
 
-/// Error numbers in a filter's answers (errno(3)), equal on all supported architectures.
+/// The error numbers in a filter's answers (errno(3)), equal on all supported architectures.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Ord, PartialOrd)]
 #[repr(u16)]
 pub enum Errno {
     /// Success: the call returns 0 and the kernel does nothing.
     Nothing = 0,
-    /// `EPERM`: known and refused.
+    /// `EPERM`: the call is known and refused.
     Perm = 1,
-    /// `ENOMEM`: the answer of a host without the resource.
+    /// `ENOMEM`: as on a host without the resource.
     NoMemory = 12,
-    /// `EINVAL`: the answer of a kernel without the feature.
+    /// `EINVAL`: as on a kernel without the feature.
     Invalid = 22,
-    /// `ENOTTY`: the answer of a descriptor that does not support the request.
+    /// `ENOTTY`: as from a descriptor that does not support the request.
     NotTty = 25,
-    /// `ENOSYS`: the answer of a kernel without the call, so that libraries fall back.
+    /// `ENOSYS`: as on a kernel without the call, so that libraries fall back.
     NoSys = 38,
-    /// `EOPNOTSUPP`: the answer of a kernel without the feature.
+    /// `EOPNOTSUPP`: as on a kernel without the feature.
     NotSupported = 95,
 }
 
-/// Whether a policy's `[syscalls] allow` may lift a refusal.
+/// Whether a policy's `syscalls.allow` may override a refusal.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Grant {
-    /// It may: guests seldom need the call, and refusing it makes less of the kernel reachable.
+    /// A policy may allow the call: guests seldom need it, and refusing it reduces the attack surface.
     ByPolicy,
-    /// It may not: the call would open a wall of the sandbox.
+    /// No policy may allow the call: it would breach the sandbox.
     Never,
 }
 
 /// A condition on one argument.
 ///
-/// A filter sees only the registers, so it cannot test the target of a pointer. The kernel takes
-/// every argument that is compared by value here as a 32-bit integer, or uses only its low 32 bits
-/// (the flags of clone(2) and mmap(2)). A comparison of all 64 bits would be a way around the filter,
-/// because the kernel drops the upper half after the filter has seen it.
+/// A filter sees only the registers, so it cannot test memory behind a pointer. The kernel takes every
+/// argument that is compared here as a 32-bit integer, or uses only its low 32 bits (the flags of clone(2) and
+/// mmap(2)). Comparing all 64 bits would let guests bypass the filter, because the kernel drops the upper half
+/// after the filter has seen it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Check {
     /// The masked argument is one of the values.
     OneOf {
-        /// Index of the argument, 0 to 5.
+        /// The index of the argument, 0 to 5.
         argument: u8,
         /// The bits to compare.
         mask: u32,
@@ -48,16 +48,16 @@ pub enum Check {
     },
     /// The masked argument is none of the values.
     NoneOf {
-        /// Index of the argument, 0 to 5.
+        /// The index of the argument, 0 to 5.
         argument: u8,
         /// The bits to compare.
         mask: u32,
         /// The forbidden values.
         values: &'static [u32],
     },
-    /// Another check holds, if the argument is one of the values.
+    /// If the argument is one of the values, another check holds.
     When {
-        /// Index of the argument, 0 to 5.
+        /// The index of the argument, 0 to 5.
         argument: u8,
         /// The values for which the other check must hold.
         values: &'static [u32],
@@ -66,13 +66,13 @@ pub enum Check {
     },
 }
 
-/// The answer to a call about which the supervisor would be asked, in a worker that it cannot listen to: the kernel
-/// has one listener at most for the filters of a process.
+/// The answer to a call that needs the supervisor's decision, in a worker to which no supervisor can listen. The kernel
+/// allows only one listener among all filters of a process, which an outer filter may have.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Unheard {
-    /// `ENOSYS`: the call costs others something.
+    /// `ENOSYS`: allowing the call would be at the expense of others.
     NoSys,
-    /// The call is allowed: the kernel describes the host instead of the sandbox.
+    /// Allow the call: the kernel then describes the host instead of the sandbox.
     Allow,
 }
 
@@ -83,18 +83,18 @@ pub enum Verdict {
     Allow,
     /// The call is allowed if every check holds.
     AllowIf {
-        /// The conditions under which it succeeds and does nothing, if there are any.
+        /// The conditions under which the call succeeds without effect. Empty for none.
         ignored: &'static [Check],
         /// The conditions.
         checks: &'static [Check],
         /// The error if a condition fails.
         otherwise: Errno,
     },
-    /// Like `AllowIf`, but the worker's supervisor decides first if a condition holds.
+    /// Like `AllowIf`, but the worker's supervisor decides on calls for which `asked` holds.
     AskIf {
-        /// The answer if no supervisor can be asked.
+        /// The answer if no supervisor listens.
         unheard: Unheard,
-        /// The condition under which the supervisor is asked.
+        /// The condition under which the supervisor decides.
         asked: Check,
         /// The conditions.
         checks: &'static [Check],
@@ -110,16 +110,16 @@ pub enum Verdict {
     },
 }
 
-/// Whether the supervisor hears of a call that a filter refuses with [`Errno::Perm`].
+/// Whether calls that a filter refuses with [`Errno::Perm`] are reported to the supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Refusals {
-    /// It does, and answers the call itself.
+    /// The call is reported to the supervisor, which answers it.
     Reported,
-    /// The filter answers.
+    /// The filter answers the call.
     Unreported,
 }
 
-/// The verdict on one system call, as a filter has it.
+/// The verdict on one system call in a filter.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Answered {
     /// The answer.
@@ -131,8 +131,7 @@ pub struct Answered {
 /// System calls that share a verdict and the reason for it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Rule {
-    /// Names as in syscalls(2), separated by spaces. A name that an architecture lacks is skipped
-    /// there.
+    /// The names as in syscalls(2), separated by spaces. Names that an architecture lacks are skipped there.
     pub syscalls: &'static str,
     /// The filter's answer.
     pub verdict: Verdict,
@@ -141,7 +140,7 @@ pub struct Rule {
 }
 
 impl Verdict {
-    /// The verdict for the zygote's filter: while the jail is set up there is no supervisor to ask.
+    /// Returns the verdict for the zygote's filter: no supervisor listens during the jail's set-up.
     pub(super) const fn without_asking(self) -> Self {
         match self {
             Self::AskIf {
@@ -157,7 +156,7 @@ impl Verdict {
 }
 
 impl Rule {
-    /// The names, as an iterator.
+    /// Returns the names.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.syscalls.split_whitespace()
     }
@@ -180,7 +179,7 @@ pub(super) const fn allow_if(
     allow_or_ignore_if(reason, syscalls, &[], checks, otherwise)
 }
 
-/// A rule by which a call succeeds and does nothing where all of `ignored` hold.
+/// Creates a rule by which a call succeeds without effect if all of `ignored` hold.
 pub(super) const fn allow_or_ignore_if(
     reason: &'static str,
     syscalls: &'static str,
@@ -199,7 +198,7 @@ pub(super) const fn allow_or_ignore_if(
     }
 }
 
-/// A rule that asks the supervisor about each call for which `asked` holds.
+/// Creates a rule by which the supervisor decides on each call for which `asked` holds.
 pub(super) const fn ask_if(
     reason: &'static str,
     syscalls: &'static str,
@@ -219,7 +218,7 @@ pub(super) const fn ask_if(
     }
 }
 
-/// A rule for a call that describes the machine. The supervisor answers it in the place of the kernel.
+/// Creates a rule for a call that describes the machine. The supervisor answers it in place of the kernel.
 pub(super) const fn describe(reason: &'static str, syscalls: &'static str) -> Rule {
     Rule {
         syscalls,
@@ -237,7 +236,7 @@ pub(super) const fn refuse(reason: &'static str, syscalls: &'static str) -> Rule
     refuse_with(reason, syscalls, Errno::Perm, Grant::ByPolicy)
 }
 
-/// A call that succeeds without effect, because its effect would be on the host alone.
+/// Creates a rule for a call that succeeds without effect, because it would only affect the host.
 pub(super) const fn nothing(reason: &'static str, syscalls: &'static str) -> Rule {
     refuse_with(reason, syscalls, Errno::Nothing, Grant::ByPolicy)
 }
@@ -275,7 +274,7 @@ pub(super) const fn masked_one_of(argument: u8, mask: u32, values: &'static [u32
     }
 }
 
-/// A check that must hold where an argument has one of these values.
+/// Creates a check that must hold if an argument has one of these values.
 pub(super) const fn when(argument: u8, values: &'static [u32], then: &'static Check) -> Check {
     Check::When {
         argument,
@@ -292,14 +291,14 @@ pub(super) const fn none_of(argument: u8, values: &'static [u32]) -> Check {
     }
 }
 
-/// A check that holds for all arguments.
+/// The check that always holds.
 pub(super) const ALWAYS: Check = Check::OneOf {
     argument: 0,
     mask: 0,
     values: &[0],
 };
 
-/// A check that all of the bits are clear.
+/// Creates a check that all of the bits are clear.
 pub(super) const fn clear(argument: u8, bits: u32) -> Check {
     Check::OneOf {
         argument,

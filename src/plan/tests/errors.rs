@@ -178,9 +178,9 @@ fn writable_parent_of_the_cache_is_rejected() {
             assert_eq!(
                 write_refused(path, host.clone()).to_string(),
                 format!(
-                    "/srv/tenant.toml:1: {path} cannot be writable, because guests could replace /srv/kept/sandfork, by \
-                     which later starts find Sandfork's cache: make only a data directory in it writable, or move \
-                     Sandfork's cache out of it"
+                    "/srv/tenant.toml:1: {path} cannot be writable, because guests could replace /srv/kept/sandfork, \
+                     through which later starts find Sandfork's cache: make only a data directory in it writable, or \
+                     move Sandfork's cache out of it"
                 )
             );
         }
@@ -350,6 +350,6 @@ fn shown_tree_that_hides_the_interpreter_is_rejected() {
 fn unchangeable_system_calls_are_rejected() {
     let host = host(machine());
     insta::assert_snapshot!(refusal("[syscalls]\nallow = [\"openat9\"]", &host), @"/srv/tenant.toml:2: `openat9` is not a system call: names are those of syscalls(2), without `sys_`");
-    insta::assert_snapshot!(refusal("[syscalls]\ndeny = [\n\"read\"]", &host), @"/srv/tenant.toml:3: `read` cannot be denied, the interpreter cannot run without it: remove it from `deny`");
-    insta::assert_snapshot!(refusal("[syscalls]\nallow = [\"mount\"]", &host), @"/srv/tenant.toml:2: `mount` cannot be allowed (changes or lists mounts, by the old interface and the new): remove it from `allow`");
+    insta::assert_snapshot!(refusal("[syscalls]\ndeny = [\n\"read\"]", &host), @"/srv/tenant.toml:3: `read` cannot be denied, because the interpreter needs it: remove it from `deny`");
+    insta::assert_snapshot!(refusal("[syscalls]\nallow = [\"mount\"]", &host), @"/srv/tenant.toml:2: `mount` cannot be allowed (changes or lists mounts): remove it from `allow`");
 }

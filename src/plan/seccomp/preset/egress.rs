@@ -1,4 +1,4 @@
-//! The system calls of the egress process: one thread, sockets of the Internet, no file and no other process.
+//! The system calls of the egress process: one thread and internet sockets, but no files and no other processes.
 
 use super::super::rule::{Errno, Rule, allow, allow_if, clear, masked_one_of, one_of};
 use sandfork_jail::uapi::{
@@ -17,11 +17,11 @@ pub(super) const RULES: &[Rule] = &[
         Errno::Perm,
     ),
     allow(
-        "connections, and those that guests make on sockets that listen already",
+        "make connections, and accept those of guests on sockets that listen already",
         "bind connect accept accept4 shutdown getsockname getpeername getsockopt setsockopt",
     ),
     allow(
-        "their bytes, and messages of the supervisor",
+        "data of the connections, and messages of the supervisor",
         "read write readv writev recvfrom recvmsg sendto sendmsg splice pipe2 close",
     ),
     allow_if(
@@ -42,26 +42,26 @@ pub(super) const RULES: &[Rule] = &[
         Errno::Perm,
     ),
     allow_if(
-        "make a socket's calls return",
+        "make sockets non-blocking",
         "ioctl",
         &[one_of(1, &[FIONBIO])],
         Errno::NotTty,
     ),
     allow(
-        "wait for what happens",
+        "wait for events",
         "epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 eventfd2 poll ppoll futex \
          clock_gettime clock_nanosleep nanosleep restart_syscall sched_yield",
     ),
     allow_if(
-        "memory, but no code",
+        "map memory, but no code",
         "mmap mprotect",
         &[clear(2, PROT_EXEC)],
         Errno::Perm,
     ),
-    allow("give memory back, and grow it", "munmap mremap brk madvise"),
-    allow("random numbers for keys and questions", "getrandom"),
+    allow("release and resize memory", "munmap mremap brk madvise"),
+    allow("random numbers for keys and DNS queries", "getrandom"),
     allow(
-        "signals and the end",
+        "handle signals and exit",
         "rt_sigaction rt_sigprocmask rt_sigreturn sigaltstack exit exit_group getpid gettid",
     ),
 ];

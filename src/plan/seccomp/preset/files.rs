@@ -11,7 +11,7 @@ use sandfork_jail::uapi::{
     TIOCGSID, TIOCGWINSZ, TIOCNOTTY, TIOCOUTQ, TIOCSCTTY, TIOCSPGRP, TIOCSPTLCK, TIOCSWINSZ,
 };
 
-/// Requests of fcntl(2) that lock a part of a file, unlock it, or ask which process has locked it.
+/// Commands of fcntl(2) that lock or unlock a range of a file, or query the holder of a lock.
 pub(super) const RECORD_LOCKS: Check = one_of(
     1,
     &[
@@ -24,18 +24,18 @@ pub(super) const RECORD_LOCKS: Check = one_of(
     ],
 );
 
-/// Where a policy lets the guest write to the host, in place of the rules below. A program with such a
-/// mode would run as the owner of the directory, which may be root, for every user of the host. A file
-/// that is made with one loses it when bytes are written to it.
+/// Replace the rules below if the policy lets the guest write to the host. A set-user-ID program would run as
+/// the owner of the directory, which may be root, for every user of the host. Creating a file with that mode
+/// is harmless, because the kernel clears it at the first write.
 pub const HOST_WRITES: &[Rule] = &[
     allow_if(
-        "modes, but no program that runs as its owner",
+        "modes, but no set-user-ID or set-group-ID programs",
         "chmod fchmod",
         &[clear(1, S_ISUID | S_ISGID)],
         Errno::Perm,
     ),
     allow_if(
-        "modes, but no program that runs as its owner",
+        "modes, but no set-user-ID or set-group-ID programs",
         "fchmodat fchmodat2",
         &[clear(2, S_ISUID | S_ISGID)],
         Errno::Perm,
@@ -48,21 +48,21 @@ pub(super) const RULES: &[Rule] = &[
         "open openat openat2 creat close close_range",
     ),
     allow(
-        "read, write and seek in what is open",
+        "read, write and seek in open files",
         "read write readv writev pread64 pwrite64 preadv pwritev pwritev2 lseek readahead",
     ),
     // All processes that read a library share its pages. Dropping them would make the host read them
-    // from disk again. A guest's own files have no disk behind them.
+    // from disk again. A guest's own files are not on a disk.
     allow_if(
-        "say how a file will be read, but drop none of its pages from the host's memory",
+        "announce how a file will be read, but drop none of its pages from the page cache",
         "fadvise64",
         &[none_of(3, &[POSIX_FADV_DONTNEED])],
         Errno::Nothing,
     ),
-    // With RWF_NOWAIT a read shows, without changing it, whether another process has lately read the
-    // same page of a library: see cachestat.
+    // With RWF_NOWAIT a read reveals, without a trace, whether another process has recently read the same
+    // page of a library: see cachestat.
     allow_if(
-        "read at several places, but not only what is in memory already",
+        "scattered reads, but not only from the page cache",
         "preadv2",
         &[clear(5, RWF_NOWAIT)],
         Errno::NotSupported,
@@ -72,17 +72,17 @@ pub(super) const RULES: &[Rule] = &[
         "sendfile copy_file_range",
     ),
     allow(
-        "size and space of one open file (tempfile, sqlite3)",
+        "size and allocation of a file (tempfile, sqlite3)",
         "truncate ftruncate fallocate",
     ),
-    // On a file that is only shown, fsync(2) makes the host's disk flush its cache, and every tenant
-    // waits for that. A guest's own files are discarded with it.
+    // On a file that the guest can only read, fsync(2) still makes the host's disk flush its cache, and every
+    // tenant waits for that. A guest's own files are discarded at its end.
     nothing(
         "flushes the host's disk; allowed where a policy lets the guest write to the host",
         "fsync fdatasync sync_file_range",
     ),
     allow(
-        "what a file is (os.stat, os.access, importlib)",
+        "file metadata (os.stat, os.access, importlib)",
         "stat fstat lstat newfstatat statx access faccessat faccessat2 readlink readlinkat \
          statfs fstatfs",
     ),
@@ -91,7 +91,7 @@ pub(super) const RULES: &[Rule] = &[
         "getdents getdents64 getcwd chdir fchdir mkdir mkdirat rmdir",
     ),
     allow(
-        "names: links, moves, fifos; device nodes need a capability that no guest has",
+        "links, renames and FIFOs; device nodes need a capability that no guest has",
         "rename renameat renameat2 link linkat symlink symlinkat unlink unlinkat mknod \
          mknodat",
     ),
@@ -102,21 +102,21 @@ pub(super) const RULES: &[Rule] = &[
          listxattr llistxattr flistxattr removexattr lremovexattr fremovexattr",
     ),
     allow("descriptors (subprocess)", "dup dup2 dup3 pipe pipe2"),
-    // A lock on a shown file blocks the host's programs and is visible to other tenants. See
-    // `supervisor::forwarded_calls` for what locks cost the kernel and other tenants.
+    // A lock on a host file blocks the host's programs and is visible to other tenants. See
+    // `supervisor::forwarded_calls` for the costs of locks to the kernel and other tenants.
     ask_if(
-        "locks on whole files, of the guest's own",
+        "locks on the guest's own files",
         "flock",
         ALWAYS,
         &[],
         Errno::Perm,
     ),
-    // F_NOTIFY reveals who else reads a library. A lease delays every process that opens a shown file,
-    // on the host too, and reveals the open. The kernel counts the pages of pipes per user, and gives a
-    // user with many of them pipes of only a page or two (pipe(7)). With F_SETPIPE_SZ sixty pipes would
-    // take everyone's share.
+    // F_NOTIFY reveals who else reads a library. A lease delays every process that opens the file, even on
+    // the host, and reveals the open. The kernel counts the pages of pipes per user, and gives a user with
+    // many of them pipes of only a page or two (pipe(7)). With F_SETPIPE_SZ sixty pipes would use up the
+    // share of all.
     ask_if(
-        "flags of descriptors and record locks (sqlite3), but no news of what others open",
+        "descriptor flags and record locks (sqlite3), but no notification of what others open",
         "fcntl",
         RECORD_LOCKS,
         &[none_of(1, &[F_SETLEASE, F_NOTIFY, F_SETPIPE_SZ])],
@@ -127,25 +127,25 @@ pub(super) const RULES: &[Rule] = &[
         "select pselect6 poll ppoll epoll_create epoll_create1 epoll_wait epoll_pwait \
          epoll_pwait2 eventfd eventfd2",
     ),
-    // The kernel counts watches per host user, so they are allowed if the worker has a uid of its own.
+    // The kernel counts watches per host user, so they are allowed without asking if the worker has a separate uid.
     ask_if(
-        "watch descriptors, so many as leave others some",
+        "watch descriptors, within a bound that leaves some to others",
         "epoll_ctl",
         one_of(1, &[EPOLL_CTL_ADD]),
         &[],
         Errno::Perm,
     ),
     allow(
-        "the guest may wall itself off further; a new domain only ever takes rights away",
+        "sandbox itself further: a new domain can only remove rights",
         "landlock_create_ruleset landlock_add_rule landlock_restrict_self",
     ),
-    // Programs expect ENOTTY from a file that is not the device they look for. A guest has no terminal but its
-    // own pseudoterminals, so it may set their modes. TIOCSTI and TIOCLINUX type into the terminal from which
-    // the sandbox was started (CVE-2017-5226), TIOCCONS takes the console's messages, and TIOCSETD makes the
-    // kernel load line disciplines. None of them is in the list, and no request for a file system or a device.
+    // Programs expect ENOTTY from a file that is not the device they look for. A guest's only terminals are its
+    // own pseudoterminals, so it may set their modes. The list omits all requests of file systems and devices, and
+    // TIOCSTI and TIOCLINUX, which type into the terminal from which the sandbox was started (CVE-2017-5226),
+    // TIOCCONS, which takes the console's messages, and TIOCSETD, which makes the kernel load line disciplines.
     allow_if(
-        "make and use pseudoterminals, with job control; ask how much a descriptor holds; set its blocking \
-         and close flags; share blocks of a file that is being copied",
+        "create and use pseudoterminals, with job control; query the bytes to read; set blocking and \
+         close-on-exec flags; share the blocks of a copied file",
         "ioctl",
         &[one_of(
             1,

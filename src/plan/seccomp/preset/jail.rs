@@ -1,49 +1,49 @@
-//! Calls that the zygote and a worker need to set up the jail after the zygote's filter is loaded.
+//! The calls that the zygote and a worker need for the jail's set-up after the zygote's filter is loaded.
 //! The worker's filter restores the guest's verdict for each of them.
 
 use super::super::rule::{Rule, allow};
 
-/// Needed with and without namespaces.
+/// The calls that are needed with and without namespaces.
 pub(super) const ALWAYS: &[Rule] = &[
     allow("load the worker's filter", "seccomp"),
     allow(
-        "bounding set, ambient set, no_new_privs, pdeathsig, dumpable; seccomp by its old name",
+        "set the bounding set, ambient set, no_new_privs, pdeathsig, dumpable and seccomp mode",
         "prctl",
     ),
     allow("empty the capability sets", "capset"),
     allow("pin the worker to its processors", "sched_setaffinity"),
     allow(
-        "copy at the fork what every worker writes to",
+        "copy eagerly, at the fork, the pages that every worker writes to",
         "io_uring_setup io_uring_register",
     ),
 ];
 
-/// Needed if workers have their own namespaces.
+/// The calls that are needed if workers have their own namespaces.
 pub(super) const NAMESPACES: &[Rule] = &[
+    allow("create the worker's init in a pid namespace", "clone"),
     allow(
-        "give birth to the worker's init in a pid namespace",
-        "clone",
-    ),
-    allow(
-        "the worker's namespaces, and the way back after unshare(CLONE_NEWPID)",
+        "enter the worker's namespaces, and return after unshare(CLONE_NEWPID)",
         "unshare setns",
     ),
-    allow("become a user that no other worker is", "setresuid"),
+    allow("become a user that only this worker is", "setresuid"),
     allow(
-        "private tmpfs and /proc of the worker",
+        "mount the worker's private tmpfs and /proc",
         "mount mount_setattr move_mount open_tree fsopen fsconfig fsmount",
     ),
 ];
 
-/// Needed if workers have their own loopback interface.
+/// The calls that are needed if workers have their own loopback interface.
 pub(super) const LOOPBACK: &[Rule] = &[allow("bring the loopback interface up", "socket")];
 
-/// Needed if there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
+/// The calls that are needed if there are no namespaces and Landlock does not scope signals: see `jail::reaper`.
 pub(super) const SIGNALS: &[Rule] = &[
     allow(
-        "stop and kill what a worker has left",
+        "stop and kill processes that a worker leaves behind",
         "kill pidfd_send_signal",
     ),
-    allow("the worker's filter asks about it", "tgkill"),
+    allow(
+        "passed on to the worker's filter, which asks the supervisor",
+        "tgkill",
+    ),
     allow("give the worker a process group", "setsid"),
 ];

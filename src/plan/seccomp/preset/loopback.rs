@@ -1,4 +1,4 @@
-//! TCP and UDP within the worker's own network namespace. These rules replace those of the preset.
+//! TCP and UDP in the worker's own network namespace. These rules replace those of the preset.
 
 use super::super::rule::{
     Errno, Rule, allow_if, allow_or_ignore_if, clear, masked_one_of, none_of, one_of, when,
@@ -16,12 +16,12 @@ use sandfork_jail::uapi::{
     TCP_SYNCNT, TCP_USER_TIMEOUT, TCP_WINDOW_CLAMP, TCP_ZEROCOPY_RECEIVE,
 };
 
-/// What of sending is refused: out-of-band data as without a network, and two ways around the plain one that
-/// few programs use.
-const PLAIN: u32 = MSG_OOB | MSG_FASTOPEN | MSG_ZEROCOPY;
+/// The refused flags of sends: out-of-band data, as without a network, and two alternative code paths that few
+/// programs use.
+const REFUSED_FLAGS: u32 = MSG_OOB | MSG_FASTOPEN | MSG_ZEROCOPY;
 
 pub(super) const RULES: &[Rule] = &[
-    // The kernel has ICMP, SCTP, MPTCP and UDP-Lite in these families too, and loads a module for some.
+    // These families also include ICMP, SCTP, MPTCP and UDP-Lite, for some of which the kernel loads a module.
     allow_if(
         "unix sockets, tcp and udp, no other family or protocol",
         "socket",
@@ -38,36 +38,37 @@ pub(super) const RULES: &[Rule] = &[
                 &one_of(2, &[0, IPPROTO_TCP, IPPROTO_UDP]),
             ),
         ],
-        // Libraries that ask for the interfaces by netlink go on without them then (ZeroMQ, and so Jupyter's kernels).
+        // Libraries that list interfaces by netlink continue without them after this error (ZeroMQ, and with it
+        // Jupyter kernels).
         Errno::NotSupported,
     ),
     allow_if(
-        "pairs of unix sockets, the only family that has them",
+        "pairs of unix sockets, the only family that supports pairs",
         "socketpair",
         &[one_of(0, &[AF_UNIX])],
         Errno::Perm,
     ),
     allow_if(
-        "send, but nothing out of band and by no other way",
+        "send, but no out-of-band data, fast open or zero-copy",
         "sendto",
-        &[clear(3, PLAIN)],
+        &[clear(3, REFUSED_FLAGS)],
         Errno::NotSupported,
     ),
     allow_if(
-        "send messages and descriptors, but nothing out of band and by no other way",
+        "send messages and descriptors, but no out-of-band data, fast open or zero-copy",
         "sendmsg",
-        &[clear(2, PLAIN)],
+        &[clear(2, REFUSED_FLAGS)],
         Errno::NotSupported,
     ),
     allow_if(
-        "send several messages, but nothing out of band and by no other way",
+        "send several messages, but no out-of-band data, fast open or zero-copy",
         "sendmmsg",
-        &[clear(3, PLAIN)],
+        &[clear(3, REFUSED_FLAGS)],
         Errno::NotSupported,
     ),
-    // It maps the kernel's pages into the guest.
+    // TCP_ZEROCOPY_RECEIVE maps the kernel's pages into the guest.
     allow_if(
-        "read socket options, but not received data by one of them",
+        "read socket options, but no received data by TCP_ZEROCOPY_RECEIVE",
         "getsockopt",
         &[when(
             1,
@@ -76,12 +77,12 @@ pub(super) const RULES: &[Rule] = &[
         )],
         Errno::Perm,
     ),
-    // A list of what is allowed: the others choose devices and routes, load modules and programs, have the
-    // kernel encrypt or decapsulate, repair connections or join groups. Larger buffers would be charged to no one
-    // (`supervisor/sockets.rs`), and servers that ask for them run as well without. Close(2) waits for what a
-    // lingering socket has not sent, and the supervisor closes what guests pass it.
+    // An allow-list: other options choose devices and routes, load modules and programs, make the kernel encrypt or
+    // decapsulate, repair connections or join groups. Larger buffers would be charged to no one
+    // (`supervisor/sockets.rs`), and servers that request them work without. SO_LINGER makes close(2) wait for
+    // unsent data, and the supervisor closes descriptors that guests pass to it.
     allow_or_ignore_if(
-        "socket options of timing and addresses, lingering and the sizes of buffers without effect",
+        "socket options for timing and addresses; SO_LINGER and buffer sizes have no effect",
         "setsockopt",
         &[
             one_of(1, &[SOL_SOCKET]),

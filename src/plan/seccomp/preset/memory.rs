@@ -8,9 +8,9 @@ use sandfork_jail::uapi::{
     MFD_CLOEXEC, MFD_NOEXEC_SEAL,
 };
 
-/// Where no cgroup counts memory, in place of the rules below. See `supervisor::shared_memory`.
+/// Replaces the rules below if no cgroup counts memory. See `supervisor::shared_memory`.
 pub const UNCOUNTED: &[Rule] = &[ask_if(
-    "map memory and files; memory that processes share is in the size of none, so the supervisor counts it",
+    "map memory and files; shared memory belongs to no process's size, so the supervisor counts it",
     "mmap",
     masked_one_of(3, MAP_TYPE | MAP_ANONYMOUS, &[MAP_SHARED | MAP_ANONYMOUS]),
     &[clear(3, MAP_HUGETLB)],
@@ -18,7 +18,7 @@ pub const UNCOUNTED: &[Rule] = &[ask_if(
 )];
 
 pub(super) const RULES: &[Rule] = &[
-    // Reserved huge pages are outside the memory cgroup's count, and belong to the host's databases.
+    // The memory cgroup does not count reserved huge pages, which the host reserves for its own databases.
     allow_if(
         "map memory and files, but not the host's reserved huge pages",
         "mmap",
@@ -27,10 +27,10 @@ pub(super) const RULES: &[Rule] = &[
     ),
     allow("resize, protect and unmap", "brk munmap mremap mprotect"),
     allow("write mapped files back", "msync"),
-    // The duration of a write to a merged page reveals whether another process on the host, for
-    // example a virtual machine, holds a page with the same contents.
+    // The duration of a write to a merged page reveals whether another process on the host, for example a
+    // virtual machine, has a page with the same contents.
     allow_if(
-        "advise the kernel on memory, but never merge pages with those of others",
+        "advise the kernel on memory, but never merge pages with those of other processes",
         "madvise",
         &[none_of(2, &[MADV_MERGEABLE])],
         Errno::Invalid,
@@ -44,8 +44,8 @@ pub(super) const RULES: &[Rule] = &[
         "pkey_alloc pkey_free pkey_mprotect mseal",
     ),
     allow("order memory accesses of threads", "membarrier"),
-    // vm.memfd_noexec cannot be set from within a user namespace, so the filter demands the flag.
-    // Otherwise a file without a path could be used to run a program that no rule has checked.
+    // vm.memfd_noexec cannot be set in a user namespace, so the filter requires the flag. Otherwise a guest
+    // could run a program from a file without a path, which no path rule covers.
     allow_if(
         "anonymous files that can never be executed",
         "memfd_create",

@@ -1,7 +1,7 @@
 //! The preset: the calls that a guest may make, as data.
 //!
-//! It comes from the calls of CPython 3.9 to 3.14, glibc, numpy, pandas, threads, subprocess and
-//! multiprocessing. The rest of the kernel stays unreachable. There is one file for each concept.
+//! The preset was derived from the calls of CPython 3.9 to 3.14, glibc, numpy, pandas, threads, subprocess
+//! and multiprocessing. The rest of the kernel stays unreachable. There is one file per topic.
 
 mod egress;
 mod files;
@@ -30,14 +30,14 @@ const ABI_SCOPE: u32 = 6;
 /// The rules for one kind of surroundings, by system call.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Preset {
-    /// Calls for guest code. A call that is not here gets `ENOSYS`.
+    /// The rules for guest code. A call without a rule gets `ENOSYS`.
     pub guest: BTreeMap<&'static str, &'static Rule>,
-    /// Additional calls for the jail's set-up, between the two loads.
+    /// The rules for additional calls of the jail's set-up, before the worker's filter is loaded.
     pub jail: BTreeMap<&'static str, &'static Rule>,
 }
 
 impl Preset {
-    /// Whether the supervisor hears of a refusal of this call, which gets the verdict.
+    /// Returns whether a refusal of this call, which has this verdict, is reported to the supervisor.
     pub fn reports(name: &str, verdict: Verdict) -> bool {
         let mut reported = refused::REPORTED
             .iter()
@@ -55,7 +55,7 @@ impl Preset {
         is_refusal && reported.any(|other| other == name)
     }
 
-    /// The calls that a program needs together with this one, which is among them.
+    /// Returns the calls that a program needs together with this call, including the call itself.
     pub fn family(name: &str) -> Vec<&str> {
         let families = refused::FAMILIES.iter();
         let mut families = families.map(|names| names.split_whitespace().collect::<Vec<_>>());
@@ -63,10 +63,12 @@ impl Preset {
         own.unwrap_or_else(|| vec![name])
     }
 
-    /// Whether the supervisor hears that a policy denies this call, which would get the verdict otherwise. It does not of
-    /// a call that the preset asks it about in any surroundings, even if the policy has that allowed without asking: it
-    /// would take a denied call for one that it may allow. Nor of a call that the zygote's filter answers with some
-    /// arguments, because the kernel takes that answer before a question.
+    /// Returns whether the denial of this call by a policy is reported to the supervisor. `verdict` is the verdict
+    /// without the denial.
+    ///
+    /// A call on which the supervisor decides in any surroundings is not reported, even if the policy allows it without
+    /// asking, because the supervisor might then allow the denied call. A call that the zygote's filter refuses for
+    /// some arguments is not reported either, because the kernel prefers an error of that filter to a notification.
     pub fn reports_denial(&self, name: &str, verdict: Verdict) -> bool {
         let elsewhere = || {
             let rules = shared_host::SIGNALS_OPEN.iter();
@@ -79,7 +81,7 @@ impl Preset {
         verdict == Verdict::Allow && !is_asked && !refused::WITNESSES.contains(&name)
     }
 
-    /// The rules for guests in these surroundings.
+    /// Returns the rules for guests in these surroundings.
     pub fn of(surroundings: Surroundings) -> Self {
         let tables = guest_tables(surroundings);
         Self {
@@ -96,7 +98,7 @@ impl Preset {
     }
 }
 
-/// Later tables replace the rules of earlier ones.
+/// Returns the tables of rules. Later tables override earlier ones.
 fn guest_tables(surroundings: Surroundings) -> Vec<&'static [Rule]> {
     let mut tables = vec![
         files::RULES,
@@ -130,12 +132,12 @@ fn by_syscall(tables: &[&'static [Rule]]) -> BTreeMap<&'static str, &'static Rul
         .collect()
 }
 
-/// The calls of the egress process, by system call.
+/// Returns the rules of the egress process, by system call.
 pub fn of_egress() -> BTreeMap<&'static str, &'static Rule> {
     by_syscall(&[egress::RULES])
 }
 
-/// Each table separately, for the tests.
+/// Returns each table separately, for tests.
 #[cfg(test)]
 pub(super) fn tables() -> Vec<Vec<Rule>> {
     let preset = guest_tables(Surroundings::Namespaces);

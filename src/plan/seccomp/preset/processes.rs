@@ -1,4 +1,4 @@
-//! Processes, threads and signals, all within the worker's own pid namespace.
+//! Processes, threads and signals, all in the worker's own pid namespace.
 
 use super::super::rule::{
     Check, Errno, Grant, Rule, allow, allow_if, clear, describe, none_of, nothing, one_of,
@@ -15,7 +15,7 @@ use sandfork_jail::uapi::{
     PR_SET_TIMERSLACK, PR_SVE_GET_VL, SCHED_OTHER, UNCHANGED,
 };
 
-/// The id of the guest in its user namespace, and that which leaves an id as it is.
+/// The id of the guest in its user namespace, and the value that leaves an id unchanged.
 const OWN_IDS: &[u32] = &[GUEST_ID, UNCHANGED];
 
 const CLONE_NAMESPACES: u32 = CLONE_NEWNS
@@ -26,7 +26,7 @@ const CLONE_NAMESPACES: u32 = CLONE_NEWNS
     | CLONE_NEWPID
     | CLONE_NEWNET;
 
-/// What a guest may ask of prctl(2).
+/// The operations of prctl(2) that a guest may use.
 pub(super) const PRCTL: &[u32] = &[
     PR_SET_NAME,
     PR_GET_NAME,
@@ -46,27 +46,30 @@ pub(super) const PRCTL: &[u32] = &[
 ];
 
 pub(super) const RULES: &[Rule] = &[
-    // A user namespace gives its creator every capability over new mounts and networks, the source of
-    // most local kernel exploits. CLONE_PARENT would make the zygote the parent of a guest's process.
+    // A user namespace gives its creator all capabilities over new mounts and networks, the source of most
+    // local kernel exploits. CLONE_PARENT would make the zygote the parent of a guest's process.
     allow_if(
-        "threads and child processes, but no namespaces and no children for the parent",
+        "threads and child processes, but no namespaces and no CLONE_PARENT",
         "clone",
         &[clear(0, CLONE_NAMESPACES | CLONE_PARENT)],
         Errno::Perm,
     ),
     refuse_with(
-        "its flags are behind a pointer, where no filter sees them; glibc falls back to clone",
+        "its flags are behind a pointer, invisible to filters; glibc falls back to clone",
         "clone3",
         Errno::NoSys,
         Grant::Never,
     ),
     allow("child processes (os.fork, subprocess)", "fork vfork"),
-    allow("run a program that Landlock lets it run", "execve"),
-    allow("end, and wait for children", "exit exit_group wait4 waitid"),
+    allow("run programs that Landlock permits", "execve"),
+    allow(
+        "exit, and wait for children",
+        "exit exit_group wait4 waitid",
+    ),
     // Priority inheritance has repeatedly caused use-after-free bugs in the kernel (CVE-2014-3153,
-    // CVE-2021-3347). glibc reads ENOSYS as "no such mutexes here".
+    // CVE-2021-3347). glibc takes ENOSYS to mean that such mutexes are unsupported.
     allow_if(
-        "locks of threads, without priority inheritance",
+        "thread locks, without priority inheritance",
         "futex",
         &[Check::OneOf {
             argument: 1,
@@ -88,11 +91,11 @@ pub(super) const RULES: &[Rule] = &[
         "futex_waitv futex_wake futex_wait",
     ),
     allow(
-        "what the C library sets up for each thread",
+        "thread set-up of the C library",
         "set_tid_address set_robust_list get_robust_list rseq arch_prctl",
     ),
     allow(
-        "who am I, who are my relatives",
+        "ids of the process, its relatives, user and groups",
         "getpid getppid gettid getpgid getpgrp getsid getuid geteuid getgid getegid getresuid \
          getresgid getgroups capget",
     ),
@@ -105,37 +108,43 @@ pub(super) const RULES: &[Rule] = &[
         "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_open pidfd_send_signal",
     ),
     allow(
-        "handle, block and await signals",
+        "handle, block and wait for signals",
         "rt_sigaction rt_sigprocmask rt_sigreturn rt_sigpending rt_sigsuspend rt_sigtimedwait \
          sigaltstack signalfd signalfd4 pause restart_syscall",
     ),
     allow(
-        "ask for scheduling, yield",
+        "query scheduling, and yield",
         "sched_yield sched_getscheduler sched_getparam sched_getattr \
          sched_get_priority_max sched_get_priority_min sched_rr_get_interval getcpu",
     ),
     describe(
-        "how many processors there are (os.sched_getaffinity, nproc): limits.cores",
+        "the number of processors (os.sched_getaffinity, nproc): limits.cores",
         "sched_getaffinity",
     ),
-    allow("ask for priorities", "getpriority ioprio_get ioprio_set"),
-    // A process with a raised nice value dies slowly on a busy machine, and its caller would wait for
-    // it.
-    nothing("be nicer (os.nice)", "setpriority"),
     allow(
-        "limits and usage of itself (resource)",
+        "query priorities, and set I/O priorities",
+        "getpriority ioprio_get ioprio_set",
+    ),
+    // A process with a raised nice value exits slowly on a busy machine, and its caller would wait for
+    // it.
+    nothing(
+        "lowering the priority (os.nice) has no effect",
+        "setpriority",
+    ),
+    allow(
+        "limits and usage of the process (resource)",
         "getrlimit setrlimit getrusage times",
     ),
-    // The kernel lets a process set the limits of every process with its uid. The guest sees its own processes
-    // and the init, which has its uid where workers have none of their own.
+    // The kernel lets a process set the limits of every process with its uid. The guest sees its own processes and
+    // the init, which has the same uid if workers have no separate uids.
     allow_if(
-        "limits of the worker's processes, but not of its init: hard limits only ever go down",
+        "limits of the worker's processes, but not of its init: hard limits can only be lowered",
         "prlimit64",
         &[none_of(0, &[INIT])],
         Errno::Perm,
     ),
-    // A real-time class needs a right that no guest has. SCHED_IDLE needs none, and has the effect of a raised
-    // nice value. Every other attribute of sched_setattr(2) is behind a pointer.
+    // A real-time class needs a privilege that no guest has. SCHED_IDLE needs none, and has the effect of a raised
+    // nice value. The other attributes of sched_setattr(2) are behind a pointer.
     allow_if(
         "stay in the ordinary scheduling class (posix_spawn)",
         "sched_setscheduler",
@@ -143,55 +152,55 @@ pub(super) const RULES: &[Rule] = &[
         Errno::Perm,
     ),
     allow(
-        "parameters of the class that the process has: the ordinary class has only one value",
+        "parameters of the current scheduling class: the ordinary class has only one value",
         "sched_setparam",
     ),
-    // The mask is behind a pointer. A wider one would undo the pinning to `limits.cores`. A narrower one moves
-    // the thread, and each move costs a kernel thread of the highest priority, whose time counts as no guest's.
+    // The mask is behind a pointer. A wider mask would undo the pinning to `limits.cores`. A narrower mask moves the
+    // thread, and each move takes time of a kernel thread with the highest priority, which is charged to no guest.
     refuse_with(
-        "choose processors (taskset), which the scheduler does for the guest",
+        "choosing processors (taskset) has no effect; the scheduler chooses them",
         "sched_setaffinity",
         Errno::Nothing,
         Grant::Never,
     ),
-    // The kernel has the last word: a guest has no capability, and its user namespace maps no other id. The
-    // comparison answers EPERM, as programs expect, where the kernel would answer EINVAL.
+    // The kernel enforces this too: a guest has no capabilities, and its user namespace maps no other id. The filter
+    // returns EPERM, as programs expect, where the kernel would return EINVAL.
     allow_if(
-        "become the user that one is (posix_spawn, make)",
+        "set the ids to their current values (posix_spawn, make)",
         "setuid setgid",
         &[one_of(0, &[GUEST_ID])],
         Errno::Perm,
     ),
     allow_if(
-        "become the user that one is (subprocess with user)",
+        "set the ids to their current values (subprocess with user)",
         "setreuid setregid",
         &[one_of(0, OWN_IDS), one_of(1, OWN_IDS)],
         Errno::Perm,
     ),
     allow_if(
-        "become the user that one is (posix_spawn, os.seteuid)",
+        "set the ids to their current values (posix_spawn, os.seteuid)",
         "setresuid setresgid",
         &[one_of(0, OWN_IDS), one_of(1, OWN_IDS), one_of(2, OWN_IDS)],
         Errno::Perm,
     ),
     allow_if(
-        "ask for the id by which files are opened",
+        "query or keep the ids for file access",
         "setfsuid setfsgid",
         &[one_of(0, OWN_IDS)],
         Errno::Perm,
     ),
-    // The list leaves out, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,
-    // PR_SET_CHILD_SUBREAPER, PR_SET_MEMORY_MERGE (see madvise). PR_SET_PDEATHSIG may clear the worker's own, as a fork
-    // does: the pid namespace's init, and that of the zygote, still take every process along.
+    // The list omits, among others: PR_SET_MM, PR_SET_PTRACER, PR_SET_SECCOMP, PR_SET_DUMPABLE,
+    // PR_SET_CHILD_SUBREAPER, PR_SET_MEMORY_MERGE (see madvise). PR_SET_PDEATHSIG may clear the worker's own setting,
+    // as a fork does: the end of the pid namespace's init, or of the zygote's init, still ends every process.
     allow_if(
-        "name threads, ask for the state of the jail, tune timers and huge pages, end with the parent",
+        "name threads, query the state of the jail, tune timers and huge pages, exit with the parent",
         "prctl",
         &[one_of(0, PRCTL)],
         Errno::Perm,
     ),
     // READ_IMPLIES_EXEC and ADDR_NO_RANDOMIZE undo the hardening of programs that the guest runs.
     allow_if(
-        "ask for the personality, or stay with that of Linux",
+        "query the personality, or keep that of Linux",
         "personality",
         &[one_of(0, &[PERSONALITY_QUERY, PER_LINUX])],
         Errno::Perm,

@@ -1,6 +1,6 @@
-//! Without namespaces (level `landlock`) the host's processes, sockets and ipc objects are visible,
-//! and so are paths for every operation that Landlock does not handle. These rules replace those of
-//! the preset.
+//! The rules for level `landlock`, which replace those of the preset. Without namespaces the host's
+//! processes, sockets and IPC objects are visible, and so are its paths to every operation that Landlock
+//! does not handle.
 
 use super::super::rule::{Check, Errno, Rule, allow, allow_if, ask_if, never, none_of, one_of};
 use super::files::RECORD_LOCKS;
@@ -11,13 +11,13 @@ use sandfork_jail::uapi::{
     SOCK_STREAM, SOCK_TYPE_MASK,
 };
 
-/// On every kernel.
+/// The rules on every kernel.
 pub(super) const ALWAYS: &[Rule] = &[
     never(
-        "the sockets of the host's services are in reach by path and by abstract name",
+        "reaches sockets of the host's services, by path or abstract name",
         "socket connect bind listen accept accept4",
     ),
-    // A datagram socket of a pair can still send to any name; a connected stream socket cannot.
+    // A datagram socket of a pair can still send to any address, but a connected stream socket cannot.
     allow_if(
         "connected pairs (asyncio, multiprocessing)",
         "socketpair",
@@ -31,25 +31,25 @@ pub(super) const ALWAYS: &[Rule] = &[
         ],
         Errno::Perm,
     ),
-    // Landlock handles none of these (Documentation/userspace-api/landlock.rst, "Current
-    // limitations"): a guest with the user's own id could change any of the user's files.
+    // Landlock handles none of these calls (Documentation/userspace-api/landlock.rst, "Current
+    // limitations"): a guest with the user's id could change any of the user's files.
     never(
-        "changes modes, owners and attributes of files that Landlock keeps closed",
+        "changes modes, owners and attributes of files, which Landlock does not restrict",
         "chmod fchmodat fchmodat2 chown lchown fchownat setxattr lsetxattr removexattr \
          lremovexattr setxattrat removexattrat file_setattr",
     ),
     // This includes the times of an open file: /dev/null is the host's, and any user may set its
     // times to now.
     never(
-        "changes times of files that Landlock keeps closed, or that all tenants see",
+        "changes times of files, which Landlock does not restrict and all tenants see",
         "utime utimes futimesat utimensat",
     ),
     never(
-        "reads attributes of files that Landlock keeps closed",
+        "reads attributes of files, which Landlock does not restrict",
         "getxattr lgetxattr listxattr llistxattr getxattrat listxattrat",
     ),
     never(
-        "tells of the use of files that Landlock keeps closed",
+        "reveals the use of files, which Landlock does not restrict",
         "inotify_add_watch",
     ),
     never(
@@ -68,44 +68,47 @@ pub(super) const ALWAYS: &[Rule] = &[
         "process_madvise process_mrelease migrate_pages move_pages sched_setattr",
     ),
     allow_if(
-        "limits of the caller, named as process 0: hard limits only ever go down",
+        "limits of the caller, as process 0: hard limits can only be lowered",
         "prlimit64",
         &[one_of(0, &[SELF])],
         Errno::Perm,
     ),
     allow_if(
-        "the caller stays in the ordinary scheduling class",
+        "keep the caller in the ordinary scheduling class",
         "sched_setscheduler",
         &[one_of(0, &[SELF]), one_of(1, &[SCHED_OTHER])],
         Errno::Perm,
     ),
     allow_if(
-        "the caller's own parameters, of which the ordinary class has only one value",
+        "the caller's own parameters: the ordinary class has only one value",
         "sched_setparam",
         &[one_of(0, &[SELF])],
         Errno::Perm,
     ),
-    // No pid namespace ends a worker whose parent has ended.
+    // The guest must not clear PR_SET_PDEATHSIG: no pid namespace would end a worker after its parent.
     allow_if(
-        "name threads, ask for the state of the jail, tune timers and huge pages",
+        "name threads, query the state of the jail, tune timers and huge pages",
         "prctl",
         &[one_of(0, PRCTL), none_of(0, &[PR_SET_PDEATHSIG])],
         Errno::Perm,
     ),
-    // The guest has an id of the host, which no table knows. The supervisor has seen that its real, effective
-    // and saved ids are one and that it has no capability: the kernel lets it have no other.
+    // The guest has an id of the host, which is not known here. The supervisor has verified that its real, effective
+    // and saved ids are equal and that it has no capabilities, so the kernel allows no other id.
     allow(
-        "become the user that one is (posix_spawn, make, subprocess with user)",
+        "set the ids to their current values (posix_spawn, make, subprocess with user)",
         "setuid setgid setreuid setregid setresuid setresgid setfsuid setfsgid",
     ),
 ];
 
-/// Before ABI 3, which handles truncation.
+/// The rules before ABI 3, which handles truncation.
 pub(super) const TRUNCATION_OPEN: &[Rule] = &[
-    never("truncates files that Landlock keeps closed", "truncate"),
-    // Landlock requires no write right if a file is truncated but not opened for writing.
+    never(
+        "truncates files, which Landlock does not restrict",
+        "truncate",
+    ),
+    // Landlock requires no write access to truncate a file that is not opened for writing.
     allow_if(
-        "open files, but truncate only what is opened for writing",
+        "open files, but truncate only if opened for writing",
         "open",
         &[Check::NoneOf {
             argument: 1,
@@ -115,7 +118,7 @@ pub(super) const TRUNCATION_OPEN: &[Rule] = &[
         Errno::Perm,
     ),
     allow_if(
-        "open files, but truncate only what is opened for writing",
+        "open files, but truncate only if opened for writing",
         "openat",
         &[Check::NoneOf {
             argument: 2,
@@ -130,24 +133,24 @@ pub(super) const TRUNCATION_OPEN: &[Rule] = &[
 /// `O_TRUNC` with `O_RDONLY`, and with the access mode 3 that grants neither reading nor writing.
 const TRUNCATE_UNWRITTEN: &[u32] = &[O_TRUNC, O_TRUNC | O_ACCMODE];
 
-/// Before ABI 6, which scopes signals.
+/// The rules before ABI 6, which scopes signals.
 pub(super) const SIGNALS_OPEN: &[Rule] = &[
     never(
         "could signal every process of the user",
         "tkill rt_sigqueueinfo rt_tgsigqueueinfo pidfd_send_signal",
     ),
-    // The worker's processes are one process group, which no other is in.
+    // The worker's processes form one process group without any others.
     ask_if(
-        "signals to processes of the worker: all, or the one that the supervisor finds among them",
+        "signals to processes of the worker: to the group, or to one that the supervisor finds in it",
         "kill tgkill",
         none_of(0, &[SELF]),
         &[one_of(0, &[SELF])],
         Errno::Perm,
     ),
-    // The worker's process group is killed in one call: see `jail::reaper`.
+    // The worker's process group is killed by a single call: see `jail::reaper`.
     never("leaves the process group of its worker", "setsid setpgid"),
     ask_if(
-        "descriptor flags and locks, but no signals to others by way of a descriptor",
+        "descriptor flags and locks, but no signals through descriptors",
         "fcntl",
         RECORD_LOCKS,
         &[none_of(

@@ -1,4 +1,4 @@
-//! Sockets: AF_UNIX within the worker. There is no network, and no call to get one.
+//! Unix sockets in the worker. There is no network, and no call that could set one up.
 
 use super::super::rule::{Errno, Rule, allow, allow_if, clear, none_of, one_of};
 use sandfork_jail::uapi::{
@@ -7,13 +7,13 @@ use sandfork_jail::uapi::{
 };
 
 pub(super) const RULES: &[Rule] = &[
-    // An empty network namespace does not block AF_VSOCK, which reaches the hypervisor. AF_ALG,
-    // AF_NETLINK, AF_PACKET and the others contain most of the kernel's vulnerabilities.
+    // An empty network namespace does not block AF_VSOCK, which reaches the hypervisor. AF_ALG, AF_NETLINK,
+    // AF_PACKET and other families have had most of the kernel's socket vulnerabilities.
     allow_if(
         "unix sockets (multiprocessing, asyncio), no other family",
         "socket socketpair",
         &[one_of(0, &[AF_UNIX])],
-        // Not EAFNOSUPPORT, which would mean that the kernel lacks the family: this is a refusal.
+        // Not EAFNOSUPPORT, which would suggest that the kernel lacks the family.
         Errno::Perm,
     ),
     allow(
@@ -21,22 +21,22 @@ pub(super) const RULES: &[Rule] = &[
         "connect bind listen accept accept4 getsockname getpeername recvfrom recvmsg recvmmsg \
          shutdown getsockopt",
     ),
-    // Out-of-band data on unix sockets, which almost no program uses, was a way out of Chrome's
-    // sandbox (CVE-2025-38236). Without a sender there is nothing to receive.
+    // Out-of-band data on Unix sockets, which almost no program uses, has been used to escape from Chrome's
+    // sandbox (CVE-2025-38236). Refusing to send it also leaves nothing to receive.
     allow_if(
-        "send, but nothing out of band",
+        "send, but no out-of-band data",
         "sendto",
         &[clear(3, MSG_OOB)],
         Errno::NotSupported,
     ),
     allow_if(
-        "send messages and descriptors, but nothing out of band",
+        "send messages and descriptors, but no out-of-band data",
         "sendmsg",
         &[clear(2, MSG_OOB)],
         Errno::NotSupported,
     ),
     allow_if(
-        "send several messages, but nothing out of band",
+        "send several messages, but no out-of-band data",
         "sendmmsg",
         &[clear(3, MSG_OOB)],
         Errno::NotSupported,

@@ -1,14 +1,14 @@
-//! Arguments around the boundaries of a rule's checks, and the checks' meaning in plain terms.
+//! Generates arguments around the boundaries of a rule's checks, and evaluates the checks without BPF.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::{Check, Errno, Verdict};
 use super::interpreter::Answer;
 
-/// The kernel takes the low half of an argument, so the upper half must never change an answer.
+/// An upper half of an argument. The kernel uses only the low half, so the upper half must never change an answer.
 const GARBAGE: u64 = 0xdead_beef_0000_0000;
 
-/// The answer that a filter must give, computed without BPF.
+/// Computes, without BPF, the answer that a filter must give.
 pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
     match verdict {
         Verdict::Allow => Answer::Allow,
@@ -32,7 +32,7 @@ pub(super) fn meaning(verdict: &Verdict, arguments: &[u64; 6]) -> Answer {
     }
 }
 
-/// Whether there are conditions, and each holds.
+/// Returns whether there are checks and all of them hold.
 fn all_hold(checks: &[Check], arguments: &[u64; 6]) -> bool {
     !checks.is_empty() && checks.iter().all(|check| holds(check, arguments))
 }
@@ -61,8 +61,8 @@ fn holds(check: &Check, arguments: &[u64; 6]) -> bool {
     }
 }
 
-/// Argument vectors around the boundaries of a verdict's checks. One argument varies beside others that pass
-/// and that do not, and each two of them vary beside others that pass, because a check looks at two at most.
+/// Generates argument vectors around the boundaries of a verdict's checks. Each argument varies while the others pass
+/// or fail, and each pair of arguments varies while the others pass, because a check reads at most two arguments.
 pub(super) fn samples(verdict: &Verdict) -> Vec<[u64; 6]> {
     let mut samples = vec![[0; 6], [u64::MAX; 6], [GARBAGE; 6]];
     let checks = match verdict {
@@ -103,7 +103,7 @@ fn varying(
     })
 }
 
-/// Arguments that have one of the values where a check demands one of any call.
+/// Returns arguments that pass every unconditional `OneOf` check.
 fn passing(checks: &[Check]) -> [u64; 6] {
     let mut arguments = [0; 6];
     for check in checks {
@@ -117,7 +117,7 @@ fn passing(checks: &[Check]) -> [u64; 6] {
     arguments
 }
 
-/// The values to try for each argument that a check looks at.
+/// Adds the values to try for each argument that a check reads.
 fn add_values_around(check: &Check, around: &mut BTreeMap<usize, BTreeSet<u64>>) {
     let (argument, mask, values) = match *check {
         Check::OneOf {
@@ -142,7 +142,7 @@ fn add_values_around(check: &Check, around: &mut BTreeMap<usize, BTreeSet<u64>>)
     let around = around.entry(usize::from(argument)).or_default();
     around.extend([0, u64::MAX, 1 << 32, u64::from(!mask)]);
     for (index, &value) in values.iter().enumerate() {
-        // The upper bits of one value of a long list stand for those of the others.
+        // In a long list, flipping the upper bits of the first value suffices.
         let bits = if index == 0 || values.len() < 8 {
             32
         } else {

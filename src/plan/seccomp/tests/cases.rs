@@ -1,14 +1,14 @@
 //! Calls with arguments and their expected answers, written by hand from the purpose of the rules.
-//! The pure tests run them through an interpreter, `tests/seccomp_kernel.rs` through the kernel.
+//! The unit tests run them through an interpreter, `tests/seccomp_kernel` through the kernel.
 //!
-//! Allowed calls are chosen so that the kernel answers at once and changes nothing that outlives the
+//! Allowed calls are chosen so that the kernel returns immediately and changes nothing that outlives the
 //! process.
 
-/// Where a case holds.
+/// The surroundings in which a case holds.
 #[derive(Clone, Copy, Debug)]
 pub enum Where {
     Anywhere,
-    /// With namespaces, and either network.
+    /// With namespaces, with and without a loopback interface.
     Namespaces,
     NoNetwork,
     Loopback,
@@ -17,7 +17,7 @@ pub enum Where {
     },
 }
 
-/// One call. `errno` is the filter's; without it the kernel itself answers.
+/// A call and its expected answer. `errno` is the filter's error; without it the call reaches the kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
     pub surroundings: Where,
@@ -69,9 +69,9 @@ impl Case {
 
 const NO_FD: u64 = u64::MAX;
 const SIGCHLD: u64 = 17;
-/// No kernel gives a process such a number (`PID_MAX_LIMIT`).
+/// A PID above the kernel's maximum (`PID_MAX_LIMIT`).
 const NO_PROCESS: u64 = 0x7fff_ffff;
-/// The guest's id, and the number that leaves an id as it is.
+/// The guest's id, and the value that leaves an id unchanged.
 const OWN: u64 = 1000;
 const SAME: u64 = 0xffff_ffff;
 
@@ -88,7 +88,7 @@ pub const CASES: &[Case] = &[
     denied("clone", [0x0000_8000 | SIGCHLD, 0, 0, 0, 0, 0], libc::EPERM),
     denied("clone", [0xdead_0000_1000_0011, 0, 0, 0, 0, 0], libc::EPERM),
     denied("clone3", [0, 0, 0, 0, 0, 0], libc::ENOSYS),
-    // futex: wait and wake in every spelling; priority inheritance refused.
+    // futex: wait and wake in all variants; priority inheritance.
     allowed("futex", [0, 1, 1, 0, 0, 0]),
     allowed("futex", [0, 0x81, 1, 0, 0, 0]),
     allowed("futex", [0, 0x189, 0, 0, 0, 1]),
@@ -169,7 +169,7 @@ pub const CASES: &[Case] = &[
     denied("sched_setparam", [NO_PROCESS, 0, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
     denied("sched_setattr", [0, 0, 0, 0, 0, 0], libc::EPERM),
     denied("sched_setaffinity", [0, 0, 0, 0, 0, 0], 0),
-    // Ids: the guest's own, and none; root's, another user's, and the guest's beside another's.
+    // Ids: the guest's own and unchanged; those of root, of another user, and mixed with the guest's own.
     allowed("setuid", [OWN, 0, 0, 0, 0, 0]).with_namespaces(),
     allowed("setgid", [OWN, 0, 0, 0, 0, 0]).with_namespaces(),
     denied("setuid", [0, 0, 0, 0, 0, 0], libc::EPERM).with_namespaces(),
@@ -247,7 +247,7 @@ pub const CASES: &[Case] = &[
     denied("utimensat", [NO_FD, 8, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
     denied("utimensat", [NO_FD, 8, 0, 0, 0, 0], libc::EPERM).on_shared_host(6),
     // Shared host: the caller's own priorities.
-    // The kernel knows no kind 9.
+    // The kernel has no `which` 9.
     denied("setpriority", [9, 0, 19, 0, 0, 0], 0),
     denied("setpriority", [9, 1, 19, 0, 0, 0], 0).on_shared_host(1),
     allowed("ioprio_set", [1, 0, 0, 0, 0, 0]),
@@ -280,8 +280,8 @@ pub const CASES: &[Case] = &[
     denied("fcntl", [NO_FD, 10, 9, 0, 0, 0], libc::EPERM).on_shared_host(3),
     denied("fcntl", [NO_FD, 15, 0, 0, 0, 0], libc::EPERM).on_shared_host(3),
     allowed("fcntl", [NO_FD, 8, 1, 0, 0, 0]).on_shared_host(6),
-    // Locks of files: F_GETLK, F_SETLK, F_SETLKW, F_OFD_SETLK, flock(2). Without a supervisor that listens the
-    // kernel returns ENOSYS.
+    // File locks: F_GETLK, F_SETLK, F_SETLKW, F_OFD_SETLK, flock(2). Without a supervisor that listens, the kernel
+    // returns ENOSYS.
     denied("fcntl", [NO_FD, 5, 0, 0, 0, 0], libc::ENOSYS),
     denied("fcntl", [NO_FD, 6, 0, 0, 0, 0], libc::ENOSYS),
     denied("fcntl", [NO_FD, 7, 0, 0, 0, 0], libc::ENOSYS),
@@ -324,9 +324,9 @@ pub const CASES: &[Case] = &[
     denied("socket", [17, 3, 0, 0, 0, 0], libc::EOPNOTSUPP).with_loopback(),
     denied("socket", [40, 1, 0, 0, 0, 0], libc::EOPNOTSUPP).with_loopback(),
     denied("socketpair", [2, 1, 0, 0, 0, 0], libc::EPERM).with_loopback(),
-    // setsockopt: SO_REUSEADDR, TCP_NODELAY, IP_TTL, IPV6_V6ONLY; SO_SNDBUF, SO_RCVBUF and their _FORCE, IP_RETOPTS, SO_BINDTODEVICE, SO_MARK, SO_ZEROCOPY,
-    // SO_BINDTOIFINDEX, TCP_CONGESTION, TCP_MD5SIG, TCP_REPAIR, TCP_FASTOPEN, TCP_ULP, IP_OPTIONS,
-    // IP_ADD_MEMBERSHIP, IPV6_ADDRFORM, UDP_ENCAP, IPT_SO_SET_REPLACE.
+    // setsockopt: SO_REUSEADDR, TCP_NODELAY, IP_TTL, IPV6_V6ONLY; SO_SNDBUF, SO_RCVBUF and their _FORCE variants,
+    // IP_RETOPTS, SO_BINDTODEVICE, SO_MARK, SO_ZEROCOPY, SO_BINDTOIFINDEX, TCP_CONGESTION, TCP_MD5SIG, TCP_REPAIR,
+    // TCP_FASTOPEN, TCP_ULP, IP_OPTIONS, IP_ADD_MEMBERSHIP, IPV6_ADDRFORM, UDP_ENCAP, IPT_SO_SET_REPLACE.
     allowed("setsockopt", [NO_FD, 1, 2, 0, 0, 0]).with_loopback(),
     allowed("setsockopt", [NO_FD, 6, 1, 0, 0, 0]).with_loopback(),
     allowed("setsockopt", [NO_FD, 0, 2, 0, 0, 0]).with_loopback(),
@@ -350,7 +350,7 @@ pub const CASES: &[Case] = &[
     denied("setsockopt", [NO_FD, 41, 1, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("setsockopt", [NO_FD, 17, 100, 0, 0, 0], libc::EPERM).with_loopback(),
     denied("setsockopt", [NO_FD, 0, 64, 0, 0, 0], libc::EPERM).with_loopback(),
-    // getsockopt: SO_ERROR; TCP_ZEROCOPY_RECEIVE. sendto and its kin: MSG_ZEROCOPY, MSG_FASTOPEN.
+    // getsockopt: SO_ERROR; TCP_ZEROCOPY_RECEIVE. sendto, sendmsg and sendmmsg: MSG_ZEROCOPY, MSG_FASTOPEN.
     allowed("getsockopt", [NO_FD, 1, 4, 0, 0, 0]).with_loopback(),
     allowed("getsockopt", [NO_FD, 1, 35, 0, 0, 0]).with_loopback(),
     denied("getsockopt", [NO_FD, 6, 35, 0, 0, 0], libc::EPERM).with_loopback(),
@@ -367,7 +367,7 @@ pub const CASES: &[Case] = &[
         libc::EOPNOTSUPP,
     )
     .with_loopback(),
-    // preadv2: RWF_HIPRI; RWF_NOWAIT, also with more.
+    // preadv2: RWF_HIPRI; RWF_NOWAIT, also with other flags.
     allowed("preadv2", [NO_FD, 0, 0, 0, 0, 1]),
     denied("preadv2", [NO_FD, 0, 0, 0, 0, 8], libc::EOPNOTSUPP),
     denied("preadv2", [NO_FD, 0, 0, 0, 0, 9], libc::EOPNOTSUPP),

@@ -1,6 +1,6 @@
-//! Classic BPF as the kernel runs it for seccomp (kernel/seccomp.c, net/core/filter.c), for the
-//! instructions that filters may contain. Any other instruction is a failure. Fuzzing runs programs
-//! in it too (`fuzz/targets`).
+//! Interprets classic BPF as the kernel does for seccomp (kernel/seccomp.c, net/core/filter.c). Supports
+//! only the instructions that filters may contain and panics at any other. The fuzzers run programs in it
+//! too (`fuzz/targets`).
 
 use super::{Arch, BpfProgram};
 
@@ -23,7 +23,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// What the guest gets.
+    /// Returns the answer that the guest sees.
     pub(super) fn to_guest(self) -> Self {
         match self {
             Self::Reported => Self::Errno(1),
@@ -58,8 +58,8 @@ impl Call {
     }
 }
 
-/// The answer of the kernel to a process that has loaded `programs`, oldest first: the smallest
-/// action as a signed number wins, and of equal actions the most recent program's.
+/// Returns the kernel's answer to a process that has loaded `programs`, oldest first: the smallest action as
+/// a signed number wins, and among equal actions that of the most recent program.
 pub(super) fn answer<'a>(
     programs: impl IntoIterator<Item = &'a BpfProgram>,
     call: &Call,
@@ -70,14 +70,14 @@ pub(super) fn answer<'a>(
         .collect();
     values.reverse();
     let action = |(_, value): &(usize, u32)| (value & 0xffff_0000).cast_signed();
-    let (place, value) = values
+    let (age, value) = values
         .into_iter()
         .enumerate()
         .min_by_key(action)
         .unwrap_or((0, 0x7fff_0000));
     match decode(value) {
         // A supervisor listens to the most recent program only.
-        Answer::Reported if place > 0 => Answer::Errno(38),
+        Answer::Reported if age > 0 => Answer::Errno(38),
         answer => answer,
     }
 }
@@ -93,7 +93,7 @@ fn decode(value: u32) -> Answer {
     }
 }
 
-/// Runs one program and returns the raw value.
+/// Runs one program and returns its raw return value.
 fn run(program: &BpfProgram, call: &Call) -> u32 {
     let mut accumulator = 0;
     let mut next = 0;
@@ -108,12 +108,12 @@ fn run(program: &BpfProgram, call: &Call) -> u32 {
             0x25 => next += usize::from(if accumulator > operand { yes } else { no }),
             0x35 => next += usize::from(if accumulator >= operand { yes } else { no }),
             0x06 => return operand,
-            _ => panic!("instruction {code:#x} is not one of ours"),
+            _ => panic!("unsupported instruction {code:#x}"),
         }
     }
 }
 
-/// The kernel's checks before it accepts a program: length, jumps within it, a return at the end.
+/// Performs the kernel's checks on a program: its length, jumps within it, and a return at the end.
 pub(super) fn assert_loadable(program: &BpfProgram) {
     assert!((1..=4096).contains(&program.len()));
     assert_eq!(program.last().unwrap().0, 0x06);

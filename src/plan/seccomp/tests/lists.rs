@@ -1,4 +1,4 @@
-//! A policy's own lists.
+//! Tests a policy's lists of system calls.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn allow_of_a_forbidden_call_is_rejected() {
     }
     assert_eq!(
         lists(&["ptrace"], &[]).unwrap_err().to_string(),
-        "`ptrace` cannot be allowed (reads, writes or steers another process): remove it from `allow`"
+        "`ptrace` cannot be allowed (reads, writes or controls another process): remove it from `allow`"
     );
 }
 
@@ -75,7 +75,7 @@ fn allow_of_an_argument_rule_is_rejected() {
         "futex",
     ] {
         let error = lists(&[name], &[]).unwrap_err();
-        assert_says(&error, name, "is allowed already");
+        assert_says(&error, name, "is already allowed");
     }
 }
 
@@ -100,7 +100,7 @@ fn deny_applies_only_to_the_worker_filter() {
     );
 }
 
-/// A call that is denied in place of being asked about must not reach the supervisor, which would allow some.
+/// A denied call on which the supervisor would otherwise decide must not be reported: the supervisor might allow it.
 #[test]
 fn denied_calls_are_reported_unless_the_supervisor_decides_them() {
     let names = [
@@ -112,7 +112,7 @@ fn denied_calls_are_reported_unless_the_supervisor_decides_them() {
         "sysinfo",
         "socketpair",
     ];
-    // A policy may have them allowed without asking, as that of a worker with a uid of its own has epoll_ctl.
+    // A plan may allow these calls without asking, such as epoll_ctl for a worker with a separate uid.
     for allowed in [&[][..], &["flock", "epoll_ctl", "sysinfo"]] {
         let filters = lists(allowed, &names).unwrap();
         for name in names {
@@ -135,7 +135,7 @@ fn deny_wins_over_allow() {
     );
 }
 
-/// `EPERM` for clone3 would keep glibc from falling back to clone.
+/// With `EPERM` for clone3, glibc would not fall back to clone.
 #[test]
 fn deny_of_a_refused_call_keeps_its_answer() {
     let filters = lists(&[], &["clone3", "io_setup", "mount"]).unwrap();
@@ -185,7 +185,7 @@ fn policy_lists_change_every_changeable_rule() {
                     assert_denied(name, denied);
                 }
                 Verdict::AllowIf { .. } | Verdict::AskIf { .. } => {
-                    assert_says(&allowed.unwrap_err(), name, "is allowed already");
+                    assert_says(&allowed.unwrap_err(), name, "is already allowed");
                     assert_denied(name, denied);
                 }
                 Verdict::Refuse { grant, errno } => {

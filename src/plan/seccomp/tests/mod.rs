@@ -1,4 +1,4 @@
-//! The compiled programs, run through an interpreter that shares no code with the compiler.
+//! Tests the compiled programs in an interpreter that shares no code with the compiler.
 
 #![allow(clippy::unwrap_used)]
 
@@ -16,7 +16,7 @@ use sandfork_jail::program::BpfProgram;
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
 
-/// Each combination of tables that a plan can ask for.
+/// All combinations of tables that plans use.
 const SURROUNDINGS: [Surroundings; 5] = [
     Surroundings::Namespaces,
     Surroundings::Loopback,
@@ -25,7 +25,7 @@ const SURROUNDINGS: [Surroundings; 5] = [
     Surroundings::SharedHost { landlock_abi: 6 },
 ];
 
-/// The number of instructions that are loaded. The kernel accepts 4096 in one program.
+/// Returns the total number of instructions. The kernel accepts 4096 in one program.
 fn instructions(filters: &[BpfProgram]) -> usize {
     filters.iter().map(Vec::len).sum()
 }

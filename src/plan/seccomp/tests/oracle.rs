@@ -1,5 +1,5 @@
-//! Firecracker's `seccompiler` as a second opinion: its programs for the same rules allow the same
-//! calls. It answers every refusal alike, so only yes or no is compared.
+//! Compares the filters with those of Firecracker's `seccompiler` for the same rules: both allow the same
+//! calls. Its refusals all have the same error, so errors are not compared.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::interpreter::{Answer, Call, answer};
 use super::{ARCHES, instructions, preset_filters};
 use sandfork_jail::program::BpfProgram;
 
-/// The guest's table compiled by seccompiler, without the rules that it cannot express.
+/// Compiles the guest's table with seccompiler, without the rules that it cannot express.
 fn second_opinion(arch: Arch, surroundings: Surroundings) -> BpfProgram {
     let guest = Preset::of(surroundings).guest;
     let rules: BTreeMap<i64, Vec<SeccompRule>> = guest
@@ -40,7 +40,8 @@ fn second_opinion(arch: Arch, surroundings: Surroundings) -> BpfProgram {
     program.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect()
 }
 
-/// Disjunctive normal form: a rule's conditions are joined by "and", a call's rules by "or".
+/// Converts checks to disjunctive normal form: seccompiler joins the conditions of a rule by "and", and the
+/// rules of a call by "or".
 fn alternatives(checks: &[Check]) -> Vec<SeccompRule> {
     if checks.is_empty() {
         return vec![];
@@ -90,7 +91,7 @@ fn conditions(check: &Check) -> Vec<Vec<SeccompCondition>> {
                 |&value: &u32| condition(argument, Dword, SeccompCmpOp::Ne, u64::from(value));
             vec![values.iter().map(differs).collect()]
         }
-        Check::When { .. } => unreachable!("only rules for a loopback interface have it"),
+        Check::When { .. } => unreachable!("only the rules for loopback use it"),
     }
 }
 
@@ -122,7 +123,7 @@ fn seccompiler_allows_the_same_calls() {
     }
 }
 
-/// This is why the programs are not seccompiler's own.
+/// This is the reason not to use seccompiler.
 #[test]
 fn programs_are_shorter_than_those_of_seccompiler() {
     for arch in ARCHES {

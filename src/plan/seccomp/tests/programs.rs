@@ -1,4 +1,4 @@
-//! The form of the programs: what the kernel accepts, and their length.
+//! Tests that the kernel accepts the programs, and that they are short.
 
 use std::collections::BTreeMap;
 
@@ -26,12 +26,12 @@ fn every_program_passes_the_kernels_checks() {
     }
 }
 
-/// Loading it is part of every start.
+/// Loading the filter is part of every start.
 #[test]
 fn worker_filter_is_short() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
-            // With a loopback interface, it also takes netlink away, and says which sockets there are.
+            // With a loopback interface, the filter also checks the arguments of socket.
             let most = if surroundings == Surroundings::Loopback {
                 138
             } else {
@@ -50,7 +50,7 @@ fn zygote_filter_is_not_long() {
     for arch in ARCHES {
         for surroundings in SURROUNDINGS {
             let preset = instructions(&preset_filters(arch, surroundings).zygote);
-            // With a loopback interface, it also lists socket options.
+            // With a loopback interface, the filter also lists socket options.
             let most = if surroundings == Surroundings::Loopback {
                 320
             } else {
@@ -63,7 +63,7 @@ fn zygote_filter_is_not_long() {
 
 const ERRNOS: [Errno; 4] = [Errno::Perm, Errno::NoSys, Errno::NotTty, Errno::Nothing];
 
-/// Enough calls that jumps over a few of them exceed the range of a conditional jump.
+/// So many values that a jump over their comparisons can exceed the range of a conditional jump.
 static MANY: [u32; 120] = {
     let mut values = [0; 120];
     let mut index = 1;
@@ -100,7 +100,7 @@ fn verdict() -> impl Strategy<Value = Verdict> {
         4 => Just(Verdict::Allow),
         2 => errno().prop_map(|errno| Verdict::Refuse { errno, grant: Grant::Never }),
         1 => (check(), errno()).prop_map(|(check, otherwise)| {
-            // Rules are constants; the few of a test may live as long as the process.
+            // Checks must be `'static`, so a test leaks its few.
             Verdict::AllowIf { ignored: &[], checks: Vec::leak(vec![check]), otherwise }
         }),
     ]

@@ -1,4 +1,4 @@
-//! Every rule, allowed and denied.
+//! Tests every rule with allowed and refused arguments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -69,7 +69,7 @@ fn refusals_are_reported() {
                     );
                     heard.insert(name);
                 }
-                // A worker that no supervisor can listen to.
+                // A worker without a listener.
                 let unheard: Vec<_> = filters.worker.iter().map(unheard).collect();
                 let expected = match meaning(&rule.verdict, &arguments) {
                     Answer::Ask => with(&unheard),
@@ -84,14 +84,14 @@ fn refusals_are_reported() {
             ("unshare", true),
             ("splice", true),
             ("clone", true),
-            // The worker sees the refusal of these itself, before there is a supervisor to ask.
+            // The worker's self-check sees these refusals before the supervisor listens.
             ("socketpair", false),
             ("kcmp", false),
             ("open_tree", false),
             ("capset", false),
-            // Libraries ask at each start, and take the refusal as a host without NUMA.
+            // Libraries try this at each start, and take the refusal for a host without NUMA.
             ("get_mempolicy", false),
-            // The supervisor allows some of these.
+            // The supervisor decides on some of these calls.
             ("fcntl", false),
         ] {
             assert_eq!(heard.contains(name), is_heard, "{name} in {surroundings:?}");
@@ -152,7 +152,7 @@ fn worker_filter_revokes_every_setup_call() {
             let Some(number) = syscall_number(arch, name) else {
                 continue;
             };
-            // No id, no process and no option of the guest's.
+            // Arguments that are no id, process or option of the guest.
             let arguments = [u64::MAX - 1; 6];
             let call = Call::new(arch, number, arguments);
             let refused = match name {

@@ -1,4 +1,4 @@
-//! The tables themselves: names, and entries that must never be missing.
+//! Tests the tables: the names, and the entries that must never be missing.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ fn syscall_table_is_read_completely() {
         .iter()
         .map(|row| row.split_whitespace().next().unwrap())
         .collect();
-    assert_eq!(names.len(), rows.len(), "a name stands twice");
+    assert_eq!(names.len(), rows.len(), "a name occurs twice");
     for row in rows {
         let columns: Vec<&str> = row.split_whitespace().collect();
         let [name, x86_64, aarch64] = columns[..] else {
@@ -44,7 +44,7 @@ fn numbers_are_unique() {
     }
 }
 
-/// A sample of each kind: oldest, newest, moved between architectures, absent from one.
+/// A sample of each kind: old calls, new calls, different numbers, and calls that one architecture lacks.
 #[test]
 fn numbers_match_libc() {
     let arch = match std::env::consts::ARCH {
@@ -103,8 +103,8 @@ fn calls_are_unique_within_a_table() {
     }
 }
 
-/// The guest's tables refuse, by name, each call that only the jail may make. A call of the set-up
-/// that they omit would stay open to the guest.
+/// The guest's tables must have a rule for each call that only the set-up may make. A call without a rule would
+/// stay available to the guest.
 #[test]
 fn guest_table_covers_every_setup_call() {
     for surroundings in SURROUNDINGS {
@@ -117,7 +117,7 @@ fn guest_table_covers_every_setup_call() {
 
 #[test]
 fn dangerous_calls_are_refused_and_cannot_be_allowed() {
-    let ways_out = "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd bpf \
+    let dangerous = "ptrace process_vm_readv process_vm_writev kcmp pidfd_getfd bpf \
         perf_event_open userfaultfd add_key request_key keyctl io_uring_setup io_uring_enter \
         io_uring_register open_by_handle_at kexec_load kexec_file_load init_module finit_module \
         delete_module reboot swapon swapoff mount umount2 pivot_root chroot unshare setns \
@@ -126,7 +126,7 @@ fn dangerous_calls_are_refused_and_cannot_be_allowed() {
         ioperm modify_ldt fanotify_init";
     for surroundings in SURROUNDINGS {
         let guest = Preset::of(surroundings).guest;
-        for name in ways_out.split_whitespace() {
+        for name in dangerous.split_whitespace() {
             let expected = Verdict::Refuse {
                 errno: Errno::Perm,
                 grant: Grant::Never,
@@ -156,8 +156,7 @@ fn optional_calls_are_refused_by_default() {
     }
 }
 
-/// New calls are reviewed one by one. Reviewed so far: Landlock's own calls, futexes, fchmodat2 and
-/// mseal.
+/// New calls are reviewed one by one. Reviewed so far: Landlock's calls, futexes, fchmodat2 and mseal.
 #[test]
 fn only_reviewed_new_calls_are_allowed() {
     let guest = Preset::of(Surroundings::Namespaces).guest;
