@@ -12,7 +12,7 @@ use super::{Layer, Level};
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExceptionInfo {
-    /// The name of its class.
+    /// The name of the exception's class.
     pub name: String,
     /// The exception's `str()`.
     pub message: String,
@@ -67,7 +67,7 @@ pub struct Usage {
     /// Bytes received from other hosts.
     #[serde(skip_serializing_if = "is_zero")]
     pub received_bytes: u64,
-    /// The time of each phase. The JSON of a run has it, that of a session's cell does not.
+    /// The time of each phase. Only the JSON of a run has it, not that of a session's cell.
     #[serde(skip_serializing_if = "Phases::is_session_cell")]
     pub phases: Phases,
 }

@@ -25,7 +25,7 @@ pub struct Assessment {
     pub state: LayerState,
     /// The reason for the state.
     pub why: String,
-    /// The remedy, unless the layer holds.
+    /// The remedy. `None` if the layer is enforced completely.
     pub remedy: Option<String>,
 }
 

@@ -128,7 +128,7 @@ pub struct Supervision {
     /// The time without use after which a session is paused. `None` means never.
     #[serde(rename = "session_pause_after_ms", serialize_with = "milliseconds")]
     pub session_pause_after: Option<Duration>,
-    /// What enforces the limits on memory and processes.
+    /// The mechanism that enforces the limits on memory and processes.
     pub held_by: HeldBy,
 }
 
@@ -157,7 +157,7 @@ fn milliseconds<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::
     duration.map(milliseconds).serialize(to)
 }
 
-/// What enforces the limits on a worker's memory and number of processes.
+/// The mechanism that enforces the limits on a worker's memory and number of processes.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HeldBy {

@@ -26,7 +26,7 @@ pub fn overrides_beginning_with(text: &str) -> Vec<(String, &'static str)> {
 mod tests {
     use super::*;
 
-    fn wholes(text: &str) -> Vec<String> {
+    fn completions(text: &str) -> Vec<String> {
         let found = overrides_beginning_with(text).into_iter();
         found.map(|(whole, _)| whole).collect()
     }
@@ -34,7 +34,7 @@ mod tests {
     #[test]
     fn section_completes_to_its_keys() {
         assert_eq!(
-            wholes("session."),
+            completions("session."),
             [
                 "session.idle=",
                 "session.age=",
@@ -43,21 +43,21 @@ mod tests {
                 "session.snapshot_bytes="
             ]
         );
-        assert_eq!(wholes("limits.w"), ["limits.wall="]);
+        assert_eq!(completions("limits.w"), ["limits.wall="]);
         assert!(overrides_beginning_with("limits.wall")[0].1.len() > 10);
-        assert!(wholes("").contains(&"env.set=".to_owned()));
-        assert_eq!(wholes("extends"), [""; 0], "overrides cannot set it");
+        assert!(completions("").contains(&"env.set=".to_owned()));
+        assert_eq!(completions("extends"), [""; 0], "overrides cannot set it");
     }
 
     #[test]
     fn key_completes_to_its_values() {
         assert_eq!(
-            wholes("assurance.require=s"),
+            completions("assurance.require=s"),
             ["assurance.require=standard"]
         );
         let flags = ["python.fresh=true", "python.fresh=false"];
-        assert_eq!(wholes("python.fresh="), flags);
-        assert_eq!(wholes("session.age="), ["session.age=never"]);
-        assert_eq!(wholes("limits.wall="), [""; 0]);
+        assert_eq!(completions("python.fresh="), flags);
+        assert_eq!(completions("session.age="), ["session.age=never"]);
+        assert_eq!(completions("limits.wall="), [""; 0]);
     }
 }

@@ -80,9 +80,9 @@ pub struct PythonPolicy {
 /// What happens if packages are not installed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum MissingPackages {
-    /// They are installed at the first use.
+    /// The packages are installed at their first use.
     Installed,
-    /// They are an error.
+    /// Missing packages are an error.
     Refused,
 }
 

@@ -15,28 +15,28 @@ const MOST_OF_TEXT: usize = 500;
 
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut shown = Shown {
+        let mut printer = Printer {
             out: f,
             left: MOST_CHARACTERS,
         };
-        shown.value(self, 0)
+        printer.value(self, 0)
     }
 }
 
-struct Shown<'a, 'b> {
+struct Printer<'a, 'b> {
     out: &'a mut fmt::Formatter<'b>,
     /// The number of characters left before containers print no more elements.
     left: usize,
 }
 
-impl Write for Shown<'_, '_> {
+impl Write for Printer<'_, '_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         self.left = self.left.saturating_sub(text.len());
         self.out.write_str(text)
     }
 }
 
-impl Shown<'_, '_> {
+impl Printer<'_, '_> {
     fn value(&mut self, value: &Value, level: usize) -> fmt::Result {
         match value {
             Value::None => self.write_str("None"),
@@ -76,16 +76,16 @@ impl Shown<'_, '_> {
                 self.write_str("complex")?;
                 self.parts([&complex.real, &complex.imag], level)
             }
-            TypedValue::Decimal(held) => self.made("Decimal", &held.text),
-            TypedValue::Fraction(held) => self.made("Fraction", &held.text),
-            TypedValue::Date(held) => self.made("date", &held.text),
-            TypedValue::Time(held) => self.made("time", &held.text),
-            TypedValue::Datetime(held) => self.made("datetime", &held.text),
+            TypedValue::Decimal(held) => self.constructor("Decimal", &held.text),
+            TypedValue::Fraction(held) => self.constructor("Fraction", &held.text),
+            TypedValue::Date(held) => self.constructor("date", &held.text),
+            TypedValue::Time(held) => self.constructor("time", &held.text),
+            TypedValue::Datetime(held) => self.constructor("datetime", &held.text),
             TypedValue::Path(path) => {
                 self.write_str("PurePosixPath")?;
                 self.parts([&path.text], level)
             }
-            TypedValue::Uuid(held) => self.made("UUID", &held.hex),
+            TypedValue::Uuid(held) => self.constructor("UUID", &held.hex),
             TypedValue::Timedelta(span) => write!(
                 self,
                 "timedelta(days={}, seconds={}, microseconds={})",
@@ -102,8 +102,8 @@ impl Shown<'_, '_> {
             }
             TypedValue::Ndarray(array) => {
                 write!(self, "<ndarray {} ", array.dtype)?;
-                self.some(["[", "]"], array.shape.iter(), level, |shown, length| {
-                    write!(shown, "{length}")
+                self.elements(["[", "]"], array.shape.iter(), level, |printer, length| {
+                    write!(printer, "{length}")
                 })?;
                 self.write_str(">")
             }
@@ -127,27 +127,27 @@ impl Shown<'_, '_> {
 
     fn dict(&mut self, dict: &Dict, level: usize) -> fmt::Result {
         let pairs = dict.items.iter();
-        self.some(["{", "}"], pairs, level, |shown, (key, value)| {
-            shown.value(key, level + 1)?;
-            shown.write_str(": ")?;
-            shown.value(value, level + 1)
+        self.elements(["{", "}"], pairs, level, |printer, (key, value)| {
+            printer.value(key, level + 1)?;
+            printer.write_str(": ")?;
+            printer.value(value, level + 1)
         })
     }
 
     fn record(&mut self, record: &Record, level: usize) -> fmt::Result {
         self.plain(&record.name)?;
         let fields = record.fields.iter();
-        self.some(["(", ")"], fields, level, |shown, (name, value)| {
-            shown.plain(name)?;
-            shown.write_str("=")?;
-            shown.value(value, level + 1)
+        self.elements(["(", ")"], fields, level, |printer, (name, value)| {
+            printer.plain(name)?;
+            printer.write_str("=")?;
+            printer.value(value, level + 1)
         })
     }
 
     /// Writes the arguments of a constructor.
     fn parts<const N: usize>(&mut self, parts: [&Value; N], level: usize) -> fmt::Result {
-        self.some(["(", ")"], parts.into_iter(), level, |shown, part| {
-            shown.value(part, level + 1)
+        self.elements(["(", ")"], parts.into_iter(), level, |printer, part| {
+            printer.value(part, level + 1)
         })
     }
 
@@ -164,18 +164,18 @@ impl Shown<'_, '_> {
     }
 
     fn items(&mut self, around: [&str; 2], items: &[Value], level: usize) -> fmt::Result {
-        self.some(around, items.iter(), level, |shown, item| {
-            shown.value(item, level + 1)
+        self.elements(around, items.iter(), level, |printer, item| {
+            printer.value(item, level + 1)
         })
     }
 
     /// Writes the first elements of a container.
-    fn some<T>(
+    fn elements<T>(
         &mut self,
         [open, close]: [&str; 2],
         items: impl ExactSizeIterator<Item = T>,
         level: usize,
-        mut one: impl FnMut(&mut Self, T) -> fmt::Result,
+        mut write: impl FnMut(&mut Self, T) -> fmt::Result,
     ) -> fmt::Result {
         self.write_str(open)?;
         let last = if level < MOST_LEVELS { MOST_ITEMS } else { 0 };
@@ -187,13 +187,13 @@ impl Shown<'_, '_> {
                 self.write_str("...")?;
                 break;
             }
-            one(self, item)?;
+            write(self, item)?;
         }
         self.write_str(close)
     }
 
-    fn made(&mut self, constructor: &str, text: &str) -> fmt::Result {
-        write!(self, "{constructor}(")?;
+    fn constructor(&mut self, name: &str, text: &str) -> fmt::Result {
+        write!(self, "{name}(")?;
         self.text(text)?;
         self.write_str(")")
     }

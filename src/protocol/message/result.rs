@@ -16,13 +16,13 @@ pub struct CellResult {
     pub ended: Ended,
     /// The refused operations that the worker noticed.
     pub denied: Vec<Denied>,
-    /// What completed the cell.
+    /// The event that completed the cell.
     pub finish: Finish,
     /// The buffers of the value.
     pub blob: Option<Blob>,
 }
 
-/// What completed a cell.
+/// The event that completed a cell.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum Finish {
     /// The cell's last statement.
