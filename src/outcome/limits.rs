@@ -259,7 +259,7 @@ impl Limits {
         self
     }
 
-    /// Returns the amount of one limit, in the base of its [`Unit`].
+    /// Returns the amount of one limit, in the base of its unit.
     pub const fn amount(&self, name: LimitName) -> u64 {
         self.0[name as usize]
     }
