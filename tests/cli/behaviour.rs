@@ -1,4 +1,4 @@
-//! Signals, streams that close, and terminals.
+//! Tests of the command under signals, with closed streams and at terminals.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -35,7 +35,7 @@ trials! {
     a_plan_needs_the_callers_secrets_and_has_none,
 }
 
-/// Long enough to be told apart from a run that ends when it should.
+/// A guest that runs until the command ends it.
 const FOREVER: &str = "print('up', flush=True)\nwhile True: pass";
 
 pub fn sandfork(arguments: &[&str]) -> Command {
@@ -52,7 +52,7 @@ pub fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).unwrap()), signal).unwrap();
 }
 
-/// The guest's first line, and what is left to read.
+/// Returns the guest's first line, and the reader for the rest.
 fn first_line(child: &mut Child) -> (String, BufReader<ChildStdout>) {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
@@ -73,7 +73,7 @@ fn ctrl_c_ends_the_run_and_reports_it() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The command, started with these signals ignored.
+/// Returns the command, to be started with these signals ignored.
 fn ignoring(signals: &str, arguments: &[&str]) -> Command {
     let own = sandfork(arguments);
     let mut command = Command::new("env");
@@ -87,7 +87,7 @@ fn ignoring(signals: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// nohup(1) ignores SIGHUP, and the shell of a script SIGINT for a job in the background.
+// nohup(1) ignores SIGHUP, and the shell of a script ignores SIGINT for a background job.
 fn an_ignored_signal_ends_no_run() -> Result<(), Failed> {
     let code = "import time\nprint('up', flush=True)\ntime.sleep(1)\nprint('down')";
     let mut child = ignoring("HUP,INT", &["run", "-c", code]).spawn()?;
@@ -101,7 +101,7 @@ fn an_ignored_signal_ends_no_run() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The kernel keeps no exit status for a parent that ignores SIGCHLD.
+// The kernel keeps no exit status for a parent that ignores SIGCHLD.
 fn an_ignored_end_of_children_hides_no_exit_status() -> Result<(), Failed> {
     let output = ignoring("CHLD", &["plan"]).output()?;
     assert_eq!(String::from_utf8_lossy(&output.stderr), "");
@@ -117,13 +117,13 @@ fn members(group: Pid) -> Vec<Pid> {
     members
 }
 
-/// timeout(1) and shells signal the whole process group.
+// timeout(1) and shells signal the whole process group.
 fn a_signal_to_the_process_group_is_reported_as_one_to_the_command() -> Result<(), Failed> {
     let mut child = sandfork(&["run", "-c", FOREVER]).process_group(0).spawn()?;
     let (line, _stdout) = first_line(&mut child);
     assert_eq!(line, "up\n");
     let group = Pid::from_raw(child.id().cast_signed());
-    // The zygote would end by the signal, and its guest with it, often before the command interrupts the guest.
+    // A zygote in the group would die by the signal, with its guest, often before the command interrupts the guest.
     assert_eq!(members(group), [group]);
     killpg(group, Signal::SIGTERM)?;
     let output = child.wait_with_output()?;
@@ -140,7 +140,7 @@ fn ctrl_c_leaves_an_outcome_in_json() -> Result<(), Failed> {
     );
     let arguments = ["run", "--json", "--set", "stdio.stdin=pass", "-c", &code];
     let mut child = sandfork(&arguments).stdin(Stdio::piped()).spawn()?;
-    // No pipe holds half of it: when all is written, the guest has printed.
+    // No pipe holds half of the input: once all of it is written, the guest has printed.
     child
         .stdin
         .take()
@@ -233,7 +233,7 @@ fn a_reader_that_leaves_ends_the_run() -> Result<(), Failed> {
     assert_eq!(line, "y\n");
     drop(stdout);
     let output = child.wait_with_output()?;
-    // What a shell shows for a writer that SIGPIPE ended.
+    // The exit code that a shell shows for a writer that SIGPIPE ended.
     assert_eq!(output.status.code(), Some(141));
     assert_eq!(output.stderr, b"");
     Ok(())
@@ -245,7 +245,7 @@ fn a_reader_that_stands_still_delays_no_limit() -> Result<(), Failed> {
     std::thread::sleep(Duration::from_millis(1500));
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(124));
-    // A supervisor that had waited for the reader would have cut the guest short here.
+    // A supervisor that waited for the reader would have ended the guest earlier.
     assert_eq!(output.stdout.len(), 500_001);
     Ok(())
 }
@@ -259,7 +259,7 @@ fn stdin_passes_when_the_policy_says_so() -> Result<(), Failed> {
     ] {
         let mut command = sandfork(&[&["run"], choice].concat());
         let mut child = command.args(read_all).stdin(Stdio::piped()).spawn()?;
-        // The input is not read if the policy closes stdin.
+        // The command may end without reading stdin if the policy closes it.
         let _ = child.stdin.take().unwrap().write_all(b"a\nb\n");
         let output = child.wait_with_output()?;
         assert_eq!(
@@ -297,7 +297,7 @@ fn bytes_pass_unchanged_through_pipes() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a person would see.
+/// Returns what the command shows on a terminal.
 fn on_a_terminal(arguments: &[&str]) -> Result<String, Failed> {
     let terminal = openpty(None, None)?;
     let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
@@ -308,7 +308,7 @@ fn on_a_terminal(arguments: &[&str]) -> Result<String, Failed> {
         .spawn()?;
     drop(terminal.slave);
     let mut shown = Vec::new();
-    // A terminal whose other side has closed answers EIO (pty(7)).
+    // A terminal whose other end is closed returns EIO (pty(7)).
     let _ = File::from(terminal.master).read_to_end(&mut shown);
     child.wait()?;
     Ok(String::from_utf8(shown)?)
@@ -328,7 +328,7 @@ fn a_terminal_sees_no_escape_sequence() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Names of files, which a shell fills in and others choose.
+// File names: a shell expands them, and other people choose them.
 fn a_terminal_sees_no_escape_sequence_of_a_name() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let name = "-\u{9b}2J\x1b[31m\nsandfork: forged";
@@ -360,7 +360,7 @@ fn a_terminal_sees_no_escape_sequence_of_a_name() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A worker of root has another uid than the directories of its root.
+// Under root, a worker has a different uid than the owner of the directories of its root.
 fn the_umask_of_the_caller_is_only_that_of_the_guest() -> Result<(), Failed> {
     let code = "import os; print(open('/etc/hostname').read(), oct(os.umask(0)), oct(os.stat('/etc').st_mode))";
     let run = sandfork(&["run", "-c", code]);

@@ -1,4 +1,4 @@
-//! Completions, as bash asks for them.
+//! Tests of shell completion, as bash requests it.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ trials! {
     bash_completes_commands_and_options,
 }
 
-/// What bash would offer for the last of these words. Bash has split them at `=`.
+/// Returns the completions that bash would offer for the last of these words. Bash has split them at `=`.
 fn offered(words: &[&str]) -> Result<Vec<String>, Failed> {
     let binary = Path::new(env!("CARGO_BIN_EXE_sandfork"));
     let path = format!("{}:/usr/bin:/bin", binary.parent().unwrap().display());

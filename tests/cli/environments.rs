@@ -1,4 +1,4 @@
-//! `sandfork env`, and policies with packages. The index is the test's own, on loopback (`index.py`).
+//! Tests of `sandfork env` and of policies with packages. The package index runs on loopback (`index.py`).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -45,7 +45,7 @@ trials! {
     bad_input_is_told,
 }
 
-/// An index, and a place for environments.
+/// A package index, and a directory for environments.
 pub struct Scene {
     index: Child,
     stdin: Option<ChildStdin>,
@@ -57,10 +57,10 @@ pub struct Scene {
 
 impl Drop for Scene {
     fn drop(&mut self) {
-        // It ends with its standard input.
+        // The index ends at EOF of its stdin.
         drop(self.stdin.take());
         _ = self.index.wait();
-        // Its directories are closed.
+        // The directories of an environment are read-only.
         _ = Command::new("chmod")
             .args(["-R", "u+w"])
             .arg(self.data.path())
@@ -73,7 +73,7 @@ impl Scene {
         Self::new_with_uv("")
     }
 
-    /// One whose commands use this uv, or pip if it is empty.
+    /// Creates a scene whose commands use this uv, or pip if `uv` is empty.
     pub fn new_with_uv(uv: &str) -> Result<Self, Failed> {
         let mut index = Command::new("python3")
             .arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/cli/index.py"))
@@ -106,7 +106,7 @@ impl Scene {
         command
     }
 
-    /// What differs from the environment of the test.
+    /// Returns the changes to the test's environment variables.
     fn variables(&self) -> Vec<(String, Option<String>)> {
         let mut variables = Vec::new();
         for (name, _) in std::env::vars_os() {
@@ -127,7 +127,7 @@ impl Scene {
         variables
     }
 
-    /// A sandbox of this process with such a policy.
+    /// Builds a sandbox in this process, under the standard policy with this override.
     fn sandbox(&self, set: &str) -> Result<Arc<Sandbox>, Failed> {
         let policy = Policy::load("standard", &[set.parse()?], &FileSystem)?;
         let environment = CallerEnvironment::current().changed_by(self.variables());
@@ -139,7 +139,7 @@ impl Scene {
         Ok(self.command(arguments).output()?)
     }
 
-    /// What a command that succeeds prints.
+    /// Runs a command that must succeed and returns its output.
     pub fn printed(&self, arguments: &[&str]) -> Result<String, Failed> {
         let output = self.run(arguments)?;
         assert!(output.status.success(), "{arguments:?}: {output:?}");
@@ -148,7 +148,7 @@ impl Scene {
             .to_owned())
     }
 
-    /// What a command that fails says.
+    /// Runs a command that must fail and returns its message.
     pub fn refused(&self, arguments: &[&str]) -> Result<String, Failed> {
         let output = self.run(arguments)?;
         assert!(!output.status.success(), "{arguments:?}: {output:?}");
@@ -166,7 +166,7 @@ impl Scene {
         self.data.path()
     }
 
-    /// A directory with wheels of the index.
+    /// Downloads wheels of the index into a directory.
     pub fn wheels(&self) -> Result<tempfile::TempDir, Failed> {
         let wheels = tempfile::tempdir_in("/var/tmp")?;
         let fetch = "import sys, urllib.request as r
@@ -186,7 +186,7 @@ for name in ('shapes-1.0', 'colours-1.5'):
         self.data.path().join("sandfork/environments")
     }
 
-    /// What there is of environments: whole, named, and half made.
+    /// Returns the number of complete, named and staged environments.
     pub fn kept(&self) -> [usize; 3] {
         ["store", "names", "staging"].map(|name| {
             let entries = fs::read_dir(self.store().join(name));
@@ -208,7 +208,7 @@ fn packages_are_installed_and_imported() -> Result<(), Failed> {
     let run = ["run", "--set", "python.environment=shapes", "-c", IN_SHAPES];
     let printed = scene.printed(&run)?;
     assert_eq!(printed, "4 ff0000 1.5 ['ff0000\\n', 'ff0000\\n'] True\n[]");
-    // Compiled in advance, though one file is for another Python.
+    // Compiled in advance, although one file does not compile on this Python version.
     let shown: serde_json::Value =
         serde_json::from_str(&scene.printed(&["env", "show", "shapes", "--json"])?)?;
     assert_eq!(
@@ -222,7 +222,7 @@ fn packages_are_installed_and_imported() -> Result<(), Failed> {
     assert!(files.contains("/include/site/python"), "{files}");
     assert!(files.contains("/__pycache__/colours.cpython-"), "{files}");
     assert!(!files.contains("/__pycache__/colours_py2"), "{files}");
-    // Nothing in it can be written.
+    // Nothing in the environment is writable.
     let open = Command::new("find")
         .arg(&path)
         .args(["-perm", "/222", "!", "-type", "l"])
@@ -244,7 +244,7 @@ fn the_same_wheels_are_one_environment() -> Result<(), Failed> {
     ] {
         scene.printed(&[&["env", "create"], arguments].concat())?;
     }
-    // The first three have the same wheels, of which they ask for one or both.
+    // The first three environments have the same wheels, although they request one or both of them.
     assert_eq!(scene.kept(), [2, 4, 0]);
     scene.printed(&["env", "remove", "four"])?;
     assert_eq!(scene.kept(), [1, 3, 0]);
@@ -344,7 +344,7 @@ fn a_hostile_or_broken_index_leaves_nothing() -> Result<(), Failed> {
     ])?;
     assert!(said.contains("127.0.0.1: unreachable"), "{said}");
     assert_eq!(scene.kept(), [0, 0, 0]);
-    // A link in a wheel is a file with the path that it leads to.
+    // A symlink in a wheel becomes a regular file that contains the path of its target.
     scene.printed(&["env", "create", "linked", "linked"])?;
     let code = "import linked, os; path = os.path.dirname(linked.__file__) + '/linked_link.py'; print(os.path.islink(path), open(path).read())";
     assert_eq!(
@@ -367,7 +367,7 @@ fn a_lock_is_followed_to_the_hash() -> Result<(), Failed> {
         fs::read_to_string(&lock)?.trim_end()
     );
     scene.printed(&["env", "create", "two", "--lock", &file])?;
-    // The same wheels are one environment, although only one of them was asked for by its name.
+    // The same wheels make one environment, although only one of them was requested by name.
     assert_eq!(scene.kept(), [1, 2, 0]);
     let shown = scene.printed(&["env", "list"])? + &scene.printed(&["env", "show", "two"])?;
     assert!(shown.contains("shapes==1.0"), "{shown}");
@@ -500,7 +500,7 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
             .command(&["env", "create", "slow", "colours", "slow"])
             .spawn()?;
         let deadline = Instant::now() + Duration::from_secs(60);
-        // It has begun to install, and waits for a wheel that does not come.
+        // The installation has begun, and waits for a wheel that the index withholds.
         while scene.kept()[2] == 0 {
             assert!(Instant::now() < deadline, "it has not begun");
             std::thread::sleep(Duration::from_millis(10));
@@ -517,7 +517,7 @@ fn what_is_ended_leaves_nothing() -> Result<(), Failed> {
         }
         assert_eq!(scene.kept(), [0, 0, left], "{ended_by}");
     }
-    // What a killed one left goes with the next.
+    // The next command removes what a killed one left.
     scene.printed(&["env", "create", "shapes", "shapes"])?;
     assert_eq!(scene.kept(), [1, 1, 0]);
     Ok(())
@@ -547,12 +547,12 @@ fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
     let scene = Scene::new()?;
     let kind = (AddressFamily::Unix, SockType::SeqPacket);
     let (control, theirs) = socketpair(kind.0, kind.1, None, SockFlag::SOCK_CLOEXEC)?;
-    // The tests beside this one start programs too, which would inherit a socket that is open to it.
+    // A shell starts the supervisor: programs of concurrent tests would otherwise inherit an open socket to it.
     let serve = "exec \"$0\" serve --control-fd 3 3<&0 </dev/null";
     let mut shell = scene.with_variables(Command::new("sh"));
     shell.args(["-c", serve, env!("CARGO_BIN_EXE_sandfork")]);
     let mut supervisor = shell.stdin(theirs).spawn()?;
-    // It has the socket too.
+    // The shell holds the socket too.
     drop(shell);
     let open = serde_json::json!({
         "kind": "open",
@@ -562,7 +562,7 @@ fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
     });
     let open = open.to_string();
     let mut connections = Vec::new();
-    // One installs, and the other waits for it.
+    // One client installs, and the other waits for the same environment.
     for _ in 0..2 {
         let (mut ours, theirs) = UnixStream::pair()?;
         send(control.as_fd(), b"c", &[theirs.as_fd()])?;
@@ -579,7 +579,7 @@ fn a_supervisor_whose_client_is_gone_installs_no_more() -> Result<(), Failed> {
     while scene.kept()[2] == 0 {
         sleep();
     }
-    // No program that it starts keeps its client's socket open.
+    // Programs that the supervisor starts do not inherit its client's socket.
     let socket = fs::read_to_string(format!("/proc/{}/fdinfo/3", supervisor.id()))?;
     let flags = socket.lines().find_map(|line| line.strip_prefix("flags:"));
     let flags = i32::from_str_radix(flags.ok_or("no flags")?.trim(), 8)?;
@@ -609,7 +609,7 @@ fn a_policy_has_packages() -> Result<(), Failed> {
     let quoted: Vec<&str> = said.split('`').collect();
     assert_eq!(said, scene.refused(&["plan", "--policy", &policy])?);
     assert_eq!(scene.kept(), [0, 0, 0]);
-    // The command of the sentence makes it.
+    // The command that the message suggests creates the environment.
     let line = quoted[1].replacen("sandfork", env!("CARGO_BIN_EXE_sandfork"), 1);
     let mut shell = scene.with_variables(Command::new("sh"));
     let output = shell.args(["-c", &line]).output()?;
@@ -624,7 +624,7 @@ fn a_policy_has_packages() -> Result<(), Failed> {
     let pruned = scene.printed(&["env", "prune", "--packages"])?;
     assert!(pruned.starts_with("removed 1 environment, "), "{pruned}");
     assert_eq!(scene.kept(), [0, 0, 0]);
-    // At its first use, where the policy says so.
+    // With the setting, the first use creates the environment.
     let created = [
         "run",
         "--policy",
@@ -667,7 +667,7 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
             "\"six @ x\" is not a package",
         ),
         (&[], ErrorKind::Request, "an environment needs a package"),
-        // Another version of what was added.
+        // Another version of a package that was added before.
         (
             &["shapes==2.0"],
             ErrorKind::Request,
@@ -678,10 +678,10 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
         assert_eq!(error.kind(), kind, "{error}");
         assert!(error.to_string().contains(told), "{error}");
     }
-    // The version that was added will do.
+    // The added version satisfies the request.
     session.install(&["shapes"])?;
     assert_eq!(session.run(code)?.outcome().value(), Some(&3.into()));
-    // What its guest breaks is an error of its own, and no other session's.
+    // A guest that breaks its own interpreter gets an error, and other sessions are unaffected.
     session.run("import site; site.addsitedir = None; import sys; del sys.path[-2:]")?;
     let error = session.install(&["shapes==1.0"]).expect_err("refused");
     let told = "the session cannot use the packages: 'NoneType' object is not callable";
@@ -700,7 +700,7 @@ fn packages_are_added_to_a_running_session() -> Result<(), Failed> {
 
 fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
     let mut scene = Scene::new()?;
-    // Where no URL has the path as it is.
+    // In a directory whose path must be percent-encoded in a URL.
     scene.data = tempfile::Builder::new()
         .prefix("a place \u{e0} ")
         .tempdir_in("/var/tmp")?;
@@ -716,7 +716,7 @@ fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
         "colours",
         "--allow-build",
     ])?;
-    // Its code has run, and has found none of it. `/tmp` is the sandbox's own.
+    // The package's build code has run and found nothing of the host. `/tmp` is the sandbox's own.
     let code = "import source, colours; print(source.found)";
     let run = ["run", "--set", "python.environment=built", "-c", code];
     assert_eq!(scene.printed(&run)?, "['wrote']");
@@ -733,7 +733,7 @@ fn a_source_distribution_is_built_in_a_sandbox() -> Result<(), Failed> {
             "failing",
             "the packages cannot be installed: pip says: Failed building wheel for failing; its last lines: ",
         ),
-        // It would take the place of another package.
+        // It would replace another package.
         ("renamed", "the packages cannot be installed: pip says: "),
     ] {
         let said = scene.refused(&["env", "create", "other", package, "--allow-build"])?;
@@ -781,7 +781,7 @@ fn an_environment_in_use_is_not_removed() -> Result<(), Failed> {
 fn nothing_of_a_guest_changes_an_environment() -> Result<(), Failed> {
     let scene = Scene::new()?;
     scene.printed(&["env", "create", "kept", "colours"])?;
-    // The directory belongs to the user who runs the guest: outside, the same code changes the file.
+    // The directory belongs to the user who runs the guest: outside the sandbox, the same code changes the file.
     let code = "import colours, os, sys
 for act in (lambda: open(colours.__file__, 'a'), lambda: os.chmod(colours.__file__, 0o666),
             lambda: os.unlink(colours.__file__), lambda: os.mkdir(sys.prefix + '/new')):
@@ -819,7 +819,7 @@ fn code_that_an_interpreter_starts_with_reaches_nothing() -> Result<(), Failed> 
     let printed = scene.printed(&["run", "--set", "python.environment=hostile", "-c", code])?;
     let (prefix, found) = printed.split_once('\n').ok_or("two lines")?;
     assert_eq!(found, "[]");
-    // Outside, the same code finds all of it but what the directory's mode keeps from its owner.
+    // Outside the sandbox, the same code finds everything, except what the directory's mode denies its owner.
     let mut outside = Command::new(Path::new(prefix).join("bin/python"));
     let outside = outside.args(["-c", "import hostile; print(hostile.found[:3])"]);
     let said = String::from_utf8_lossy(&outside.output()?.stdout).into_owned();
@@ -956,7 +956,7 @@ fn bad_input_is_told() -> Result<(), Failed> {
         })
         .collect::<Result<_, _>>()?;
     assert_eq!(codes, BTreeSet::from([Some(2), Some(125)]));
-    // A file in place of a name is an error, and no other environment.
+    // A file in place of a name is an error and names no environment.
     scene.printed(&["env", "create", "kept", "colours"])?;
     for command in ["show", "export", "remove"] {
         let said = scene.refused(&["env", command, "x"])?;

@@ -1,5 +1,5 @@
-//! A `sandfork map` that is killed and gone on with: no task is lost, none that was finished is run
-//! twice, and nothing of the killed one stays.
+//! Kills `sandfork map` and resumes it: no task is lost, no finished task runs again, and the killed
+//! process leaves nothing behind.
 
 use std::collections::HashMap;
 use std::fs;
@@ -21,12 +21,12 @@ trials! {
 
 const TASKS: usize = 300;
 const KILLS: usize = 4;
-/// The first task that waits until the last batch is run: no other ends before it is killed.
+/// The first task that waits for the final resume. No later task ends before that.
 const LAST: usize = 200;
-/// The file for which it waits.
+/// The file for which those tasks wait.
 const OPEN: &str = "open";
 
-/// Each task leaves a mark in a directory of the host, each time that it is run.
+/// A batch whose tasks append to a file in a host directory each time that they run.
 struct Marked {
     batch: Batch,
     marks: TempDir,
@@ -36,10 +36,10 @@ impl Marked {
     fn new() -> Self {
         // Not in /tmp, because a sandbox has its own.
         let marks = tempfile::tempdir_in("/var/tmp").unwrap();
-        // Open to the user that guests are.
+        // Writable for the user as whom guests run.
         let open = fs::Permissions::from_mode(0o777);
         fs::set_permissions(marks.path(), open).unwrap();
-        // Longer than it takes to look, and not all alike.
+        // Long enough to be observed while running, and of different lengths.
         let code = |id: usize| {
             let seconds = (id % 5) * 5;
             let has_turn = if id < LAST { "True" } else { "False" };
@@ -62,7 +62,7 @@ impl Marked {
         self.batch.map(&arguments)
     }
 
-    /// How often each task was run.
+    /// Returns the number of runs of each task.
     fn runs(&self) -> HashMap<i64, u64> {
         let marks = fs::read_dir(self.marks.path()).unwrap().flatten();
         marks
@@ -73,7 +73,7 @@ impl Marked {
             .collect()
     }
 
-    /// The results that are whole, by their ids. There may be half of one behind them.
+    /// Returns the complete results by id. A partial line may follow them.
     fn whole_results(&self) -> HashMap<i64, Value> {
         let text = fs::read_to_string(self.batch.results()).unwrap();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
@@ -111,8 +111,8 @@ fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
         assert_eq!(result["status"], "ok", "{result}");
         assert!(finished.get(id).is_none_or(|before| before == result));
     }
-    // Only what ran in a moment of a kill was run again: four tasks each time, whose results were not
-    // written.
+    // Only tasks that ran at the time of a kill ran again: at most four for each kill, whose results were not
+    // written yet.
     let again: Vec<(i64, u64)> = marked
         .runs()
         .into_iter()
@@ -124,7 +124,7 @@ fn a_killed_batch_is_gone_on_with() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Waits until these processes are no more, but for what waits to be reaped.
+/// Waits until these processes have ended, zombies aside.
 fn gone(family: &[u32]) {
     let lives = |pid: &&u32| {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

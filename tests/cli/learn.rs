@@ -1,4 +1,4 @@
-//! `sandfork learn`, and `sandfork policy diff`.
+//! Tests of `sandfork learn` and `sandfork policy diff`.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -26,7 +26,7 @@ trials! {
     two_policies_are_compared,
 }
 
-/// A directory that a guest is not shown, with a script that reads a file in it.
+/// Creates a directory that a guest does not see, with a script that reads a file in it.
 fn scene() -> Result<tempfile::TempDir, Failed> {
     let directory = tempfile::tempdir_in("/var/tmp")?;
     let data = directory.path().join("data.csv");
@@ -64,7 +64,7 @@ fn a_learnt_policy_lets_the_script_pass_and_says_why() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What is shown to be read, by an earlier answer or by `--set`, becomes writable in place of that.
+// A path that an earlier answer or `--set` made readable becomes writable instead.
 fn a_new_file_is_learnt_by_its_directory() -> Result<(), Failed> {
     let scene = scene()?;
     let place = scene.path().join("results");
@@ -115,7 +115,7 @@ fn a_person_is_asked_and_may_decline() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Two refusals in one run, of which the script survives the first.
+/// Causes two refusals in one run; the script survives the first.
 const SURVIVES: &str = "
 try:
     import wave
@@ -145,10 +145,10 @@ fn what_the_script_does_not_need_is_left_out() -> Result<(), Failed> {
     Ok(())
 }
 
-/// While a setting is tried without which the script waits.
+// The interrupt comes while `learn` tries to leave out a setting, without which the script waits.
 fn ctrl_c_writes_no_policy() -> Result<(), Failed> {
     let marks = tempfile::tempdir_in("/var/tmp")?;
-    // Open to the user that guests are.
+    // Writable for the user as whom guests run.
     fs::set_permissions(marks.path(), fs::Permissions::from_mode(0o777))?;
     let mark = marks.path().join("waits");
     let waits = format!(
@@ -183,7 +183,7 @@ fn ctrl_c_writes_no_policy() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The call's error is in no exception. The script tells only that it failed.
+// No exception contains the call's error. The script reports only that it failed.
 fn a_call_is_learnt_that_the_script_does_not_name() -> Result<(), Failed> {
     let code = "import ctypes, os
 (r, w), (_, out) = os.pipe(), os.pipe()
@@ -267,7 +267,7 @@ fn an_option_behind_the_script_is_noticed() -> Result<(), Failed> {
             &["learn", "passes.py", "--accept", "read:/srv,import"],
             Some("--accept read:/srv,import"),
         ),
-        // The command has one of its own.
+        // `learn` has an option of the same name.
         (
             &[
                 "learn",

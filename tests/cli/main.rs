@@ -1,7 +1,7 @@
-//! The command: transcripts (`*.trycmd`, each a console session with what it prints), and what a
-//! transcript cannot show.
+//! Tests of the command: transcripts (`*.trycmd`, each a console session with its output), and tests of
+//! behaviour that a transcript cannot show.
 //!
-//! `TRYCMD=overwrite cargo test --test cli` writes what it prints now.
+//! `TRYCMD=overwrite cargo test --test cli` updates the transcripts.
 #![allow(clippy::unwrap_used)]
 
 mod behaviour;
@@ -59,7 +59,7 @@ fn transcripts(name: &str, files: &'static str) -> Trial {
     })
 }
 
-/// Why this host cannot run guests under the default policy, if it cannot.
+/// Returns why this host cannot run guests under the default policy, if so.
 fn obstacle() -> Option<String> {
     let policy = Policy::default();
     let interpreter = &policy.python().interpreter.value;
@@ -69,16 +69,16 @@ fn obstacle() -> Option<String> {
     }
 }
 
-/// A test of a module.
+/// Makes a test of a function of a module.
 fn trial(module: &str, name: &str, test: fn() -> Result<(), Failed>) -> Trial {
     let module = module.rsplit("::").next().unwrap_or_default();
     Trial::test(format!("{module}::{name}"), test)
 }
 
-/// Lists a module's tests, which are these functions of it, in its `trials`.
+/// Defines the module's `trials`, which returns these functions as tests.
 macro_rules! trials {
     ($($test:ident,)+) => {
-        /// Each of these functions as a test.
+        /// Returns each function as a test.
         pub fn trials() -> impl Iterator<Item = libtest_mimic::Trial> {
             [$($crate::trial(module_path!(), stringify!($test), $test)),+].into_iter()
         }

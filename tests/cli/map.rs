@@ -1,4 +1,4 @@
-//! `sandfork map`: interruptions, full disks, files that are gone on with, a terminal.
+//! Tests of `sandfork map`: interruption, full disks, resumption, terminals.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -39,13 +39,13 @@ trials! {
     a_terminal_that_may_show_results_shows_no_bar,
 }
 
-/// A directory with a file of tasks.
+/// A directory with a task file.
 pub struct Batch {
     pub directory: TempDir,
 }
 
 impl Batch {
-    /// Tasks 0, 1, 2, ... with this code.
+    /// Creates a batch with the tasks 0, 1, 2, ... and their code.
     pub fn new(codes: impl IntoIterator<Item = impl AsRef<str>>) -> Self {
         let batch = Self {
             directory: tempfile::tempdir().unwrap(),
@@ -67,12 +67,12 @@ impl Batch {
         self.directory.path().join("results.jsonl")
     }
 
-    /// Where a file system may be mounted.
+    /// Returns the mount point for a small file system.
     pub fn disk(&self) -> PathBuf {
         self.directory.path().join("disk")
     }
 
-    /// `sandfork map`, to the file of results.
+    /// Returns `sandfork map` with its output to the results file.
     pub fn map(&self, arguments: &[&str]) -> Command {
         let mut command = sandfork(&["map"]);
         command
@@ -83,7 +83,7 @@ impl Batch {
         command
     }
 
-    /// The results by their ids. Fails where a line is none, or there are two of one id.
+    /// Parses the results, by id. Panics at a line that is not a result and at a duplicate id.
     pub fn read(&self) -> HashMap<i64, Value> {
         let text = fs::read_to_string(self.results()).unwrap_or_default();
         assert!(text.is_empty() || text.ends_with('\n'), "{text}");
@@ -96,7 +96,7 @@ impl Batch {
         results
     }
 
-    /// Waits until there are so many results.
+    /// Waits until the results file has `count` lines.
     pub fn wait_for(&self, count: usize) {
         let deadline = Instant::now() + Duration::from_secs(60);
         while fs::read_to_string(self.results()).map_or(0, |text| text.lines().count()) < count {
@@ -144,7 +144,7 @@ fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
     signal(&child, Signal::SIGTERM);
     let output = child.wait_with_output()?;
     assert_eq!(output.status.code(), Some(130), "{}", said(&output));
-    // Long before the 30 seconds that it may take.
+    // Long before the task's own limit of 30 seconds.
     assert!(asked.elapsed() < Duration::from_secs(25));
     assert!(
         !batch.read().contains_key(&1),
@@ -160,7 +160,7 @@ fn ctrl_c_calls_off_what_does_not_end() -> Result<(), Failed> {
 }
 
 fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
-    // It may come too late on a busy machine: two seconds after the first the task is called off.
+    // The second signal may come too late on a busy machine: the task is cancelled two seconds after the first.
     for _ in 0..5 {
         let said = interrupted_twice()?;
         if said.is_empty() {
@@ -171,13 +171,13 @@ fn a_second_ctrl_c_ends_the_command() -> Result<(), Failed> {
     Err("the second signal did not end it".into())
 }
 
-/// Returns what the command says. It says nothing if the second signal ends it.
+/// Returns the command's message, which is empty if the second signal ends the command.
 fn interrupted_twice() -> Result<String, Failed> {
     let batch = Batch::new([QUICK, FOREVER]);
     let child = batch.map(&["--jobs", "1"]).spawn()?;
     batch.wait_for(1);
     signal(&child, Signal::SIGINT);
-    // Two that wait at once are one (signal(7)).
+    // Two pending signals of the same number are merged (signal(7)).
     while is_pending(&child, Signal::SIGINT)? {
         thread::sleep(Duration::from_millis(5));
     }
@@ -188,7 +188,7 @@ fn interrupted_twice() -> Result<String, Failed> {
     Ok(said(&output))
 }
 
-/// Whether a signal is pending for the process (proc_pid_status(5)).
+/// Returns whether a signal is pending for the process (proc_pid_status(5)).
 fn is_pending(child: &Child, signal: Signal) -> Result<bool, Failed> {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id()))?;
     let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
@@ -229,10 +229,10 @@ fn ctrl_c_ends_a_wait_for_a_reader() -> Result<(), Failed> {
     Ok(())
 }
 
-/// What a file may have, in KiB: far more than the worker library, which is a file in memory too.
+/// The file size limit in KiB: far above the size of the worker library, which is a memory file and subject to it.
 const FULL: usize = 16 << 10;
 
-/// `sandfork map` with no file over [`FULL`].
+/// Returns `sandfork map` under a file size limit of [`FULL`].
 fn with_a_full_disk(map: &Command) -> Command {
     let mut command = Command::new("bash");
     let script = format!("ulimit -f {FULL}; exec \"$0\" \"$@\"");
@@ -246,7 +246,7 @@ fn with_a_full_disk(map: &Command) -> Command {
     command
 }
 
-/// Leaves so much room in the file of results for more.
+/// Fills the results file up to `room` bytes below the limit.
 fn fill(batch: &Batch, room: usize) {
     let mut result = json!({"id": -1, "status": "ok", "stdout": ""});
     let length = (FULL << 10) - room - result.to_string().len() - 1;
@@ -311,7 +311,7 @@ fn a_reader_that_leaves_ends_it() -> Result<(), Failed> {
 
 fn a_long_result_is_not_in_memory_as_a_whole() -> Result<(), Failed> {
     const OUTPUT: usize = 16 << 20;
-    // Each byte takes six in JSON.
+    // JSON escapes each byte as six.
     let batch = Batch::new([format!("print('\\x01' * {OUTPUT}, end='')")]);
     let mut map = sandfork(&["map", "--set", "limits.output=16MiB"]);
     let mut child = map.arg(batch.tasks()).spawn()?;
@@ -387,7 +387,7 @@ fn tasks_come_through_a_pipe_as_they_are_written() -> Result<(), Failed> {
     let mut stdin = child.stdin.take().unwrap();
     for id in 0..20 {
         writeln!(stdin, "{}", json!({"id": id, "code": QUICK}))?;
-        // Before the next is written.
+        // Before the next task is written.
         batch.wait_for(id + 1);
     }
     drop(stdin);
@@ -397,7 +397,7 @@ fn tasks_come_through_a_pipe_as_they_are_written() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every process beneath another.
+/// Returns all descendants of a process.
 pub fn beneath(pid: u32) -> Vec<u32> {
     let children = fs::read_dir(format!("/proc/{pid}/task"))
         .into_iter()
@@ -420,7 +420,7 @@ fn a_zygote_that_is_killed_costs_no_task() -> Result<(), Failed> {
         batch.wait_for(results);
         for pid in beneath(child.id()) {
             let pid = nix::unistd::Pid::from_raw(i32::try_from(pid)?);
-            // A process that has ended meanwhile is accepted too.
+            // The process may have ended meanwhile.
             _ = nix::sys::signal::kill(pid, Signal::SIGKILL);
         }
     }
@@ -429,7 +429,7 @@ fn a_zygote_that_is_killed_costs_no_task() -> Result<(), Failed> {
     let results = batch.read();
     assert_eq!(results.len(), 200);
     let ended = |status: &str| results.values().filter(|it| it["status"] == status).count();
-    // A guest that was killed before its zygote was seen to go has ended by a signal.
+    // A guest that died before its zygote's end was noticed is reported as ended by a signal.
     assert_eq!(ended("ok") + ended("signal"), 200, "{results:?}");
     assert!(ended("ok") > 190, "{results:?}");
     Ok(())
@@ -455,8 +455,7 @@ fn results_keep_the_order_of_the_tasks() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A task file whose tasks end one after the other, slowly enough for a bar.
-/// Processes that are spawned import it, and `inspect` reads it.
+/// A task that runs from its own file: spawned processes import that file, and `inspect` reads it.
 const OWN_FILE: &str = "
 import inspect, multiprocessing, os
 def double(number):
@@ -497,23 +496,23 @@ fn a_script_of_a_task_finds_its_own_file() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A batch that has results of half of its tasks for a while.
+/// Creates a batch that is half done for a while, long enough for a progress bar.
 fn slow() -> Batch {
     let sleeps = "import time; time.sleep(1.5)";
     Batch::new([QUICK, QUICK, sleeps, sleeps])
 }
 
-/// What a terminal shows that is the command's stderr, and its stdout too if that is `None`.
+/// Runs the command with a terminal as stderr, and as stdout too if that is `None`. Returns what the terminal shows.
 fn on_a_terminal(mut command: Command, stdout: Option<Stdio>) -> Result<(String, Child), Failed> {
     let terminal = openpty(None, None)?;
     let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
     let stdout = stdout.map_or_else(end, Ok)?;
     command.env("TERM", "xterm").stdout(stdout).stderr(end()?);
     let child = command.spawn()?;
-    // It holds ends of the terminal.
+    // They hold descriptors of the terminal.
     drop((command, terminal.slave));
     let mut shown = Vec::new();
-    // A terminal whose other side has closed answers EIO (pty(7)).
+    // A terminal whose other end is closed returns EIO (pty(7)).
     _ = File::from(terminal.master).read_to_end(&mut shown);
     Ok((String::from_utf8(shown)?, child))
 }
@@ -534,7 +533,7 @@ fn a_terminal_shows_a_bar_where_the_results_go_to_a_file() -> Result<(), Failed>
     Ok(())
 }
 
-/// Lines of results and parts of a bar would come between each other.
+// Result lines and the progress bar would mix.
 fn a_terminal_that_may_show_results_shows_no_bar() -> Result<(), Failed> {
     let batch = slow();
     let map = || {
@@ -573,7 +572,7 @@ fn a_terminal_shows_a_bar() -> Result<(), Failed> {
             .spawn()?;
         drop(terminal.slave);
         let mut shown = Vec::new();
-        // A terminal whose other side has closed answers EIO (pty(7)).
+        // A terminal whose other end is closed returns EIO (pty(7)).
         _ = File::from(terminal.master).read_to_end(&mut shown);
         assert_eq!(child.wait()?.code(), Some(0));
         let shown = String::from_utf8(shown)?;

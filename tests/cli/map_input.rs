@@ -1,5 +1,5 @@
-//! `sandfork map`: tasks that are wrong in the middle of a file, files that change, and a disk that is
-//! full. What was finished stays, the error names the line, and the batch can be gone on with.
+//! Tests of `sandfork map` with invalid tasks in the middle of a file, task files that change, and full
+//! disks. Finished results stay, the error names the line, and the batch can be resumed.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::Write;
@@ -29,7 +29,7 @@ trials! {
 
 const QUICK: &str = "1 + 1";
 
-/// How many results an error left, which must be the tasks from 0 on.
+/// Returns the number of results that the command left, which must be those of the first tasks.
 fn finished(batch: &Batch, output: &Output) -> usize {
     let results = batch.read();
     let count = results.len();
@@ -91,8 +91,8 @@ fn an_id_that_stands_twice_is_found_across_a_resumption() -> Result<(), Failed> 
     Ok(())
 }
 
-/// A batch that stands still after its first task, until it is let on: meanwhile its last lines cannot
-/// have been read, for few are read ahead.
+/// A batch that blocks after its first task until a gate file appears. Meanwhile its last lines cannot
+/// have been read, because `map` reads only a few tasks ahead.
 struct Gated {
     batch: Batch,
     gate: TempDir,
@@ -113,7 +113,7 @@ impl Gated {
         Self { batch, gate }
     }
 
-    /// Runs it one by one, and does something to its tasks while it stands still.
+    /// Runs the tasks one by one, and calls `act` with the task file while the batch blocks.
     fn run(&self, act: impl FnOnce(File)) -> Result<Output, Failed> {
         let shown = format!("filesystem.read={}", self.gate.path().display());
         let arguments = ["--jobs", "1", "--set", &shown];
@@ -144,7 +144,7 @@ fn a_file_that_grows_is_run_as_far_as_it_went() -> Result<(), Failed> {
 }
 
 fn a_file_that_is_cut_short_is_told() -> Result<(), Failed> {
-    // More than is read in one piece.
+    // Long lines, so that the file exceeds one read buffer.
     let gated = Gated::new(&format!("# {}\n{QUICK}", "x".repeat(1000)));
     let output = gated.run(|tasks| tasks.set_len(0).unwrap())?;
     let sentence = "the file has become shorter while it was read, and ends here now\n";
@@ -154,8 +154,8 @@ fn a_file_that_is_cut_short_is_told() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The same command where the directory of results is a file system of its own, of this size. Only there,
-/// in a mount namespace that ends with it: the results are copied out.
+/// Returns the command with a file system of this size as its results directory, in a mount namespace
+/// that ends with the command: the results are copied out.
 fn on_a_small_disk(map: &Command, batch: &Batch, size: &str) -> Command {
     let mut command = Command::new("unshare");
     if !geteuid().is_root() {

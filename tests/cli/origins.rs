@@ -1,4 +1,4 @@
-//! Where the packages of `sandfork env` come from, and who decides that. The index is that of `environments`.
+//! Tests of where `sandfork env` gets packages from, and who decides it. The index is that of `environments`.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ trials! {
     a_file_names_no_private_host,
 }
 
-/// The value of a module that an environment has.
+/// Evaluates an expression in an environment; its first name is the module to import.
 fn value(scene: &Scene, name: &str, expression: &str) -> Result<String, Failed> {
     let module = expression.split('.').next().unwrap_or_default();
     let code = format!("import {module}; print({expression})");
@@ -25,7 +25,7 @@ fn value(scene: &Scene, name: &str, expression: &str) -> Result<String, Failed> 
     scene.printed(&["run", "--set", &set, "-c", &code])
 }
 
-/// What a command says that succeeds, or that fails.
+/// Returns the stdout of a command that succeeds, or the stderr of one that fails.
 fn said(command: &mut Command) -> Result<String, Failed> {
     let output = command.output()?;
     let text = if output.status.success() {
@@ -36,7 +36,7 @@ fn said(command: &mut Command) -> Result<String, Failed> {
     Ok(String::from_utf8(text)?.trim_end().to_owned())
 }
 
-/// Fetches a file of the index into a directory.
+/// Downloads a file of the index into a directory.
 fn fetch(scene: &Scene, name: &str, into: &Path) -> Result<(), Failed> {
     let code = "import sys, urllib.request; urllib.request.urlretrieve(sys.argv[1], sys.argv[2])";
     let url = format!("http://127.0.0.1:{}/files/{name}", scene.port());
@@ -66,14 +66,14 @@ fn an_environment_is_of_its_index() -> Result<(), Failed> {
     from_directory(&["env", "create", "two", "shapes"])?;
     assert_eq!(value(&scene, "one", "shapes.sides")?, "4");
     assert_eq!(value(&scene, "two", "shapes.sides")?, "3");
-    // Another password, and another way of writing the URL, are the same index.
+    // Neither the password nor another spelling of the URL makes it another index.
     let url = format!("http://me:p%40ss@127.0.0.1:{}/secret/simple", scene.port());
     scene.printed(&["env", "create", "three", "colours", "--index-url", &url])?;
     let again = url.replace("me:p%40ss@", "other:") + "/";
     let again = again.replace("other:", "other:one@");
     let found = scene.printed(&["env", "create", "three", "colours", "--index-url", &again])?;
     assert!(found.starts_with("three: is there already"), "{found}");
-    // Hashes say which files they are, wherever they come from.
+    // Hashes identify the files, whatever index they come from.
     let lock = scene.place().join("pylock.toml").display().to_string();
     scene.printed(&["env", "export", "one", "-o", &lock])?;
     let locked = ["env", "create", "four", "--lock", &lock];
@@ -99,7 +99,7 @@ fn a_policys_packages_are_of_its_callers_index() -> Result<(), Failed> {
     assert_eq!(scene.printed(&run)?, "4");
     assert_eq!(from_directory(&run)?, "3");
     assert_eq!(scene.printed(&run)?, "4");
-    // Without the permission to install, it is not there for another index.
+    // Without permission to install, the environment is not found for another index.
     let found = ["run", "--set", packages, "-c", code];
     assert_eq!(scene.printed(&found)?, "4");
     let mut elsewhere = scene.command(&found);
@@ -107,7 +107,7 @@ fn a_policys_packages_are_of_its_callers_index() -> Result<(), Failed> {
     let missing = said(&mut elsewhere)?;
     let told = "sandfork: the packages shapes are not installed for /";
     assert!(missing.starts_with(told), "{missing}");
-    // An option of the command is no part of the name: a policy has none. But another index is asked.
+    // An option of the command is not part of the environment's name, but it changes the index that is queried.
     let mut command = scene.command(&["env", "create", "--packages", "shapes"]);
     let unreachable = said(command.args(["--index-url", "http://127.0.0.1:9/simple"]))?;
     assert!(unreachable.contains("unreachable"), "{unreachable}");
@@ -155,7 +155,7 @@ fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
         seen,
         "['colours-1.5-py3-none-any.whl', 'lister-1.0.tar.gz']"
     );
-    // A directory of the host, which the caller alone can name.
+    // A host directory, which only the caller may name.
     let outside = scene.wheels()?;
     let outside = outside.path().display().to_string();
     let lines = format!("colours\n-f {outside}\n");
@@ -175,7 +175,7 @@ fn a_file_shows_packages_of_its_own_directory() -> Result<(), Failed> {
         refused.contains("is not beneath the directory"),
         "{refused}"
     );
-    // A file of the project that is included has its own directory.
+    // An included file of the project is confined to the directory of that file.
     fs::create_dir(project.join("part"))?;
     fs::write(
         project.join("part/requirements.txt"),
@@ -208,7 +208,7 @@ fn a_file_names_no_private_host() -> Result<(), Failed> {
         assert!(made.starts_with("x: is ready"), "{made}");
         scene.printed(&["env", "remove", "x"])?;
     }
-    // The caller's own configuration has it: it is as good as allowed.
+    // The caller's own configuration names the host, which allows it.
     create("127.0.0.1", &[])?;
     let made = scene.printed(&["env", "create", "x", "-r", &path])?;
     assert!(made.starts_with("x: is ready"), "{made}");

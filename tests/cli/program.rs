@@ -1,4 +1,4 @@
-//! Programs in files: a lone script, a directory, a module.
+//! Tests of programs in files: a single script, a directory, a module.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ trials! {
     arguments_need_no_dashes,
 }
 
-/// A directory with a program: its main module, a module, a package, and a table.
+/// Creates a directory with a program: a main module, a helper module, a package and a table.
 fn program() -> Result<tempfile::TempDir, Failed> {
     let directory = tempfile::tempdir()?;
     let inside = |name: &str| directory.path().join(name);
@@ -50,7 +50,7 @@ fn program() -> Result<tempfile::TempDir, Failed> {
     ] {
         fs::write(inside(name), text)?;
     }
-    // Every user may look into it, as into a checkout: a guest of root is another user.
+    // World-readable like a checkout: under root, the guest is another user.
     let open = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     fs::set_permissions(directory.path(), open)?;
     Ok(directory)
@@ -110,7 +110,7 @@ fn a_lone_script_sees_nothing_beside_itself() -> Result<(), Failed> {
         program.path().display()
     );
     assert!(said(&reads).contains(&hint), "{}", said(&reads));
-    // A guest that asks for what is elsewhere is not helped.
+    // Paths outside the script's directory get no hint.
     let other = in_program(program.path(), &["-c", "open('../secret')"])?;
     assert!(!said(&other).contains("sandfork:"), "{}", said(&other));
     Ok(())
@@ -124,7 +124,7 @@ fn a_project_is_imported_and_its_files_are_found() -> Result<(), Failed> {
     let elsewhere = format!("--project={}", program.path().display());
     let code = "import helper; print(helper.__file__); open(helper.__file__, 'a')";
     let refused = in_program(Path::new("/"), &[&elsewhere, "-c", code])?;
-    // By the mount, by Landlock, or because it is another user's.
+    // Refused by the mount, by Landlock, or because the file belongs to another user.
     let refusals = ["Read-only file system", "Permission denied"];
     let file = program.path().join("helper.py");
     assert!(said(&refused).starts_with(&format!("{}\n", file.display())));
@@ -211,7 +211,7 @@ fn a_policy_names_a_project() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Both start an interpreter that finds the script by its `__file__`.
+// `inspect` and `multiprocessing` find the script by its `__file__`.
 fn a_scripts_functions_reach_spawned_processes() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let script = directory.path().join("script.py");

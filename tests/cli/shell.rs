@@ -1,4 +1,4 @@
-//! `sandfork shell`, with a script and at a terminal.
+//! Tests of `sandfork shell`, with a script on stdin and at a terminal.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ trials! {
     the_history_is_kept_for_the_user_alone,
 }
 
-/// What a script prints, and its exit code.
+/// Runs a script. Returns its stdout, its stderr and the exit code.
 fn script(text: &str, arguments: &[&str]) -> Result<(String, String, Option<i32>), Failed> {
     let mut command = sandfork(&[&["shell"], arguments].concat());
     let mut child = command.stdin(Stdio::piped()).spawn()?;
@@ -136,7 +136,7 @@ fn a_script_passes_files() -> Result<(), Failed> {
     let (_, stderr, code) = script("%get 'an in.csv\n", &[])?;
     assert_eq!(code, Some(2));
     assert_eq!(stderr, "sandfork: a quote of `%get` is not closed\n");
-    // A link of the guest leads nowhere.
+    // A symlink that the guest made is not followed.
     let (_, stderr, code) = script(
         "import os; os.symlink('/etc/passwd', 'l')\n%get l /dev/null\n",
         &[],
@@ -146,7 +146,7 @@ fn a_script_passes_files() -> Result<(), Failed> {
     Ok(())
 }
 
-/// The command at a terminal.
+/// A user at a terminal that runs the command.
 pub struct Person {
     pub terminal: File,
     pub shell: Child,
@@ -156,7 +156,7 @@ pub struct Person {
 
 impl Drop for Person {
     fn drop(&mut self) {
-        // Only a shell of a test that failed is still there.
+        // The process still runs only if the test failed.
         _ = self.shell.kill();
         _ = self.shell.wait();
     }
@@ -169,7 +169,7 @@ impl Person {
         Ok(person)
     }
 
-    /// Starts a command.
+    /// Starts `sandfork` with these arguments.
     pub fn with(arguments: &[&str]) -> Result<Self, Failed> {
         Self::runs(&[&[env!("CARGO_BIN_EXE_sandfork")], arguments].concat())
     }
@@ -179,7 +179,7 @@ impl Person {
         let state = tempfile::tempdir()?;
         let terminal = openpty(None, None)?;
         let end = || -> Result<Stdio, Failed> { Ok(terminal.slave.try_clone()?.into()) };
-        // `setsid -c` makes the terminal the one that controls the shell, so that Ctrl-C is a signal.
+        // `setsid --ctty` makes the terminal the controlling one, so that Ctrl-C becomes a signal.
         let shell = Command::new("setsid")
             .arg("--ctty")
             .args(argv)
@@ -202,7 +202,7 @@ impl Person {
         Ok(())
     }
 
-    /// Types a line after which the statement goes on.
+    /// Types a line that does not complete the statement.
     fn begins(&mut self, line: &str) -> Result<(), Failed> {
         self.types(&format!("{line}\r"))?;
         self.see("\r\n")?;
@@ -210,7 +210,7 @@ impl Person {
         Ok(())
     }
 
-    /// Waits for a text. Returns what came up to its end.
+    /// Waits for a text. Returns the output up to and including it.
     pub fn see(&mut self, text: &str) -> Result<String, Failed> {
         let until = Instant::now() + Duration::from_secs(60);
         loop {
@@ -237,10 +237,10 @@ impl Person {
         self.code()
     }
 
-    /// The exit code. What the shell still prints is read, for a terminal holds a few pages only.
+    /// Returns the exit code. Drains the terminal first, because its buffer holds only a few pages.
     pub fn code(&mut self) -> Result<Option<i32>, Failed> {
         let mut rest = Vec::new();
-        // A terminal whose other side has closed answers EIO (pty(7)).
+        // A terminal whose other end is closed returns EIO (pty(7)).
         _ = self.terminal.read_to_end(&mut rest);
         Ok(self.shell.wait()?.code())
     }
@@ -250,7 +250,7 @@ fn a_person_types_blocks_and_corrects_a_mistake() -> Result<(), Failed> {
     let mut person = Person::start(&[])?;
     person.types("def f(x):\r")?;
     person.see("... ")?;
-    // The line is indented already.
+    // The prompt has already indented the line.
     person.types("return x + 1\r")?;
     person.see("... ")?;
     person.types("\r")?;
@@ -283,7 +283,7 @@ fn an_empty_line_ends_what_an_else_may_follow() -> Result<(), Failed> {
     person.types("%pwd\r")?;
     person.see("\r\n'/work'\r\n")?;
     person.see(">>> ")?;
-    // What the shell asks is no value of the session.
+    // The shell's own completion request does not change `_`.
     person.types("lis\t([len(_),\r")?;
     person.see("... ")?;
     person.types("])\r")?;
@@ -322,7 +322,7 @@ fn a_hostile_guest_does_not_keep_a_person_in_the_prompt() -> Result<(), Failed> 
     }
     person.types("\r")?;
     person.see(">>> ")?;
-    // A guest that does not answer: what was typed runs.
+    // The guest does not reply: the typed statement runs.
     person.types("print(6)\r")?;
     person.see("\r\n6\r\n")?;
     assert_eq!(person.leaves()?, Some(0));
@@ -338,7 +338,7 @@ fn ctrl_c_interrupts_the_cell_and_keeps_the_session() -> Result<(), Failed> {
         person.types("while True: pass\r")?;
         person.see("... ")?;
         person.types("\r")?;
-        // The modes of the terminal change as the cell begins.
+        // The terminal modes change when the cell begins.
         let interrupted = loop {
             std::thread::sleep(Duration::from_millis(300));
             person.types("\x03")?;

@@ -1,4 +1,4 @@
-//! Ctrl-Z: the command stops with its guest and the guest's clock.
+//! Tests of Ctrl-Z: the command stops together with its guest and the guest's clock.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::CommandExt;
@@ -32,7 +32,7 @@ trials! {
 
 const STOPPED: Duration = Duration::from_secs(1);
 
-/// Prints the time now and again, as one of several processes may, for a second and a half in all.
+/// Prints the time repeatedly, for 1.5 seconds in total, in one or several processes.
 const TICK: &str = "
 import os, signal, sys, time
 def tick(seconds):
@@ -45,8 +45,8 @@ def tick(seconds):
         seconds -= min(time.time() - before, 0.4)
 ";
 
-/// The command, in a process group of its own: the kernel ignores SIGTSTP in one that has no parent in its session
-/// (setpgid(2)), as that of the tests may be.
+/// Returns the command in its own process group, which must not be orphaned: the kernel ignores SIGTSTP in an orphaned
+/// process group (setpgid(2)), and that of the tests may be one.
 fn stoppable(arguments: &[&str]) -> Command {
     let mut command = sandfork(arguments);
     command.process_group(0);
@@ -58,7 +58,7 @@ struct Stop {
     to: Duration,
 }
 
-/// By the one clock that a guest shares with the host.
+/// Returns the time of `CLOCK_REALTIME`, which guest and host share.
 fn now() -> Duration {
     clock_gettime(ClockId::CLOCK_REALTIME).unwrap().into()
 }
@@ -81,8 +81,8 @@ fn run_with_a_stop(guest: &str) -> Result<(Option<i32>, Vec<String>), Failed> {
     run_under("60s", STOPPED, guest)
 }
 
-/// Runs a guest under a limit, stops it for some time, and returns its exit code, and the lines that are no
-/// times. No time may lie within the stop, and some have to before and after it.
+/// Runs a guest under a wall limit and stops it for some time. Returns its exit code and the lines that are not
+/// times. Checks that no printed time lies within the stop, and that some lie before and after it.
 fn run_under(
     wall: &str,
     stopped: Duration,
@@ -130,7 +130,7 @@ fn a_stopped_command_stops_its_guest_and_the_clock() -> Result<(), Failed> {
     Ok(())
 }
 
-/// SIGSTOP: the guest goes on, and its clock does not.
+// After SIGSTOP, the guest continues, and its clock does not.
 fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
     for (seconds, code) in [(2.5, 0), (60.0, 124)] {
         let guest = format!("{TICK}tick({seconds})");
@@ -155,7 +155,7 @@ fn a_stop_that_cannot_be_caught_is_not_counted() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A process of the guest is traced, so that the command cannot hold it: the guest and its clock go on.
+// A process of the guest is traced, so the command cannot freeze it: the guest and its clock continue.
 fn a_stop_without_hold_of_the_guest_is_counted() -> Result<(), Failed> {
     let name = format!("held{}", std::process::id());
     let code = format!(
@@ -205,7 +205,7 @@ fn process_of_name(name: &str) -> Option<Pid> {
     number.parse().ok().map(Pid::from_raw)
 }
 
-/// By a timer of the kernel, by a thread, and by other processes.
+// By a kernel timer, by a thread, and by other processes.
 fn a_guest_that_continues_itself_stays_stopped() -> Result<(), Failed> {
     let (code, others) = run_with_a_stop(
         "
@@ -235,7 +235,7 @@ tick(1.5)
     Ok(())
 }
 
-/// Each process starts the next one and ends, so that no number stays for long.
+// Each process starts the next one and ends, so that no process id stays for long.
 fn a_guest_that_forks_without_end_stays_stopped() -> Result<(), Failed> {
     let (code, _) = run_with_a_stop(
         "

@@ -1,4 +1,4 @@
-//! `--in` and `--out`, and the paths of a plan.
+//! Tests of `--in` and `--out`, and of the paths in a plan.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -36,7 +36,7 @@ fn files_are_copied_in_and_out() -> Result<(), Failed> {
     fs::write(inside("sub/data.csv"), "a,b\n")?;
     fs::write(inside("result.csv"), "old")?;
     fs::set_permissions(inside("result.csv"), fs::Permissions::from_mode(0o640))?;
-    // A file elsewhere has its last name in the sandbox.
+    // A file from elsewhere keeps its last path component in the sandbox.
     let elsewhere = tempfile::NamedTempFile::new()?;
     fs::write(elsewhere.path(), "c,d\n")?;
     let code = "import sys\n\
@@ -75,7 +75,7 @@ fn files_are_copied_in_and_out() -> Result<(), Failed> {
     Ok(())
 }
 
-/// It may be larger than the work directory.
+// A sparse file may be larger than the work directory.
 fn a_file_with_holes_is_copied_out_whole() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let code = "with open('result', 'wb') as file: file.truncate(3 << 20); file.seek(-1, 2); file.write(b'x')";
@@ -132,14 +132,14 @@ fn a_guest_that_is_ended_replaces_no_result() -> Result<(), Failed> {
     let output = run_in(directory.path(), &limited)?;
     assert_eq!(output.status.code(), Some(124), "{}", said(&output));
     assert_eq!(fs::read_to_string(&result)?, "whole");
-    // A guest that fails says itself why there is no file, and may have written one.
+    // If the guest itself fails, the missing file needs no further message; it may also have written one.
     let fails = "raise SystemExit(3)";
     let output = run_in(directory.path(), &["run", "--out", "none", "-c", fails])?;
     assert_eq!(
         (output.status.code(), said(&output)),
         (Some(3), String::new())
     );
-    // A file that it leaves open is written too.
+    // A file that the guest leaves open is copied too.
     let report = "f = open('result', 'w')\nf.write('report')\nraise SystemExit(3)";
     let output = run_in(directory.path(), &["run", "--out", "result", "-c", report])?;
     assert_eq!(output.status.code(), Some(3));
@@ -211,7 +211,7 @@ fn a_plan_lists_a_path_beneath_tmp_as_written() -> Result<(), Failed> {
     Ok(())
 }
 
-/// A program that runs as its owner would give every user of the host the owner's rights.
+/// A set-user-ID program would give every user of the host the rights of its owner.
 const WRITES: &str = "\
 import os, sys
 from errno import errorcode
@@ -291,7 +291,7 @@ fn what_a_guest_writes_belongs_to_the_owner_of_the_directory() -> Result<(), Fai
     Ok(())
 }
 
-/// File systems that have no id-mapped mounts, or not on every kernel that Sandfork runs on.
+/// Returns whether the file system supports id-mapped mounts on every kernel that Sandfork supports.
 fn has_mapped_mounts(path: &Path) -> bool {
     use nix::sys::statfs::{OVERLAYFS_SUPER_MAGIC, TMPFS_MAGIC, statfs};
     let kind = statfs(path).unwrap().filesystem_type();

@@ -1,4 +1,4 @@
-//! `-t` of `sandfork exec` and `run`: a program with a terminal of its own.
+//! Tests of `-t` of `sandfork exec` and `run`: a program with its own terminal.
 
 use std::fs;
 use std::process::Command;
@@ -36,8 +36,8 @@ fn modes(person: &Person) -> Result<Termios, Failed> {
 fn a_shell_controls_its_jobs() -> Result<(), Failed> {
     let mut person = Person::with(&SHELL)?;
     person.see("$ ")?;
-    // It runs in front when it says so. It starts no program: a shell that a signal stops between `vfork` and
-    // `exec` of its child never becomes a stopped job.
+    // The job is in the foreground once it prints. It starts no program: a shell that a signal stops between `vfork`
+    // and `exec` of its child never becomes a stopped job.
     let job = "trap 'echo again-$((1+1))' CONT; echo on-$((1+1)); while :; do read -r line; done";
     person.types(&format!("sh -c \"{}\"\r", job.replace('$', "\\$")))?;
     person.see("on-2")?;
@@ -158,7 +158,7 @@ fn a_terminal_is_restored_at_every_end() -> Result<(), Failed> {
 }
 
 fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
-    // A shell with job control between, or the kernel would not stop the command.
+    // An interactive shell is the parent, because the kernel would not stop the command in an orphaned process group.
     let job = format!(
         "before=$(stty -g); {} {}; [ \"$before\" = \"$(stty -g)\" ] && echo same; fg",
         env!("CARGO_BIN_EXE_sandfork"),
@@ -171,7 +171,7 @@ fn a_stopped_command_gives_the_terminal_back() -> Result<(), Failed> {
     let children = fs::read_to_string(format!("/proc/{shell}/task/{shell}/children"))?;
     kill(Pid::from_raw(children.trim().parse()?), Signal::SIGTSTP)?;
     person.see("same\r\n")?;
-    // The shell says which job goes on.
+    // The shell prints the job that it continues.
     person.see("sandfork")?;
     person.types("echo on=$((1+1))\r")?;
     person.see("on=2")?;
@@ -217,7 +217,7 @@ fn no_terminal_is_a_clear_error() -> Result<(), Failed> {
     Ok(())
 }
 
-/// As a program does that starts others at a terminal.
+// As a program that starts others on pseudoterminals.
 fn code_makes_pseudoterminals() -> Result<(), Failed> {
     let code = "import os, pty\n\
         made = [os.openpty() for _ in range(15)]\n\
@@ -233,14 +233,14 @@ fn a_terminal_shows_what_was_refused() -> Result<(), Failed> {
     let mut person = Person::with(&["run", "-c", "open('/etc/shadow')"])?;
     person.see(setting)?;
     assert_eq!(person.code()?, Some(1));
-    // What the guest names does not act on the terminal.
+    // Escape sequences in a path of the guest do not reach the terminal.
     let code = "raise PermissionError(13, 'no', '/work/\\x1b[2J\\u202e')";
     let explained = sandfork(&["run", "--explain", "-c", code]).output()?;
     let said = String::from_utf8(explained.stderr)?;
     let said = said.lines().last().unwrap_or_default();
     assert!(said.contains("the guest says it was refused"), "{said}");
     assert!(!said.contains(['\x1b', '\u{202e}']), "{said:?}");
-    // A file gets the guest's output only.
+    // A file receives only the guest's output.
     let unasked = sandfork(&["run", "-c", "open('/etc/shadow')"]).output()?;
     assert!(!String::from_utf8(unasked.stderr)?.contains("refused"));
     Ok(())

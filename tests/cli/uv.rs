@@ -1,4 +1,4 @@
-//! `sandfork env create` with uv, which `cargo xtask test envs` brings.
+//! Tests of `sandfork env create` with uv, which `cargo xtask test envs` installs.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -19,7 +19,7 @@ trials! {
     a_hostile_or_broken_index_leaves_nothing,
 }
 
-/// The tests. Without a uv they are skipped, which is counted.
+/// Returns the tests. Without uv they are skipped and counted as such.
 pub fn trials_with_uv() -> impl Iterator<Item = Trial> {
     let is_there = uv().is_some();
     trials().map(move |trial| {
@@ -31,7 +31,7 @@ pub fn trials_with_uv() -> impl Iterator<Item = Trial> {
     })
 }
 
-/// The uv of the host's side of the test environments.
+/// Returns the uv of the test environments for the host.
 fn uv() -> Option<PathBuf> {
     let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("target/test-envs");
     let environments = std::env::var_os("SANDFORK_TEST_ENVS").map_or_else(usual, PathBuf::from);
@@ -41,13 +41,13 @@ fn uv() -> Option<PathBuf> {
     Some(Path::new(python).with_file_name("uv")).filter(|uv| uv.exists())
 }
 
-/// A scene whose commands use uv.
+/// Creates a scene whose commands use uv.
 fn scene() -> Result<Scene, Failed> {
     let uv = uv().ok_or("no uv")?.display().to_string();
     Scene::new_with_uv(&uv)
 }
 
-/// Where a command has made an environment, and what chose its wheels.
+/// Returns the path of the environment that a command created, and the resolver that chose its wheels.
 fn made(command: &mut Command) -> Result<(String, String), Failed> {
     let output = command.output()?;
     assert!(output.status.success(), "{command:?}: {output:?}");
@@ -60,7 +60,7 @@ fn it_chooses_what_pip_chooses() -> Result<(), Failed> {
     let scene = scene()?;
     let apart = tempfile::tempdir_in("/var/tmp")?;
     let place = |name: &str| apart.path().join(name).display().to_string();
-    // A launcher is passed over.
+    // A wrapper script named uv is skipped.
     fs::create_dir(place("launcher"))?;
     fs::write(place("launcher/uv"), "#!/bin/sh\nexit 1\n")?;
     fs::create_dir(place("bin"))?;
@@ -93,7 +93,7 @@ fn it_chooses_what_pip_chooses() -> Result<(), Failed> {
         assert_eq!(resolver, "pip");
         assert_eq!(of_uv, of_pip, "{arguments:?}");
     }
-    // Its cache is the sandbox's, and ends with it.
+    // The cache of uv is in the sandbox and ends with it.
     assert!(!Path::new(&place("cache/uv")).exists());
     Ok(())
 }
@@ -102,7 +102,7 @@ fn both_follow_a_file_of_uv() -> Result<(), Failed> {
     let scene = scene()?;
     let config = tempfile::tempdir_in("/var/tmp")?;
     fs::create_dir(config.path().join("uv"))?;
-    // The second index has what the first one does not.
+    // The second index has what the first lacks.
     let server = format!("http://127.0.0.1:{}", scene.port());
     let text = format!(
         "[[index]]\nurl = \"{server}/none/simple\"\ndefault = true\n[[index]]\nurl = \"{server}/simple\"\n"

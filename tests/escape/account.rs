@@ -1,4 +1,4 @@
-//! The launching users: root if the harness is root, and an ordinary user.
+//! The users that launch probes: root, if the harness runs as root, and an ordinary user.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -11,11 +11,11 @@ use serde::Deserialize;
 use crate::capture::capture;
 use crate::probe::Launch;
 
-/// Ids that no distribution hands out, with no entry in `/etc/passwd`.
+/// An id without an entry in `/etc/passwd`, in no range that distributions allocate.
 const ORDINARY_ID: u32 = 31_337;
-/// A group besides the own one, so that keeping it would show.
+/// A supplementary group, so that a sandbox that keeps supplementary groups is detected.
 const EXTRA_GROUP: u32 = 31_338;
-/// The launcher's preference to be killed first, which the guest must not undo.
+/// Makes the launcher a preferred target of the OOM killer. The guest must not undo this.
 const RAISE_OOM_SCORE: &str = "echo 500 >/proc/self/oom_score_adj; exec \"$@\"";
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug, Deserialize)]
@@ -27,7 +27,7 @@ pub enum User {
 }
 
 impl User {
-    /// Those whom this process can be.
+    /// The users that this process can become.
     pub fn all() -> Vec<Self> {
         if nix::unistd::geteuid().is_root() {
             vec![Self::Root, Self::Ordinary]
@@ -44,12 +44,12 @@ impl User {
     }
 }
 
-/// A user with an empty home and an interpreter that it may execute.
+/// A user with an empty home directory and an interpreter that it may execute.
 pub struct Account {
     pub user: User,
     pub home: PathBuf,
     pub python: PathBuf,
-    /// The command that becomes this user; empty if the harness is this user.
+    /// The command prefix that switches to this user; empty if the harness already runs as it.
     become_user: Vec<String>,
 }
 
@@ -75,7 +75,7 @@ impl Account {
         Ok(account)
     }
 
-    /// Makes an empty directory that belongs to the user alone.
+    /// Creates an empty directory with mode 0700 that the user owns.
     pub fn own_directory(&self, path: &Path) -> Result<(), String> {
         let make = || {
             fs::create_dir(path)?;
@@ -88,7 +88,7 @@ impl Account {
         make().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
     }
 
-    /// `arguments` run by this user, with the bait in its environment.
+    /// Returns a command that runs `arguments` as this user, with the bait in its environment.
     pub fn command<S: AsRef<OsStr>>(&self, launch: Launch, arguments: &[S]) -> Command {
         let mut words: Vec<&OsStr> = self.become_user.iter().map(OsStr::new).collect();
         words.extend(["sh", "-c", RAISE_OOM_SCORE, "sh"].map(OsStr::new));
@@ -109,7 +109,7 @@ impl Account {
         command
     }
 
-    /// The first `python3` that the user may execute, as the real binary behind any shim.
+    /// Returns the first `python3` that the user may execute: the real binary, not a shim.
     fn find_python(&self) -> Result<PathBuf, String> {
         let candidates = ["python3", "/usr/bin/python3", "/usr/local/bin/python3"];
         for candidate in candidates {
@@ -127,7 +127,7 @@ impl Account {
     }
 }
 
-/// The number of the first processor that the harness may use.
+/// Returns the number of the first CPU in the harness's affinity mask.
 fn first_processor() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let list = status

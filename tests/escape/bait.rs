@@ -1,5 +1,5 @@
-//! What the probes try to reach, for one user: see `open/bait.py`, and descriptors that the
-//! launching process holds open without close-on-exec.
+//! The targets of the probes, for one user: those of `open/bait.py`, and descriptors that the
+//! launching process keeps open without close-on-exec.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
@@ -53,14 +53,14 @@ impl Bait {
 
 impl Drop for Bait {
     fn drop(&mut self) {
-        // The server cleans up after itself when its stdin ends.
+        // The server cleans up when its stdin reaches EOF.
         drop(self.server.stdin.take());
         let _ = self.server.wait();
     }
 }
 
-/// Descriptors that every child of the harness inherits, the launcher among them: a launcher that
-/// passed them on to its guest would be caught.
+/// Opens descriptors that every child of the harness inherits, including the launcher. The probes
+/// detect a launcher that passes them on to its guest.
 fn leak(directory: &Path) -> nix::Result<Vec<OwnedFd>> {
     let (reader, writer) = pipe()?;
     let (near, far) = socketpair(

@@ -1,4 +1,4 @@
-//! Run a command to its end, or to the harness's patience.
+//! Runs a command until it ends or a deadline passes, and captures its output.
 
 use std::io::{self, Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
-/// Far beyond what any probe and any limit of the test profile take, on a busy machine too.
+/// Far longer than any probe takes under any limit of the test profile, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(11 * 60);
 const POLL: Duration = Duration::from_millis(5);
 
@@ -21,7 +21,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// The exit code as a shell gives it.
+    /// Returns the exit code that a shell would report.
     pub fn code(&self) -> i32 {
         self.status
             .code()
@@ -34,8 +34,8 @@ impl Captured {
     }
 }
 
-/// Gives the command `stdin` and reads both streams to their end, which may come after the
-/// command's own: a process that it left behind is heard too.
+/// Writes `stdin` to the command and reads both streams to EOF, which may come after the command
+/// has ended: a process that it left behind may still hold the streams open.
 pub fn capture(mut command: Command, stdin: &str) -> Result<Captured, String> {
     command
         .stdin(Stdio::piped())
@@ -45,7 +45,7 @@ pub fn capture(mut command: Command, stdin: &str) -> Result<Captured, String> {
     let program = command.get_program().to_owned();
     let describe = |error| format!("{}: {error}", program.display());
     let mut child = command.spawn().map_err(describe)?;
-    // A command that never reads may be gone already.
+    // The command may end without reading its stdin.
     let _ = child
         .stdin
         .take()
@@ -104,7 +104,7 @@ fn read_to_end(
     thread::spawn(move || -> io::Result<()> {
         let mut bytes = Vec::new();
         stream.read_to_end(&mut bytes)?;
-        // The receiver is gone when the harness ran out of patience.
+        // The receiver is gone if the deadline has passed.
         let _ = sender.send((name, String::from_utf8_lossy(&bytes).into_owned()));
         Ok(())
     });

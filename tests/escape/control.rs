@@ -1,5 +1,5 @@
-//! The open controls: each runs an attempt without a sandbox, and must succeed.
-//! A probe that cannot escape proves nothing.
+//! The open controls: each runs an attempt without a sandbox, where it must succeed. A probe whose
+//! attempt fails without a sandbox proves nothing.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::verdict::escapes;
 use crate::world::{Party, RunDirectory, World, value_of};
 use crate::{BAIT_STDIN, quiet};
 
-/// A measurement may be disturbed by others on the machine.
+/// Attempts of a probe that measures CPU time: other processes may disturb a measurement.
 const MEASUREMENTS: usize = 5;
 
-/// Makes of a command the first process of a pid namespace.
+/// The prefix that runs a command as the first process of a pid namespace.
 const PROCESS_ONE: [&str; 6] = [
     "unshare",
     "--user",
@@ -28,15 +28,15 @@ const PROCESS_ONE: [&str; 6] = [
 
 type Results = Arc<Mutex<HashMap<User, Result<(), String>>>>;
 
-/// Results by probe and user. The users' controls of one probe take turns, because some of them
-/// use names that belong to the whole machine.
+/// Results by probe and user. The controls of one probe run one user at a time, because some of
+/// them use names that are global to the machine.
 #[derive(Default)]
 pub struct Controls {
     results: Mutex<HashMap<String, Results>>,
 }
 
 impl Controls {
-    /// Whether the attempt succeeds in the open, found out once.
+    /// Checks that the attempt succeeds without a sandbox. The result is computed once and cached.
     pub fn check(&self, world: &World, probe: &Probe, user: User) -> Result<(), String> {
         let user = control_user(probe, user);
         let results = {
@@ -51,7 +51,7 @@ impl Controls {
     }
 }
 
-/// The user whose control answers for `user`.
+/// Returns the user whose open control is valid for `user`.
 pub fn control_user(probe: &Probe, user: User) -> User {
     match probe.header.proven_open {
         ProvenOpen::Root => User::Root,
@@ -65,7 +65,7 @@ fn run(world: &World, probe: &Probe, user: User) -> Result<(), String> {
     let mut left = if alone { MEASUREMENTS } else { 1 };
     let heard = loop {
         if alone {
-            // A machine that does not get quiet may have two free processors for a moment.
+            // Even a busy machine may have two idle CPUs for a moment.
             quiet::wait();
         }
         let heard = output(world, probe, party)?;
@@ -107,7 +107,7 @@ fn output(world: &World, probe: &Probe, party: &Party) -> Result<String, String>
     }
 }
 
-/// One process per run, started by the command `prefix`.
+/// Runs each run of the probe in its own process, which the command `prefix` starts.
 fn processes(
     probe: &Probe,
     party: &Party,
@@ -124,7 +124,7 @@ fn processes(
     Ok(output)
 }
 
-/// All runs in one naive service.
+/// Executes all runs of the probe in one naive service.
 fn naive_runner(
     world: &World,
     probe: &Probe,
@@ -142,7 +142,7 @@ fn naive_runner(
     execute(probe, party, directory, &arguments)
 }
 
-/// Two processes that run at the same time.
+/// Executes the runs in two processes at the same time.
 fn naive_tenants(
     world: &World,
     probe: &Probe,
@@ -155,7 +155,7 @@ fn naive_tenants(
     execute(probe, party, directory, &arguments)
 }
 
-/// All runs of a probe. Each receives the finding of the previous one.
+/// Writes the program of every run. Each run receives the `VALUE` of the previous one.
 fn programs(
     probe: &Probe,
     party: &Party,

@@ -1,4 +1,4 @@
-//! What this machine cannot show, and why: the only source of skips.
+//! What this machine cannot test, and why: the only source of skips.
 
 use std::path::{Path, PathBuf};
 
@@ -18,11 +18,11 @@ pub struct Doctor {
     pub cgroup: Result<(), String>,
 }
 
-/// Why a test cannot be run here.
+/// Why a test cannot run on this machine.
 pub enum Skip {
-    /// By the machine; nothing in reach of its user mends it.
+    /// The machine lacks something that its user cannot provide.
     Forced(String),
-    /// By its configuration.
+    /// The configuration of the machine lacks something that its user can change.
     Mendable(String),
 }
 
@@ -30,7 +30,7 @@ impl Doctor {
     pub fn ask(account: &Account, sandfork: &Path) -> Self {
         let arguments: [PathBuf; 3] = [sandfork.into(), "doctor".into(), "--json".into()];
         let answer = capture(account.command(Launch::Plain, &arguments), "");
-        // Without a report no test is skipped.
+        // Without a report, no test is skipped.
         let answer: Value = answer
             .ok()
             .and_then(|captured| serde_json::from_str(&captured.stdout).ok())
@@ -56,7 +56,7 @@ fn layer(answer: &Value, name: &str) -> Result<(), String> {
     }
 }
 
-/// Whether the open control of `probe` cannot be run here.
+/// Returns why the open control of `probe` cannot run on this machine, if so.
 pub fn skip_control(probe: &Probe, user: User, party: Option<&Party>) -> Option<Skip> {
     if !User::all().contains(&control_user(probe, user)) {
         return Some(Skip::Forced("its open control needs root".to_owned()));
@@ -73,12 +73,12 @@ pub fn skip_control(probe: &Probe, user: User, party: Option<&Party>) -> Option<
         .find_map(|need| need.is_missing(party?))
 }
 
-/// Whether the product cannot run for this user here.
+/// Returns why the product cannot run for this user on this machine, if so.
 pub fn skip_sandboxed(party: &Party) -> Option<Skip> {
     party.doctor.namespaces.clone().err().map(Skip::Mendable)
 }
 
-/// Whether sessions cannot be copied here.
+/// Returns why sessions cannot be copied on this machine, if so.
 pub fn skip_copies(place: Place) -> Option<Skip> {
     let reason = match place {
         Place::Copy if cfg!(not(target_arch = "x86_64")) => "not an x86-64 machine",

@@ -1,4 +1,4 @@
-//! What must hold on the host after an attempt, or while it is made once more.
+//! Checks of the host after an attempt, or while the attempt runs once more.
 
 use std::ffi::OsString;
 use std::fs;
@@ -54,7 +54,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The same program, with output for a terminal.
+    /// Runs the program again with a terminal as its output.
     fn terminal_unmoved(&self) -> Result<(), String> {
         let python = self.party.account.python.clone();
         let words = [
@@ -72,7 +72,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The same program, while the launcher logs to a stream that the guest does not have.
+    /// Runs the program again while the launcher logs to a stream that the guest does not have.
     fn log_unforged(&self) -> Result<(), String> {
         let mut words: Vec<OsString> = ["env", "SANDFORK_LOG=trace"].map(OsString::from).into();
         words.push(self.world.sandfork.clone().into());

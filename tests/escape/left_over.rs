@@ -1,20 +1,20 @@
-//! Processes that outlive the sandbox that they were started in.
+//! Detects processes that outlive the sandbox in which they were started.
 
 use std::fs;
 use std::thread;
 use std::time::Duration;
 
-/// How often a dying process may be seen before it is gone. Looks are counted, since a machine that keeps such a process
-/// from its end keeps this one from looking.
+/// The number of times that a dying process may be observed before it must be gone. Observations are counted instead of
+/// seconds, because a machine that is too busy to reap such a process also delays the observer.
 const LOOKS: usize = 50;
 const POLL: Duration = Duration::from_millis(20);
 
-/// Makes this process the parent of all that its descendants leave behind.
+/// Makes this process the subreaper of its descendants, so that it inherits every process they leave behind.
 pub fn adopt() -> Result<(), String> {
     nix::sys::prctl::set_child_subreaper(true).map_err(|errno| format!("subreaper: {errno}"))
 }
 
-/// No adopted process of another pid namespace is alive.
+/// Checks that no adopted process of another pid namespace is alive.
 pub fn none() -> Result<(), String> {
     let mut left = adopted();
     for _ in 0..LOOKS {
@@ -50,7 +50,7 @@ fn adopted() -> Vec<String> {
         .collect()
 }
 
-/// Pid namespaces between this process and the one whose /proc it reads.
+/// Returns the number of pid namespaces between this process and the one whose `/proc` it reads.
 fn own_depth() -> usize {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

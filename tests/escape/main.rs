@@ -37,18 +37,18 @@ use sandboxed::Place;
 use verdict::Verdict;
 use world::World;
 
-/// The default policies of a probe.
+/// The policies under which a probe runs by default.
 const POLICIES: [&str; 2] = ["strict", "standard"];
-/// The policy of sessions that are copied, or run programs.
+/// The policy of sessions that are copied or that run programs.
 const COPIED: &str = "standard";
-/// So that none gets lost: 76 of the reference set, and ours.
+/// The number of probes, so that none is lost: 76 of the reference set, the rest of this repository.
 const PROBES: usize = 211;
-/// What every launcher finds on its stdin, and its guest must not.
+/// The stdin of every launcher, which its guest must not be able to read.
 const BAIT_STDIN: &str = "BAIT-STDIN\n";
-/// Most of the time is spent waiting for limits.
+/// More threads than CPUs are useful: most of the time passes in waiting for limits.
 const THREADS: usize = 4;
 
-/// Shared by all tests; made by the first.
+/// State that all tests share. The first test creates it.
 #[derive(Default)]
 struct Shared {
     world: OnceLock<Result<World, String>>,
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         print!("{}", shared.report);
     }
     let left = left_over::none();
-    // Ends the bait and removes the directories, which exiting would not.
+    // Stops the bait and removes the directories; `exit` would not run the destructors.
     drop(shared);
     match left {
         Err(left) => fail(&left),
@@ -199,7 +199,7 @@ fn attempt(
     }
 }
 
-/// Runs `test` among others, or alone if the probe measures the processors.
+/// Runs `test` beside other tests, or alone if the probe measures the CPUs.
 fn quietly(
     world: &World,
     probe: &Probe,
@@ -219,7 +219,7 @@ fn quietly(
     Ok(Completion::Completed)
 }
 
-/// Skips with the reason, unless the caller wants to hear of every skip that could be mended.
+/// Skips the test with the reason. Fails instead if the skip is mendable and the caller forbids such skips.
 fn ignore(skip: Skip) -> Result<Completion, Failed> {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     match skip {

@@ -1,4 +1,4 @@
-//! The needs of an open control, and how to detect whether the machine meets them.
+//! The requirements of an open control, and how to detect whether the machine meets them.
 
 use std::fs;
 use std::path::Path;
@@ -13,13 +13,13 @@ use crate::capabilities::effective;
 use crate::doctor::{Skip, skip_sandboxed};
 use crate::world::Party;
 
-/// On which the runs' directories are.
+/// The file system that holds the run directories.
 const DISK: &str = "/var/tmp";
-/// Descriptors that the attempt on them opens, and a few that are there.
+/// The number of descriptors that the attempt on descriptors opens, plus those already open.
 const MANY: u64 = 1100;
-/// Its bit in a set of capabilities (linux/capability.h).
+/// The bit of `CAP_SYS_RESOURCE` in a capability set (linux/capability.h).
 const CAP_SYS_RESOURCE: u64 = 1 << 24;
-/// Bytes that the attempt on it locks.
+/// The number of bytes that the attempt on locked memory locks.
 const LOCKED: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
@@ -33,30 +33,30 @@ pub enum Need {
     MemfdNoexecSeal,
     NewSystemCalls,
     SupplementaryGroup,
-    /// A limit on memory that counts what is in no process's size.
+    /// A memory limit that also counts memory that is not part of any process's size.
     MemoryCgroup,
-    /// A cgroup with a name that reveals information.
+    /// A cgroup whose name reveals information about the host.
     OwnCgroup,
     AccessTimes,
-    /// A disk that keeps flags of files.
+    /// A disk file system that stores file flags.
     FileFlags,
     X86,
-    /// System calls of 32 bits on x86_64.
+    /// 32-bit system calls on x86_64.
     Ia32,
-    /// The kernel's merging of equal pages.
+    /// Kernel same-page merging (KSM).
     MergedPages,
     HugePages,
-    /// An address below which only privilege may map.
+    /// `vm.mmap_min_addr` above zero: mapping below that address needs privilege.
     FirstPageKept,
     CoreFiles,
     ManyDescriptors,
     LockedMemory,
-    /// Root's capability to raise limits, which a machine may lack.
+    /// CAP_SYS_RESOURCE, which root may lack on some machines.
     ResourceCapability,
 }
 
 impl Need {
-    /// Why the open control cannot be run here.
+    /// Returns why the open control cannot run on this machine, if the requirement is not met.
     pub fn is_missing(self, party: &Party) -> Option<Skip> {
         match self {
             Self::UserNamespaces => skip_sandboxed(party),
@@ -150,7 +150,7 @@ impl Need {
     fn of_the_kernel(self) -> Option<Skip> {
         let has = |path: &str| Path::new(path).exists();
         match self {
-            // The kernel's own word for it came in the same version, 6.3.
+            // vm.memfd_noexec came with the same Linux version, 6.3.
             Self::MemfdNoexecSeal => forced(
                 has("/proc/sys/vm/memfd_noexec"),
                 "no MFD_NOEXEC_SEAL before Linux 6.3",
@@ -184,12 +184,12 @@ fn forced(met: bool, reason: &str) -> Option<Skip> {
     (!met).then(|| Skip::Forced(reason.to_owned()))
 }
 
-/// The kernel's version, as far as it counts.
+/// Returns the major and minor version of the running kernel.
 pub fn kernel() -> (u32, u32) {
     version(&read("/proc/sys/kernel/osrelease"))
 }
 
-/// A version, as far as it counts.
+/// Parses the major and minor version of a kernel release.
 pub fn version(release: &str) -> (u32, u32) {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())

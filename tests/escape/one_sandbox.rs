@@ -1,6 +1,6 @@
-//! The product through its library: all runs in one sandbox, so from one warm interpreter, as the
-//! tenants of a server follow each other. This test binary is its own program for it, because the
-//! launching user may be another than the harness.
+//! Runs programs through the library: all runs share one sandbox and so one warm interpreter, like
+//! consecutive tenants of a server. The harness starts this test binary again for it, because the
+//! launching user may differ from the user of the harness.
 
 use std::ffi::OsString;
 use std::fs;
@@ -13,25 +13,25 @@ use sandfork::{FileSystem, Outcome, Override, Policy, Request, Sandbox};
 
 use crate::world::value_of;
 
-/// The first argument that makes this binary such a program; `sandfork run`'s own follow.
+/// The first argument that selects this mode. The arguments of `sandfork run` follow.
 pub const IN_ONE_SANDBOX: &str = "--in-one-sandbox";
-/// Runs the programs in one sandbox; all but the second are cells of one session, which lives meanwhile.
+/// Runs the programs in one sandbox. All but the second are cells of one session, which stays alive meanwhile.
 pub const AS_TWO_TENANTS: &str = "--as-two-tenants";
-/// Runs the programs in copies of a session that has loaded something.
+/// Runs the programs in copies of a session that has loaded modules and data.
 pub const IN_A_COPY: &str = "--in-a-copy";
 /// Runs the programs as programs of a session, beside its cells.
 pub const AS_A_PROGRAM: &str = "--as-a-program";
-/// Stands in a program for what the one before it printed after `VALUE `.
+/// Placeholder in a program for the text that the previous program printed after `VALUE `.
 pub const PREVIOUS: &str = "@PREV@";
 
-/// Whether a first argument makes this binary such a program.
+/// Returns whether the first argument selects one of these modes.
 pub fn is_asked_for(argument: &OsString) -> bool {
     [IN_ONE_SANDBOX, AS_TWO_TENANTS, IN_A_COPY, AS_A_PROGRAM]
         .iter()
         .any(|how| argument == how)
 }
 
-/// Runs the programs one after another and prints a line of JSON for each.
+/// Runs the programs one after another and prints one JSON line for each.
 pub fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
@@ -85,7 +85,7 @@ fn run(mut arguments: impl Iterator<Item = OsString>) -> Result<(), Box<dyn std:
     Ok(())
 }
 
-/// Runs a program in a fork of a session, and in that session once it was rolled back and paused.
+/// Runs a program in a fork of a session, and again in that session after a rollback and a pause.
 fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::error::Error>> {
     let mut session = sandbox.session()?;
     session.run("import json, socket; loaded = list(range(10_000)); open('made', 'w').close()")?;
@@ -95,7 +95,7 @@ fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::
     drop(forked);
     session.rollback(&snapshot)?;
     match session.pause() {
-        // Without a disk it goes on as it was rolled back.
+        // Without a disk for its state, the session continues after the rollback without a pause.
         Err(error) if error.to_string().contains("on a disk in none of") => {}
         paused => paused?,
     }
@@ -103,7 +103,8 @@ fn in_a_copy(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::
     Ok(())
 }
 
-/// Runs a program as one of a session, by the interpreter of its cells. Prints an outcome as a cell would have it.
+/// Runs a program as a program of a session, with the interpreter of its cells. Prints an outcome in the format of a
+/// cell's.
 fn as_a_program(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn std::error::Error>> {
     let mut session = sandbox.session()?;
     let report = session.run("import sys; print(sys.executable, end='')")?;
@@ -130,7 +131,7 @@ fn as_a_program(sandbox: &Arc<Sandbox>, source: String) -> Result<(), Box<dyn st
     Ok(())
 }
 
-/// Prints an outcome, and returns what the program left for the next.
+/// Prints an outcome and returns the `VALUE` that the program left for the next one.
 fn told(outcome: &Outcome) -> serde_json::Result<String> {
     println!("{}", serde_json::to_string(outcome)?);
     Ok(value_of(&outcome.stdout()))

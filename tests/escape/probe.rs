@@ -1,4 +1,4 @@
-//! The probe files: a TOML header in the module's string, then the attempt.
+//! Parses probe files: a TOML header in the module docstring, then the attempt.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,8 +10,8 @@ use crate::account::User;
 use crate::need::Need;
 use crate::verdict::Expectation;
 
-/// A variable: tries all probes as programs of sessions. Without it that is one for each layer, because a program
-/// inherits the layers of its worker.
+/// The environment variable that runs every probe as a program of a session. Without it, one probe for each layer runs
+/// so, because a program inherits the layers of its worker.
 const AS_PROGRAMS: &str = "SANDFORK_ESCAPE_AS_PROGRAMS";
 const AS_A_PROGRAM: [&str; 7] = [
     "PR-001", "FS-022", "FS-001", "KS-001", "PV-001", "SF-126", "PR-018",
@@ -20,12 +20,12 @@ const AS_A_PROGRAM: [&str; 7] = [
 const PRELUDE: &str = include_str!("probes/prelude.py");
 const QUOTES: &str = "'''";
 
-/// One attempt to get out, with what its failure should look like.
+/// One escape attempt, and how it is expected to fail.
 pub struct Probe {
     pub header: Header,
-    /// The directory that holds the file.
+    /// The name of the directory that holds the file.
     pub class: String,
-    /// The file's name without its ending.
+    /// The file name without its extension.
     pub name: String,
     source: String,
 }
@@ -34,15 +34,15 @@ pub struct Probe {
 #[serde(deny_unknown_fields)]
 pub struct Header {
     pub id: String,
-    /// What is tried, in a few words.
+    /// The attempt in a few words.
     #[serde(rename = "name")]
     _name: String,
-    /// What is tried, in a sentence.
+    /// The attempt in a sentence.
     #[serde(rename = "attempt")]
     _attempt: String,
     #[serde(rename = "severity")]
     _severity: Severity,
-    /// CVEs and kernel features behind the attempt.
+    /// The CVEs and kernel features that the attempt uses.
     #[serde(default, rename = "refs")]
     _refs: String,
     pub proven_open: ProvenOpen,
@@ -52,22 +52,22 @@ pub struct Header {
     pub judge: Judge,
     #[serde(default)]
     pub host_check: Option<HostCheck>,
-    /// More than 1: each run is given what the one before printed after `VALUE `.
+    /// The number of runs. If above 1, each run receives what the previous one printed after `VALUE `.
     #[serde(default = "one")]
     pub runs: usize,
-    /// The oldest Linux on which the attempt succeeds in the open, such as `6.8`.
+    /// The oldest Linux version on which the attempt succeeds without a sandbox, such as `6.8`.
     #[serde(default)]
     pub since: Option<String>,
-    /// Why SECURITY.md does not promise to stop it: then it must succeed, or the promise is due.
+    /// Why SECURITY.md does not promise to stop the attempt. It must then succeed, or SECURITY.md must promise it.
     #[serde(default)]
     pub not_promised: Option<String>,
-    /// The user for whose guests SECURITY.md promises it nevertheless.
+    /// The user for whose guests SECURITY.md promises to stop it nevertheless.
     #[serde(default)]
     pub promised_of: Option<User>,
-    /// The policies that promise to stop the attempt.
+    /// The policies that must stop the attempt.
     #[serde(default = "every_policy")]
     pub policies: Vec<String>,
-    /// What the open machine must have for the attempt to succeed there.
+    /// What the machine must provide for the attempt to succeed without a sandbox.
     #[serde(default)]
     pub needs: Vec<Need>,
     /// Overrides of the test profile.
@@ -75,7 +75,7 @@ pub struct Header {
     pub set: Vec<String>,
     #[serde(default)]
     pub through: Through,
-    /// Where the attempt means something.
+    /// The kinds of worker in which the attempt is meaningful.
     #[serde(default)]
     pub only: Only,
     #[serde(default)]
@@ -96,7 +96,7 @@ enum Severity {
     Critical,
 }
 
-/// The least privilege with which the attempt was seen to succeed without a sandbox.
+/// The least privilege with which the attempt has succeeded without a sandbox.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ProvenOpen {
@@ -108,88 +108,88 @@ pub enum ProvenOpen {
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum OpenMode {
-    /// As a plain process.
+    /// As an ordinary process.
     #[default]
     User,
-    /// With a controlling terminal; the sandboxed run is launched from one as well.
+    /// With a controlling terminal. The sandboxed run is launched from a terminal as well.
     Pty,
     /// As the first process of a pid namespace.
     Pid1,
-    /// As the root of a user and a mount namespace.
+    /// As root of a new user and mount namespace.
     NestedUserns,
-    /// Forked from a warm interpreter that takes no care.
+    /// Forked from a warm interpreter that does not isolate its children.
     Zygote,
-    /// By `exec` in the interpreter that ran the one before.
+    /// By `exec` in the interpreter that executed the previous run.
     Inproc,
     /// With callbacks into the host.
     Tools,
-    /// The same as `zygote`, with every child in a pid namespace of its own: they have the zygote's
-    /// process number, by which libraries tell a fork.
+    /// Like `Zygote`, with every child in its own pid namespace, where it has the zygote's process id,
+    /// by which libraries detect a fork.
     ZygoteTwins,
     /// In two processes of the same user at the same time.
     TwoTenants,
 }
 
-/// The party that detects a success of the attempt.
+/// Who decides whether the attempt succeeded.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Judge {
     /// The attempt itself: any line that starts with `ESCAPED`.
     #[default]
     Snippet,
-    /// The host: `host_check` names the condition that must hold, and the open control is a naive host.
+    /// The host: `host_check` names the condition that must hold. The open control is a naive host.
     Host,
 }
 
-/// What must hold on the host after the run.
+/// A condition that must hold on the host after the run.
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum HostCheck {
     NextRunServed,
-    /// The host; the open control is a host that trusts the frames of its guest.
+    /// The host rejects the frame. The open control is a host that trusts the frames of its guest.
     FrameRefused,
     OutputDecoded,
     NoCanaryCollected,
     UploadStaysInside,
     NothingSurvives,
-    /// On a terminal, without `--json`.
+    /// The guest's output does not control the launcher's terminal. Runs on a terminal, without `--json`.
     TerminalUnmoved,
-    /// With all logging of the host enabled.
+    /// The guest's output forges no log line. Runs with all logging of the host enabled.
     LogUnforged,
 }
 
-/// Which door of the product is tried.
+/// The interface of the product that the attempt uses.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "kebab-case")]
 pub enum Through {
-    /// `sandfork run`, with a warm interpreter for each run.
+    /// `sandfork run`, with a new warm interpreter for each run.
     #[default]
     CommandLine,
-    /// The library, with one for all.
+    /// The library, with one warm interpreter for all runs.
     OneSandbox,
-    /// The library: the first and the third run are cells of one session, and the second is another
-    /// tenant's between them.
+    /// The library: the first and the third run are cells of one session, and the second is a run of
+    /// another tenant between them.
     TwoTenants,
 }
 
-/// Where an attempt means something.
+/// The kinds of worker in which an attempt is meaningful.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Only {
     /// In every worker.
     #[default]
     Any,
-    /// In the worker of a run: of a session's, the supervisor keeps the limit.
+    /// In the worker of a run only: for a session, the supervisor enforces the limit.
     Runs,
 }
 
-/// How both runs are launched.
+/// How the open control and the sandboxed run are launched.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Launch {
     #[default]
     Plain,
-    /// Pinned to one processor.
+    /// Pinned to one CPU.
     Pinned,
 }
 
@@ -199,18 +199,18 @@ pub enum Launch {
 pub enum Schedule {
     #[default]
     Shared,
-    /// The attempt measures the processors.
+    /// The attempt measures the CPUs.
     Alone,
 }
 
-/// The limits on time in the sandbox.
+/// The wall and CPU time limits in the sandbox.
 #[derive(Clone, Copy, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Clock {
-    /// So much that a busy machine does not end the attempt.
+    /// Long enough that a busy machine does not end the attempt.
     #[default]
     Plenty,
-    /// What the attempt tries to outlast.
+    /// Short: the attempt tries to exceed them.
     Tight,
 }
 
@@ -223,13 +223,13 @@ fn every_policy() -> Vec<String> {
 }
 
 impl Probe {
-    /// Whether it is tried in copies of sessions too, under this policy. Those of the class `resources` take long, and
-    /// meet the same limits in every worker.
+    /// Returns whether the attempt also runs in copies of sessions under this policy. Attempts of the class `resources`
+    /// do not: they take long and meet the same limits in every worker.
     pub fn is_tried_in_copies(&self, policy: &str) -> bool {
         self.is_one_attempt(policy) && self.class != "resources"
     }
 
-    /// Whether it is one attempt in the worker of any session.
+    /// Returns whether the probe is a single attempt that runs in the worker of any session.
     fn is_one_attempt(&self, policy: &str) -> bool {
         let header = &self.header;
         header.runs == 1
@@ -239,21 +239,21 @@ impl Probe {
             && header.only == Only::Any
     }
 
-    /// Whether it is tried as a program of a session too, under this policy. What is about the interpreter that cells
-    /// run in means nothing there.
+    /// Returns whether the attempt also runs as a program of a session under this policy. Attempts on the cells'
+    /// interpreter are meaningless in a program.
     pub fn is_tried_as_program(&self, policy: &str) -> bool {
         let is_any_process = !matches!(
             self.header.open_mode,
             OpenMode::Zygote | OpenMode::ZygoteTwins | OpenMode::Inproc | OpenMode::Tools
         );
-        // Nothing is preloaded in a program.
+        // A program does not preload modules.
         let is_preloaded = self
             .header
             .set
             .iter()
             .any(|set| set.starts_with("python.preload="));
         let is_sample = AS_A_PROGRAM.contains(&self.header.id.as_str());
-        // A program has no time of its own, and memory and processors are its session's.
+        // A program has no CPU limit of its own, and it shares the memory and CPUs of its session.
         let is_asked_for = std::env::var_os(AS_PROGRAMS).is_some() && self.class != "resources";
         is_any_process
             && !is_preloaded
@@ -288,15 +288,15 @@ impl Probe {
         })
     }
 
-    /// The whole program: variables, helpers, attempt.
+    /// Returns the complete program: variables, prelude, attempt.
     pub fn program(&self, variables: &BTreeMap<String, String>) -> String {
-        // An object of ASCII strings is a dictionary to Python too.
+        // A JSON object of ASCII strings is also a Python dict literal.
         let variables = serde_json::to_string(variables).expect("strings are JSON");
         format!("VARS = {variables}\n{PRELUDE}{}", self.source)
     }
 }
 
-/// All probes under `directory`, by class and id.
+/// Loads all probes under `directory`, sorted by class and id.
 pub fn load(directory: &Path) -> Result<Vec<Probe>, String> {
     let mut probes = Vec::new();
     for class in entries(directory)? {

@@ -1,14 +1,14 @@
-//! Waiting for the processors to be free, for attempts that measure them.
+//! Waits until the CPUs are idle, for attempts that measure them.
 
 use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long others on the machine are waited for.
+/// How long to wait for other processes on the machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const SAMPLE: Duration = Duration::from_millis(200);
 
-/// Returns once hardly anything on the machine waits for a processor, or patience ends.
+/// Returns once almost no process on the machine waits for a CPU, or after `PATIENCE`.
 pub fn wait() {
     let deadline = Instant::now() + PATIENCE;
     while Instant::now() < deadline {
@@ -23,7 +23,7 @@ pub fn wait() {
     }
 }
 
-/// How long something waited for a processor since boot; `None` where the kernel does not count.
+/// Returns the CPU stall time since boot; `None` if the kernel does not provide pressure stall information.
 fn stalled() -> Option<Duration> {
     let pressure = fs::read_to_string("/proc/pressure/cpu").ok()?;
     let total = pressure.lines().next()?.split("total=").nth(1)?;

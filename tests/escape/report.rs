@@ -1,4 +1,4 @@
-//! The table at the end: per class, what became of the sandboxed attempts.
+//! Prints the final table: the results of the sandboxed attempts by class.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -8,10 +8,10 @@ use std::sync::Mutex;
 pub enum End {
     Contained,
     Escaped,
-    /// Held, but for a reason that the probe does not allow, or no sandbox came to be.
+    /// Stopped for a reason that the probe does not allow, or no sandbox was created.
     Unexplained,
     ControlFailed,
-    /// It succeeded, as SECURITY.md states that it can.
+    /// Succeeded, as SECURITY.md states that it can.
     NotPromised,
     Ignored,
 }

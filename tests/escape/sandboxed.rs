@@ -1,4 +1,4 @@
-//! The attempt inside the product.
+//! Runs an attempt in the sandbox.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -13,10 +13,10 @@ use crate::probe::{Clock, OpenMode, Probe, Through};
 use crate::verdict::{Observed, Verdict, judge};
 use crate::world::{MODULES, Party, RunDirectory, World, value_of};
 
-/// Words before the product's command line: a program that runs it without one of its layers.
+/// A command prefix for the product's command line: a program that runs it without one of its layers.
 const THROUGH: &str = "SANDFORK_ESCAPE_THROUGH";
 
-/// The test profile.
+/// The overrides that make up the test profile.
 const PROFILE: [&str; 10] = [
     "limits.memory=256MiB",
     "limits.pids=64",
@@ -30,15 +30,15 @@ const PROFILE: [&str; 10] = [
     "assurance.require=standard",
 ];
 
-/// A fork, and a session that was rolled back and paused.
+/// The number of copies: a fork, and a session after a rollback and a pause.
 const COPIES: usize = 2;
 
-/// The values of `TIME_LIMIT` and `CPU_LIMIT`.
+/// The limits that `TIME_LIMIT` and `CPU_LIMIT` tell the probe.
 const TIGHT: [&str; 2] = ["limits.wall=1s", "limits.cpu=1s"];
-/// What no attempt needs, also on an emulated machine that has much else to do.
+/// More than any attempt needs, even on a busy emulated machine.
 const PLENTY: [&str; 2] = ["limits.wall=10m", "limits.cpu=10m"];
 
-/// What the command line prints with `--json`, as far as it is judged here.
+/// The part of the output of `--json` that the tests check.
 #[derive(Deserialize)]
 pub struct Outcome {
     pub status: String,
@@ -52,20 +52,20 @@ struct Enforced {
     level: String,
 }
 
-/// One run's outcome, and all that the launcher said.
+/// The outcome of one run, and the launcher's stderr.
 struct Run {
     outcome: Outcome,
     said: String,
 }
 
-/// Where the attempt runs.
+/// The kind of worker that runs the attempt.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// In a worker of its own, through the door that the probe names.
+    /// A separate worker, through the interface that the probe names.
     Worker,
-    /// In a fork of a session, and in a session that was rolled back and paused.
+    /// A fork of a session, and a session after a rollback and a pause.
     Copy,
-    /// As a program of a session, beside its cells.
+    /// A program of a session, beside its cells.
     Program,
 }
 
@@ -93,7 +93,7 @@ pub fn run(
         Through::TwoTenants => attempt.in_one_sandbox(AS_TWO_TENANTS)?,
     };
     for Run { outcome, said } in &runs {
-        // Also what the launcher itself let through to its own streams.
+        // Includes what the launcher itself let through to its own streams.
         let output = format!("{}\n{}\n{said}", outcome.stdout, outcome.stderr);
         let observed = Observed {
             status: &outcome.status,
@@ -173,7 +173,7 @@ impl Attempt<'_> {
             .program(self.probe, self.party, number, previous)
     }
 
-    /// Runs the programs, with an outcome in JSON.
+    /// Runs the programs with `--json`.
     pub fn launch(
         &self,
         launcher: &Path,
@@ -193,7 +193,7 @@ impl Attempt<'_> {
         self.start(words, programs)
     }
 
-    /// Starts a launcher by its first words, under the policy and the test profile.
+    /// Starts a launcher with these first arguments, under the policy and the test profile.
     pub fn start(
         &self,
         mut arguments: Vec<OsString>,
@@ -225,7 +225,7 @@ impl Attempt<'_> {
         capture(command, BAIT_STDIN)
     }
 
-    /// Puts the paths of this machine into an override.
+    /// Replaces the placeholders for this machine's paths in an override.
     fn fill_in(&self, set: &str) -> String {
         let modules = self.world.script(MODULES).display().to_string();
         let variables = &self.party.bait.variables;

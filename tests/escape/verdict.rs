@@ -1,34 +1,34 @@
-//! The verdict on an attempt from the end of its run: pure, and itself under test.
+//! Decides whether a run contained the attempt: a pure function with its own tests.
 
 use serde::Deserialize;
 
-/// One way in which the attempt may fail. All lines must match the same way.
+/// One accepted failure of the attempt. A run must match one expectation with all its lines.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Expectation {
     #[serde(default = "ok")]
     pub status: Vec<String>,
-    /// Names such as `EPERM`, as a word or as Python's `[Errno 1]`.
+    /// Names such as `EPERM`, in the line as a word or as Python's `[Errno 1]`.
     #[serde(default)]
     errno: Vec<String>,
     /// Exceptions that the attempt caught.
     #[serde(default)]
     exception: Vec<String>,
-    /// The probe's own words; `*` stands for anything.
+    /// The probe's own text; `*` matches anything.
     #[serde(default)]
     text: Vec<String>,
-    /// The policies under which this counts; all, if left out.
+    /// The policies under which this failure is accepted; empty means all.
     #[serde(default)]
     policies: Vec<String>,
-    /// Why this is containment, where it is not plain.
+    /// Why this is containment, where it is not obvious.
     #[serde(default, rename = "why")]
     _why: String,
 }
 
-/// What came out of the sandbox.
+/// The result of a run in the sandbox.
 pub struct Observed<'a> {
     pub status: &'a str,
-    /// Both streams, early and late.
+    /// Both streams of the guest and of the launcher.
     pub output: &'a str,
 }
 
@@ -36,7 +36,7 @@ pub struct Observed<'a> {
 pub enum Verdict {
     Contained,
     Escaped(String),
-    /// Neither: a crash of the probe, or a reason that no expectation allows.
+    /// Neither contained nor escaped: a crash of the probe, or a reason that no expectation allows.
     Unexplained(String),
 }
 
@@ -44,7 +44,7 @@ fn ok() -> Vec<String> {
     vec!["ok".to_owned()]
 }
 
-/// Lines by which attempts and naive hosts report success.
+/// Returns the lines with which attempts and naive hosts report success.
 pub fn escapes(output: &str) -> impl Iterator<Item = &str> {
     output.lines().filter(|line| line.starts_with("ESCAPED"))
 }
@@ -75,7 +75,7 @@ pub fn judge(expect: &[Expectation], policy: &str, observed: &Observed) -> Verdi
 
 impl Expectation {
     fn fits(&self, status: &str, reasons: &[&str]) -> bool {
-        // A run that ended by itself must have said why it failed; a killed one need not.
+        // A run that ended by itself must have printed why the attempt failed; a killed run need not.
         let explained = status != "ok" || !reasons.is_empty();
         explained
             && self.status.iter().any(|allowed| allowed == status)
@@ -151,10 +151,10 @@ fn glob(pattern: &str, text: &str) -> bool {
     rest.ends_with(last)
 }
 
-/// A name and a test.
+/// A test and its name.
 type SelfTest = (&'static str, fn() -> Result<(), String>);
 
-/// The judge before its own judge: made-up runs whose verdicts are known.
+/// Tests of `judge`: made-up runs whose verdicts are known.
 pub fn self_tests() -> Vec<SelfTest> {
     vec![
         ("escape_wins_over_all_else", || {

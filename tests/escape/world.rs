@@ -1,4 +1,4 @@
-//! What all tests of one process share: users, bait, the product's binary and a place for runs.
+//! State that all tests of one process share: users, bait, the binary under test and run directories.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -36,19 +36,19 @@ const SCRIPTS: [(&str, &str); 9] = [
     ("terminal.py", include_str!("open/terminal.py")),
 ];
 
-/// The directory of those that a zygote preloads.
+/// The directory of the modules that a zygote preloads.
 pub const MODULES: &str = "modules";
 
-/// Names the binary to attack instead of the one that Cargo built.
+/// The environment variable that names the binary to attack, instead of the one that Cargo built.
 const BINARY: &str = "SANDFORK_ESCAPE_BINARY";
 
 pub struct World {
-    // Dropped in this order: the bait goes before the directory that it lives in.
+    // Fields are dropped in this order: the bait before the directory that contains it.
     parties: Vec<Party>,
     pub controls: Controls,
-    /// Held for writing by an attempt that measures the processors.
+    /// Write-locked by an attempt that measures the CPUs.
     pub quiet: RwLock<()>,
-    /// The product's binary.
+    /// The binary under test.
     pub sandfork: PathBuf,
     /// This test binary.
     pub escape: PathBuf,
@@ -63,16 +63,16 @@ pub struct Party {
     pub doctor: Doctor,
 }
 
-/// The directories of one run, or of two in a row.
+/// The directories of one run, or of consecutive runs.
 pub struct RunDirectory {
     pub programs: PathBuf,
-    /// The launcher's working directory, empty and the user's own, beside a sibling with a secret.
+    /// The launcher's working directory: empty, owned by the user, next to a sibling that holds a secret.
     pub work: PathBuf,
 }
 
 impl World {
     pub fn new() -> Result<Self, String> {
-        // Not in /tmp, over which a sandbox mounts its own and so hides a leak.
+        // Not in /tmp: a sandbox mounts its own file system there, which would hide a leak.
         let parent = Path::new("/var/tmp");
         let scratch = tempfile::Builder::new()
             .prefix("sandfork-escape-")
@@ -84,7 +84,7 @@ impl World {
         for (name, text) in SCRIPTS {
             fs::write(path.join(name), text).map_err(wrap(path))?;
         }
-        // The checkout may be in a home that the ordinary user cannot enter.
+        // The checkout may be in a home directory that the ordinary user cannot enter.
         let sandfork = path.join("sandfork");
         let built = std::env::var_os(BINARY).map(PathBuf::from);
         let built = built.unwrap_or_else(|| env!("CARGO_BIN_EXE_sandfork").into());
@@ -118,7 +118,7 @@ impl World {
         self.parties.iter().find(|party| party.account.user == user)
     }
 
-    /// The path of one of the helpers of the open controls.
+    /// Returns the path of a helper script of the open controls.
     pub fn script(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
@@ -140,7 +140,7 @@ impl World {
 }
 
 impl RunDirectory {
-    /// Writes the probe's program for its `run`-th run, and returns its path.
+    /// Writes the program of the probe's run number `run` and returns its path.
     pub fn program(
         &self,
         probe: &Probe,
@@ -157,7 +157,7 @@ impl RunDirectory {
     }
 }
 
-/// The limits of the test profile, as the probes know them, and what goes beyond them.
+/// Returns the variables that tell a probe the limits of the test profile and amounts that exceed them.
 fn profile(previous: &str) -> BTreeMap<String, String> {
     let variables = [
         ("TIME_LIMIT", "1"),
@@ -173,7 +173,7 @@ fn profile(previous: &str) -> BTreeMap<String, String> {
         .into()
 }
 
-/// What the first of two runs leaves for the second.
+/// Returns the `VALUE` that a run leaves for the next one.
 pub fn value_of(output: &str) -> String {
     let value = output.lines().find_map(|line| line.strip_prefix("VALUE "));
     value.unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! Parts of tests that need a process of their own: this program, started again.
+//! Runs the parts of tests that need a separate process: this binary, started again with the name of the part.
 
 use std::env;
 use std::process::{Command, ExitCode, Stdio};
@@ -9,15 +9,15 @@ use crate::{
 
 const VARIABLE: &str = "SANDFORK_KERNEL_TEST_PART";
 
-/// A part by its name. It fails by panicking, as a test does.
+/// A part and its name. Like a test, a part fails by panicking.
 pub type Part = (&'static str, fn());
 
-/// The part that this process was started for.
+/// Returns the part for which this process was started, if any.
 pub fn requested() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Plays it.
+/// Runs the part with this name.
 pub fn play(name: &str) -> ExitCode {
     let mut parts = bad_input::PARTS
         .iter()
@@ -38,14 +38,14 @@ pub fn play(name: &str) -> ExitCode {
     }
 }
 
-/// This program, to be started for a part.
+/// Returns the command that starts this binary to run the part.
 pub fn command(name: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("a program knows its path"));
     command.env(VARIABLE, name).stdin(Stdio::null());
     command
 }
 
-/// Runs a part to its end, with a temporary directory of its own.
+/// Runs a part in a separate process with its own temporary directory. Panics if the part fails.
 #[track_caller]
 pub fn finishes(name: &str) {
     let directory = tempfile::tempdir().expect("a directory can be made");

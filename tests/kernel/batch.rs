@@ -1,4 +1,4 @@
-//! Batches: many tasks of one sandbox, and of several.
+//! Tests of batches: many tasks in one sandbox and in several.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -59,12 +59,12 @@ fn every_task_has_its_own_result(world: &World) {
     }
 }
 
-/// The workers of one zygote have its hash seed.
+// Workers of one zygote have the same hash seed.
 fn tasks_of_one_policy_share_a_zygote(world: &World) {
     let python =
         |recipe: crate::recipe::Recipe| recipe.python_unless_named(world.python()).policy();
     let other = Arc::new(python(strict()));
-    // Another policy with the same effect.
+    // A different policy object with the same effect.
     let same = Arc::new(python(strict()));
     let tasks = (0..60_i64).map(move |id| {
         let task = Task::new(id, "hash('a')");
@@ -146,7 +146,7 @@ fn open_descriptors() -> usize {
     fs::read_dir("/proc/self/fd").map_or(0, Iterator::count)
 }
 
-/// In a process of its own, in which nothing else opens any.
+/// Counts descriptors in a separate process, where nothing else opens any.
 fn descriptors() {
     const JOBS: usize = 8;
     let world = World::look().expect("the machine can be looked at");

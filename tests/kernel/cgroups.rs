@@ -1,4 +1,4 @@
-//! A worker's cgroup may have had another worker: nothing of that one is seen, charged or waited for.
+//! Tests of cgroup reuse: a worker never sees, pays for or waits for a previous worker of its cgroup.
 
 use std::path::Path;
 use std::time::Duration;
@@ -36,22 +36,22 @@ fn light_runs_share_few_cgroups(_: &World) {
     apart::finishes("cgroups-kept");
 }
 
-/// A run that uses less leaves a cgroup that is kept.
+/// The CPU time below which a run's cgroup is kept for another run.
 const LIGHT: Duration = Duration::from_millis(25);
 
-/// In a process of its own, whose only sandbox this is.
+/// Runs in a separate process in which this is the only sandbox.
 fn kept_alone() {
     let world = World::look().expect("the machine can be looked at");
     let support = &world.host.machine.cgroup;
     let sandbox = world.build(standard());
     let runs: Vec<Outcome> = (0..20).map(|_| run(&sandbox, "1")).collect();
     runs.iter().for_each(fine);
-    // On an emulated processor none may be.
+    // On an emulated CPU, no run may be light enough.
     let are_light = runs.iter().all(|run| run.usage().cpu < LIGHT);
     let names = made(support);
     let kept = match support {
         CgroupSupport::V1(_) if are_light => 1..=4,
-        // Where the kernel cannot reset the peak of memory there is none to keep.
+        // If the kernel cannot reset the memory peak, no cgroup is kept.
         _ => 0..=4,
     };
     assert!(
@@ -61,7 +61,7 @@ fn kept_alone() {
     if let CgroupSupport::V1(_) = support
         && are_light
     {
-        // The numbers are in the order in which they were made.
+        // Cgroups are numbered in the order of their creation.
         let numbers = names
             .iter()
             .flatten()
@@ -82,9 +82,9 @@ fn loosened_alone() {
     let sandbox = world.build(standard());
     let first = run(&sandbox, "1");
     fine(&first);
-    // On version 2 none may be kept, nor where an emulated processor makes a run a heavy one.
+    // Under version 2 none may be kept; on an emulated CPU every run may be heavy.
     let is_kept = matches!(support, CgroupSupport::V1(_)) && first.usage().cpu < LIGHT;
-    // Also of workers that stand ready in their jail already, which were looked at before.
+    // Includes cgroups of idle workers in the pool, which were verified before.
     let mut loosened = 0;
     for root in own_cgroups(support, std::process::id()) {
         for name in below(&root) {
@@ -100,11 +100,11 @@ fn loosened_alone() {
     } else {
         assert!(!is_kept);
     }
-    // It is not kept again.
+    // A cgroup that failed the check is not kept.
     (0..2 * loosened).for_each(|_| fine(&run(&sandbox, "1")));
 }
 
-/// The names of the workers' cgroups that there are, in each hierarchy.
+/// Returns the names of the existing worker cgroups, by hierarchy.
 fn made(support: &CgroupSupport) -> Vec<Vec<String>> {
     let roots = own_cgroups(support, std::process::id());
     assert!(!roots.is_empty());
@@ -119,7 +119,7 @@ fn below(root: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Each takes little enough for its cgroup to be kept; all together would be seen.
+// Each run is light enough for its cgroup to be kept; their accumulated CPU time would be noticed.
 fn processor_time_is_each_runs_own(world: &World) {
     let sandbox = world.build(standard());
     let code = "import time\nuntil = time.process_time() + 0.01\n\
@@ -128,7 +128,7 @@ fn processor_time_is_each_runs_own(world: &World) {
     let (earlier, last) = used.split_at(15);
     let [fewest, later] = [earlier, last].map(|used| used.iter().min().expect("some"));
     assert!(*fewest >= Duration::from_millis(10), "{used:?}");
-    // However slow the machine is: what fifteen runs took is not a few times what one took.
+    // Holds on a slow machine too: fifteen runs together take far more than a few times one run.
     assert!(*later < 8 * *fewest, "{used:?}");
 }
 
@@ -171,13 +171,13 @@ fn unburdened(outcome: &Outcome) {
     assert!(usage.peak_memory_bytes.is_none_or(small), "{shown}");
 }
 
-/// Each is an entry in a table of the host's, which all of its lookups search.
+// Each failed lookup leaves a negative dentry in a hash table of the host, which slows all of its lookups.
 fn names_looked_for_in_vain_do_not_outlive_their_run(world: &World) {
     const NAMES: u64 = 40_000;
     let sandbox = world.build(standard().patient());
     fine(&run(&sandbox, "1"));
-    // The kernel counts those of the whole host, where other tests look for names too. Each time they are others, as
-    // what it has already would not be counted again.
+    // The kernel counts negative dentries of the whole host, including those of concurrent tests. Each attempt uses new
+    // names, because existing entries would not be counted again.
     let mut left = Vec::new();
     let are_gone = (0..3).any(|time| {
         let before = negative_dentries();
@@ -195,7 +195,7 @@ fn names_looked_for_in_vain_do_not_outlive_their_run(world: &World) {
     assert!(are_gone, "{left:?} are left");
 }
 
-/// The fifth field of proc_sys_fs(5), `dentry-state`.
+/// Returns the fifth field of `dentry-state` (proc_sys_fs(5)).
 fn negative_dentries() -> u64 {
     let state = std::fs::read_to_string("/proc/sys/fs/dentry-state").expect("it can be read");
     let negative = state.split_whitespace().nth(4).expect("five fields");

@@ -1,22 +1,22 @@
-//! What outcomes are compared with.
+//! Assertions about outcomes.
 
 use sandfork::internals::outcome::limit_spec;
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::{Level, LimitHit, LimitName, Mechanism, Outcome, Sandbox, Status};
 
-/// That it ended so.
+/// Asserts the status of the run.
 #[track_caller]
 pub fn ended(outcome: &Outcome, status: Status) {
     assert_eq!(outcome.status(), status, "{}", shown(outcome));
 }
 
-/// That it ran to its end.
+/// Asserts that the run succeeded.
 #[track_caller]
 pub fn fine(outcome: &Outcome) {
     ended(outcome, Status::Ok);
 }
 
-/// That this limit ended it, held by this.
+/// Asserts that this limit ended the run, enforced by this mechanism.
 #[track_caller]
 pub fn limited(outcome: &Outcome, name: LimitName, by: Mechanism) {
     assert_eq!(
@@ -29,7 +29,7 @@ pub fn limited(outcome: &Outcome, name: LimitName, by: Mechanism) {
     assert_eq!(outcome.status(), status, "{}", shown(outcome));
 }
 
-/// What holds where there is a cgroup, or else what holds where there is none.
+/// Returns the mechanism that enforces a limit at the sandbox's level: `with_cgroup` at `full`, else `without`.
 pub fn by(sandbox: &Sandbox, with_cgroup: Mechanism, without: Mechanism) -> Mechanism {
     match sandbox.plan().level {
         Level::Full => with_cgroup,
@@ -37,7 +37,7 @@ pub fn by(sandbox: &Sandbox, with_cgroup: Mechanism, without: Mechanism) -> Mech
     }
 }
 
-/// All of it, for a person.
+/// Formats the whole outcome for an assertion message.
 pub fn shown(outcome: &Outcome) -> String {
     let mut json = serde_json::to_value(outcome).expect("an outcome is JSON");
     for stream in ["stdout", "stderr"] {

@@ -1,4 +1,4 @@
-//! Many threads, one sandbox: every outcome belongs to its run.
+//! Tests of one sandbox used by many threads: every outcome belongs to its run.
 
 use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -118,7 +118,7 @@ fn an_admission_holds_back_a_crowd(world: &World) {
     assert_eq!((stats["running"], stats["waiting"]), (0, 0));
 }
 
-/// Waits until so many go on.
+/// Waits until the counter reaches `count`.
 fn wait_for(sandbox: &Sandbox, name: &str, count: u64) {
     let deadline = Instant::now() + Duration::from_secs(60);
     while sandbox.stats()[name] != count {
@@ -158,7 +158,7 @@ fn stats_count_what_runs_waits_and_has_ended(world: &World) {
     assert_eq!((stats["running"], stats["waiting"]), (0, 0));
     assert_eq!((stats["ended.ok"], stats["ended.exception"]), (1, 1));
     assert_eq!(stats["refused.request"], 1);
-    // The waiting run was cancelled before its turn, or at its first moment.
+    // The waiting run was cancelled before or just after it started.
     let cancelled = stats["ended.interrupted"] + stats["refused.busy"];
     assert_eq!(cancelled, 3, "{stats:?}");
 }

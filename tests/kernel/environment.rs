@@ -1,4 +1,4 @@
-//! A sandbox for a caller whose environment is not this process's.
+//! Tests of sandboxes for a caller whose environment differs from this process's.
 
 use std::ffi::OsString;
 use std::os::unix::fs::symlink;

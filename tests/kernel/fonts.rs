@@ -1,4 +1,4 @@
-//! The list of fonts that matplotlib makes at its import is made once for an environment and a policy.
+//! Tests of the cached font list, which matplotlib builds at import: it is built once per environment and policy.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,13 +16,13 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// As matplotlib does it.
+/// Mimics matplotlib's handling of its font list.
 const PACKAGE: &str = "import os\n\
     path = os.environ['MPLCONFIGDIR'] + '/fontlist-v1.json'\n\
     if os.path.exists(path):\n    how = 'kept ' + open(path).read()\nelse:\n    how = 'made'\n    \
     try:\n        open(path, 'w').write('[\"fonts\"]')\n    except OSError:\n        pass\n";
 
-/// A package of that name, and what a fresh command says of how it came by its list.
+/// A fake matplotlib package, run by a new process of the command that prints whether the list was cached.
 struct Started<'a> {
     world: &'a World,
     packages: &'a Path,
@@ -73,7 +73,7 @@ fn with_package(world: &World, test: impl FnOnce(&Started, &Path)) {
 fn a_later_start_gets_the_list_that_the_first_made(world: &World) {
     with_package(world, |started, _| {
         assert_eq!(started.run(&[]), "made False");
-        // The guest finds no file: what the zygote writes reaches no worker.
+        // The guest does not find the file: what the zygote writes is invisible to workers.
         assert_eq!(started.run(&[]), "kept [\"fonts\"] False");
         // Another policy may load other packages.
         assert_eq!(started.run(&["limits.wall=7s"]), "made False");

@@ -1,4 +1,4 @@
-//! HumanEval 1.0.3: all of its programs run as they do without a sandbox, right ones and wrong ones.
+//! HumanEval 1.0.3: all of its programs, with correct and wrong solutions, behave as without a sandbox.
 
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
@@ -14,7 +14,7 @@ use crate::world::{World, run};
 
 const PROGRAMS: usize = 164;
 
-/// One problem, as the package has it.
+/// One problem of the HumanEval package.
 #[derive(Deserialize)]
 struct Problem {
     task_id: String,
@@ -85,7 +85,7 @@ fn passes_unsandboxed(world: &World, program: &str) -> bool {
         .success()
 }
 
-/// Unpacked by the interpreter in whose environment the package is.
+/// Returns the problems, which the interpreter of the environment with the package decompresses.
 fn problems(world: &World) -> &'static [Problem] {
     static PROBLEMS: OnceLock<Vec<Problem>> = OnceLock::new();
     PROBLEMS.get_or_init(|| {

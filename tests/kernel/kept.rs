@@ -1,6 +1,7 @@
-//! What a guest that may write to the host could exchange, for later starts to run it outside any sandbox or to show more.
+//! Tests of what a guest with write access to the host could replace, so that a later start runs it outside the
+//! sandbox or shows the guest more.
 //!
-//! Each control is the same act where nothing forbids it: a start then finds what the guest left.
+//! Each control performs the same attack where nothing prevents it: a later start then uses the replacement.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -24,7 +25,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// A place on the host, with a directory that guests write to.
+/// A host directory with a subdirectory that guests may write to.
 struct Scene<'a> {
     world: &'a World,
     place: tempfile::TempDir,
@@ -51,7 +52,7 @@ impl<'a> Scene<'a> {
         &self.world.host.interpreter.executable
     }
 
-    /// The command, with this interpreter.
+    /// Returns the command, with this interpreter.
     fn command(&self, interpreter: &Path) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
         let set = format!("python.interpreter={}", interpreter.display());
@@ -60,14 +61,14 @@ impl<'a> Scene<'a> {
         command
     }
 
-    /// Has a guest act, which may write to the directory, and a user of the host where the guest is another one's.
+    /// Runs code in a guest that may write to the directory, or as the host user if the guest has another uid.
     #[track_caller]
     fn act(&self, code: &str) {
         let mut command = self.command(self.python());
         command.args(["--set", &self.writable(), "-c", code]);
         let said = said(command);
         if said.contains("PermissionError") {
-            // Root's guests, on a file system whose mounts map no ids.
+            // As root on a file system without id-mapped mounts.
             let done = Command::new(self.python()).args(["-c", code]).status();
             assert!(done.unwrap().success());
         } else {
@@ -79,7 +80,7 @@ impl<'a> Scene<'a> {
         format!("filesystem.write=[\"{}\"]", self.at("share").display())
     }
 
-    /// The code of a guest that leaves a program at a path in the directory. It says where it runs.
+    /// Returns guest code that leaves a program at a path in the directory. The program records that it ran.
     fn leave_program(&self, path: &str) -> String {
         format!(
             "import os\npath = '{}'\nos.makedirs(os.path.dirname(path), exist_ok=True)\n\
@@ -90,7 +91,7 @@ impl<'a> Scene<'a> {
         )
     }
 
-    /// Whether the program that the guest left has run outside.
+    /// Returns whether the guest's program has run outside the sandbox.
     fn has_run(&self) -> bool {
         fs::remove_file(self.at("ran")).is_ok()
     }
@@ -186,7 +187,7 @@ fn a_link_in_the_middle_of_the_caches_path(world: &World) {
     scene.refused(command(), "later starts find Sandfork's cache");
 }
 
-/// As `dist-packages` of Debian, whose `.pth` files run in a zygote.
+// Like Debian's `dist-packages`, whose `.pth` files run in a zygote.
 fn a_directory_of_libraries(world: &World) {
     let scene = Scene::new(world);
     let of_system = ["/usr/lib", "/usr/local/lib"].map(PathBuf::from);
@@ -204,7 +205,7 @@ fn a_directory_of_libraries(world: &World) {
     }
 }
 
-/// The directory is shown by a link to it, and a directory in it by its own path.
+// The policy shows the directory through a symlink to it, and a directory inside it by its own path.
 fn a_tree_beneath_another_name_of_a_writable_one(world: &World) {
     let scene = Scene::new(world);
     fs::create_dir_all(scene.at("share/a/in")).unwrap();
@@ -217,7 +218,7 @@ fn a_tree_beneath_another_name_of_a_writable_one(world: &World) {
         scene.at("link").display(),
         inner.display()
     );
-    // Each session begins with an interpreter of its own, as later ones do.
+    // Each session starts a new interpreter.
     let recipe = standard().set(both).set("python.fresh=true");
     let sandbox = world.build(recipe);
     let run = |code: &str| sandbox.run(Request::python(code));
@@ -247,7 +248,7 @@ fn a_tree_beneath_another_name_of_a_writable_one(world: &World) {
     assert!(refused.contains("through a symbolic link"), "{refused}");
 }
 
-/// The policy of the sandbox above, loaded anew.
+/// Loads the policy of the sandbox above again.
 fn sandbox_policy(scene: &Scene) -> sandfork::Policy {
     let both = format!(
         "filesystem.write=[\"{}\", \"{}\"]",

@@ -1,4 +1,4 @@
-//! Policies whose plans and reports are longer than most.
+//! Tests of policies with unusually long plans and reports.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -18,7 +18,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// A directory of the host with these files, which guests may read.
+/// Creates a host directory with these files, which guests may read.
 fn directory(files: impl Iterator<Item = (String, &'static str)>) -> tempfile::TempDir {
     let place = tempfile::tempdir().expect("a temporary directory");
     fs::set_permissions(place.path(), Permissions::from_mode(0o755)).expect("it is ours");

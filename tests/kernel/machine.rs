@@ -1,4 +1,4 @@
-//! What programs learn of the machine: the limits of the policy, and nothing of the host.
+//! Tests of what programs learn about the machine: the limits of the policy and nothing of the host.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Half a processor is a whole one with a quota.
+/// Half a CPU appears as one CPU with a quota.
 fn limited() -> Recipe {
     standard()
         .set("limits.cores=0.5")
@@ -89,7 +89,7 @@ fn without_a_proc_the_rest_is_told(world: &World) {
     fine(&world.run(strict(), code));
 }
 
-/// Of those that the host has.
+// Of the programs that the host has.
 fn programs_that_describe_the_machine_work(world: &World) {
     let code = "
 import os, shutil, subprocess
@@ -130,7 +130,7 @@ fn a_package_sees_the_limits_while_it_is_preloaded(world: &World) {
     assert_eq!(outcome.stdout(), "307200 1\n");
 }
 
-/// Also the boot time and the ages of processes, which programs compute from files.
+// Also the boot time and the ages of processes, which programs compute from files.
 fn clocks_begin_with_the_zygote(world: &World) {
     if world.host.machine.time_namespaces == TimeNamespaces::Unavailable {
         return;
@@ -149,7 +149,7 @@ print(time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(), time.time() - b
 ";
     let outcome = run(&sandbox, code);
     fine(&outcome);
-    // To within the second by which the clocks are set.
+    // The time namespace's offsets are in whole seconds.
     let lived = now().saturating_sub(before).as_secs_f64() + 2.0;
     for clock in outcome.stdout().split_ascii_whitespace() {
         let clock: f64 = clock.parse().expect("a number");
@@ -157,7 +157,7 @@ print(time.clock_gettime(time.CLOCK_BOOTTIME), time.monotonic(), time.time() - b
     }
 }
 
-/// `ps` would print the zygote's whole program.
+// `ps` would otherwise print the zygote's whole program.
 fn the_interpreter_shows_no_arguments(world: &World) {
     let code = "
 for process in ('self', '1'):
@@ -197,7 +197,7 @@ fn calls_with_bad_arguments_get_the_kernels_errors(world: &World) {
     fine(&world.run(limited(), BAD));
 }
 
-/// The supervisor answers, and each answer counts as time of the guest's.
+// The supervisor answers the calls, and the time of each answer counts as the guest's.
 fn many_questions_are_the_guests_own_time(world: &World) {
     let code = "
 import os, threading

@@ -1,7 +1,7 @@
-//! Tests that need the kernel: real guests in real sandboxes, as the user who runs them.
+//! Tests that need the kernel: real guests in real sandboxes, as the current user.
 //!
-//! `cargo xtask test` makes the environments that some of them need and runs them as root and as an
-//! ordinary user. One of them, by a part of its name: `cargo test --test kernel -- oom_kill`.
+//! `cargo xtask test` creates the environments that some of them need and runs them as root and as an
+//! ordinary user. To run one test, give part of its name: `cargo test --test kernel -- oom_kill`.
 
 #![allow(
     missing_docs,
@@ -63,7 +63,7 @@ use std::sync::Arc;
 use world::World;
 
 fn main() -> ExitCode {
-    // A line for each failure, where it is; what failed stands again in the summary.
+    // One line for each panic; the summary repeats the failures.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     if let Some(part) = apart::requested() {
         return apart::play(&part);
@@ -76,7 +76,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
-    // The one that takes the longest is the first to begin.
+    // The longest test starts first.
     let mut tests = bad_input::interpreters::waiting();
     tests.extend(outcomes::tests());
     tests.extend(bad_input::tests(&world));
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     tests.extend(starts::tests());
     tests.extend(turnover::tests());
     tests.extend(write_signals::tests());
-    // Every status, also where Python alone serves the run.
+    // Repeats the outcome tests with the Python implementation of the worker loop only.
     let by_python = Arc::new(world.by_python());
     let again = outcomes::tests().into_iter().map(|test| {
         let test = test.named(|name| name.replacen("outcomes", "outcomes_by_python", 1));
@@ -112,7 +112,7 @@ fn main() -> ExitCode {
     let trials = tests.into_iter().map(|test| test.into_trial(&world));
     let trials = trials.chain(again).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // Ends the shared sandboxes, which exiting would not.
+    // Drops the shared sandboxes; `exit` would not run the destructors.
     drop((world, by_python));
     conclusion.exit_code()
 }

@@ -1,5 +1,5 @@
-//! What a test needs that a machine may lack. Decided by the host probe and by what the set-up
-//! found, never by a call that fails in the test.
+//! What a test requires and a machine may lack. The host probe and the set-up decide, never a call that
+//! fails in the test.
 
 use std::path::Path;
 
@@ -10,44 +10,44 @@ use sandfork::internals::plan::{LayerState, assess};
 use crate::hidden::hides_processes;
 use crate::world::World;
 
-/// Something that not every machine has.
+/// A requirement that not every machine meets.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Need {
     /// Sandboxes of level `standard`.
     Sandbox,
-    /// Cgroups, so sandboxes of level `full`.
+    /// Cgroups, and so sandboxes of level `full`.
     Cgroup,
-    /// A limit of tasks around the supervisor itself, which the root of a hierarchy cannot have.
+    /// A task limit around the supervisor itself, which is impossible in the root of a hierarchy.
     Ceiling,
     /// A virtual environment with the packages that the set-up installs.
     Packages,
     /// A CPython of this minor version.
     Python(u8),
-    /// A Python that Sandfork must refuse, of this version.
+    /// A Python of this version, which Sandfork must refuse.
     OldPython(u8, u8),
-    /// The machine language that the test speaks.
+    /// An x86-64 CPU, whose instructions the test contains.
     X86_64,
-    /// Copies of sessions.
+    /// Snapshots of sessions.
     Snapshots,
-    /// A directory of the host with the path of a guest's work directory, in which this user can make others.
+    /// A host directory at the path of the guest's work directory, in which this user can create directories.
     HostWork,
-    /// A setting of a pid namespace that only root changes: `vm.memfd_noexec`.
+    /// `vm.memfd_noexec`, a setting of a pid namespace that only root can change.
     MemoryFileSetting,
-    /// A `/proc` that shows processes which the user may not trace (`hidepid` of proc(5)).
+    /// A `/proc` that also shows processes that the user may not trace (`hidepid` of proc(5)).
     EveryProcess,
 }
 
-/// Why a test is not run.
+/// Why a test is skipped.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Skip {
-    /// The machine or the user cannot do it.
+    /// The machine or the user lacks it.
     Forced(String),
-    /// Set-up is missing, or the host is configured so.
+    /// The set-up is missing, or the host's configuration forbids it.
     Mendable(String),
 }
 
 impl Need {
-    /// Why the machine does not have it.
+    /// Returns why the machine does not meet the requirement, if so.
     pub fn missing_on(self, world: &World) -> Option<Skip> {
         let forced = |has: bool, reason: &str| (!has).then(|| Skip::Forced(reason.to_owned()));
         match self {
@@ -112,7 +112,7 @@ fn no_sandbox(world: &World) -> Option<Skip> {
     )))
 }
 
-/// Root can make cgroups wherever there are any; an ordinary user has to be given some.
+/// Root can create cgroups wherever the kernel has them; an ordinary user needs a delegated one.
 fn no_cgroup(world: &World) -> Option<Skip> {
     let CgroupSupport::Nowhere(_) = world.host.machine.cgroup else {
         return None;

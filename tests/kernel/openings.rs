@@ -1,4 +1,4 @@
-//! What a policy or the filters let through for real programs.
+//! Tests of what a policy or the seccomp filter permits for real programs.
 
 use sandfork::internals::host::CgroupSupport;
 
@@ -56,7 +56,7 @@ fn calls_that_change_nothing(world: &World) {
     fine(&outcome);
 }
 
-/// A copy of a program and a library stand for what a compiler writes.
+/// Copies a program and a library, as a compiler would write them.
 const PROGRAM: &str = "
 import ctypes, os, shutil, subprocess
 
@@ -97,7 +97,7 @@ fn no_programs_of_the_guest_without(world: &World) {
     assert_eq!(printed, "refused refused refused refused refused refused");
 }
 
-/// The names are looked up by libc, and the types by the module.
+// libc resolves the names; the `mimetypes` module reads the types.
 fn files_that_programs_look_for(world: &World) {
     let code = "\
 import mimetypes, socket
@@ -109,7 +109,7 @@ assert socket.gethostbyname(socket.gethostname()) == '127.0.0.1'
     fine(&world.run(standard(), code));
 }
 
-/// Unless the interpreter lies there, as it does for the tests of an ordinary user.
+// The link exists unless the interpreter is below /var/tmp, as in the tests of an ordinary user.
 fn a_second_place_for_temporary_files(world: &World) {
     let code = "\
 import os, sys, tempfile
@@ -156,7 +156,7 @@ except PermissionError:
     assert_eq!(outcome.stdout(), "refused\n");
 }
 
-/// The filter allows only what can never be executed, and `os.memfd_create` asks for that.
+/// The filter permits only memory files that can never be executable; without a flag, `os.memfd_create` gets those.
 const MEMORY_FILES: &str = "
 import errno, fcntl, mmap, os
 
@@ -188,7 +188,7 @@ assert refused('x', MFD_EXEC)
 ";
 
 fn memory_files_of_callers_who_name_no_flag(world: &World) {
-    // Without a cgroup that counts them there are none, and before Linux 6.3 all can be executed.
+    // Without a cgroup to account for them, memory files are refused. Before Linux 6.3, all of them are executable.
     let machine = &world.host.machine;
     let counted = !matches!(machine.cgroup, CgroupSupport::Nowhere(_));
     let given = if counted && (machine.kernel.major, machine.kernel.minor) >= (6, 3) {
@@ -199,7 +199,7 @@ fn memory_files_of_callers_who_name_no_flag(world: &World) {
     fine(&world.run(standard(), &MEMORY_FILES.replace("%s", given)));
 }
 
-/// `/dev/tty` is the terminal that the guest made, in the process that has it, and none elsewhere.
+// In the process with the guest's own controlling terminal, `/dev/tty` is that terminal; elsewhere it is none.
 fn the_terminal_of_the_guest_and_no_other(world: &World) {
     let code = "\
 import errno, os, pty

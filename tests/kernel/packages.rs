@@ -1,5 +1,5 @@
-//! Packages of environments and directories of the host, wherever they lie: read-only, importable,
-//! preloaded. Most lie in /tmp, which is a directory of the session's own too.
+//! Tests of environments and host directories that policies show: read-only, importable and preloadable
+//! wherever they are. Most are below /tmp, which is also a directory of the session's own.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// A directory of the host in /tmp.
+/// Creates a host directory in /tmp.
 fn directory() -> TempDir {
     let made = tempfile::Builder::new()
         .prefix("sandfork test ")
@@ -47,7 +47,7 @@ fn directory() -> TempDir {
     directory
 }
 
-/// A virtual environment with one package, `probed`, in it.
+/// Creates a virtual environment that contains one package, `probed`.
 fn environment(python: &Path, at: &Path) -> PathBuf {
     let venv = at.join("env");
     let made = Command::new(python)
@@ -79,12 +79,12 @@ fn environment(python: &Path, at: &Path) -> PathBuf {
     venv
 }
 
-/// Lets everybody write, so that nothing but the sandbox stands in the way.
+/// Makes a directory world-writable, so that only the sandbox prevents a write.
 fn open_to_all(path: &Path) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o777)).expect("it is ours");
 }
 
-/// Uses all of a package, and tries to change it.
+/// Uses a package in every way, and tries to modify it.
 const USES: &str = "
 import errno, os, subprocess, sys
 import probed
@@ -108,7 +108,7 @@ open('/tmp/own', 'w').write('own')
 open('/work/own', 'w').write('own')
 ";
 
-/// The same, in the same interpreter as another process.
+/// Uses the package from a subprocess of the same interpreter.
 const RUNS: &str = "
 code = 'import probed, sys; print(sys.prefix)'
 said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
@@ -123,7 +123,7 @@ fn an_environment_by_its_directory(world: &World) {
     fine(&outcome);
     assert_eq!(outcome.stdout(), format!("{} True\n", venv.display()));
     assert!(outcome.enforced().layers.contains(&Layer::Mounts));
-    // Imported once, by the zygote.
+    // The zygote has imported the package, once.
     let preloaded = standard().python(&venv).set("python.preload=probed");
     let outcome = world.run(preloaded, &format!("{USES}{RUNS}"));
     fine(&outcome);
@@ -154,7 +154,7 @@ fn an_environment_without_programs(world: &World) {
     assert_eq!(outcome.stdout(), format!("{venv} {venv}/bin/python True\n"));
 }
 
-/// Its interpreter is a link to a link.
+// The interpreter is a symlink to a symlink.
 fn an_environment_of_another_environment(world: &World) {
     let (first, second) = (directory(), directory());
     let base = environment(&world.host.interpreter.executable, first.path());
@@ -174,7 +174,7 @@ fn of_every_version(world: &World) {
     }
 }
 
-/// Parent directories are the guest's own: every change to them is gone after the run.
+// Parent directories are the guest's own: its changes to them disappear after the run.
 fn what_is_shown_stays_as_it_is(world: &World) {
     let host = directory();
     let venv = environment(&world.host.interpreter.executable, host.path());

@@ -1,4 +1,4 @@
-//! Workers that stand ready: as fresh as any, and gone with their sandbox.
+//! Tests of the pool of ready workers: each is as fresh as any other, and ends with its sandbox.
 
 use std::fs;
 use std::sync::Arc;
@@ -40,12 +40,12 @@ fn pooled(world: &World) -> Sandbox {
     built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
 }
 
-/// Whether its worker had been forked before it was asked for.
+/// Returns whether the run's worker had been forked before the run was requested.
 fn stood_ready(outcome: &Outcome) -> bool {
     outcome.usage().phases.fork.is_zero()
 }
 
-/// Runs until a worker that stood ready is used.
+/// Runs the code until a ready worker serves it.
 fn run_in_ready(sandbox: &Sandbox, code: &str) -> Outcome {
     let until = Instant::now() + Duration::from_secs(60);
     loop {
@@ -91,14 +91,14 @@ fn it_stands_ready_where_nothing_may_be_imported(world: &World) {
     );
 }
 
-/// The pool is filled up after a run, but not for as long as that may take: of one worker that stands ready
-/// two runs at once can both be served, if the second comes a moment later.
+// The pool is refilled while a run is in progress, not only after it. So a pool of one worker can serve two concurrent
+// runs, if the second starts a moment later.
 fn another_stands_ready_while_a_run_goes_on(world: &World) {
     let policy = standard().python(world.python()).policy();
     let sandbox = Sandbox::builder().policy(policy).ready(1).build();
     let sandbox = sandbox.expect("a sandbox");
     let both_stood_ready = || {
-        // Until the pool rests: what woke it before is not this run.
+        // Lets the pool become idle, so that only this run wakes it.
         thread::sleep(Duration::from_millis(200));
         let cancel = Cancel::new().expect("a descriptor is left");
         let long = Request::python("import time; time.sleep(60)").cancel(&cancel);
@@ -113,7 +113,7 @@ fn another_stands_ready_while_a_run_goes_on(world: &World) {
         assert_eq!(long.status(), Status::Interrupted, "{}", shown(&long));
         stood_ready(&long) && stood_ready(&short)
     };
-    // A busy machine may be late with either.
+    // A busy machine may be late with either worker.
     assert!((0..20).any(|_| both_stood_ready()));
 }
 
@@ -144,26 +144,26 @@ fn workers_that_stand_ready_end_with_their_sandbox(_: &World) {
     apart::finishes("pool-alone");
 }
 
-/// In a process of its own, in which nothing else makes processes and descriptors.
+/// Runs in a separate process in which nothing else creates processes and descriptors.
 fn alone() {
     let descriptors = || fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
     let build = || {
         let builder = Sandbox::builder().policy(standard().policy()).ready(3);
         builder.build().expect("a sandbox")
     };
-    // The first one opens what the process keeps.
+    // The first sandbox opens what the process keeps.
     drop(build());
     let before = descriptors();
     let sandbox = build();
     let outcome = run_in_ready(&sandbox, "6 * 7");
     fine(&outcome);
-    // What stands ready can be ended from outside, as by the kernel for want of memory.
+    // A ready worker may be killed from outside, for instance by the OOM killer.
     let waiting = || -> Vec<Pid> {
         let below = descendants(std::process::id()).into_iter();
         below.filter(|pid| is_worker(*pid)).collect()
     };
     assert!(wait_until(|| !waiting().is_empty()), "none stands ready");
-    // What is being made comes too.
+    // Includes workers that are being made.
     thread::sleep(Duration::from_millis(200));
     let waiting = waiting();
     for worker in &waiting {
@@ -183,7 +183,7 @@ fn alone() {
     }
 }
 
-/// Everything beneath a process, from `/proc/PID/task/TID/children` (proc(5)).
+/// Returns all descendants of a process, from `/proc/PID/task/TID/children` (proc(5)).
 fn descendants(root: u32) -> Vec<Pid> {
     let (mut found, mut unseen) = (Vec::new(), vec![root.to_string()]);
     while let Some(parent) = unseen.pop() {
@@ -202,7 +202,7 @@ fn descendants(root: u32) -> Vec<Pid> {
     found
 }
 
-/// Guests are process 2 of a pid namespace two levels down (`NSpid` of proc(5)).
+/// Returns whether the process is a worker: process 2 of a pid namespace two levels down (`NSpid` of proc(5)).
 fn is_worker(pid: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

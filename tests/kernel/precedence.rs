@@ -1,4 +1,4 @@
-//! What the host prefers a caller for, its guests do not have.
+//! Tests that guests do not inherit the scheduling privileges of their caller.
 
 use std::fs;
 use std::process::Command;
@@ -17,7 +17,7 @@ pub fn tests() -> Vec<Test> {
     tests![a_guest_is_not_preferred]
 }
 
-/// Becomes what is named, with a nice value of its own and, as root, everything else.
+/// Gives the process a nice value and, as root, every other privilege, then executes the command.
 const FAVOUR: &str = "
 import os, resource, sys
 root = os.geteuid() == 0
@@ -52,11 +52,11 @@ fn a_guest_is_not_preferred(world: &World) {
     assert!(played.status.success(), "{}\n{said}", played.status);
 }
 
-/// In a process that is preferred.
+/// Runs in a privileged process.
 fn favoured() {
     let own = fs::read_to_string("/proc/self/stat").expect("it is there");
     let own = own.rsplit_once(") ").expect("a name").1;
-    // Field 19 of proc_pid_stat(5); the third is the first here.
+    // Field 19 of proc_pid_stat(5). The string begins with field 3.
     let nice: i32 = own
         .split(' ')
         .nth(16)
@@ -67,7 +67,7 @@ fn favoured() {
     let world = World::look().expect("the machine can be looked at");
     let outcome = run(&world.build(standard()), LOOK);
     fine(&outcome);
-    // What is preferred less than usual stays so.
+    // A positive nice value is kept.
     let expected = format!("{} 0\n(0, 0) (0, 0)\n", nice.max(0));
     assert_eq!(outcome.stdout(), expected);
 }

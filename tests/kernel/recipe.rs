@@ -1,10 +1,10 @@
-//! A policy for a test: a built-in one, with some keys set.
+//! Builds the policy of a test: a built-in policy with some keys set.
 
 use std::path::Path;
 
 use sandfork::{FileSystem, Override, Policy};
 
-/// What a sandbox is made by.
+/// The description from which a sandbox is built.
 #[derive(Clone, Debug, Eq, Hash, PartialEq)]
 pub struct Recipe {
     base: &'static str,
@@ -12,7 +12,7 @@ pub struct Recipe {
     sets: Vec<String>,
 }
 
-/// The default policy.
+/// Returns the default policy.
 pub fn standard() -> Recipe {
     Recipe {
         base: "standard",
@@ -21,7 +21,7 @@ pub fn standard() -> Recipe {
     }
 }
 
-/// The policy for computing only.
+/// Returns the policy for pure computation.
 pub fn strict() -> Recipe {
     Recipe {
         base: "strict",
@@ -29,7 +29,7 @@ pub fn strict() -> Recipe {
     }
 }
 
-/// The policy with numpy and pandas preloaded.
+/// Returns the policy that preloads numpy and pandas.
 pub fn data_science() -> Recipe {
     Recipe {
         base: "data-science",
@@ -38,24 +38,24 @@ pub fn data_science() -> Recipe {
 }
 
 impl Recipe {
-    /// Sets a key, as `--set` does.
+    /// Sets a key, like `--set`.
     pub fn set(mut self, assignment: impl Into<String>) -> Self {
         self.sets.push(assignment.into());
         self
     }
 
-    /// With as much time as an emulated processor could need.
+    /// Raises the time limits to what an emulated CPU may need.
     pub fn patient(self) -> Self {
         self.set("limits.wall=5m").set("limits.cpu=5m")
     }
 
-    /// With this interpreter or virtual environment instead of the tests' usual one.
+    /// Uses this interpreter or virtual environment instead of the tests' default.
     pub fn python(mut self, path: impl AsRef<Path>) -> Self {
         self.python = Some(path.as_ref().display().to_string());
         self
     }
 
-    /// With this interpreter unless one was named.
+    /// Uses this interpreter unless one is set.
     pub fn python_unless_named(self, path: &Path) -> Self {
         if self.python.is_some() {
             self
@@ -64,7 +64,7 @@ impl Recipe {
         }
     }
 
-    /// The policy.
+    /// Loads the policy.
     pub fn policy(&self) -> Policy {
         let python = self
             .python

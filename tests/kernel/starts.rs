@@ -1,4 +1,4 @@
-//! What the start of an interpreter leaves on disk for the next one, and what becomes of it in other hands.
+//! Tests of what starting an interpreter caches on disk, and of a cache that others can modify.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -37,7 +37,7 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// The command, for whose user the environment names cache directories.
+/// Runs the command with a temporary cache directory.
 struct Started<'a> {
     world: &'a World,
     home: tempfile::TempDir,
@@ -58,7 +58,7 @@ impl<'a> Started<'a> {
         command
     }
 
-    /// A run of a guest, which prints what it must, and nothing on stderr. Returns what the log says.
+    /// Runs a guest and checks that its stdout is correct and its stderr empty. Returns the log.
     #[track_caller]
     fn run(&self, change: impl Fn(&mut Command)) -> String {
         let run = |level: &str| {
@@ -77,7 +77,7 @@ impl<'a> Started<'a> {
         text(&logged.stderr)
     }
 
-    /// What a guest of this interpreter prints, and whether the byte code of an earlier start was used.
+    /// Returns what a guest of this interpreter prints, and whether cached byte code was used.
     fn run_with(&self, python: &Path, code: &str) -> (String, bool) {
         let set = format!("python.interpreter={}", python.display());
         let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
@@ -90,7 +90,7 @@ impl<'a> Started<'a> {
         (text(&said.stdout).trim().to_owned(), logged.contains(USED))
     }
 
-    /// The files that are kept.
+    /// Returns the cached files.
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.directory()).into_iter().flatten();
         let paths = entries.map(|entry| entry.expect("it can be read").path());
@@ -161,7 +161,7 @@ fn an_interpreter_that_lasts_has_its_own_byte_code(world: &World) {
     assert!(!map().contains(USED));
     assert!(map().contains(USED));
     assert_eq!(started.files().len(), 2);
-    // Code that lasts runs sessions too, whose sources are several times as large.
+    // A long-lived zygote also has the byte code for sessions, which is several times as large.
     let mut sizes: Vec<u64> = started
         .files()
         .iter()
@@ -200,7 +200,7 @@ fn an_environment_is_planned_for_as_it_is(world: &World) {
     let python = environment.path().join("bin/python");
     symlink(&interpreter.executable, &python).expect("it is ours");
     let started = Started::new(world);
-    // It is a directory only if the plan shows it.
+    // Inside the sandbox, it is a directory only if the plan shows it.
     let code = "import os, sys; print(sys.prefix, os.path.isdir(sys.prefix))";
     let prefix_of_guest = || started.run_with(&python, code);
     let outside = format!("{} True", interpreter.base_prefix.display());
@@ -211,13 +211,13 @@ fn an_environment_is_planned_for_as_it_is(world: &World) {
         .parent()
         .expect("it is in a directory");
     assert_eq!(prefix_of_guest(), (outside.clone(), false));
-    // Since Python 3.14 its own answer tells the two apart, and nothing of the other's start is used.
+    // Since Python 3.14 the interpreter's own answer differs, so no cached start of the other is used.
     let is_same_answer = interpreter.version < (3, 14, 0);
     for is_second in [false, true] {
         let is_kept = is_same_answer || !is_second;
         assert_eq!(prefix_of_guest(), (outside.clone(), is_kept));
         fs::write(&configuration, format!("home = {}\n", home.display())).expect("it is ours");
-        // Where its answer is the same, what is beside it is looked at each time.
+        // Where the answer is the same, the configuration file is checked each time.
         assert_eq!(prefix_of_guest(), (inside.clone(), is_same_answer));
         fs::remove_file(&configuration).expect("it is ours");
     }
@@ -227,7 +227,7 @@ fn another_interpreter_at_the_same_path_is_planned_for_as_it_is(world: &World) {
     let directory = file("unused", 0o644, "");
     let link = directory.path().join("python");
     let started = Started::new(world);
-    // Where there is one interpreter, its own second turn follows its first.
+    // With only one interpreter, its second turn follows its own first turn.
     let is_alone = world.pythons.len() == 1;
     for is_second in [false, true] {
         for python in &world.pythons {
@@ -270,7 +270,7 @@ fn what_is_in_other_hands_is_not_used(world: &World) {
     refused("sandfork");
     fs::remove_file(&directory).expect("it is ours");
     fs::rename(&moved, &directory).expect("it is ours");
-    // A file that the user does not write to alone is replaced.
+    // A file that other users can write to is replaced.
     open(file, 0o620);
     let logged = started.run(|_| ());
     assert!(logged.contains(UNUSED), "{logged}");
@@ -304,8 +304,8 @@ fn what_is_in_other_hands_is_not_used(world: &World) {
     }
 }
 
-/// The control is the same guest where the starts are kept elsewhere. It leaves a file that a later start would use, for
-/// root too, if the file system has mounts that map ids.
+// The control is the same guest with the cache in another directory. It leaves a file that a later start would use, as
+// root too if the file system supports id-mapped mounts.
 fn a_guest_cannot_write_what_later_starts_use(world: &World) {
     let started = Started::new(world);
     let home = started.home.path();
@@ -357,7 +357,7 @@ fn where_nothing_can_be_kept_a_run_is_only_slower(world: &World) {
     refused("the byte code is not kept", &|command| {
         command.env("XDG_CACHE_HOME", "/dev/null");
     });
-    // Neither a directory nor a file can be made there, by root either.
+    // Not even root can create a directory or a file there.
     refused("the byte code is not kept", &|command| {
         command.env("XDG_CACHE_HOME", "/proc");
     });
@@ -397,7 +397,7 @@ fn doctor_says_where_starts_are_kept(world: &World) {
     assert!(says("/dev/null".as_ref()).starts_with("no  "));
 }
 
-/// The command, with a file system of these options over a directory.
+/// Runs the command in a mount namespace with a tmpfs with these options over a directory.
 fn in_mount(command: &mut Command, directory: &Path, options: &str) {
     let script = "mount -t tmpfs -o \"$1\" none \"$2\" && shift 2 && exec \"$@\"";
     let mut mounted = Command::new("unshare");
@@ -414,8 +414,8 @@ fn in_mount(command: &mut Command, directory: &Path, options: &str) {
     *command = mounted;
 }
 
-/// The process was an interpreter. The kernel would copy each page that it kept and its zygote writes to, and would free
-/// them all while the caller of a single run waits.
+// The process has been an interpreter. The kernel would copy each page that it still shares with its zygote when either
+// writes to it, and the caller of a single run would wait while all of them are freed.
 fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World) {
     let started = Started::new(world);
     let waits = "import time; print('on', flush=True); time.sleep(600)";
@@ -448,7 +448,7 @@ fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World
     };
     let outside = of(Role::Outside);
     let (its, zygotes) = (resident(outside), resident(of(Role::Zygote)));
-    // Python's handler of SIGINT has gone with the rest.
+    // Python's SIGINT handler is gone with the interpreter.
     let blocked = u64::from_str_radix(&status(outside, "SigBlk:"), 16).expect("a set of signals");
     kill(Pid::from_raw(run.id().cast_signed()), Signal::SIGTERM).expect("it runs");
     run.wait().expect("it ends");
@@ -456,7 +456,7 @@ fn the_process_that_waits_for_a_zygote_has_no_interpreter_any_more(world: &World
     assert_eq!(blocked, 1 << (Signal::SIGINT as u64 - 1));
 }
 
-/// The control is the same guest where another interpreter is started: it moves the environment away.
+// The control is the same guest when another interpreter is started: it moves the environment away.
 fn a_guest_cannot_exchange_the_interpreter_of_later_starts(world: &World) {
     let started = Started::new(world);
     let project = tempfile::tempdir().expect("a temporary directory");
@@ -484,7 +484,7 @@ fn a_guest_cannot_exchange_the_interpreter_of_later_starts(world: &World) {
         assert!(away.exists(), "the guest can write there");
         fs::rename(&away, &venv).expect("it is ours");
     } else {
-        // Root's guests, on a file system whose mounts map no ids.
+        // As root on a file system without id-mapped mounts.
         assert!(said.contains("PermissionError"), "{said}");
     }
     for interpreter in [&venv, &venv.join("bin/python")] {

@@ -1,4 +1,4 @@
-//! A test: a name, what it needs of the machine, and what it does.
+//! A test: its name, its requirements and its function.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub struct Test {
 }
 
 impl Test {
-    /// A test that needs sandboxes of level `standard`, as nearly all do.
+    /// Creates a test that needs sandboxes of level `standard`, as nearly all do.
     pub fn new(name: impl Into<String>, run: impl FnOnce(&World) + Send + 'static) -> Self {
         Self {
             name: name.into(),
@@ -24,20 +24,20 @@ impl Test {
         }
     }
 
-    /// With something else that it needs.
+    /// Adds a requirement.
     pub fn needs(mut self, need: Need) -> Self {
         self.needs.push(need);
         self
     }
 
-    /// Under another name.
+    /// Renames the test.
     pub fn named(mut self, name: impl FnOnce(&str) -> String) -> Self {
         self.name = name(&self.name);
         self
     }
 
-    /// As the harness takes it. Whether it is ignored is decided before it runs, never by how it
-    /// goes.
+    /// Converts the test for the harness. Whether it is skipped is decided before it runs, never by its
+    /// result.
     pub fn into_trial(self, world: &Arc<World>) -> Trial {
         let world = Arc::clone(world);
         Trial::ignorable_test(self.name, move || {
@@ -57,17 +57,17 @@ impl Test {
     }
 }
 
-/// Set in CI: what a machine could run must run.
+/// Whether the environment forbids skips that a set-up could avoid, as in CI.
 fn skips_are_forbidden() -> bool {
     std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
 }
 
-/// Tests with something else that each needs.
+/// Adds a requirement to each test.
 pub fn needing(need: Need, tests: Vec<Test>) -> Vec<Test> {
     tests.into_iter().map(|test| test.needs(need)).collect()
 }
 
-/// Makes tests of functions, named after them and their module.
+/// Makes tests of functions, named after their module and function.
 macro_rules! tests {
     ($($name:ident),+ $(,)?) => {
         vec![$($crate::test::Test::new($crate::test::name_of(module_path!(), stringify!($name)), $name)),+]
@@ -75,7 +75,7 @@ macro_rules! tests {
 }
 pub(crate) use tests;
 
-/// `outcomes::time::busy_loop` from the names of a module and a function.
+/// Returns the name of a test, such as `outcomes::time::busy_loop`, from those of its module and function.
 pub fn name_of(module: &str, function: &str) -> String {
     let module = module.split_once("::").map_or("", |(_, module)| module);
     format!("{module}::{function}")

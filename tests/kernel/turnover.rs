@@ -1,4 +1,4 @@
-//! When a zygote is replaced: runs go on meanwhile.
+//! Tests of the replacement of a zygote while runs continue.
 
 use std::cell::Cell;
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -30,10 +30,10 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// A module whose import waits until the test lets it go on.
+/// A module whose import blocks until the test releases it.
 struct Gate(tempfile::TempDir);
 
-/// An import that waits.
+/// A blocked import.
 struct Held(File);
 
 impl Gate {
@@ -51,10 +51,10 @@ impl Gate {
         Self(place)
     }
 
-    /// Waits for an import.
+    /// Waits until an import blocks.
     fn hold(&self) -> Held {
         let pipe = Cell::new(None);
-        // There is an end to write to once there is one that reads.
+        // A FIFO can be opened for writing without blocking once it has a reader.
         let open = || {
             let mut options = OpenOptions::new();
             options.write(true).custom_flags(OFlag::O_NONBLOCK.bits());
@@ -68,7 +68,7 @@ impl Gate {
         Held(pipe.take().expect("it was opened"))
     }
 
-    /// A sandbox that preloads the module.
+    /// Builds a sandbox that preloads the module.
     fn sandbox(&self, world: &World, turnover: Turnover) -> Sandbox {
         let recipe = standard().python(world.python());
         let path = self.0.path().display();
@@ -98,11 +98,11 @@ impl Held {
 
     fn go_on(mut self, word: &str) {
         writeln!(self.0, "{word}").expect("it reads");
-        // So that the next one who waits is another.
+        // So that the next reader is another import.
         self.await_end();
     }
 
-    /// Waits until the import no longer reads.
+    /// Waits until the import has closed the FIFO.
     fn await_end(&self) {
         let mut pipe = [PollFd::new(self.0.as_fd(), PollFlags::empty())];
         let ended = poll(&mut pipe, PollTimeout::from(60_000_u16));
@@ -122,7 +122,7 @@ fn turnover(renewed_after: u64, most: u64, pause: Duration) -> Turnover {
     }
 }
 
-/// What the workers of one zygote share, and no others.
+/// Returns a value that all workers of one zygote share, and no others.
 fn seed(sandbox: &Sandbox) -> String {
     let outcome = run(sandbox, "print(hash('x'))");
     fine(&outcome);
@@ -150,7 +150,7 @@ fn a_zygote_serves_on_if_its_successor_cannot_be_made(world: &World) {
         assert!(!other(0));
         thread::scope(|scope| {
             let held = scope.spawn(|| gate.hold());
-            // The next attempt begins at a run after the failure of the last one.
+            // The next attempt starts at the first run after the last attempt has failed.
             while !held.is_finished() {
                 assert!(!other(0));
             }

@@ -14,23 +14,23 @@ use serde::Deserialize;
 
 use crate::recipe::{Recipe, standard};
 
-/// An interpreter with its virtual environment, made by `cargo xtask test envs`.
+/// An interpreter and its virtual environment, as `cargo xtask test envs` installed them.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Python {
     version: [u8; 3],
-    /// The interpreter itself.
+    /// The path of the interpreter.
     pub executable: PathBuf,
-    /// The virtual environment.
+    /// The path of the virtual environment.
     pub venv: PathBuf,
 }
 
 impl Python {
-    /// 12 of 3.12.1.
+    /// Returns the minor version: 12 for 3.12.1.
     pub fn minor(&self) -> u8 {
         self.version[1]
     }
 
-    /// `3.12.1`.
+    /// Returns the version, such as `3.12.1`.
     pub fn version_text(&self) -> String {
         self.version.map(|number| number.to_string()).join(".")
     }
@@ -40,7 +40,7 @@ impl Python {
 #[derive(Clone, Debug, Deserialize)]
 pub struct OldPython {
     version: [u8; 3],
-    /// The interpreter.
+    /// The path of the interpreter.
     pub executable: PathBuf,
 }
 
@@ -52,9 +52,9 @@ struct Manifest {
 
 /// The machine, as the tests see it.
 pub struct World {
-    /// As the product sees it.
+    /// The machine, as the product's probe sees it.
     pub host: Host,
-    /// Those that this user can execute.
+    /// The interpreters that this user can execute.
     pub pythons: Vec<Python>,
     too_old: Vec<OldPython>,
     run_path: RunPath,
@@ -62,7 +62,7 @@ pub struct World {
 }
 
 impl World {
-    /// Looks at it.
+    /// Probes the machine.
     pub fn look() -> Result<Self, String> {
         let manifest = read_manifest(&environments())?;
         let policy = standard().policy();
@@ -80,7 +80,7 @@ impl World {
         })
     }
 
-    /// The same machine, with sandboxes whose runs Python alone serves.
+    /// Returns the same machine, with sandboxes whose runs only the Python implementation serves.
     pub fn by_python(&self) -> Self {
         Self {
             host: self.host.clone(),
@@ -91,21 +91,21 @@ impl World {
         }
     }
 
-    /// An old Python of this version.
+    /// Returns the old Python of this version, if installed.
     pub fn too_old(&self, major: u8, minor: u8) -> Option<&OldPython> {
         self.too_old
             .iter()
             .find(|old| old.version[..2] == [major, minor])
     }
 
-    /// What most tests run under: the environment of the interpreter that `python3` is. Where there is none, that
-    /// of one of its minor version, of the last of all, or the interpreter itself.
+    /// Returns what most tests run under: the environment of the interpreter that `python3` is. Without one, that of
+    /// its minor version, of the newest version, or the interpreter itself.
     pub fn python(&self) -> &Path {
         let venv = self.environment().map(|python| python.venv.as_path());
         venv.unwrap_or(&self.host.interpreter.executable)
     }
 
-    /// The program of [`Self::python`].
+    /// Returns the interpreter of [`Self::python`].
     pub fn program(&self) -> PathBuf {
         match self.environment() {
             Some(python) => python.venv.join("bin/python"),
@@ -121,7 +121,7 @@ impl World {
         same.or_else(like).or(self.pythons.last())
     }
 
-    /// A sandbox for one test.
+    /// Builds a sandbox for one test.
     pub fn build(&self, recipe: Recipe) -> Sandbox {
         let policy = recipe.python_unless_named(self.python()).policy();
         let builder = Sandbox::builder().policy(policy).ready(0);
@@ -129,12 +129,12 @@ impl World {
         built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
     }
 
-    /// Runs code in a sandbox of its own.
+    /// Runs code in a new sandbox.
     pub fn run(&self, recipe: Recipe, code: &str) -> Outcome {
         run(&self.build(recipe), code)
     }
 
-    /// Lends a test a sandbox that others use too.
+    /// Calls a test with a sandbox that other tests use too.
     pub fn with_shared<T>(&self, recipe: Recipe, test: impl FnOnce(&Sandbox) -> T) -> T {
         let slot = {
             let mut shared = self
@@ -159,7 +159,7 @@ fn environments() -> PathBuf {
     env::var_os("SANDFORK_TEST_ENVS").map_or_else(usual, PathBuf::from)
 }
 
-/// A missing manifest is no error: a test that needs it reports that.
+/// Reads the manifest. A missing manifest is not an error: tests that need it report it.
 fn read_manifest(environments: &Path) -> Result<Manifest, String> {
     let path = environments.join("manifest.json");
     let Ok(text) = fs::read_to_string(&path) else {

@@ -1,4 +1,4 @@
-//! A host that has the default of SIGPIPE and SIGXFSZ, as a C program does, outlives what its guests cause.
+//! Tests that a host with default actions for SIGPIPE and SIGXFSZ, such as a C program, survives what its guests cause.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn broken_pipes() {
     let program = session.programs().start(closes).expect("it starts");
     let event = program.next_event(None);
     assert_eq!(event, Some(ProcessEvent::Stdout(b"closed\n".to_vec())));
-    // What started the program may have it open for a moment longer.
+    // The process that started the program may hold the pipe open for a moment longer.
     assert!(wait_until(|| program.write_stdin(b"hello").is_err()));
 }
 

@@ -1,6 +1,6 @@
-//! A host that runs out while a supervisor runs, of descriptors or of processes: new runs are refused with
-//! the cause and the remedy, the sessions that live go on, nothing is left, and when there is enough
-//! again there are runs again.
+//! Exhausts descriptors or processes while a supervisor runs: new runs are refused with the cause and the
+//! remedy, live sessions continue, nothing is left behind, and runs succeed again once the resource is
+//! available again.
 
 use std::fs::{self, File};
 use std::os::unix::process::parent_id;
@@ -40,7 +40,7 @@ fn no_processes(world: &World) {
     apart::finishes("no-processes");
 }
 
-/// A supervisor with a session.
+/// A supervisor with a live session.
 struct Serving {
     sandbox: Arc<Sandbox>,
     session: Session,
@@ -66,11 +66,11 @@ impl Serving {
         serving
     }
 
-    /// While something is missing: every way to ask for a worker is refused, and the session is not.
+    /// Checks that, while the resource is exhausted, every request for a worker is refused and the session still works.
     #[track_caller]
     fn is_without(&mut self, names: &[&str]) {
         let refused = |error: Error| is_told(&error, error.kind(), names);
-        // Each takes another way, and the second finds what the first has left.
+        // Runs and sessions start workers by different paths; each attempt also sees what the previous one left.
         for _ in 0..3 {
             refused(
                 self.sandbox
@@ -93,7 +93,7 @@ impl Serving {
         fine(report.outcome());
     }
 
-    /// When it is there again.
+    /// Checks that everything works again and that nothing was left behind.
     #[track_caller]
     fn is_whole(&mut self) {
         self.goes_on();
@@ -105,7 +105,7 @@ impl Serving {
     }
 }
 
-/// Every descriptor that this process may have is taken.
+/// Exhausts the descriptors of this process.
 pub fn without_descriptors() {
     let mut serving = Serving::start();
     let mut unused = serving.sandbox.session().expect("there is room");
@@ -118,18 +118,18 @@ pub fn without_descriptors() {
         taken.push(file);
     }
     serving.is_without(&["open files", "ulimit -n"]);
-    // A value that comes as a file cannot be taken: that is the host's fault, and not the guest's.
+    // A value that is passed as a file descriptor cannot be received: an error of the host, not of the guest.
     let refused = passing.run("bytes(200_000)").map(drop);
     let refused = refused.expect_err("no descriptor is left for it");
     is_told(&refused, ErrorKind::System, &["open files", "ulimit -n"]);
     drop(passing);
-    // The kernel's counts are there at its first cell, too.
+    // A session's first cell has the kernel's counters even if no descriptor is free.
     let forks = "import os, time\nwhile True:\n    if os.fork() == 0: time.sleep(600)";
     let report = unused.run(forks).expect("it lives");
     let by = by(&serving.sandbox, Mechanism::Cgroup, Mechanism::Rlimit);
     limited(report.outcome(), LimitName::Pids, by);
     drop(unused);
-    // With a few, each worker is given up at another place.
+    // With a few free descriptors, starting a worker fails at a different step each time.
     while taken.len() > 100 && taken.pop().is_some() {
         match serving.sandbox.run("1") {
             Ok(outcome) => {
@@ -144,7 +144,7 @@ pub fn without_descriptors() {
     serving.is_whole();
 }
 
-/// The cgroup around this process, and all that it starts, may have no more processes than it has.
+/// Forbids the cgroup of this process and its children more processes than it has.
 pub fn without_processes() {
     let world = World::look().expect("the machine can be looked at");
     let ceiling = Ceiling::of_test(&world.host.machine.cgroup, parent_id());
@@ -156,12 +156,12 @@ pub fn without_processes() {
     serving.is_whole();
 }
 
-/// A cgroup for one supervisor, with a limit of processes: others that live meanwhile neither make room
-/// beneath the limit nor are held by it.
+/// A cgroup with a process limit for one supervisor, so that processes of concurrent tests neither count towards
+/// the limit nor are subject to it.
 struct Ceiling(PathBuf);
 
 impl Ceiling {
-    /// The one of a test's process, which makes it and removes it.
+    /// Returns the cgroup of the test process with this id, which creates and removes it.
     fn of_test(cgroups: &CgroupSupport, test: u32) -> Self {
         let above = match cgroups {
             CgroupSupport::V1(controllers) => &controllers[&Controller::Pids],
@@ -180,7 +180,7 @@ impl Ceiling {
     }
 }
 
-/// Removes a cgroup with those in it, which are empty: version 2 has the supervisor's own beneath.
+/// Removes a cgroup and its empty children when dropped: under version 2 the supervisor's own cgroups are beneath it.
 struct Removed<'c>(&'c Ceiling);
 
 impl Drop for Removed<'_> {

@@ -1,4 +1,4 @@
-//! Interpreters that are none, or not ones that will do.
+//! Tests with a missing or unsuitable Python interpreter.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -31,12 +31,12 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// What takes longer than any other test: it waits for the interpreter's deadline.
+/// Returns the test that takes longer than any other: it waits for the interpreter's deadline.
 pub fn waiting() -> Vec<Test> {
     tests![a_script_that_never_answers]
 }
 
-/// All that do not take long.
+/// Runs all tests except the long one.
 pub fn all(world: &World) {
     a_name_that_is_not_on_the_path(world);
     a_path_that_is_not_there(world);
@@ -46,7 +46,7 @@ pub fn all(world: &World) {
     another_program(world);
 }
 
-/// A file outside the directories that sandboxes have of their own.
+/// Creates a file outside the directories over which a sandbox mounts its own.
 pub fn file(name: &str, mode: u32, text: &str) -> TempDir {
     let directory = tempfile::Builder::new()
         .prefix("sandfork-test-")

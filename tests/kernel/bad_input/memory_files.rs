@@ -1,5 +1,5 @@
-//! A host that allows no executable files in memory (`vm.memfd_noexec=2`): a pid namespace of the test's own, which has
-//! this setting for itself.
+//! Tests on a host that forbids executable memory files (`vm.memfd_noexec=2`), which is a setting of a pid namespace:
+//! the test creates one.
 
 use std::process::Command;
 

@@ -1,5 +1,5 @@
-//! What cannot be provided is refused in one sentence that names the thing and the remedy. It
-//! leaves nothing behind, and is never replaced by a weaker jail.
+//! Tests of sandboxes that cannot be provided: the error is one sentence that names the cause and the
+//! remedy, nothing is left behind, and no weaker jail is used instead.
 
 mod exhausted;
 pub mod interpreters;
@@ -43,7 +43,7 @@ pub fn tests(world: &World) -> Vec<Test> {
     tests
 }
 
-/// Tries to create an impossible sandbox, and checks the error.
+/// Tries to build an impossible sandbox and checks the error.
 #[track_caller]
 fn refused(world: &World, recipe: Recipe, kind: ErrorKind, names: &[&str]) {
     let policy = recipe.python_unless_named(world.python()).policy();
@@ -94,7 +94,7 @@ fn a_level_that_this_user_cannot_have(world: &World) {
     );
 }
 
-/// Every valid policy is sufficient for Python itself.
+// Any memory limit that a policy accepts is enough for Python itself.
 fn the_least_memory_is_enough(world: &World) {
     let recipe = standard().set("limits.memory=16MiB");
     check::fine(&world.run(recipe, "print('fits')"));
@@ -109,7 +109,7 @@ fn a_source_that_is_too_large(world: &World) {
     });
 }
 
-/// All refusals once more, in a process of its own, where what they leave would show.
+// Repeats all refusals in a separate process, where anything left behind is visible.
 fn leave_nothing_behind(_: &World) {
     apart::finishes("refusals");
 }

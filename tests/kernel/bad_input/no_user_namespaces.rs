@@ -1,5 +1,5 @@
-//! A host that allows no user namespaces: a user namespace of the test's own, in which the kernel
-//! was told to allow no more.
+//! Tests on a host that forbids user namespaces: the test creates a user namespace in which
+//! `max_user_namespaces` is 0.
 
 use std::fs;
 use std::io::Write;
@@ -46,7 +46,7 @@ pub fn part() {
         let says = ["layer `namespaces`", "max_user_namespaces", "landlock"];
         is_told(&error, ErrorKind::Host, &says);
     }
-    // Only a policy that allows it gets a lower level, and the outcome reports it.
+    // A lower level requires a policy that allows it, and the outcome reports it.
     let sandbox = world.build(
         standard()
             .python("/usr/bin/python3")
@@ -84,8 +84,8 @@ pub fn part() {
     }
 }
 
-/// Ids are not changed. Root keeps all of them, to be able to become another user, which only a process
-/// outside can grant.
+/// Enters such a user namespace without changing ids. Root maps all ids, so that it can still become another user; only
+/// a process outside the namespace may write that map.
 fn allow_no_user_namespaces() {
     let (uid, gid) = (geteuid(), getegid());
     let everybody =
@@ -96,7 +96,7 @@ fn allow_no_user_namespaces() {
         .stdin(Stdio::piped())
         .spawn()
         .expect("sh");
-    // With its mounts, over which root has power on any host.
+    // With a mount namespace, because root could change mounts on an ordinary host too.
     unshare(CloneFlags::CLONE_NEWUSER | CloneFlags::CLONE_NEWNS)
         .expect("this host allows user namespaces");
     if uid.is_root() {

@@ -1,4 +1,4 @@
-//! Modules that cannot be preloaded.
+//! Tests of modules that cannot be preloaded.
 
 use sandfork::{ErrorKind, Status};
 
@@ -61,7 +61,7 @@ fn a_module_that_raises(world: &World) {
     );
 }
 
-/// Optional or not: it is there, and what it needs is not.
+// Optional or not: the module itself exists, but a module that it imports does not.
 fn a_module_that_lacks_another(world: &World) {
     let says = ["`awkward`", "no_such_module", "python.preload"];
     fails(world, "import no_such_module", &says);
@@ -75,7 +75,7 @@ fn a_module_that_exits(world: &World) {
     );
 }
 
-/// No process is left to report the module, which announced its import.
+// The zygote is dead and cannot report the module; it announced the import beforehand.
 fn a_module_that_dies(world: &World) {
     fails(
         world,
@@ -89,7 +89,7 @@ fn a_module_that_dies(world: &World) {
     );
 }
 
-/// What a run sees of modules named `awkward` and `fine`, both of which the policy preloads.
+/// Returns what a run prints about the modules `awkward` and `fine`, which the policy preloads.
 fn seen(world: &World, code: &str, presence: &str, settings: &[&str]) -> String {
     let directory = file("awkward.py", 0o644, code);
     let fine = directory.path().join("fine.py");
@@ -125,7 +125,7 @@ fn a_module_whose_thread_ends_is_preloaded(world: &World) {
 fn an_optional_module_that_fails_is_left_to_the_guest(world: &World) {
     let raises = "raise OSError('no licence')";
     assert_eq!(seen(world, raises, "?", &[]), "False True\nno licence\n");
-    // Only a zygote has this variable.
+    // Only the zygote has this variable.
     let dies = "import os\nif 'JE_ARROW_MALLOC_CONF' in os.environ:\n    os._exit(3)";
     assert_eq!(seen(world, dies, "?", &[]), "False True\nimported\n");
     let lacks = "import no_such_module";
@@ -133,7 +133,7 @@ fn an_optional_module_that_fails_is_left_to_the_guest(world: &World) {
     assert!(seen(world, lacks, "?", &[]).starts_with(said));
 }
 
-/// These are the variables that keep OpenBLAS, pyarrow and polars from starting threads.
+// These variables keep OpenBLAS, pyarrow and polars from starting threads.
 fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
     let code = "import os\nnames = 'OPENBLAS_NUM_THREADS', 'JE_ARROW_MALLOC_CONF', '_RJEM_MALLOC_CONF'\n\
                 read = [os.environ.get(name) for name in names]\n\
@@ -149,7 +149,7 @@ fn libraries_are_told_to_start_no_thread_and_guests_are_not(world: &World) {
     assert_eq!(outcome.stdout(), format!("1 {none} {none} 3 None None\n"));
 }
 
-/// A page of it would be a channel between all guests of the zygote.
+// A shared page would be a channel between all guests of the zygote.
 fn a_module_that_keeps_shared_memory_is_left_to_the_guest(world: &World) {
     for code in [
         "import mmap\nkept = mmap.mmap(-1, 4096)",
@@ -166,7 +166,7 @@ fn a_module_that_keeps_shared_memory_is_left_to_the_guest(world: &World) {
     assert_eq!(seen(world, private, "", &[]), "True True\nimported\n");
 }
 
-/// joblib tests semaphores at its import, and is serial for ever where there are none.
+// joblib tests semaphores when it is imported, and stays serial for good if they fail.
 fn what_a_module_writes_at_its_import_reaches_no_guest(world: &World) {
     let code = "import _multiprocessing, os, tempfile\n\
                 made = type(_multiprocessing.SemLock(0, 0, 1, '/probe', True)).__name__\n\
@@ -195,7 +195,7 @@ fn what_a_module_writes_at_its_import_reaches_no_guest(world: &World) {
     }
 }
 
-/// As matplotlib asks for it.
+// As matplotlib requires.
 fn a_module_that_needs_a_writable_directory_is_given_the_guests(world: &World) {
     let code = "import os\nplace = os.environ['MPLCONFIGDIR']\nos.makedirs(place, exist_ok=True)\n\
                 assert os.access(place, os.W_OK) and not os.access('/etc', os.W_OK)\n\

@@ -1,4 +1,4 @@
-//! Copies of sessions, and copies of those.
+//! Tests of forks of sessions and forks of those.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ pub fn state(name: String, recipe: Recipe) -> Test {
     test.needs(Need::Snapshots)
 }
 
-/// Each copy draws its own random numbers, whatever the session has drawn before.
+/// Tests that each fork draws its own random numbers, whatever the session has drawn before.
 pub fn draws(name: String, recipe: Recipe) -> Test {
     let test = Test::new(name, move |world: &World| {
         let mut session = open(world, recipe);
@@ -67,7 +67,7 @@ fn copy(session: &mut Session) -> Session {
     copied.unwrap_or_else(|error| panic!("no copy: {error}"))
 }
 
-/// Runs a cell that must end well, and returns what it printed.
+/// Runs a cell that must succeed and returns its stdout.
 #[track_caller]
 fn ok(session: &mut Session, source: &str) -> String {
     let report = session.run(source);

@@ -1,4 +1,4 @@
-//! What Python programs rely on, with each CPython that the set-up found.
+//! Tests of what Python programs rely on, with each CPython that the set-up found.
 
 mod copies;
 mod reseeding;
@@ -9,14 +9,14 @@ use crate::recipe::{Recipe, data_science, standard, strict};
 use crate::test::Test;
 use crate::world::{Python, World, run};
 
-/// The versions that Sandfork promises to work with and that are tested where they are installed.
+/// The minor versions that Sandfork supports. Each is tested where it is installed.
 const MINORS: std::ops::RangeInclusive<u8> = 9..=14;
 
 macro_rules! guests {
     ($($name:literal),+ $(,)?) => { [$(($name, include_str!(concat!($name, ".py")))),+] };
 }
 
-/// Programs that succeed or print the reason for a failure.
+/// Programs that succeed, or print why they fail.
 const GUESTS: [(&str, &str); 22] = guests![
     "asyncio",
     "concurrent_futures",
@@ -42,7 +42,7 @@ const GUESTS: [(&str, &str); 22] = guests![
     "unicode_names",
 ];
 
-/// Those that `strict` has room for: no programs, no /proc.
+/// The programs that also run under `strict`, which allows no subprocesses and has no /proc.
 const COMPUTING: [&str; 8] = [
     "crypto",
     "ctypes",
@@ -119,7 +119,7 @@ fn tests_with(python: &Python) -> Vec<Test> {
     tests
 }
 
-/// Importing pandas takes a slow machine longer than the policies' limit of processor time.
+/// Tests a program. On a slow machine, importing pandas exceeds the CPU limit of the policies.
 fn program(name: String, recipe: Recipe, code: &'static str) -> Test {
     let recipe = recipe.patient();
     Test::new(name, move |world: &World| {
@@ -127,11 +127,11 @@ fn program(name: String, recipe: Recipe, code: &'static str) -> Test {
     })
 }
 
-/// What matplotlib says when it has looked for fonts for five seconds.
+/// The notice that matplotlib prints after it has searched fonts for five seconds.
 const LOOKS_LONG: &str = "Matplotlib is building the font cache; this may take a moment.\n";
 
-/// A figure is drawn without a word on stderr, such as fontconfig's about its configuration. A
-/// preloaded matplotlib has its list of fonts, and a directory that the guest may write to.
+/// Tests that a figure is drawn with an empty stderr, which fontconfig would use to report configuration errors. A
+/// preloaded matplotlib has its font list and a directory that the guest may write to.
 fn figure(name: String, recipe: Recipe) -> Test {
     const FIGURE: &str = "\
 import sys
@@ -153,7 +153,7 @@ assert said.stdout.startswith('/work/') and not said.stderr, said
         world.with_shared(recipe, |sandbox| {
             let outcome = run(sandbox, FIGURE);
             fine(&outcome);
-            // Only a guest that looks for fonts itself may take longer than that.
+            // Only a guest that builds the font list itself may take that long.
             let notice = if preloads { "" } else { LOOKS_LONG };
             assert_eq!(outcome.stderr().replacen(notice, "", 1), "");
             let loaded = if preloads { "True\n" } else { "False\n" };
@@ -162,7 +162,7 @@ assert said.stdout.startswith('/work/') and not said.stderr, said
     })
 }
 
-/// The interpreter itself, which may be in a home directory that only its owner can enter.
+/// Checks the interpreter without a virtual environment, which may be in a home directory only its owner can enter.
 const WITHOUT_ENVIRONMENT: &str = "\
 import os, sqlite3, ssl, sys
 assert sys.prefix == sys.base_prefix
@@ -181,7 +181,7 @@ assert threading.active_count() == 1
 assert (numpy.ones((300, 300)) @ numpy.ones((300, 300)))[0, 0] == 300
 ";
 
-/// What a worker printed, by source.
+/// Returns the draws that a worker printed, by source.
 fn lines(outcome: &sandfork::Outcome) -> Vec<(String, String)> {
     fine(outcome);
     lines_of(&outcome.stdout())

@@ -1,4 +1,4 @@
-//! Workers are copies of one interpreter, and must not draw the same random numbers.
+//! Tests that workers do not draw the same random numbers, although all are forks of one interpreter.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +12,11 @@ use crate::world::{World, run};
 pub const DRAWS: &str = include_str!("draws.py");
 const WORKERS: usize = 6;
 
-/// With modules preloaded that keep state: what they drew in the zygote, every worker has.
+/// Preloads modules with random state: whatever they drew in the zygote is in every worker.
 const STATEFUL: &str =
     "python.preload=[\"random\", \"secrets\", \"ssl\", \"tempfile\", \"uuid\", \"hashlib\"]";
 
-/// With the standard library alone, preloaded or not.
+/// Tests the standard library only, with and without preloading.
 pub fn bare(name: String, recipe: Recipe) -> Test {
     Test::new(name, move |world: &World| {
         world.with_shared(recipe.clone(), |sandbox| all_differ(sandbox, 9));
@@ -24,7 +24,7 @@ pub fn bare(name: String, recipe: Recipe) -> Test {
     })
 }
 
-/// With numpy too.
+/// Tests numpy too.
 pub fn preloaded(name: String, recipe: Recipe) -> Test {
     Test::new(name, move |world: &World| {
         all_differ(&world.build(recipe.set(STATEFUL)), 13);

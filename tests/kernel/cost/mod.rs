@@ -1,8 +1,9 @@
-//! What a run costs in system calls, page faults and waits, which no machine's speed changes: a run that needs more of
-//! them than it did has become slower everywhere.
+//! Counts what a run costs in system calls, page faults and waits. These do not depend on the machine's speed: a run
+//! that needs more of them than before has become slower everywhere.
 //!
-//! A process of its own makes runs while another traces it, with all that it forks (ptrace(2)). Another makes runs that
-//! nothing traces, because a tracer adds waits: the kernel counts those as voluntary context switches (getrusage(2)).
+//! One process makes the runs while another traces it and everything that it forks (ptrace(2)). Waits are counted in
+//! a process that is not traced, because a tracer adds waits: the kernel counts voluntary context switches
+//! (getrusage(2)).
 
 mod tracer;
 
@@ -23,9 +24,9 @@ use crate::recipe::standard;
 use crate::test::{Test, name_of};
 use crate::world::{World, run};
 
-/// The most system calls of a run on demand under the default policy, from the call to its return, by who makes
-/// them, and the most page faults of its worker: about 15 % more than were counted, for other kernels and interpreters. To be lowered with
-/// what a run costs.
+/// The most system calls of a run on demand under the default policy, from the call to its return, by calling process,
+/// and the most page faults of its worker: about 15 % above the measured counts, to allow for other kernels and
+/// interpreters. Lower these with the cost of a run.
 const MOST: Counts = Counts {
     supervisor: 104,
     zygote: 41,
@@ -33,19 +34,19 @@ const MOST: Counts = Counts {
     faults: 300,
 };
 
-/// The same on cgroups of version 2, of which each run may have a new one: before Linux 6.12 a peak of memory
-/// cannot be reset, and on an emulated processor no run is light enough for its cgroup to be kept. Making
-/// one, opening what it counts and removing it are 26 calls; 133 were counted in all.
+/// The same with cgroups of version 2, where each run may need a new cgroup: before Linux 6.12 the memory peak cannot
+/// be reset, and on an emulated CPU no run is light enough for its cgroup to be kept. Creating a cgroup, opening its
+/// counters and removing it take 26 calls; 133 calls were measured in total.
 const MOST_ON_V2: Counts = Counts {
     supervisor: 150,
     ..MOST
 };
 
-/// The most page faults where a fork copies at once what workers write to.
+/// The most page faults if fork eagerly copies the pages that workers write to.
 const FAULTS_WITH_EAGER_COPY: usize = 150;
 
-/// What a network of its own adds: making the namespace, bounding its buffers and bringing its interface up, with
-/// checks of each. It is not lent, as an empty one is.
+/// What a separate network adds: creating the namespace, bounding its buffers, bringing its interface up, and checking
+/// each. Such a namespace is not reused, unlike an empty one.
 const OF_LOOPBACK: Counts = Counts {
     supervisor: 18,
     zygote: 0,
@@ -53,8 +54,8 @@ const OF_LOOPBACK: Counts = Counts {
     faults: 20,
 };
 
-/// What hosts add to that: the worker's sockets, checks of them, a link and a report. The egress process counts with
-/// the zygote.
+/// What `network.mode = "allow"` adds to that: the worker's sockets, their checks, a link and a report. The egress
+/// process counts as the zygote.
 const OF_HOSTS: Counts = Counts {
     supervisor: 24,
     zygote: 28,
@@ -62,11 +63,11 @@ const OF_HOSTS: Counts = Counts {
     faults: 20,
 };
 
-/// The most waits of a run, of the supervisor's threads and of the worker until its program has begun: twice what was
-/// counted, because a message may or may not be there before it is waited for.
+/// The most waits of a run, of the supervisor's threads and of the worker until its program has begun: twice the
+/// measured number, because a message may arrive before or after its receiver starts to wait.
 const MOST_WAITS: [i64; 2] = [8, 4];
 
-/// Fewer calls mean that the counter has lost a process.
+/// The fewest plausible calls: lower counts mean that the tracer has lost a process.
 const LEAST: Counts = Counts {
     supervisor: 40,
     zygote: 10,
@@ -74,11 +75,11 @@ const LEAST: Counts = Counts {
     faults: 5,
 };
 
-/// How many runs are counted. What a busy machine adds, such as one more look at a clock, is not in the
-/// cheapest of them.
+/// The number of counted runs. The cheapest of them is free of what a busy machine adds, such as another read of the
+/// clock.
 const RUNS: usize = 10;
 
-/// What the counter is tried with.
+/// The number of calls that the counter is checked with.
 const KNOWN: usize = 100;
 
 pub const PARTS: [Part; 3] = [
@@ -97,7 +98,7 @@ pub fn tests() -> Vec<Test> {
     vec![counted, Test::new(name, |_| apart::finishes("cost-waits"))]
 }
 
-/// Processes that there are not, by which the one that is traced marks a beginning and an end.
+/// Process ids that do not exist, in calls by which the traced process marks the beginning and end of a span.
 #[derive(Clone, Copy)]
 enum Mark {
     Begin = 0x3ade_0001,
@@ -108,7 +109,7 @@ fn mark(mark: Mark) {
     _ = getpgid(Some(Pid::from_raw(mark as i32)));
 }
 
-/// What is traced: a known number of calls, and then runs in a warm sandbox.
+/// The traced process: makes a known number of calls, then runs in a warm sandbox.
 fn runs() {
     let mut line = String::new();
     let told = io::stdin().lock().read_line(&mut line);
@@ -126,7 +127,7 @@ fn runs() {
         }
         match sandbox.copied_at_fork() {
             Some(Ok(_)) => println!("at once"),
-            // The kernel refuses it, or this user's other zygotes have pinned all that it may pin.
+            // The kernel does not support it, or this user's other zygotes have used up RLIMIT_MEMLOCK.
             Some(Err(Errno::ENOMEM | Errno::EPERM | Errno::ENOSYS)) => println!("one by one"),
             other => panic!("no pages are copied at a fork: {other:?}"),
         }
@@ -150,7 +151,7 @@ fn trace() {
     let spans = tracer.follow();
     let stdout = child.stdout.take().expect("it is a pipe");
     let copied = io::read_to_string(stdout).expect("it says how pages are copied");
-    // The tracer has waited for it; this closes what is left of it here.
+    // The tracer has already reaped the process; this only releases the handle.
     _ = child.wait();
     let [known, runs @ ..] = &spans[..] else {
         panic!("nothing was marked");
@@ -180,7 +181,7 @@ fn trace() {
     check(with_hosts, of_hosts);
 }
 
-/// Counts the waits of runs in this process, which does nothing else, and in their workers.
+/// Counts the waits of runs in this process, which is otherwise idle, and in their workers.
 fn wait() {
     const COUNT: &str = "import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_nvcsw";
     let world = World::look().expect("the machine can be looked at");

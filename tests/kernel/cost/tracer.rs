@@ -1,4 +1,4 @@
-//! Counts the system calls of a process and of all that it forks.
+//! Counts the system calls of a process and of everything that it forks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
@@ -17,21 +17,21 @@ const F_GETFD: u64 = 1;
 const EXIT_GROUP: u64 = libc::SYS_exit_group.cast_unsigned();
 const CLOCK_GETTIME: u64 = libc::SYS_clock_gettime.cast_unsigned();
 
-/// System calls by the calling process, and page faults.
+/// System calls by calling process, and page faults.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub struct Counts {
-    /// The process that was seized, all its threads.
+    /// Calls of all threads of the traced process.
     pub supervisor: usize,
-    /// Processes that were there when the span began.
+    /// Calls of processes that existed when the span began.
     pub zygote: usize,
-    /// Those that were born in it.
+    /// Calls of processes that were forked during the span.
     pub worker: usize,
-    /// Page faults that a worker had until its end.
+    /// Page faults of a worker until its end.
     pub faults: usize,
 }
 
 impl Counts {
-    /// The least of each.
+    /// Returns the minimum of each count.
     pub fn least(self, other: Self) -> Self {
         Self {
             supervisor: self.supervisor.min(other.supervisor),
@@ -71,11 +71,11 @@ enum Role {
     Worker,
 }
 
-/// What was made from one mark to the next beginning.
+/// Counts from one begin mark to the next.
 #[derive(Debug, Default)]
 pub struct Span {
     pub counts: Counts,
-    /// By the call's number.
+    /// By role and system call number.
     calls: BTreeMap<(Role, u64), usize>,
 }
 
@@ -90,20 +90,20 @@ impl fmt::Display for Span {
     }
 }
 
-/// The tracer of a process. It must be its own process's only waiter.
+/// Traces a process. It must be the only code that waits for children in this process.
 pub struct Tracer {
     root: Pid,
-    /// Processes and threads that were there when the present span began.
+    /// Processes and threads that existed when the current span began.
     old: HashSet<Pid>,
-    /// All that live, and whether they are threads of the root.
+    /// All live processes and threads; the value says whether it is a thread of the root.
     known: HashMap<Pid, bool>,
     spans: Vec<Span>,
-    /// Whether the supervisor is between two marks.
+    /// Whether the traced process is between a begin and an end mark.
     inside: bool,
 }
 
 impl Tracer {
-    /// Begins to trace a process of one thread.
+    /// Attaches to a single-threaded process.
     pub fn seize(root: Pid) -> Self {
         seize(root);
         Self {
@@ -115,7 +115,7 @@ impl Tracer {
         }
     }
 
-    /// Follows it until nothing of it is left; what there was between marks.
+    /// Traces until the process and all its descendants have ended. Returns the spans.
     pub fn follow(&mut self) -> Vec<Span> {
         let mut ended = None;
         loop {
@@ -144,7 +144,7 @@ impl Tracer {
         std::mem::take(&mut self.spans)
     }
 
-    /// A new process or thread is known before it makes a call: it stops first, and so does its parent.
+    /// Records a new process or thread before its first system call: both it and its parent stop at its creation.
     fn heed(&mut self, pid: Pid, event: i32) {
         let births = [
             Event::PTRACE_EVENT_FORK,
@@ -172,11 +172,11 @@ impl Tracer {
             return;
         };
         let (call, [first, second]) = call(&registers);
-        // Of the standard library: where there are debug assertions, it looks at what it closes.
+        // The standard library checks descriptors before it closes them if debug assertions are enabled.
         if call == FCNTL && second == F_GETFD {
             return;
         }
-        // Where the clock can be read without the kernel (vdso(7)), none is made.
+        // Without vDSO support, reading the clock is a system call (vdso(7)).
         if call == CLOCK_GETTIME {
             return;
         }
@@ -195,7 +195,7 @@ impl Tracer {
             span.counts.faults = span.counts.faults.max(faults(pid));
         }
         let who = match role {
-            // What it does between two spans is not theirs.
+            // Calls between two spans belong to neither.
             Role::Supervisor if !self.inside => return,
             Role::Supervisor => &mut span.counts.supervisor,
             Role::Zygote => &mut span.counts.zygote,
@@ -219,10 +219,10 @@ impl Tracer {
     }
 }
 
-/// The faults of a process that needed no I/O (proc_pid_stat(5), `minflt`).
+/// Returns the minor page faults of a process (proc_pid_stat(5), `minflt`).
 fn faults(pid: Pid) -> usize {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name of the program, in parentheses, may have spaces.
+    // The program name, in parentheses, may contain spaces.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let minflt = fields.split_ascii_whitespace().nth(7);
     minflt.and_then(|count| count.parse().ok()).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! `network.mode = "allow"`: guests reach the hosts of their policy and no other. The servers and the resolver are the
-//! test's own, on loopback addresses (`servers.py`).
+//! Tests of `network.mode = "allow"`: guests reach the hosts of their policy and no other. The servers and the
+//! resolver run on loopback addresses (`servers.py`).
 
 mod servers;
 
@@ -59,7 +59,7 @@ pub fn tests(world: &World) -> Vec<Test> {
     tests
 }
 
-/// Hosts by all ways: with TLS that ends in the process and TLS that does not, and with any bytes.
+/// Allows hosts in every mode: HTTP, TLS that is terminated or passed through, and raw TCP.
 fn usual(servers: &Servers) -> Recipe {
     let [http, https, echo] = servers.ports();
     allow(
@@ -83,12 +83,12 @@ fn allow(servers: &Servers, entries: &[&str]) -> Recipe {
 fn clients_reach_the_hosts_of_the_policy(world: &World) {
     let servers = Servers::start(world);
     let [_, https, _] = servers.ports();
-    // The second time TLS ends in the process.
+    // In the second iteration, the egress process terminates TLS.
     let judged = format!(
         "network.allow=[{{ host = 'tls.example', ports = [{https}], private = true, methods = ['GET'] }}]"
     );
     let whole = usual(&servers);
-    // The server speaks HTTP/1.1 only.
+    // The server itself supports only HTTP/1.1.
     for (recipe, version) in [(whole.clone(), "1.1"), (whole.set(judged), "2")] {
         let sandbox = servers.sandbox(world, recipe);
         let outcome = run(
@@ -215,7 +215,7 @@ fn a_credential_is_the_servers_and_not_the_guests(world: &World) {
     );
     let outcome = run(&sandbox, code.as_str());
     fine(&outcome);
-    // The server has echoed it: nothing else shows it to the guest.
+    // The guest sees the credential only because the server echoes it.
     assert!(
         outcome.stdout().starts_with(&SECRET[SECRET.len() - 7..]),
         "{}",
@@ -234,7 +234,7 @@ fn a_credential_is_the_servers_and_not_the_guests(world: &World) {
         &servers.sandbox(world, recipe),
         "import os; print(os.environ['COPY'])",
     );
-    // References are for credentials only.
+    // References are resolved in credentials only.
     assert_eq!(outcome.stdout(), "${TOKEN}\n");
 }
 
@@ -319,7 +319,7 @@ fn refusals_say_why(world: &World) {
     }
 }
 
-/// The address is another host's. A proxy stands for that host, so that nothing leaves this machine.
+// A proxy stands in for the host with this address, so that no packet leaves the machine.
 fn an_address_of_the_policy_is_reached_as_it_is(world: &World) {
     let proxy = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = proxy.local_addr().expect("its address").port();
@@ -370,7 +370,7 @@ fn an_empty_list_allows_nothing(world: &World) {
     assert_eq!(outcome.usage().sent_bytes, 0);
 }
 
-/// Also on a port that an entry names, at another address.
+// Also on a port that an entry names for another address.
 fn loopback_works_beside_it(world: &World) {
     let servers = Servers::start(world);
     let sandbox = servers.sandbox(world, usual(&servers));
@@ -391,7 +391,7 @@ fn loopback_works_beside_it(world: &World) {
     assert_eq!(outcome.stdout(), "200\n127.0.0.1\n");
 }
 
-/// By the clients that use a proxy. The guest's own server has another name.
+// Applies to clients that honour a proxy. The guest's own server is reached by another name.
 fn a_server_of_this_machine_is_reached_through_the_proxy(world: &World) {
     let server = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = server.local_addr().expect("its address").port();
@@ -498,7 +498,7 @@ fn a_session_reports_each_cell(world: &World) {
     assert_eq!(closed.usage().sent_bytes, 2, "{}", shown(&closed));
 }
 
-/// A session that is paused has another worker afterwards, and one limit.
+// After a pause the session has another worker, but the same byte limit.
 fn a_pause_gives_no_bytes_back(world: &World) {
     let servers = Servers::start(world);
     let [.., echo] = servers.ports();
@@ -538,7 +538,7 @@ fn the_caller_decides_on_each_connection(world: &World) {
     let fetch = format!(
         "import urllib.request\nurllib.request.urlopen('http://api.example:{http}/').status"
     );
-    // A run has no one to ask, and neither has a session without a function.
+    // A run has no callback to decide, nor has a session without a function.
     let mut session = sandbox.session().expect("a session");
     for outcome in [run(&sandbox, fetch.as_str()), cell(&mut session, &fetch)] {
         let [connection] = outcome.network() else {
@@ -580,7 +580,7 @@ fn a_process_that_dies_is_started_again(world: &World) {
     fine(&cell(&mut session, &fetch));
     let first = sandbox.egress_process().expect("a process");
     kill(first);
-    // The live connection ends; the next ones are served by another process, whose authority is the same.
+    // The live connection ends. A new egress process with the same certificate authority serves the next ones.
     let outcome = cell(
         &mut session,
         "try:\n    print(stream.recv(1))\nexcept OSError as error:\n    print(type(error).__name__)\nfetch()",
@@ -589,7 +589,7 @@ fn a_process_that_dies_is_started_again(world: &World) {
     let stdout = outcome.stdout();
     assert!(stdout.ends_with("200\n200\n"), "{}", shown(&outcome));
     assert_ne!(sandbox.egress_process(), Some(first));
-    // While no cell runs, and for runs that begin later.
+    // Killed between cells, and before later runs.
     kill(sandbox.egress_process().expect("a process"));
     fine(&cell(&mut session, "fetch()"));
     kill(sandbox.egress_process().expect("a process"));
@@ -601,7 +601,7 @@ fn kill(pid: u32) {
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it lives");
 }
 
-/// What the kernel says of the process.
+// According to the kernel's view of the process.
 fn the_process_has_no_rights(world: &World) {
     let sandbox = world.build(standard().set("network.mode=allow"));
     let pid = sandbox.egress_process().expect("a process");
@@ -627,7 +627,7 @@ fn the_process_has_no_rights(world: &World) {
     if user.is_root() {
         assert_eq!(field("Groups:"), "");
     } else {
-        // Not dumpable: its memory is no other process's of this user.
+        // Not dumpable: other processes of this user cannot read its memory.
         fs::read(format!("/proc/{pid}/environ")).expect_err("it is closed");
     }
 }

@@ -1,4 +1,4 @@
-//! The servers of `servers.py`, in a process of their own.
+//! Runs the servers of `servers.py` in a separate process.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ use crate::world::World;
 /// The value of `TOKEN` in the caller's environment.
 pub const SECRET: &str = "hunter2-of-the-caller";
 
-/// Servers that run until the value is dropped.
+/// Test servers that run until the value is dropped.
 pub struct Servers {
     child: Child,
     ports: Value,
@@ -24,7 +24,7 @@ pub struct Servers {
 
 impl Drop for Servers {
     fn drop(&mut self) {
-        // They end with their standard input.
+        // The servers end at EOF of their stdin.
         drop(self.child.stdin.take());
         _ = self.child.wait();
     }
@@ -65,7 +65,7 @@ impl Servers {
         u16::try_from(port).expect("a port")
     }
 
-    /// Those in the clear, with TLS, and of any bytes.
+    /// Returns the ports of the HTTP, HTTPS and raw echo servers.
     pub fn ports(&self) -> [u16; 3] {
         ["http", "https", "echo"].map(|name| self.port(name))
     }
@@ -74,13 +74,13 @@ impl Servers {
         self.port("resolver")
     }
 
-    /// The guest's program, which knows the ports.
+    /// Inserts the ports into a guest program.
     pub fn program(&self, text: &str) -> String {
         let (docstring, rest) = text.split_once("\n\n").expect("a docstring");
         format!("{docstring}\nPORTS = {:?}\n{rest}", self.ports())
     }
 
-    /// A sandbox whose caller trusts the servers' authority and has a secret.
+    /// Builds a sandbox whose caller trusts the servers' certificate authority and has a secret.
     pub fn sandbox(&self, world: &World, recipe: Recipe) -> Sandbox {
         let trusted: PathBuf = self.place.path().join("authority.pem");
         let environment = CallerEnvironment::current().changed_by([
@@ -93,7 +93,7 @@ impl Servers {
         built.unwrap_or_else(|error| panic!("no sandbox: {error}"))
     }
 
-    /// The names and the requests that they have seen.
+    /// Returns the log of the names resolved and the requests received.
     pub fn log(&self) -> Value {
         let address = (Ipv4Addr::LOCALHOST, self.port("http"));
         let mut stream = TcpStream::connect(address).expect("it listens");

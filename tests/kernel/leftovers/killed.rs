@@ -1,4 +1,4 @@
-//! A supervisor that is killed in the middle of its runs takes everything with it.
+//! Tests that a killed supervisor takes all its processes with it.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,12 +26,12 @@ pub fn killed_supervisor_that_had_forked(_: &World) {
     apart::finishes("killed-supervisor-that-had-forked");
 }
 
-/// In a process of its own, which reaps what the killed one leaves, as an init does.
+/// Runs in a separate process, which reaps the orphans of the killed supervisor like an init.
 pub fn part() {
     ends_with("supervisor-to-be-killed");
 }
 
-/// The same of one whose child has all of its descriptors, and lives on.
+/// The same for a supervisor with a surviving child that holds copies of all its descriptors.
 pub fn forked_part() {
     ends_with("forking-supervisor-to-be-killed");
 }
@@ -48,7 +48,7 @@ fn ends_with(name: &str) {
     let forked: Vec<_> = family
         .extract_if(.., |process| is_forked(process))
         .collect();
-    // The process that waits, the init, the zygote, two processes for each run, and a daemon.
+    // The waiting parent, the zygote's init, the zygote, two processes for each run, and a daemon.
     assert!(family.len() > 3 + 2 * GUESTS, "{family:?}");
     let made = own_cgroups(cgroups, pid);
     supervisor.kill().expect("it is ours");
@@ -69,13 +69,13 @@ fn ends_with(name: &str) {
         kill(pid, Signal::SIGKILL).expect("it is ours");
     }
     Traces::no_processes();
-    // Only it could have removed them; the next one does. That may be one of another test, which began since.
+    // Only the killed supervisor could have removed its cgroups. The next one does; it may belong to another test.
     assert!(made.is_superset(&own_cgroups(cgroups, pid)), "{made:?}");
     apart::finishes("next-supervisor");
     assert_eq!(own_cgroups(cgroups, pid), BTreeSet::new());
 }
 
-/// Starts one, with runs going on.
+/// Starts a supervisor and waits until its runs have begun.
 fn start(name: &str) -> Child {
     let mut command = apart::command(name);
     let mut supervisor = command
@@ -92,15 +92,15 @@ fn start(name: &str) -> Child {
 
 const GUESTS: usize = 3;
 
-/// Seconds.
+/// In seconds.
 const LONGER_THAN_THE_TEST: u32 = 100;
 
-/// Says `on` for each guest that has come so far.
+/// Runs guests, each of which prints `on` once it has begun.
 pub fn supervisor() {
     supervises(|| {});
 }
 
-/// The same, once it has forked.
+/// The same, after a fork.
 pub fn forking_supervisor() {
     supervises(|| {
         // SAFETY: the child only makes system calls.
@@ -144,7 +144,7 @@ pub fn next_supervisor() {
     run(&world.build(standard()), "pass");
 }
 
-/// A process, distinguished from a later one with the same id.
+/// A process, distinguished by its start time from a later process with the same id.
 #[derive(Debug)]
 struct Process {
     pid: u32,
@@ -154,7 +154,7 @@ struct Process {
 impl Process {
     fn find(pid: u32) -> Option<Self> {
         let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        // Field 22; the name, field 2, ends with the last parenthesis.
+        // Field 22. Field 2, the name, ends with the last parenthesis.
         let started = stat
             .rsplit_once(')')?
             .1
@@ -164,7 +164,7 @@ impl Process {
         Some(Self { pid, started })
     }
 
-    /// The kernel's information about it, if it still exists.
+    /// Returns the kernel's description of the process if it still exists.
     fn survivor(&self) -> Option<String> {
         let found = Self::find(self.pid)?;
         let status = || fs::read_to_string(format!("/proc/{}/status", self.pid)).ok();

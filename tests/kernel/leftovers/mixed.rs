@@ -1,4 +1,4 @@
-//! Runs of every kind.
+//! Tests that runs of every kind leave nothing behind.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -17,31 +17,31 @@ use crate::world::{World, run};
 
 const THREADS: usize = 4;
 const RUNS: usize = 1000;
-/// As root, for whom `tests/soak` runs five thousand.
+/// The number of runs as root; `tests/soak` makes five thousand as root.
 const RUNS_AS_ROOT: usize = 100;
 
 pub fn mixed_runs(_: &World) {
     apart::finishes("mixed-runs");
 }
 
-/// In a process of its own, in which nothing else runs.
+/// Runs in a separate process in which nothing else runs.
 pub fn part() {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
     let world = World::look().expect("the machine can be looked at");
     let cgroups = &world.host.machine.cgroup;
-    // What a process has for all its sandboxes, it has once.
+    // The first sandbox creates what a process keeps for all its sandboxes.
     run(&world.build(quick()), "pass");
     let before = Traces::look(cgroups);
     let sandbox = world.build(quick());
     let statuses = mixed(&world, &sandbox);
     let idle = Traces::look_beside_threads(cgroups);
     run(&sandbox, "pass");
-    // A pool that continues to serve does not grow either.
+    // A pool that continues to serve must not grow either.
     idle.assert_same(cgroups);
     drop(sandbox);
     before.assert_same(cgroups);
     Traces::no_processes();
-    // On a slow machine, those that use up something else reach the limit of the clock first.
+    // On a slow machine, guests that exhaust another resource reach the wall limit first.
     for expected in [
         Status::Ok,
         Status::Exception,
@@ -67,7 +67,7 @@ fn quick() -> Recipe {
         .set("limits.output=256KiB")
 }
 
-/// Runs guests of all kinds from several threads, and sandboxes that come and go among them.
+/// Runs guests of all kinds from several threads, with sandboxes that are created and dropped meanwhile.
 fn mixed(world: &World, sandbox: &Sandbox) -> BTreeMap<&'static str, usize> {
     let runs = if geteuid().is_root() {
         RUNS_AS_ROOT

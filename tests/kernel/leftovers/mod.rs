@@ -1,4 +1,4 @@
-//! Nothing is left behind, however runs, sandboxes and supervisors end.
+//! Tests that nothing is left behind, however runs, sandboxes and supervisors end.
 
 mod killed;
 mod mixed;

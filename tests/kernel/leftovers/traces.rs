@@ -1,4 +1,4 @@
-//! What runs could leave behind, looked at from the process that embeds the library.
+//! Records what runs could leave behind, as seen from the process that embeds the library.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,21 +13,21 @@ use sandfork::internals::host::CgroupSupport;
 pub use crate::census::own_cgroups;
 use crate::census::{Census, Watched};
 
-/// Everything of this process and this user that could grow.
+/// Every resource of this process and this user that could leak.
 #[derive(Debug)]
 pub struct Traces(Census);
 
 impl Traces {
-    /// Records the traces while this thread is the only one. This process must be the subreaper of its
+    /// Records the resources while this is the only thread. This process must be the subreaper of its
     /// descendants, so that a process that outlives its parent becomes its child and is found by
     /// [`Traces::no_processes`].
     pub fn look(cgroups: &CgroupSupport) -> Self {
-        // A thread that has been joined is listed for a moment longer.
+        // A joined thread stays listed for a moment.
         assert!(wait_until(|| entries("/proc/self/task").count() == 1));
         Self::look_beside_threads(cgroups)
     }
 
-    /// The same, of a process in which a session or a pool lives.
+    /// Records the resources of a process with a live session or pool.
     pub fn look_beside_threads(cgroups: &CgroupSupport) -> Self {
         Self(Census::take(&Watched {
             supervisors: vec![("supervisor", std::process::id())],
@@ -36,7 +36,7 @@ impl Traces {
         }))
     }
 
-    /// That nothing has been added since, or that it goes.
+    /// Asserts that nothing has been added, or that it disappears in time.
     #[track_caller]
     pub fn assert_same(&self, cgroups: &CgroupSupport) {
         let more = || Self::look_beside_threads(cgroups).0.more_than(&self.0);
@@ -44,7 +44,7 @@ impl Traces {
         assert_eq!(more(), Vec::<String>::new());
     }
 
-    /// That this process has no children, alive or dead.
+    /// Asserts that this process has no children, running or zombie.
     #[track_caller]
     pub fn no_processes() {
         let none = || {
@@ -61,7 +61,7 @@ impl Traces {
     }
 }
 
-/// Whether something comes true, within what a busy machine may take.
+/// Waits until the condition holds. Returns false after a timeout that allows for a busy machine.
 pub fn wait_until(holds: impl Fn() -> bool) -> bool {
     let deadline = Instant::now() + Duration::from_secs(60);
     while !holds() {
@@ -73,7 +73,7 @@ pub fn wait_until(holds: impl Fn() -> bool) -> bool {
     true
 }
 
-/// The children of a process, of all its threads.
+/// Returns the children of a process, of all its threads.
 pub fn children(pid: u32) -> Vec<u32> {
     let tasks = entries(format!("/proc/{pid}/task"));
     let texts = tasks.filter_map(|task| fs::read_to_string(task.join("children")).ok());
@@ -86,7 +86,7 @@ pub fn children(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Everything beneath this process.
+/// Returns all descendants of this process.
 pub fn descendants() -> Vec<u32> {
     let mut found = children(std::process::id());
     let mut next = 0;

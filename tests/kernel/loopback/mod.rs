@@ -1,4 +1,4 @@
-//! `network.mode = "loopback"`: TCP and UDP among a guest's own processes, and nothing else.
+//! Tests of `network.mode = "loopback"`: TCP and UDP among a guest's own processes, and nothing else.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -49,7 +49,7 @@ fn loopback() -> Recipe {
     standard().set("network.mode=loopback").patient()
 }
 
-/// No other process serves any in this network.
+// The guest's network has no other process that serves these ports.
 fn ports_of_services_are_the_guests(world: &World) {
     let code = "import socket\nsocket.create_server(('127.0.0.1', 80))\nprint('listens')";
     let outcome = world.run(loopback(), code);
@@ -57,7 +57,7 @@ fn ports_of_services_are_the_guests(world: &World) {
     assert_eq!(outcome.stdout(), "listens\n");
 }
 
-/// asyncio skips addresses that it can make no socket for: it must not report a server then.
+// asyncio skips addresses for which it cannot create a socket. It must not then report a server.
 fn without_a_network_nothing_listens(world: &World) {
     let listeners = [
         "import asyncio\nasyncio.run(asyncio.start_server(print, None, 8000))",
@@ -77,7 +77,7 @@ fn without_a_network_nothing_listens(world: &World) {
         );
         assert!(said.contains("network.mode"), "{code}\n{said}");
     }
-    // With one, a socket that is refused for another reason has no such remedy.
+    // With a network, a socket that is refused for another reason has no such remedy.
     let raw = "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_RAW, 1)";
     let outcome = world.with_shared(loopback(), |sandbox| run(sandbox, raw));
     ended(&outcome, Status::Exception);
@@ -88,7 +88,7 @@ fn without_a_network_nothing_listens(world: &World) {
     );
 }
 
-/// `requests` looks for them before it connects, and Debian's has a file of the system.
+// `requests` loads certificates before it connects; Debian's package uses a file of the system.
 fn certificates_that_come_with_a_network_are_explained(world: &World) {
     let code = r#"
 import os
@@ -113,7 +113,7 @@ except OSError as error:
     }
 }
 
-/// Close(2) waits for such a socket, and the supervisor closes the last descriptor of it: no clock went on there.
+// close(2) blocks for such a socket. If the supervisor closed its last descriptor, no deadline would interrupt it.
 fn a_socket_that_is_passed_does_not_linger(world: &World) {
     let linger = "import os, socket, struct, time\n\
         server = socket.create_server(('127.0.0.1', 0))\n\
@@ -134,7 +134,7 @@ fn a_socket_that_is_passed_does_not_linger(world: &World) {
     assert_eq!(outcome.stdout(), "", "{}", shown(&outcome));
 }
 
-/// A port of the host, on which this process listens.
+// This process listens on a port of the host.
 fn the_hosts_services_cannot_be_reached(world: &World) {
     let service = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("the host has a loopback");
     let address = service.local_addr().expect("it is bound");
@@ -147,14 +147,14 @@ fn the_hosts_services_cannot_be_reached(world: &World) {
     let outcome = world.with_shared(loopback(), |sandbox| run(sandbox, code.as_str()));
     fine(&outcome);
     assert_eq!(outcome.stdout(), "refused\n");
-    // From outside it can, and this is its first client.
+    // The host itself can connect, and is the service's first client.
     TcpStream::connect(address).expect("the service listens");
     answers.join().expect("it accepts").expect("it accepts");
 }
 
 const PORT: u16 = 8765;
 
-/// One guest serves while the other, of the same zygote, tries.
+// One guest listens while another guest of the same zygote tries to connect.
 fn a_second_tenant_cannot_connect(world: &World) {
     let sandbox = world.build(loopback());
     let serve = format!(
@@ -162,7 +162,7 @@ fn a_second_tenant_cannot_connect(world: &World) {
          server.settimeout(1)\ntry:\n    server.accept()\nexcept TimeoutError:\n    print('alone')\n\
          except socket.timeout:\n    print('alone')"
     );
-    // The port is free for the other tenant too.
+    // The other tenant can bind the same port.
     let attempt = format!(
         "import socket, time\nfor _ in range(5):\n    try:\n\
          \x20       socket.create_connection(('127.0.0.1', {PORT}), 1)\n        print('connected')\n\
@@ -180,7 +180,7 @@ fn a_second_tenant_cannot_connect(world: &World) {
     });
 }
 
-/// Ports of closed connections stay taken for a minute, and the kernel counts all that happened.
+// Ports of closed connections stay in TIME-WAIT for a minute, and the kernel keeps counters of all events.
 fn nothing_of_one_run_reaches_the_next(world: &World) {
     let code = format!(
         "import socket\n\
@@ -208,7 +208,7 @@ fn nothing_of_one_run_reaches_the_next(world: &World) {
     for _ in 0..5 {
         let outcome = run(&sandbox, code.as_str());
         fine(&outcome);
-        // EADDRINUSE: the state that must not reach the next run is there.
+        // EADDRINUSE: the run has left the state that must not reach the next run.
         assert_eq!(outcome.stdout(), "98\n");
     }
 }
@@ -232,7 +232,7 @@ fn a_session_keeps_its_server(world: &World) {
     assert_eq!(said, "b'here'\n");
 }
 
-/// One listener and one client at a time: only the kernel's count shows what waits to be accepted.
+/// Uses one listener and one client at a time: only the kernel's count shows connections in the backlog.
 const BACKLOG: &str = "\
 import socket
 server = socket.create_server(('127.0.0.1', 0), backlog=4096)
@@ -248,7 +248,7 @@ fn sockets_without_descriptors_are_counted(world: &World) {
     limited(&outcome, LimitName::Memory, Mechanism::Watchdog);
 }
 
-/// The guest holds as many as it may, full, until it is ended.
+// The guest holds as many full sockets as it may until it is killed.
 fn sockets_do_not_delay_the_end(world: &World) {
     let code = "\
 import socket, sys, time
@@ -272,7 +272,7 @@ time.sleep(600)
     let outcome = outcome.expect("a worker can be made");
     ended(&outcome, Status::Interrupted);
     assert_eq!(outcome.stdout(), "ready\n");
-    // The kernel's work after the kill has a bound of its own, which this is far above.
+    // The kernel's cleanup after the kill has its own bound, far below this limit.
     let wall = outcome.usage().wall;
     assert!(wall < Duration::from_secs(120), "{}", shown(&outcome));
 }

@@ -1,4 +1,4 @@
-//! A guest's interpreter beside an ordinary `python3` with the same environment: what differs has a reason.
+//! Compares a guest's interpreter with an ordinary `python3` of the same environment: every difference has a reason.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -34,7 +34,7 @@ const SNAPSHOT: &str = concat!(
     "/tests/kernel/ordinary/snapshot.py"
 );
 
-/// What may differ.
+/// The permitted differences and their reasons.
 const DIFFERENT: [(&str, &str); 9] = [
     ("cwd", "a guest starts in its work directory"),
     (
@@ -72,8 +72,8 @@ fn in_every_version(world: &World) {
     }
 }
 
-/// Starts the control with the signals and the umask that a login shell gives its commands, whatever this test
-/// was started with.
+/// Starts the control with the signal dispositions and the umask of a login shell's commands, whatever those of this
+/// test are.
 const CONTROL: &str = "
 import os, signal, sys
 os.umask(0o22)
@@ -130,7 +130,7 @@ fn bytecode_is_not_written_if_the_environment_says_so(world: &World) {
     assert_eq!(world.run(recipe, code).stdout(), "1 True\n");
 }
 
-/// A script with a package that only `site` finds, in processes that the standard library starts.
+/// A script that uses a package that only `site` finds, in processes that the standard library starts.
 const HELPERS: &str = "
 import multiprocessing, subprocess, sys
 from concurrent.futures import ProcessPoolExecutor

@@ -1,4 +1,4 @@
-//! What an outcome says of refusals.
+//! Tests of what an outcome reports about refusals.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -60,7 +60,7 @@ fn a_refusal_is_explained(world: &World) {
         assert_eq!(denial.operation, "socket", "{}", shown(&outcome));
         assert_eq!((denial.layer, denial.line), (Some(Layer::Seccomp), Some(2)));
 
-        // Libraries wrap the exception of a lookup in their own.
+        // Libraries wrap the exception of a failed lookup in their own.
         let lookup = "import urllib.request\nurllib.request.urlopen('https://a.example')";
         let address = "import socket\nsocket.create_connection(('1.1.1.1', 443))";
         for (code, host) in [(lookup, "a.example"), (address, "1.1.1.1")] {
@@ -75,7 +75,7 @@ fn a_refusal_is_explained(world: &World) {
     });
 }
 
-/// The host has one of two files. The caller that asks is told which; the guest cannot tell.
+// The host has one of the two files. A caller that asks for it learns which; the guest cannot tell.
 fn only_the_caller_learns_what_the_host_has(world: &World) {
     let (there, missing) = ("/etc/shadow", "/etc/shadow.of-no-host");
     let code =
@@ -87,14 +87,14 @@ fn only_the_caller_learns_what_the_host_has(world: &World) {
         assert_eq!(of_missing.denied(), [], "{}", shown(&of_missing));
         let unasked = run(sandbox, code(missing).as_str());
         assert_eq!(only(&unasked).on_host, None);
-        // At level `landlock` a guest has the host's root, and the kernel's own error tells.
+        // At level `landlock`, a guest sees the host's root, and the kernel's error itself shows which file exists.
         if sandbox.plan().level > Level::Landlock {
             assert_eq!(of_there.stdout(), of_missing.stdout());
         }
     });
 }
 
-/// A directory of the host with a file in it, which this user may read and write.
+/// Creates a host directory with a file in it, which this user may read and write.
 fn host_directory(parent: &str) -> (tempfile::TempDir, PathBuf) {
     let directory = tempfile::tempdir_in(parent).unwrap();
     fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
@@ -140,8 +140,8 @@ fn a_new_file_is_allowed_by_its_directory(world: &World) {
     fine(&run(&sandbox, code.as_str()));
 }
 
-/// The host tells the caller alone of a directory that the guest is not shown. Not of one in `/var/tmp`, which may be
-/// the guest's own `/tmp`.
+// Only the caller learns what the host has in a directory that the guest does not see. `/var/tmp` is excluded: it may
+// be the guest's own `/tmp`.
 fn a_new_file_of_a_hidden_directory_is_allowed_by_what_the_host_has(world: &World) {
     let code = "open('/var/lib/none of this host/new', 'w')";
     world.with_shared(standard(), |sandbox| {
@@ -155,7 +155,7 @@ fn a_new_file_of_a_hidden_directory_is_allowed_by_what_the_host_has(world: &Worl
     });
 }
 
-/// The host may have in `/tmp` what the guest lacks in its own. Only a caller that asks learns of it.
+// The host's `/tmp` may contain a file that the guest's own `/tmp` lacks. Only a caller that asks for it learns so.
 fn a_directory_of_the_guests_own_hides_that_of_the_host(world: &World) {
     let (_directory, file) = host_directory("/tmp");
     let missing = file.with_file_name("missing");
@@ -191,7 +191,7 @@ fn what_the_plan_grants_is_no_refusal(world: &World) {
     });
 }
 
-/// A guest that changes its own side's record lengthens and deceives no outcome.
+// A guest that forges the record in its process cannot make the outcome arbitrarily long or false.
 fn a_forged_report_is_bounded(world: &World) {
     let forge = "import gc
 gc.unfreeze()
@@ -215,7 +215,7 @@ claims[2] = {'operation': 'access', 'target': '/srv/\\x1b[2J', 'errno': 2}";
     });
 }
 
-/// Neither the guest's code nor a process that it starts has to say anything.
+// The supervisor reports a refused call even if neither the guest nor its child processes report it.
 fn a_call_is_told_of_though_the_guest_hides_it(world: &World) {
     let code = "import ctypes, os, socket
 libc = ctypes.CDLL(None, use_errno=True)
@@ -264,7 +264,7 @@ for family in (socket.AF_INET, socket.AF_INET6, socket.AF_NETLINK):
     });
 }
 
-/// A program that may make only the first of them fails at the next.
+// A program that may make only the first of these calls fails at the next one.
 fn calls_that_need_each_other_are_allowed_together(world: &World) {
     let code = "import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -344,7 +344,7 @@ mmap.mmap(file, 12 << 20)[:] = bytes(12 << 20)";
     });
 }
 
-/// The supervisor answers so many at once, and then so many a second. A guest with several threads gets no more.
+// The supervisor answers a burst and then a fixed number of calls per second. More threads get no more.
 fn a_flood_of_refused_calls_is_answered_at_a_bounded_rate(world: &World) {
     let code = "import ctypes, threading
 libc = ctypes.CDLL(None)
@@ -358,7 +358,7 @@ for thread in threads: thread.join()";
         fine(&outcome);
         let denial = only(&outcome);
         assert_eq!(denial.count, 6000, "{}", shown(&outcome));
-        // 4,096 at once, then some 1,024 a second.
+        // A burst of 4,096, then about 1,024 per second.
         assert!(
             outcome.usage().wall.as_secs_f64() > 1.5,
             "{}",

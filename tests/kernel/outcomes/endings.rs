@@ -1,4 +1,4 @@
-//! Ends that the guest brings about itself, and the caller's.
+//! Tests of runs that the guest or the caller ends.
 
 use std::time::Duration;
 
@@ -197,7 +197,7 @@ fn own_signals(world: &World) {
     });
 }
 
-/// Code of the other system call table (`int 0x80`, which is getpid there) kills.
+// A call through the 32-bit system call table (`int 0x80`, number 20: getpid) kills the guest.
 fn killed_by_seccomp(world: &World) {
     let code = "import ctypes, mmap\n\
                 print('before')\n\
@@ -210,8 +210,7 @@ fn killed_by_seccomp(world: &World) {
     assert_eq!((outcome.exit_code(), &*outcome.stdout()), (159, "before\n"));
 }
 
-/// Calls the run off when its guest has printed something.
-/// Ends a run when it prints.
+/// Cancels a run at its first output.
 pub struct AtFirstOutput<'a>(pub &'a Cancel);
 
 impl OutputSink for AtFirstOutput<'_> {

@@ -1,4 +1,4 @@
-//! The limits on files.
+//! Tests of the file limits.
 
 use sandfork::{LimitName, Mechanism};
 
@@ -100,7 +100,7 @@ fn room_that_is_freed(world: &World) {
                     os.remove('again')\n";
     let outcome = run(&sandbox, code);
     fine(&outcome);
-    // The next one starts empty.
+    // The next run starts with empty directories.
     let outcome = run(
         &sandbox,
         "import os\nprint(os.getcwd(), os.listdir(), os.listdir('/tmp'))",

@@ -1,4 +1,4 @@
-//! A guest that tampers with its link to the supervisor: it can only hurt itself.
+//! Tests of guests that tamper with their link to the supervisor: a guest can only harm its own run.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// Gives the guest what it needs to speak for the worker.
+/// Defines functions with which a guest sends frames in the worker's name.
 const FORGE: &str = "\
 import json, os, struct, sys, time
 def send(header, payload=b''):
@@ -56,7 +56,7 @@ fn a_forged_result_does_not_stop_the_clock(world: &World) {
     limited(&outcome, LimitName::Wall, Mechanism::Deadline);
 }
 
-/// Fields that a worker must not set are not read.
+// Fields that a worker must not set are ignored.
 fn a_forged_limit_is_not_a_limit(world: &World) {
     let code = "result(usage={'cpu_ms': -1}, enforced={'level': 'none'}, limit='cpu', stdout='lies')\n\
                 os._exit(0)\n";
@@ -66,7 +66,7 @@ fn a_forged_limit_is_not_a_limit(world: &World) {
     assert!(outcome.enforced().layers.len() >= 6);
 }
 
-/// A tree that names one buffer from each of its parts would be written out as gigabytes.
+// A tree that names one buffer in each of its parts would serialize to gigabytes.
 fn a_forged_value_is_written_once(world: &World) {
     let code = "part = b'{\"type\":\"bytes\",\"buffer\":1}'\n\
                 tree = b'[' + b','.join([part] * 60000) + b']'\n\
@@ -98,7 +98,7 @@ fn violations(world: &World) {
         "send({'kind': 'result', 'id': 1, 'status': 'ok', 'value': {'type': 'no-such-type'}})",
         "result(value={'type': 'bytes', 'buffer': 0})",
         "result(blob={'lengths': [9]})",
-        // More than the supervisor keeps of a run, or a file.
+        // Larger than what the supervisor keeps of a run, or a payload in a file.
         "send({'kind': 'result', 'id': 1, 'status': 'ok', 'blob': {'lengths': [5 << 20]}}, bytes(5 << 20))",
         "result(blob={'lengths': [9], 'passed': True})",
         "send({'kind': 'call', 'id': 1, 'call': 1, 'tool': 'x', 'args': [], 'kwargs': []})",
@@ -119,7 +119,7 @@ fn violations(world: &World) {
     }
 }
 
-/// The clock is looked at however much there is to read.
+// The deadline is checked however much there is to read.
 fn a_flood_of_valid_frames(world: &World) {
     let code = format!(
         "{FORGE}data = json.dumps({{'kind': 'ready', 'version': 1}}).encode()\n\

@@ -1,4 +1,4 @@
-//! The limit on memory: a `MemoryError` where that is possible, a kill where it is not.
+//! Tests of the memory limit: a `MemoryError` where possible, otherwise a kill.
 
 use std::sync::Arc;
 
@@ -39,12 +39,12 @@ fn small() -> Recipe {
     standard().set("limits.memory=200MiB")
 }
 
-/// What refuses a guest more before it is killed.
+/// Returns the mechanism that refuses a guest memory before it is killed.
 fn refusal(sandbox: &Sandbox) -> Mechanism {
     by(sandbox, Mechanism::Interpreter, Mechanism::Rlimit)
 }
 
-/// Not killed: the guest got the exception, and did not catch it.
+/// Checks that the guest was not killed but got an exception, which it did not catch.
 fn raises(world: &World, code: &str) {
     let sandbox = world.build(small());
     let outcome = run(&sandbox, code);
@@ -66,7 +66,7 @@ fn a_string_that_doubles(world: &World) {
     raises(world, "text = 'x'\nwhile True: text += text");
 }
 
-/// Takes memory in ever smaller pieces. `kept` holds it.
+/// Allocates all memory in ever smaller pieces, which `kept` holds.
 const ALL: &str = "\
 kept = []
 size = 1 << 20
@@ -78,7 +78,7 @@ while size > 16:
         size //= 2
 ";
 
-/// What describes the exception needs some, too.
+// Formatting the exception needs memory too.
 fn memory_that_is_used_up_to_the_last_byte(world: &World) {
     raises(world, &format!("{ALL}more = [[] for _ in range(100_000)]"));
 }
@@ -96,7 +96,7 @@ fn a_session_goes_on_after_all_its_memory_was_used_up(world: &World) {
     }
 }
 
-/// The dynamic loader's exceptions have no errno.
+// The dynamic loader's exceptions have no errno.
 fn a_library_that_finds_no_room(world: &World) {
     let code = "raise ImportError('/usr/lib/library.so: failed to map segment from shared object')";
     let sandbox = world.build(small());
@@ -134,8 +134,8 @@ fn numpy_array(world: &World) {
     }
 }
 
-/// What torch, mimalloc and thread stacks do: they map far more than they touch. A single mapping is no larger than the
-/// memory of a small machine, beyond which the kernel refuses it (`vm.overcommit_memory=0`).
+// As torch, mimalloc and thread stacks do: they map far more than they touch. No single mapping exceeds the memory of a
+// small machine, which the kernel would refuse (`vm.overcommit_memory=0`).
 fn memory_that_is_only_mapped(world: &World) {
     let code = "import mmap, threading\n\
                 private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS\n\
@@ -157,9 +157,9 @@ fn memory_that_is_only_mapped(world: &World) {
     fine(&world.run(small(), code));
 }
 
-/// Memory that was freed can be had again, also where the C library or the interpreter keeps it. The list stays below
-/// the size from which the C library maps memory anew, which the parts of 20 MiB have raised: something at the end of the
-/// heap may keep what is free below it from the kernel.
+// Freed memory is available again even where the C library or the interpreter keeps it. The list stays below malloc's
+// mmap threshold, which freeing the parts of 20 MiB has raised: an object at the end of the heap may keep the memory
+// below it from returning to the kernel.
 fn freed_memory_is_had_again(world: &World) {
     let code = "\
 def fill(size):
@@ -177,8 +177,8 @@ while len(grown) < 16 << 17: grown.append(None)
     fine(&world.run(small().patient(), code));
 }
 
-/// A shell exits as usual when its child is killed or fails, so only the kernel, or the child's words, name the
-/// limit.
+// A shell exits normally when its child is killed or fails, so only the kernel's counters or the child's stderr show
+// the limit.
 fn a_child_without_memory(world: &World) {
     let sandbox = world.build(small());
     let hog = "import ctypes\nkept = []\nwhile True: kept.append(b'x' * (1 << 20))";
@@ -195,7 +195,7 @@ fn a_child_without_memory(world: &World) {
     assert!(told, "{}", shown(&outcome));
 }
 
-/// C++ has no `MemoryError`: the program aborts, and only its last words say why.
+// C++ has no `MemoryError`: the program aborts, and only its last stderr line says why.
 fn a_library_that_aborts_for_lack_of_memory(world: &World) {
     let sandbox = world.build(small());
     let code = "import ctypes\n\
@@ -216,7 +216,7 @@ fn a_memory_error_can_be_caught(world: &World) {
     assert_eq!(outcome.stdout(), "caught\n");
 }
 
-/// Where the kernel refuses memory, nothing counts it.
+// Where the kernel refuses memory, no counter records it.
 fn a_memory_error_that_code_raises_itself(world: &World) {
     let sandbox = Arc::new(world.build(small()));
     let mut session = sandbox.session().expect("it begins");
@@ -234,8 +234,7 @@ fn a_memory_error_that_code_raises_itself(world: &World) {
     }
 }
 
-/// Each is well below what one process may have. The first one is the largest, which is what the
-/// kernel kills.
+// Each process is well below the limit of one. The first is the largest, which the kernel kills.
 fn processes_together(world: &World) {
     let sandbox = world.build(small());
     let code = "import os, time\n\
@@ -255,11 +254,11 @@ fn processes_together(world: &World) {
     assert_eq!(outcome.exit_code(), 137);
 }
 
-/// The kernel picks the children; the guest goes on, or the watchdog ends it all. Either way the
-/// limit holds.
+// The kernel kills the children and the guest continues, or the watchdog ends the run. Either way the
+// limit holds.
 fn children_that_are_killed(world: &World) {
     let sandbox = world.build(small().patient());
-    // Each keeps its memory until every other has its own, or has been killed.
+    // Each child keeps its memory until every other child has its own or has been killed.
     let code = "import os\n\
                 reached, reach = os.pipe()\n\
                 hold, release = os.pipe()\n\

@@ -1,4 +1,4 @@
-//! Every status, reached by a real guest.
+//! Tests that reach every status with a real guest.
 
 mod denials;
 pub mod endings;

@@ -1,4 +1,4 @@
-//! What the guest writes, and the limit on it.
+//! Tests of the guest's output and its limit.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -39,7 +39,7 @@ fn a_gibibyte_on_both_streams(world: &World) {
     assert!(stdout.iter().all(|byte| *byte == 65) && stderr.iter().all(|byte| *byte == 66));
 }
 
-/// Programs name their own streams: `tee /dev/stderr`. The pipe is then opened with the guest's rights.
+// Programs open their own streams by path, such as `tee /dev/stderr`. The pipe is opened with the guest's rights.
 fn streams_can_be_opened_anew(world: &World) {
     let code = "import sys
 for name in '/dev/stdout', '/proc/self/fd/2':
@@ -62,7 +62,7 @@ fn exactly_as_much_as_allowed(world: &World) {
     assert_eq!(outcome.stdout(), "x".repeat(1000));
 }
 
-/// Keeps the output, and makes a file that has the number of its bytes as its name.
+/// Keeps the output, and creates a file named after the number of bytes so far.
 struct Kept {
     stdout: Vec<u8>,
     stderr: Vec<u8>,
@@ -99,7 +99,7 @@ fn streamed_as_it_comes(world: &World) {
         heard,
     };
     let place = kept.heard.path().display();
-    // It goes on once all that it has printed has come.
+    // The guest continues once everything that it printed has arrived.
     let code = format!(
         "import os, sys, time\n\
          for number in range(3):\n    \

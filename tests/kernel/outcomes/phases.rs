@@ -1,4 +1,4 @@
-//! The phases of a run's time.
+//! Tests of the phases into which the time of a run is divided.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn the_phases_are_the_run(world: &World) {
     let sum: Duration = phases.each().iter().map(|(_, time)| *time).sum();
     assert!(sum <= took, "{sum:?} of {took:?}");
     assert!(phases.code >= Duration::from_millis(50), "{phases:?}");
-    // The end may be seen at one glance with what comes before it.
+    // The last phase is excluded: the end may be noticed together with the result.
     for (name, time) in &phases.each()[..5] {
         assert!(!time.is_zero(), "{name} took no time: {phases:?}");
     }
@@ -37,7 +37,7 @@ fn every_step_of_a_jail_has_its_time(world: &World) {
     let outcome = run(&world.build(standard()), "1");
     let phases = outcome.usage().phases;
     let sum: Duration = phases.jail_steps.each().iter().map(|(_, time)| *time).sum();
-    // The worker may begin before the supervisor has looked at the clock after asking for it.
+    // The worker may start before the supervisor reads the clock after requesting it.
     let standing = phases.place + phases.fork + phases.jail;
     assert!(sum <= standing, "{sum:?} of {standing:?}: {phases:?}");
     for (name, time) in phases.jail_steps.each() {

@@ -1,4 +1,4 @@
-//! The limit on processes and threads.
+//! Tests of the limit on processes and threads.
 
 use sandfork::internals::plan::SandboxPlan as _;
 use sandfork::{Level, LimitName, Mechanism, Status};
@@ -19,7 +19,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// PostgreSQL and torch.multiprocessing ask for the signal. Level `landlock` refuses it.
+// PostgreSQL and torch.multiprocessing use PR_SET_PDEATHSIG. Level `landlock` refuses it.
 fn a_child_can_end_with_its_parent(world: &World) {
     let code = "\
 import ctypes, os, signal
@@ -45,8 +45,8 @@ print(status)";
     });
 }
 
-/// Where a guest has the uid of others, the kernel counts its watches for all of them. A policy that lets
-/// guests write to the host gives them one uid, root's too.
+// The kernel counts epoll watches by uid, and guests may share one: a policy that lets guests write to the host gives
+// them all the same uid, under root too.
 fn watches_are_left_to_others(world: &World) {
     let shared = tempfile::tempdir().unwrap();
     let write = format!("filesystem.write=[\"{}\"]", shared.path().display());
@@ -84,7 +84,7 @@ fn few() -> Recipe {
         .set("limits.cpu=2s")
 }
 
-/// The first process is one of many, and comes to its refusal when it has its turn.
+// The first process is one of many, and sees its refusal only when it is scheduled.
 fn fork_bomb(world: &World) {
     let sandbox = world.build(few().patient());
     let outcome = run(&sandbox, "import os\nwhile True: os.fork()");
@@ -108,7 +108,7 @@ fn fork_bomb_that_does_not_give_up(world: &World) {
     let outcome = run(&sandbox, code);
     let ends = [Status::CpuLimit, Status::PidsLimit, Status::Timeout];
     assert!(ends.contains(&outcome.status()), "{}", shown(&outcome));
-    // The cgroup reports the refused forks, no matter which limit ended the run.
+    // The cgroup reports the refused forks, whichever limit ended the run.
     let is_told = outcome
         .denied()
         .iter()

@@ -1,4 +1,4 @@
-//! What a request brings with it: files, a standard input, limits of its own.
+//! Tests of what a request contains: files, standard input, limits.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn files_are_the_guests(world: &World) {
         .file(path("lib/answer.py"), "ANSWER = 42")
         .file(path("/work/data.bin"), vec![0, 255]);
     world.with_shared(standard(), |sandbox| {
-        // A request may be run again, with the same files.
+        // A request may run again, with the same files.
         for _ in 0..2 {
             let outcome = run(sandbox, &request);
             fine(&outcome);
@@ -83,11 +83,11 @@ fn files_that_do_not_fit(world: &World) {
         )
     };
     assert!(refused(&sandbox, many(30)).contains("filesystem.work_inodes="));
-    // What was refused has left nothing.
+    // A refused request leaves nothing behind.
     fine(&run(&sandbox, many(10)));
     let most = Request::python("pass").file(path("most"), vec![0; 1 << 20]);
     fine(&run(&sandbox, most));
-    // Files that pass the check have room: the directory itself is the twentieth.
+    // Files that pass the check fit: the directory itself takes the twentieth inode.
     fine(&run(&sandbox, many(19)));
     assert!(refused(&sandbox, many(20)).contains("filesystem.work_inodes="));
 }
@@ -151,7 +151,7 @@ fn less_than_the_policy(world: &World) {
     let outcome = run(&sandbox, Request::python("print('x' * 5000)").output(100));
     limited(&outcome, LimitName::Output, Mechanism::Supervisor);
     assert_eq!(outcome.usage().output_bytes, 100);
-    // The next has all of it again.
+    // The next run has the policy's limit again.
     fine(&run(&sandbox, "print('x' * 5000)"));
 }
 

@@ -1,4 +1,4 @@
-//! A run's end is the end of everything that it started.
+//! Tests that the end of a run ends everything that it started.
 
 use std::fs;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -19,7 +19,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// A number of seconds that no other process sleeps for, to be recognised by.
+/// Returns a unique number of seconds for `sleep`, by which the process can be found.
 fn mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -29,7 +29,7 @@ fn mark() -> String {
     )
 }
 
-/// Whether any process of this machine has the mark in its command line or as its name.
+/// Returns whether any process of this machine has the mark in its command line or its name.
 fn survives(mark: &str) -> bool {
     let processes = fs::read_dir("/proc").expect("/proc is there").flatten();
     processes
@@ -53,7 +53,7 @@ fn child_processes(world: &World) {
     assert!(!survives(&mark));
 }
 
-/// One that became another program, and one that is a fork of the guest.
+// One daemon executed another program, and the other is a fork of the guest.
 fn a_daemon_that_forked_twice(world: &World) {
     let (program, fork) = (mark(), mark());
     let code = format!(

@@ -1,4 +1,4 @@
-//! Limits on time, wall and processor.
+//! Tests of the wall and CPU time limits.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ pub fn tests() -> Vec<Test> {
     ]
 }
 
-/// What stands after the limit was noticed, for a machine that is busy with other tests.
+/// The permitted delay after a limit, for a machine that is busy with other tests.
 const SLACK: Duration = Duration::from_secs(25);
 
 #[track_caller]
@@ -72,7 +72,7 @@ fn an_exit_handler_that_stays(world: &World) {
 fn a_variable_whose_end_stays(world: &World) {
     let class = "import sys\nclass D:\n    def __del__(self):\n        while True: pass\nd = D()";
     times_out(world, class);
-    // What the program has written arrives all the same.
+    // The program's buffered output arrives all the same.
     let outcome = world.run(
         standard().set("limits.wall=2s"),
         &format!("{class}\nsys.stdout.write('written')"),
@@ -102,7 +102,7 @@ fn cpu_of_one_process(world: &World) {
     );
 }
 
-/// None of its processes comes near the limit, nor does the process that waits for them.
+// No single process comes near the limit, nor does the process that waits for them.
 fn cpu_of_children_counts(world: &World) {
     let sandbox = world.build(standard().set("limits.cpu=1s"));
     let code = "import os, time\n\
@@ -120,8 +120,8 @@ fn cpu_of_children_counts(world: &World) {
     );
 }
 
-/// The limit is several times what the run costs without waiting, however slow the machine is, and the wait
-/// is several times the limit.
+// The limit is several times the cost of a run without the wait, however slow the machine is, and the wait
+// is several times the limit.
 fn waiting_costs_no_cpu(world: &World) {
     let start = world.run(standard(), "import time");
     fine(&start);

@@ -1,4 +1,4 @@
-//! Cell after cell in one interpreter.
+//! Tests of consecutive cells in one interpreter.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -42,7 +42,7 @@ fn variables_imports_and_files_stay(world: &World) {
     assert_eq!(value(&mut session, "os.getcwd()"), "'/work'");
 }
 
-/// As at Python's own prompt.
+// As at Python's own prompt.
 fn what_future_imports_change_holds_from_then_on(world: &World) {
     let mut session = open(world, standard());
     run(&mut session, "from __future__ import annotations");
@@ -111,7 +111,7 @@ fn an_exception_leaves_the_session_as_it_is(world: &World) {
     assert_eq!(value(&mut session, "kept"), "1");
 }
 
-/// Another part of the interpreter shows it, which reads only files before 3.13.
+// The threading module's excepthook prints the traceback. Before Python 3.13 it reads sources only from files.
 fn what_a_thread_raises_quotes_its_cell(world: &World) {
     let mut session = open(world, standard());
     let code = "import threading\ndef fail():\n    raise ValueError('why')\n\
@@ -142,13 +142,13 @@ fn usage_is_of_one_cell(world: &World) {
     let busy = run(&mut session, busy);
     let idle = run(&mut session, "1");
     let cpu = |report: &sandfork::session::CellReport| report.outcome().usage().cpu.as_millis();
-    // Without a cgroup the kernel's ticks of 10 ms are counted, in which some of it is lost.
+    // Without a cgroup, CPU time is counted in kernel ticks of 10 ms, which lose some of it.
     assert!(cpu(&busy) >= 200, "{}", cpu(&busy));
     assert!(cpu(&idle) < 150, "{}", cpu(&idle));
     assert!(idle.outcome().usage().wall < busy.outcome().usage().wall);
 }
 
-/// When it is asked for, by the next cell, and at the end of the session.
+// The usage between cells is measured on request, by the next cell, and at the end of the session.
 fn what_a_cell_leaves_running_is_measured(world: &World) {
     const USED: Duration = Duration::from_millis(500);
     let code = "import threading, time\n\

@@ -1,4 +1,4 @@
-//! What a session is held to: each cell by itself, and the whole.
+//! Tests of the limits of a session: for each cell, and for the session as a whole.
 
 use std::sync::mpsc;
 use std::thread;
@@ -62,7 +62,7 @@ fn a_timeout_that_python_does_not_notice_ends_it(world: &World) {
 
 fn a_wait_that_begins_behind_an_interrupt_is_ended(world: &World) {
     let mut session = open(world, standard().set("limits.wall=1s"));
-    // The first call returns when the signal comes. Python has noted that, but looks at its notes only after the second.
+    // The signal makes the first call return. Python handles it only after the second call.
     let waits = "import ctypes, time\n\
                  from functools import partial\n\
                  from operator import methodcaller\n\
@@ -79,7 +79,7 @@ fn a_cell_may_have_its_own_time(world: &World) {
     assert_ended(&report, Status::Timeout, SessionState::Live);
 }
 
-/// The worker may not have begun to serve by then.
+// The worker may not have begun to serve yet.
 fn a_first_cell_is_interrupted_however_early(world: &World) {
     for tenths in 0..20 {
         let wall = Duration::from_micros(1 + 100 * tenths);
@@ -159,7 +159,7 @@ fn a_handle_cancels_its_cells_and_no_others(world: &World) {
     session.tool("on", on).expect("it is defined");
     let sleep = "import time\ntime.sleep(60)";
     let running = Cell::new(format!("kept = 6\non()\n{sleep}")).cancel(&cancel);
-    // A handle that was used before cancels as well.
+    // A handle that was cancelled before the cell cancels it as well.
     for cell in [running, Cell::new(sleep).cancel(&cancel)] {
         let report = run(&mut session, cell);
         assert_ended(&report, Status::Interrupted, SessionState::Live);
@@ -174,7 +174,7 @@ fn what_runs_on_between_cells_is_held_too(world: &World) {
         "import threading\ndef spin():\n    while True: pass\nthreading.Thread(target=spin, daemon=True).start()",
     );
     assert_ended(&report, Status::Ok, SessionState::Live);
-    // A second of a processor, which takes the longer the more others want it.
+    // The thread needs one second of CPU time, which takes longer on a busy machine.
     let mut pauses = [1, 2, 4, 8, 16, 32, 64]
         .map(Duration::from_secs)
         .into_iter();
@@ -187,10 +187,10 @@ fn what_runs_on_between_cells_is_held_too(world: &World) {
     assert!(error.to_string().contains("limits.cpu"), "{error}");
 }
 
-/// The guest sends a frame in a hundredth of the time in which the supervisor reads it.
+// The guest sends a frame in a hundredth of the time that the supervisor needs to parse it.
 fn frames_between_cells_are_the_guests_own_time(world: &World) {
     let mut session = open(world, standard().set("limits.cpu=1s"));
-    // No cell runs once the test has made the directory: its result could come in the middle of a frame.
+    // No cell may run once the test has made the directory: its result could come in the middle of a frame.
     let code = "import os, socket, struct, threading, time
 link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 1023)
 header = b'{\"kind\":\"display\",\"id\":1000,\"data\":{\"a\":[%s]}}' % b','.join([b'[1]'] * 30_000)
@@ -216,7 +216,8 @@ threading.Thread(target=send, daemon=True).start()";
     assert!(error.to_string().contains("limits.cpu"), "{error}");
 }
 
-/// Neither a budget of calls nor a tool's time counts them, and each costs the supervisor more than the guest.
+// These calls count neither towards a budget of calls nor as a tool's time, and each costs the supervisor more than the
+// guest.
 fn calls_of_no_tool_are_the_guests_own_time(world: &World) {
     let mut session = open(world, standard().patient().set("limits.cpu=1s"));
     let code = "import socket, struct
@@ -229,7 +230,7 @@ for call in range(1 << 40):
     let report = run(&mut session, code);
     let outcome = report.outcome();
     assert_eq!(outcome.status(), Status::CpuLimit);
-    // What the guest has not taken itself, the supervisor has.
+    // The supervisor's time makes up the rest.
     let own = outcome.usage().cpu;
     assert!(own < Duration::from_secs(1), "{own:?}");
 }

@@ -1,4 +1,4 @@
-//! What a cell can do to end its session, and what is said of it then.
+//! Tests of how a cell can end its session, and what is reported then.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ fn a_dead_worker_ends_the_cell_and_the_session(world: &World) {
         run(&mut session, "lost = 1");
         let report = run(&mut session, code);
         if status == Status::MemoryLimit && report.session() == SessionState::Live {
-            // A soft MemoryError: the interpreter let go of what it held.
+            // A recoverable MemoryError: the interpreter released the memory.
             assert_eq!(report.outcome().status(), status);
             continue;
         }
@@ -111,9 +111,9 @@ fn a_session_that_is_dropped_leaves_nothing(_: &World) {
     apart::finishes("dropped-sessions");
 }
 
-/// In a process of its own, in which nothing else makes children and descriptors.
+/// Runs in a separate process in which nothing else creates children and descriptors.
 pub(super) fn dropped_sessions() {
-    // None stands ready: what does would be counted too.
+    // Without ready workers, which would be counted too.
     let sandbox = Sandbox::builder().policy(standard().policy()).ready(0);
     let sandbox = Arc::new(sandbox.build().expect("a sandbox is made"));
     let children = || {
@@ -130,7 +130,7 @@ pub(super) fn dropped_sessions() {
         );
         assert_ended(&started, Status::Ok, SessionState::Live);
     };
-    // The first one opens what the sandbox keeps.
+    // The first session opens what the sandbox keeps.
     use_one();
     let before = (children(), descriptors());
     (0..20).for_each(|_| use_one());
@@ -148,7 +148,7 @@ fn a_worker_that_dies_between_cells_is_told_of(world: &World) {
     session
         .make_dir("now", Parents::Required)
         .expect("it is made");
-    // It ends with the worker.
+    // The watch ends with the worker.
     while watch.next(None).is_ok() {}
     let error = session.run("1").expect_err("the session has ended");
     assert_eq!(error.kind(), ErrorKind::SessionEnded);
@@ -171,7 +171,7 @@ fn what_is_asked_while_a_session_begins_anew_may_be_asked_again(world: &World) {
         let begins_watches = scope.spawn(|| {
             while !is_done.load(Ordering::Relaxed) {
                 if let Err(error) = watcher.watch(".", Depth::Directory) {
-                    // One that had begun has ended.
+                    // A watch that had begun has ended.
                     let is_over = error.to_string().contains("the watch has ended");
                     assert!(error.kind() == ErrorKind::Busy || is_over, "{error}");
                 }

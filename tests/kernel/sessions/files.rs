@@ -1,5 +1,5 @@
-//! A session's files from outside: what the host writes is the guest's, what a guest makes leads
-//! nowhere.
+//! Tests of access to a session's files from outside: the guest owns what the host writes, and
+//! symlinks and special files of a guest are not followed or opened.
 
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -143,13 +143,13 @@ fn only_regular_files_are_opened(world: &World) {
     ] {
         assert_refused(session.open_read(path), errno);
     }
-    // What would be harmless if it were done.
+    // The guest's own files, which would be harmless to open, are refused too.
     for path in ["null", "fifo", "root/tmp/sandfork-test"] {
         session
             .open_write(path, Contents::Replaced)
             .expect_err("it is not opened");
     }
-    // The session does not mind.
+    // The session is unaffected.
     assert_eq!(value(&mut session, "1 + 1"), "2");
 }
 
@@ -193,7 +193,7 @@ fn files_end_with_the_session(world: &World) {
     assert!(refused.to_string().contains("files are lost"), "{refused}");
 }
 
-/// A thread of the guest's goes on when its cell is over.
+// A thread of the guest continues after its cell has ended.
 fn a_guest_that_swaps_what_is_there_leads_nowhere(world: &World) {
     const SWAPPER: &str = "
 import ctypes, os, threading
@@ -210,13 +210,13 @@ for _ in range(2):
     threading.Thread(target=swap, daemon=True).start()
 ";
     const MOST: Duration = Duration::from_secs(60);
-    // The swapping goes on for as long as the reading takes.
+    // The thread must be able to run for as long as the test reads.
     let recipe = standard().set("limits.wall=60s").set("limits.cpu=1h");
     let mut session = open(world, recipe);
     assert_ended(&run(&mut session, SWAPPER), Status::Ok, SessionState::Live);
     let (mut rounds, mut inside, mut refused) = (0, 0, 0);
     let begun = Instant::now();
-    // Other tests may keep the swapping threads from a processor for many rounds.
+    // Concurrent tests may keep the swapping threads off the CPU for many rounds.
     while rounds < 1500 || (inside == 0 || refused == 0) && begun.elapsed() < MOST {
         rounds += 1;
         for path in ["dir/file", "file"] {

@@ -1,4 +1,4 @@
-//! Copies of memory with guards: pages that may not be touched, as glibc 2.42 and later have below each thread's stack.
+//! Tests of copying memory with guard pages, which glibc 2.42 and later install below each thread's stack.
 
 use super::open;
 use super::saved::{resume, sandbox, saved};
@@ -17,7 +17,7 @@ pub fn tests() -> Vec<Test> {
     needing(Need::Snapshots, tests)
 }
 
-/// 102 is `MADV_GUARD_INSTALL`, which kernels before 6.13 refuse. There the page is an ordinary one.
+/// Installs a guard page by `MADV_GUARD_INSTALL` (102). Kernels before 6.13 refuse it, and the page stays ordinary.
 const GUARDED: &str = "import ctypes, mmap, os\n\
     m = mmap.mmap(-1, 8 * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS); m[:] = b'x' * len(m)\n\
     at = ctypes.addressof(ctypes.c_char.from_buffer(m))\n\
@@ -34,7 +34,7 @@ fn a_session_with_guards_is_copied_with_them(world: &World) {
     let mut session = open(world, standard());
     ok(&mut session, GUARDED);
     let mut forked = fork(&copy(&mut session));
-    // A part of its memory is mapped from the image now.
+    // Part of the fork's memory is mapped from the image.
     let mut again = fork(&copy(&mut forked));
     let (path, _directory) = saved(&mut again);
     let mut resumed = resume(&sandbox(world, standard()), &path);
@@ -50,6 +50,6 @@ fn a_session_that_had_threads_is_copied(world: &World) {
         "import threading; t = threading.Thread(target=int); t.start(); t.join(); t.is_alive()";
     assert_eq!(value(&mut session, thread), "False");
     let mut forked = fork(&copy(&mut session));
-    // It gets the stack of the one that has ended.
+    // The new thread gets the stack of the one that has ended.
     assert_eq!(value(&mut forked, thread), "False");
 }

@@ -1,4 +1,4 @@
-//! Copies of sessions whose guests make them hard to copy, or lie about them.
+//! Tests of copying sessions whose guests obstruct the copy or lie about it.
 
 use nix::unistd::geteuid;
 use sandfork::Status;
@@ -28,7 +28,7 @@ pub fn tests() -> Vec<Test> {
     needing(Need::Snapshots, tests)
 }
 
-/// The mapping is there, but nothing can open its file again.
+// The mapping exists, but its file cannot be reopened.
 fn a_step_that_fails_is_named_and_the_session_lives_on(world: &World) {
     let mut session = open(world, standard());
     ok(
@@ -85,7 +85,7 @@ fn a_session_with_too_many_descriptors_is_refused(world: &World) {
          open('n', 'w').write('n' * 1000)\n\
          held = [os.open('n', os.O_RDONLY) for _ in range(450)]; twins = [os.dup(n) for n in held]",
     );
-    // Each pair has a position of its own.
+    // Each pair of descriptors has its own file position.
     let positions = "for place, n in enumerate(held): _ = os.lseek(n, place, 0)\n\
                      [os.lseek(n, 0, 1) for n in twins] == list(range(450))";
     let mut forked = fork(&copy(&mut session));
@@ -99,7 +99,7 @@ fn a_session_with_too_many_descriptors_is_refused(world: &World) {
     assert_eq!(value(&mut session, "1"), "1");
 }
 
-/// Of so many files with the longest names as there may be.
+// As many files as the quota allows, with names of the maximum length.
 fn a_full_tree_of_files_is_copied(world: &World) {
     let mut session = open(world, standard().patient());
     ok(
@@ -146,7 +146,8 @@ fn names_with_line_feeds_are_names(world: &World) {
     assert_eq!(value(&mut session, "m[:4] == b'kept'"), "True");
 }
 
-/// It fills each file just before that is copied, with the room of one that was. The time of the last access says which.
+// The guest fills each file just before it is copied, in the space of one that was copied. The access time shows which
+// file is being copied.
 fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) {
     const MIB: u64 = 1 << 20;
     let mut session = open(world, standard().patient());
@@ -174,7 +175,7 @@ fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) 
         ),
     );
     match session.snapshot() {
-        // It was too slow.
+        // The guest was too slow.
         Ok(snapshot) => assert!(snapshot.size() < 128 * MIB, "{}", snapshot.size()),
         Err(refused) => assert_eq!(
             refused.to_string(),
@@ -184,7 +185,7 @@ fn a_guest_that_moves_its_bytes_while_they_are_copied_gains_none(world: &World) 
     assert_eq!(value(&mut session, "6 * 7"), "42");
 }
 
-/// A caller shows the error as it is.
+// A caller prints the error unchanged.
 fn names_act_on_no_terminal(world: &World) {
     for code in [
         "import os; f = open(name, 'w'); os.unlink(name)",
@@ -223,7 +224,7 @@ fn a_place_that_a_guest_forges_ends_its_forks_alone(world: &World) {
     }
 }
 
-/// Ranges that are no memory of its own.
+// Ranges that are not memory of the guest.
 fn ranges_that_a_guest_forges_harm_its_forks_alone(world: &World) {
     for ranges in [
         "[[0, 2 ** 64 - 4096]]",

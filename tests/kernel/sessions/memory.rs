@@ -1,4 +1,4 @@
-//! What sessions hold between cells, and what they leave with their supervisor.
+//! Tests of the memory that sessions hold between cells and leave behind in their supervisor.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub fn tests() -> Vec<Test> {
     tests.into_iter().chain(copies).collect()
 }
 
-/// Whether the guest has less than 60 MiB in memory.
+/// Whether the resident set of the guest is below 60 MiB.
 const IS_SMALL: &str = "import re\n\
     int(re.search('VmRSS:\\s*(\\d+)', open('/proc/self/status').read())[1]) < 60 << 10";
 
@@ -38,20 +38,20 @@ fn a_failed_cell_gives_back_what_it_held_when_another_fails(world: &World) {
         Status::Exception,
         SessionState::Live,
     );
-    // As in an interactive interpreter, the last exception keeps its frames, for a debugger.
+    // As in an interactive interpreter, the last exception keeps its frames for a debugger.
     assert_eq!(value(&mut session, IS_SMALL), "False");
     assert_ended(
         &run(&mut session, "1 / 0"),
         Status::Exception,
         SessionState::Live,
     );
-    // No cycle has to be collected first.
+    // The memory is released without a garbage collection.
     assert_eq!(value(&mut session, IS_SMALL), "True");
 }
 
 fn a_cell_that_runs_out_of_memory_leaves_it_to_the_next(world: &World) {
     let mut session = open(world, standard().set("limits.memory=96MiB"));
-    // What the cell frees lies below an object that stays: blocks this small are in the C library's heap.
+    // The freed blocks lie below a live object: blocks this small are in the C library's heap.
     let code = "stays = []\n\
                 def fill():\n\
                 \x20   held = []\n\
@@ -73,8 +73,8 @@ fn copies_free_no_block_that_is_mapped_by_itself(_: &World) {
     apart::finishes("copied-sessions");
 }
 
-/// Once glibc has freed such a block, it keeps twice as much of each of its arenas (`M_MMAP_THRESHOLD`, mallopt(3)). A
-/// supervisor has many arenas, since it has many threads, and would grow for thousands of copies.
+/// After glibc has freed a mapped block, it keeps twice its size in each arena (`M_MMAP_THRESHOLD`, mallopt(3)). A
+/// supervisor has many threads and so many arenas, and would grow over thousands of copies.
 pub fn copied_sessions() {
     let world = World::look().expect("the machine can be looked at");
     let sandbox = Arc::new(world.build(standard()));
@@ -93,8 +93,8 @@ pub fn copied_sessions() {
     assert_eq!(least_mapped_block(), before);
 }
 
-/// The power of two from which on glibc maps a block by itself, which then begins behind the header in its page. None of
-/// those that are tried is freed.
+/// Returns the smallest power of two for which glibc maps a separate block, which then begins right after the header in
+/// its page. The blocks that are tried are leaked, because freeing one changes the threshold.
 fn least_mapped_block() -> Option<usize> {
     let begins = |length| Vec::<u8>::with_capacity(length).leak().as_ptr().addr() % 4096;
     let is_mapped = |length: &usize| (0..4).all(|_| begins(*length) == 2 * size_of::<usize>());

@@ -1,4 +1,4 @@
-//! Sessions: what a worker keeps from cell to cell, and what ends it.
+//! Tests of sessions: what a worker keeps from cell to cell, and what ends it.
 
 mod cells;
 mod clocks;
@@ -60,7 +60,7 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// A session in a sandbox of its own.
+/// Opens a session in a new sandbox.
 fn open(world: &World, recipe: Recipe) -> Session {
     session(&Arc::new(world.build(recipe)))
 }
@@ -70,14 +70,14 @@ fn session(sandbox: &Arc<Sandbox>) -> Session {
     session.unwrap_or_else(|error| panic!("no session: {error}"))
 }
 
-/// Runs a cell, however it ends.
+/// Runs a cell with any ending.
 #[track_caller]
 fn run(session: &mut Session, cell: impl Into<Cell>) -> CellReport {
     let report = session.run(cell);
     report.unwrap_or_else(|error| panic!("no cell: {error}"))
 }
 
-/// Runs a cell that must end well, and shows its value as Python would.
+/// Runs a cell that must succeed and returns its value as Python's `repr`.
 #[track_caller]
 fn value(session: &mut Session, source: &str) -> String {
     let report = run(session, source);

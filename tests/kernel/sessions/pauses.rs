@@ -1,4 +1,4 @@
-//! Sessions that are paused when they are not used.
+//! Tests of pausing idle sessions.
 
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub fn tests() -> Vec<Test> {
     needing(Need::Snapshots, tests)
 }
 
-/// The default policy, with a short time until a pause.
+/// Returns the default policy with a short delay before a pause.
 fn pausing() -> Recipe {
     standard().set("session.pause_after=50ms")
 }
@@ -73,7 +73,7 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
     paused_now(&mut paused);
     let ended = watch.next(None).expect_err("it has ended").to_string();
     assert!(ended.contains("was paused"), "{ended}");
-    // As long as it is paused, it does not wait. One that waits has ended meanwhile.
+    // A paused session is not counted as idle. A session that waited as long has ended meanwhile.
     let younger = session(&sandbox);
     let watch = younger.watcher().watch(".", Depth::Directory);
     let ended = watch.expect("it is watched").next(None);
@@ -83,7 +83,7 @@ fn a_session_is_paused_at_once_if_its_caller_asks(world: &World) {
     assert!(!paused.is_paused());
     assert_eq!(sandbox.stats()["paused"], 0);
     paused_now(&mut paused);
-    // Asked for again, it is paused again.
+    // Pausing again works.
     paused_now(&mut paused);
     assert_eq!(value(&mut paused, "x.append(2); x"), "[1, 2]");
 }
@@ -131,14 +131,14 @@ fn a_file_that_the_caller_has_closed_holds_back_no_pause(world: &World) {
         assert!(refused.contains("by the caller or the guest"), "{refused}");
     }
     drop(file);
-    // Nothing says that it is not the caller who has it open.
+    // Neither the caller nor the guest is known to be the one that has it open.
     session.pause().expect_err("the guest has it open");
     ok(&mut session, "f.close()");
     session.pause().expect("it is closed");
     assert_eq!(value(&mut session, "open('rows').read()"), "'rowsrows'");
 }
 
-/// Waits until another session of the sandbox, which is younger, is paused.
+/// Waits until another, younger session of the sandbox is paused.
 #[track_caller]
 fn await_pause_of_another(sandbox: &Arc<Sandbox>) {
     let mut other = session(sandbox);
@@ -171,7 +171,7 @@ fn a_session_that_is_not_used_is_paused_and_goes_on(world: &World) {
         );
         assert_eq!(value(&mut session, seen), wanted);
     }
-    // What is made in a worker that came back is no worse: it can be copied in memory too.
+    // Objects made in a resumed worker can be copied in memory too.
     let mut forked = fork(&copy(&mut session));
     assert_eq!(value(&mut forked, "len(x), next(g)"), "(4, 16)");
 }
@@ -192,7 +192,7 @@ fn whatever_uses_a_session_brings_it_back(world: &World) {
         .open_write("b", Contents::Replaced)
         .expect("it is made");
     file.write_all(b"sec").expect("there is room");
-    // As long as it may be written to, what it gets is not lost.
+    // A session with a file open for writing is not paused, so that no write is lost.
     await_pause_of_another(&sandbox);
     assert!(!session.is_paused());
     file.write_all(b"ond").expect("there is room");
@@ -272,7 +272,7 @@ fn a_session_that_cannot_be_paused_stays_as_it_is(world: &World) {
         ok(&mut session, undoes);
         await_pause(&session);
     }
-    // What could not come back, though it can be copied.
+    // State that can be copied but could not be restored.
     for (number, spoils) in ["os.remove('m')", "os.chmod('m', 0)"].iter().enumerate() {
         let mut session = self::session(&sandbox);
         ok(&mut session, &format!("{MAPS}; {spoils}; x = {number}"));
@@ -326,7 +326,7 @@ fn a_paused_session_is_closed_restarted_and_rolled_back(world: &World) {
     assert_eq!(sandbox.stats()["paused"], 0);
 }
 
-/// The memory of this process and all below it, shared pages in parts, KiB.
+/// Returns the proportional set size of this process and its descendants in KiB.
 fn share_of_all() -> u64 {
     let of = |pid: u32| {
         let rollup = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup"));
@@ -347,7 +347,7 @@ fn what_a_paused_session_takes_and_what_ends_it(_: &World) {
     apart::finishes("paused-sessions");
 }
 
-/// In a process of its own, where nothing else has processes and memory, and all of whose descendants are killed.
+/// Runs in a separate process, where nothing else uses processes and memory and all descendants can be killed.
 pub fn part() {
     let world = World::look().expect("the machine can be looked at");
     let sandbox = Arc::new(world.build(pausing()));
@@ -362,7 +362,7 @@ pub fn part() {
     let more = descendants().len().saturating_sub(processes);
     assert!(more < 6, "{more} processes");
     let each = share_of_all().saturating_sub(before) / 6;
-    // Without a pause, each has more than 30 MB. A worker that waits in the pool has some.
+    // Without a pause, each would take more than 30 MB. Idle workers of the pool take some of it.
     assert!(each < 12 << 10, "{each} KiB for each");
     for session in &mut sessions {
         assert_eq!(value(session, "x.count(b'z')"), "30000000");
@@ -370,7 +370,7 @@ pub fn part() {
     sessions.truncate(1);
     await_pause(&sessions[0]);
     kill_all();
-    // For as long as the interpreter's end is not known, it is tried once more.
+    // Until the interpreter's end is noticed, the resume is retried.
     assert!(wait_until(|| descendants().into_iter().all(has_ended)));
     for _ in 0..2 {
         let refused = sessions[0].run("x").expect_err("its addresses are gone");
@@ -412,7 +412,7 @@ fn a_guest_that_forges_its_place_loses_its_own_session(world: &World) {
 
 fn a_pause_is_answered_if_its_guest_ends_in_it(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
-    // It says that it went on and ends, so that the supervisor may read both at once.
+    // The guest reports success and dies at once, so that the supervisor may read both events together.
     let ends = FORGES.replace("PLACE", "0").replace(
         "return ''",
         "said = json.dumps({'kind': 'result', 'id': int(number), 'status': 'ok'}).encode(); \
@@ -423,7 +423,7 @@ fn a_pause_is_answered_if_its_guest_ends_in_it(world: &World) {
         let mut hostile = session(&sandbox);
         ok(&mut hostile, &ends);
         let answered = answered.clone();
-        // A thread of its own: the one that waits for ever would be the test's.
+        // In a separate thread, because a hang would otherwise block the test itself.
         thread::spawn(move || answered.send(hostile.pause().is_ok()));
         let answer = answers.recv_timeout(Duration::from_secs(60));
         answer.expect("the pause is answered");

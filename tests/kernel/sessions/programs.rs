@@ -1,4 +1,4 @@
-//! Programs that a caller runs in a session, beside its cells.
+//! Tests of programs that a caller runs in a session, beside its cells.
 
 use std::sync::{Arc, mpsc};
 use std::thread;
@@ -43,7 +43,7 @@ fn start(programs: &Programs, program: Program) -> Process {
     started.unwrap_or_else(|error| panic!("no program: {error}"))
 }
 
-/// Runs a line that must end well, and returns what it prints.
+/// Runs a shell line that must succeed and returns its stdout.
 #[track_caller]
 fn line(programs: &Programs, line: &str) -> String {
     let report = start(programs, Program::shell(line)).wait();
@@ -51,7 +51,7 @@ fn line(programs: &Programs, line: &str) -> String {
     String::from_utf8(report.stdout).expect("text")
 }
 
-/// Waits until a program has printed this.
+/// Waits until a program has printed `expected`.
 #[track_caller]
 fn await_output(process: &Process, expected: &str) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -66,7 +66,7 @@ fn await_output(process: &Process, expected: &str) {
     }
 }
 
-/// Types a line until a shell has printed this: one that handles a signal drops what it has read.
+/// Types a line repeatedly until a shell has printed `expected`: a shell that handles a signal drops its input.
 #[track_caller]
 fn type_until(process: &Process, line: &[u8], expected: &str) {
     let end = Instant::now() + Duration::from_secs(60);
@@ -99,13 +99,13 @@ fn programs_run_between_cells_and_during_one(world: &World) {
     run(&mut session, "open('made', 'w').write('by a cell')");
     assert_eq!(line(&programs, "cat made; pwd"), "by a cell/work\n");
     let beside = programs.clone();
-    // The cell waits for what only a program makes, and starts while none has run since.
+    // The cell waits for a file that only a program makes; it starts before the program does.
     let helper = thread::spawn(move || line(&beside, "echo by a program > answer; echo done"));
     let cell = "import os, time\nwhile not os.path.exists('answer') or not open('answer').read():\n    \
                 time.sleep(0.001)\nopen('answer').read()";
     assert_eq!(value(&mut session, cell), "'by a program\\n'");
     assert_eq!(helper.join().expect("it ran"), "done\n");
-    // The first program of a session may begin while a cell runs.
+    // The first program of a session may start while a cell runs.
     let mut other = open(world, standard());
     let beside = other.programs();
     let helper = thread::spawn(move || line(&beside, "touch answer"));
@@ -124,7 +124,7 @@ fn a_program_has_input_and_output_and_a_directory(world: &World) {
         programs.connect(process.pid()).map(|it| it.pid()),
         Some(process.pid())
     );
-    // More than its pipe holds: the writer waits for the reader.
+    // More than a pipe holds: the writer waits for the reader.
     let writer = process.clone();
     let input = vec![b'x'; 300_000];
     let expected = [input.as_slice(), b"/work/below\n"].concat();
@@ -145,7 +145,7 @@ fn a_program_has_input_and_output_and_a_directory(world: &World) {
     assert_eq!(ended(&process), ProgramEnd::Signal(libc::SIGTERM));
 }
 
-/// What holds a process, in its own words, and how acts end that different layers refuse.
+/// Prints the restrictions of a process as the kernel reports them, and the results of acts that the layers refuse.
 const WALLS: &str = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups|Umask|SigBlk|SigIgn)' /proc/self/status; \
      for name in user pid mnt net ipc uts cgroup; do readlink /proc/self/ns/$name; done; \
      cat /proc/self/cgroup /proc/self/limits; ls /proc/self/fd; \
@@ -155,7 +155,7 @@ const WALLS: &str = "grep -E '^(Cap|NoNewPrivs|Seccomp|Uid|Gid|Groups|Umask|SigB
 
 fn a_program_is_as_jailed_as_what_a_cell_runs(world: &World) {
     let mut session = open(world, standard());
-    // glibc's posix_spawn(3), which `subprocess` may use since Python 3.13, leaves glibc's own two signals ignored.
+    // glibc's posix_spawn(3), which `subprocess` may use since Python 3.13, leaves glibc's internal signals ignored.
     let as_cell = format!(
         "import subprocess; subprocess._USE_POSIX_SPAWN = False\nran = subprocess.run(['/bin/sh', '-c', {WALLS:?}], text=True, \
          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)\nprint(ran.stdout, end='')"
@@ -198,13 +198,13 @@ fn programs_are_limited_and_end_with_their_session(world: &World) {
     let mut session = open(world, standard());
     let programs = session.programs();
     let second = Duration::from_millis(200);
-    // What it starts has its streams, and its end is not waited for.
+    // Its background child holds its streams, and nothing waits for that child.
     let slow = Program::shell("sleep 600 & sleep 600").timeout(second);
     assert_eq!(ended(&start(&programs, slow)), ProgramEnd::Timeout);
     let loud = start(&programs, Program::new(["yes"]).output(100_000)).wait();
     assert_eq!(loud.end, ProgramEnd::OutputLimit);
     assert_eq!(loud.stdout.len(), 100_000);
-    // It has ended before what it printed is read.
+    // The program has ended before its output is read.
     let brief = start(&programs, Program::new(["printf", "abcdef"]).output(3));
     while brief.end().is_none() {
         thread::sleep(Duration::from_millis(1));
@@ -226,7 +226,7 @@ fn programs_are_limited_and_end_with_their_session(world: &World) {
         assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
     }
     assert_eq!(line(&programs, "echo again"), "again\n");
-    // A cell that ends its process ends the programs, whose handles say why.
+    // A cell that ends its process ends the programs, and their handles report why.
     let process = start(&programs, sleep());
     run(&mut session, "import os\nos._exit(1)");
     assert!(matches!(ended(&process), ProgramEnd::Lost(_)));
@@ -241,7 +241,7 @@ fn guest_code_sees_nothing_of_programs_in_its_waits(world: &World) {
     let cell = "import os, subprocess\ntry:\n    os.waitpid(-1, os.WNOHANG)\nexcept ChildProcessError:\n    \
                 found = 'none'\nsubprocess.run(['true']).returncode, found";
     assert_eq!(value(&mut session, cell), "(0, 'none')");
-    // An interrupt is the cell's.
+    // An interrupt affects only the cell.
     let interrupter = session.interrupter();
     let helper = thread::spawn({
         let programs = programs.clone();
@@ -261,7 +261,7 @@ fn guest_code_sees_nothing_of_programs_in_its_waits(world: &World) {
     assert_eq!(ended(&process), ProgramEnd::Signal(libc::SIGKILL));
 }
 
-/// Ends every process of the sandbox but the guest's own and the init.
+/// Kills every process of the sandbox except the guest's own and the init.
 const END_OTHERS: &str = "import os, signal\nfor name in os.listdir('/proc'):\n    \
      if name.isdigit() and int(name) not in (1, os.getpid()):\n        os.kill(int(name), signal.SIGKILL)";
 
@@ -278,7 +278,7 @@ fn a_starter_that_guest_code_ends_is_replaced(world: &World) {
 }
 
 fn what_guest_code_forges_harms_its_session_only(world: &World) {
-    // The guest takes the starter's place: it gets the link, and says what is not so.
+    // The guest takes over from the starter process: it receives the link and sends false messages.
     let forge = |text: &str| {
         format!(
             "import os, signal, socket, threading\n\
@@ -307,7 +307,7 @@ fn what_guest_code_forges_harms_its_session_only(world: &World) {
         let error = error.expect_err("nothing was started");
         assert_eq!(error.kind(), ErrorKind::SessionEnded, "{error}");
     }
-    // A number that it tells decides nothing: a signal goes to its own link.
+    // A forged process id has no effect: a signal is sent through the starter's link.
     let mut session = open(world, standard());
     run(
         &mut session,
@@ -322,8 +322,8 @@ fn what_guest_code_forges_harms_its_session_only(world: &World) {
 
 fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
     let mut session = open(world, standard());
-    // The guest ends each starter's link and leaves its message where it is: `SO_PEEK_OFF` is 42. It does not wait for the
-    // next one in the kernel, as Linux 6.1 would not wake it.
+    // The guest shuts down each starter's link and leaves the message in the queue: `SO_PEEK_OFF` is 42. It polls for
+    // the next one instead of blocking, because Linux 6.1 would not wake it.
     run(
         &mut session,
         "import os, signal, socket, threading, time\n\
@@ -345,7 +345,7 @@ fn links_that_guest_code_leaves_unread_stop_nothing(world: &World) {
     let programs = session.programs();
     let (tells, told) = mpsc::channel();
     thread::spawn(move || {
-        // More than the socket takes.
+        // More than the socket's buffer holds.
         let refused = (0..2000).find(|_| {
             let error = programs.start(Program::new(["true"]));
             let error = error.expect_err("nothing starts programs");
@@ -372,7 +372,7 @@ fn a_session_at_its_limit_of_processes_says_so_at_once(world: &World) {
     run(&mut session, filled);
     let programs = session.programs();
     let began = Instant::now();
-    // More often than the socket has room for what the worker leaves unread.
+    // More often than the socket can buffer what the worker leaves unread.
     for _ in 0..300 {
         let refused = programs.start(Program::new(["true"]));
         let refused = refused.expect_err("there is no process for it");
@@ -413,13 +413,13 @@ fn a_program_has_a_terminal_of_its_own(world: &World) {
         .expect("it reads");
     await_output(&process, "tty-xterm-256color");
     process.resize(40, 120);
-    // The size arrives before what is typed after it, or a moment later.
+    // The new size arrives before the typed text, or a moment later.
     process
         .write_stdin(b"until stty size | grep '^40 120'; do sleep 0.01; done\n")
         .expect("it reads");
     await_output(&process, "40 120\r\n");
-    // Ctrl-C ends what runs in front, and the shell stays. No shell runs in front: it can miss the signal while it starts
-    // a program. Python sees a signal that comes just before a sleep only after it.
+    // Ctrl-C ends the foreground job, and the shell stays. The job is not a shell, which can miss the signal while it
+    // starts a program. Python handles a signal that comes just before a sleep only after the sleep.
     process
         .write_stdin(b"python3 -uc 'import time; print(\"run-%d\" % 2); [time.sleep(.1) for _ in iter(int, 1)]'\n")
         .expect("it reads");
@@ -451,7 +451,7 @@ fn a_session_with_programs_is_copied_after_them(world: &World) {
     let mut forked = fork(&snapshot);
     assert_eq!(value(&mut forked, "kept"), "1");
     assert_eq!(line(&forked.programs(), "echo forked"), "forked\n");
-    // A fork can be copied in its turn.
+    // A fork can be copied in turn.
     let again = copy(&mut forked);
     assert_eq!(value(&mut fork(&again), "kept"), "1");
     session.rollback(&snapshot).expect("its state");

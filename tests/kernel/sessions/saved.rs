@@ -1,4 +1,4 @@
-//! Snapshots that are saved as files, and the sessions that begin with them under another interpreter.
+//! Tests of snapshots saved to files, and of resuming them under another interpreter process.
 
 use std::fs;
 use std::io::Write;
@@ -29,7 +29,7 @@ pub fn tests() -> Vec<Test> {
     needing(Need::Snapshots, tests)
 }
 
-/// A sandbox with an interpreter of its own.
+/// Builds a sandbox with a separate interpreter.
 pub fn sandbox(world: &World, recipe: Recipe) -> Arc<Sandbox> {
     Arc::new(world.build(recipe))
 }
@@ -40,7 +40,7 @@ pub fn resume(sandbox: &Arc<Sandbox>, path: &Path) -> Session {
     resumed.unwrap_or_else(|error| panic!("it is not resumed: {error}"))
 }
 
-/// Saves the state of a session, and returns the path with the directory that keeps it.
+/// Saves the state of a session. Returns the path, and the directory that keeps the file.
 pub fn saved(session: &mut Session) -> (PathBuf, tempfile::TempDir) {
     let directory = tempfile::tempdir().expect("there is a directory");
     let path = directory.path().join("state");
@@ -65,7 +65,7 @@ const STATE: &str = "import json, decimal, sqlite3, os, asyncio, random, signal\
     task = asyncio.create_task(asyncio.sleep(0.05, 'slept')); await asyncio.sleep(0)\n\
     big = [str(i) for i in range(200_000)]; block = bytearray(b'y' * 9_000_000); place = id(x)";
 
-/// What the session still has, and what it can do.
+/// Shows what state the session has kept, and what it can do.
 const SEEN: &str = "x.append(3)\n\
     os.kill(os.getpid(), signal.SIGUSR1)\n\
     more = [bytes(200) for _ in range(300_000)]; y = bytearray(30 << 20); del more[::2]\n\
@@ -88,7 +88,7 @@ fn a_saved_session_goes_on_under_another_interpreter(world: &World) {
             value(&mut forked, "len(x), len(big), id(x) == place"),
             "(3, 200000, True)"
         );
-        // And once more, from there.
+        // The resumed session's fork can be saved and resumed in turn.
         let (path, _directory) = saved(&mut forked);
         let mut again = resume(&sandbox(world, standard()), &path);
         assert_eq!(
@@ -110,8 +110,8 @@ fn what_a_resumed_session_does_not_share_works(world: &World) {
     let (path, _directory) = saved(&mut first);
     let other = sandbox(world, standard().patient());
     let mut resumed = resume(&other, &path);
-    // Threads and programs, whose C library has its own data where this memory says so; memory that is given back; and
-    // the depth of the stack.
+    // Threads and programs, whose C library has data at addresses that this memory refers to; freed memory; and the
+    // depth of the stack.
     ok(
         &mut resumed,
         "import threading, subprocess, sys, ctypes, time, os, random\n\
@@ -178,7 +178,7 @@ fn a_pause_to_a_file_ends_the_session(world: &World) {
         "{refused}"
     );
     assert_eq!(value(&mut paused, "x"), "5");
-    // There may be a name as long as this.
+    // The longest possible file name.
     let path = directory.path().join("s".repeat(255));
     paused.pause_to(&path).expect("it is saved");
     let ended = paused.run("x").expect_err("it has ended");
@@ -244,7 +244,7 @@ fn a_file_that_is_of_no_use_is_refused(world: &World) {
         fs::write(&path, part).expect("it can be written");
         assert!(refused(&other, &path).ends_with("is no saved snapshot, or is not whole"));
     }
-    // Of another user, who would have it fill the disk before its code is known.
+    // A forged file of another user, which would fill the disk before its authentication code is checked.
     let length = 1_u64 << 40;
     let mut forged = fs::File::create(&path).expect("it can be written");
     let parts: [&[u8]; 5] = [

@@ -1,4 +1,4 @@
-//! Copies of sessions whose own directories show trees of the host.
+//! Tests of copying sessions whose own directories contain shown trees of the host.
 
 use std::collections::BTreeMap;
 use std::fs::{self, Permissions};
@@ -34,7 +34,7 @@ pub fn tests() -> Vec<Test> {
     needing(Need::Snapshots, tests)
 }
 
-/// A directory of the host in a place where each session has its own. A session has the directories that lead to what
+/// A host directory at a path where each session has its own directory. A session gets the parent directories of what
 /// its policy shows there.
 struct Host(TempDir);
 
@@ -47,7 +47,7 @@ impl Host {
         "single",
     ];
 
-    /// One in each of these places. A machine may have no `/work`.
+    /// Creates one in each such directory. A machine may lack `/work`.
     fn each() -> impl Iterator<Item = Self> {
         let made = ["/tmp", "/work"].map(tempfile::tempdir_in);
         assert!(made[0].is_ok(), "{:?}", made[0]);
@@ -77,20 +77,20 @@ impl Host {
         format!("{key}={}", toml::Value::from(paths.collect::<Vec<_>>()))
     }
 
-    /// Only shows trees and a file.
+    /// Shows trees and a file read-only.
     fn read(&self) -> Recipe {
         let shown = ["written", "read", "between/deep", "single"];
         standard().set(self.key("filesystem.read", &shown))
     }
 
-    /// Lets the guest write to two of them.
+    /// Lets the guest write to two of the trees.
     fn written(&self) -> Recipe {
         let read = self.key("filesystem.read", &["read", "single"]);
         let write = self.key("filesystem.write", &["written", "between/deep"]);
         standard().set(read).set(write)
     }
 
-    /// All that is there, with its mode, its time and its contents.
+    /// Returns every path with its mode, times and contents.
     fn look(&self) -> BTreeMap<PathBuf, (u32, i64, i64, Option<String>)> {
         let mut found = BTreeMap::new();
         let mut left = vec![self.0.path().to_owned()];
@@ -107,14 +107,14 @@ impl Host {
         found
     }
 
-    /// A cell that goes there first.
+    /// Returns the source of a cell that changes to the directory first.
     fn cell(&self, source: &str) -> String {
         let path = self.0.path().display();
         format!("import os; os.chdir('{path}')\n{source}")
     }
 }
 
-/// Fills the session's own directories around the trees, and defines what is seen of all.
+/// Fills the session's own directories around the trees, and defines a function that shows everything.
 const FILLS: &str = "os.mkdir('between/own')\n\
     for path in ('/work/mine', 'mine', 'between/own/file', '/dev/shm/mine'): open(path, 'w').write('first')\n\
     os.symlink('single', 'link'); os.link('mine', 'same'); os.utime('between', (1e9, 1e9)); os.chmod('between', 0o711)\n\
@@ -129,8 +129,8 @@ const FILLS: &str = "os.mkdir('between/own')\n\
     \x20   for path in ('/work/mine', 'mine', 'between/later', '/dev/shm/mine'): open(path, 'w').write('second')\n\
     \x20   os.remove('link'); os.remove('between/own/file'); os.chmod('between', 0o700)";
 
-/// Requires that a session goes on with its files and what its policy shows, and that no file of the host is another
-/// one then. `copied` gets the session, and returns the one that goes on.
+/// Checks that a session continues with its files and the trees that its policy shows, and that the host's files are
+/// unchanged. `copied` receives the session and returns the one that continues.
 fn goes_on_beside_the_host(
     world: &World,
     set: &str,

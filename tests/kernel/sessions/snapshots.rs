@@ -1,4 +1,4 @@
-//! Copies of a session's state, and the sessions that begin with them.
+//! Tests of snapshots of a session and of the sessions that start from them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub fn fork(snapshot: &Snapshot) -> Session {
     forked.unwrap_or_else(|error| panic!("no fork: {error}"))
 }
 
-/// Runs a cell that must end well.
+/// Runs a cell that must succeed.
 #[track_caller]
 pub fn ok(session: &mut Session, source: &str) {
     let report = run(session, source);
@@ -75,7 +75,7 @@ fn a_fork_goes_on_where_the_session_was(world: &World) {
     let mut forked = fork(&copy(&mut session));
     let goes_on = "x.append(3); x, next(g), f.read(), f.tell()";
     assert_eq!(value(&mut forked, goes_on), "([1, 2, 3], 4, 'ept', 4)");
-    // Both numbers are still one open file, with one position.
+    // Both descriptors still share one open file description, with one position.
     let position = "import os; f.seek(2); os.lseek(copy, 0, 1)";
     assert_eq!(value(&mut forked, position), "2");
     let grows = "more = [bytes(200) for _ in range(100_000)]; y = bytearray(30 << 20)\n\
@@ -87,7 +87,7 @@ fn a_fork_goes_on_where_the_session_was(world: &World) {
     );
 }
 
-/// A worker that went on for an instant while it was copied had copies that ended at their next allocation.
+// Workers that continued for an instant while they were copied had copies that crashed at the next allocation.
 fn a_copy_is_never_torn(world: &World) {
     let sandbox = Arc::new(world.build(standard()));
     for number in 0..60 {
@@ -116,14 +116,14 @@ fn a_snapshot_keeps_what_changed_since_the_last(world: &World) {
         last = next;
         assert_eq!(value(&mut fork(&last), seen), wanted(round));
     }
-    // Copies of a fork have the snapshot beneath them that it began with.
+    // Snapshots of a fork build on the snapshot that it started from.
     let mut forked = fork(&last);
     ok(&mut forked, "x = 12; block[-12] = 0");
     let of_fork = copy(&mut forked);
     assert!(of_fork.size() < whole / 4, "{}", of_fork.size());
     drop(last);
     assert_eq!(value(&mut fork(&of_fork), seen), wanted(12));
-    // Without the last one all is copied.
+    // Without that snapshot, everything is copied.
     drop(of_fork);
     assert!(copy(&mut forked).size() > whole / 2);
     let first = copy(&mut session);
@@ -182,7 +182,7 @@ fn forks_are_apart_from_each_other(world: &World) {
         assert_eq!(seen, format!("({number}, '0{number}')"));
     }
     assert_eq!(value(&mut session, &own(9)), "(9, '09')");
-    // The image is as it was.
+    // The image is unchanged.
     assert_eq!(value(&mut fork(&snapshot), &own(5)), "(5, '05')");
     assert!(snapshot.size() > 1 << 20, "{}", snapshot.size());
 }
@@ -207,7 +207,7 @@ fn files_keep_their_numbers_links_and_times(world: &World) {
                 db.execute('insert into t values(1)').rowcount, sorted(look('/work')), open('same').read()[:2]";
     let snapshot = copy(&mut session);
     let (copied, original) = (value(&mut fork(&snapshot), seen), value(&mut session, seen));
-    // Both have inserted a row since, each into its own file.
+    // Both have since inserted a row, each into its own file.
     let without_data = |text: &str| text.split("'data.db'").next().map(str::to_owned);
     assert_eq!(without_data(&copied), without_data(&original));
     assert!(copied.contains("'sparse'"), "{copied}");
@@ -245,7 +245,7 @@ fn a_fork_of_a_fork_has_both_states(world: &World) {
     assert_eq!(value(&mut second, "names"), "['first', 'second']");
 }
 
-/// Blocks and mappings of every kind, before they are copied.
+/// Creates blocks and mappings of every kind before the snapshot.
 const MADE: &str = "import ctypes, mmap, gc\n\
     listed = [None] * 10_000_000\n\
     text = bytearray(b'x' * 20_000_000)\n\
@@ -278,7 +278,7 @@ fn memory_that_forks_share_behaves_like_their_own(world: &World) {
     }
 }
 
-/// The memory of a process, shared pages in parts (proc(5), `Pss`), in MiB.
+/// The proportional set size of a process (proc(5), `Pss`) in MiB.
 const OWN_SHARE: &str = "int(next(l.split()[1] for l in open('/proc/self/smaps_rollup') if l.startswith('Pss:'))) >> 10";
 
 fn forks_share_what_they_do_not_write_to(world: &World) {
@@ -294,7 +294,7 @@ fn forks_share_what_they_do_not_write_to(world: &World) {
     let mut forks: Vec<Session> = (0..5).map(|_| fork(&snapshot)).collect();
     let shares = forks.iter_mut().map(|session| value(session, OWN_SHARE));
     let shares: Vec<u64> = shares.map(|text| text.parse().expect("a number")).collect();
-    // Each has some 190 MiB.
+    // Each fork maps about 190 MiB.
     assert!(shares.iter().all(|share| *share < 60), "{shares:?}");
     assert_eq!(
         value(&mut forks[0], "text.count(b'x'), len(set(objects))"),
@@ -313,11 +313,11 @@ fn a_fork_draws_random_numbers_of_its_own(world: &World) {
     let mut drawn = vec![value(&mut session, draw)];
     drawn.extend((0..2).map(|_| value(&mut fork(&snapshot), draw)));
     let parts: BTreeSet<&str> = drawn.iter().flat_map(|all| all.split(", ")).collect();
-    // Four of each.
+    // Four values of three kinds.
     assert_eq!(parts.len(), 12, "{drawn:?}");
 }
 
-/// Tries what no guest may do, and says what came of it.
+/// Tries what no guest may do, and reports the results.
 pub const WALLS: &str = "import os, socket, ctypes\n\
     def tried(act):\n\
     \x20   try: return repr(act())\n\
@@ -373,7 +373,7 @@ fn a_rollback_brings_back_a_session_that_has_ended(world: &World) {
     assert_eq!(value(&mut session, "x"), "1");
 }
 
-/// What cannot be copied, a part of the sentence, and what makes it possible again.
+/// State that cannot be copied, part of the message, and the remedy.
 const REFUSED: [(&str, &str, &str); 8] = [
     (
         "import threading; e = threading.Event(); t = threading.Thread(target=e.wait); t.start()",
@@ -455,7 +455,7 @@ fn a_process_is_named_as_its_session_knows_it(world: &World) {
     fork(&copy(&mut session));
 }
 
-/// Replaces the session's native half by one that says something else.
+/// Replaces the session's native module by one that sends forged values.
 pub const FORGES: &str = "import gc, os, json\n\
     own = next(o for o in gc.get_objects() if type(o).__name__ == 'Session')\n\
     class Forged:\n\
@@ -485,7 +485,7 @@ fn a_snapshot_ends_with_its_interpreter(_: &World) {
     apart::finishes("ended-interpreter");
 }
 
-/// In a process of its own, all of whose descendants are killed.
+/// Runs in a separate process, all of whose descendants are killed.
 pub fn ended_interpreter() {
     let world = World::look().expect("the machine can be looked at");
     let sandbox = Arc::new(world.build(standard()));
@@ -505,7 +505,7 @@ pub fn ended_interpreter() {
 pub fn kill_all() {
     for pid in descendants() {
         let pid = Pid::from_raw(pid.try_into().expect("a process id"));
-        // It may have ended with the one above it.
+        // The process may have ended together with its parent.
         _ = kill(pid, Signal::SIGKILL);
     }
 }

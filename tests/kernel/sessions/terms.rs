@@ -1,4 +1,4 @@
-//! Sessions that are not closed.
+//! Tests of the limits that end sessions that are not closed.
 
 use std::thread::{self, sleep};
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub fn tests() -> Vec<Test> {
     tests![those_that_wait_too_long_or_are_too_old_are_ended]
 }
 
-/// All at once, since they mostly sleep.
+// In parallel, since they mostly sleep.
 fn those_that_wait_too_long_or_are_too_old_are_ended(world: &World) {
     thread::scope(|scope| {
         for one in [
@@ -31,12 +31,12 @@ fn those_that_wait_too_long_or_are_too_old_are_ended(world: &World) {
 
 fn one_that_waits_too_long_is_ended(world: &World) {
     let mut session = open(world, standard().set("session.idle=2s"));
-    // Each cell begins the wait anew.
+    // Each cell restarts the idle time.
     for _ in 0..4 {
         sleep(Duration::from_millis(600));
         assert_eq!(value(&mut session, "1"), "1");
     }
-    // What a cell takes is no waiting.
+    // The time of a cell is not idle time.
     let report = run(&mut session, "import time; time.sleep(3)");
     assert_ended(&report, Status::Ok, SessionState::Live);
     sleep(Duration::from_secs(3));

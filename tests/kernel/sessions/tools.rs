@@ -1,4 +1,4 @@
-//! Functions of the host, called by the guest.
+//! Tests of host functions that the guest calls.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread;
@@ -84,7 +84,7 @@ fn the_time_of_a_tool_is_not_the_cells(world: &World) {
     assert_ended(&report, Status::Timeout, SessionState::Live);
 }
 
-/// A cell of eight threads that call in turn, so that a call is open at every moment.
+/// A cell of eight threads that call in turn, so that a call is in progress at every moment.
 const CALLED_ALWAYS: &str = "import threading\n\
     def loop():\n    while True: call()\n\
     threads = [threading.Thread(target=loop, daemon=True) for _ in range(8)]\n\
@@ -104,8 +104,8 @@ fn a_cell_that_always_has_a_call_open_is_ended(world: &World) {
     assert_eq!(report.outcome().status(), Status::Timeout);
 }
 
-/// Sends calls and reads none of their answers: first until the socket is full of answers, which the guest
-/// can see, and then fewer than may wait at once.
+/// Sends calls and reads none of their replies: first until the socket is full of replies, which the guest can
+/// detect, and then fewer calls than may wait at once.
 const NEVER_READ: &str = r#"
 import array, fcntl, json, select, socket, struct, termios
 link = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM, 0, 1023)
@@ -165,7 +165,7 @@ fn tools_are_there_again_after_a_restart(world: &World) {
 fn a_call_between_cells_is_refused(world: &World) {
     let mut session = open(world, standard());
     session.tool("add", add).expect("it is defined");
-    // No cell runs from the directory that the test makes to the one that the guest makes.
+    // No cell runs between the creation of the test's directory and that of the guest's.
     let late = "import os, threading, time\nsaid = []\n\
                 def late():\n    while not os.path.exists('now'): time.sleep(0.01)\n    \
                 try:\n        said.append(add(1))\n    except RuntimeError as error:\n        said.append(str(error))\n    \
@@ -184,15 +184,15 @@ fn a_call_between_cells_is_refused(world: &World) {
     assert!(told.contains("only while a cell runs"), "{told}");
 }
 
-/// The caller catches the panic, and goes on.
+// The caller catches the panic and continues.
 fn a_tool_that_panics_leaves_nothing_for_the_next_cell(world: &World) {
-    // Its clock stands while it waits for the tool, ten times as long.
+    // The cell's clock stops while it waits for the tool, for up to ten times the limit.
     let mut session = open(world, standard().set("limits.wall=1h"));
     let panics = |_: ToolArguments| panic!("a tool of a test panics");
     session.tool("panics", panics).expect("it is defined");
     let left = catch_unwind(AssertUnwindSafe(|| session.run("print('shown')\npanics()")));
     assert!(left.is_err());
-    // It waits until the cell that was left has ended.
+    // The session waits until the abandoned cell has ended.
     let report = run(&mut session, "6 * 7");
     assert_eq!(report.outcome().value(), Some(&42.into()));
     assert_eq!(report.outcome().stdout(), "");

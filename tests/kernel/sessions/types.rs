@@ -1,4 +1,4 @@
-//! Every type of value, out of a guest, through the library's own types, and back.
+//! Tests that every type of value survives the way out of a guest, through the library's types, and back.
 
 use sandfork::Status;
 use sandfork::session::{Attachments, OutgoingValue, Session, SessionState};
@@ -20,14 +20,14 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// Runs code that has a value, and hands that value back as `again`.
+/// Runs code that has a value, and sends that value back as `again`.
 fn return_to_sender(session: &mut Session, code: &str) {
     let report = run(session, format!("given = {code}\ngiven"));
     assert_ended(&report, Status::Ok, SessionState::Live);
     let value = report.outcome().value().cloned().unwrap_or_default();
     let buffers = report.buffers();
     let mut attachments = Attachments::default();
-    // In their order, so that each has the number that the value knows it by.
+    // In order, so that each buffer keeps the number by which the value refers to it.
     for number in 0..u32::try_from(buffers.len()).expect("there are few") {
         let bytes = buffers.get(number).expect("it is there").to_vec();
         attachments.bytes(bytes);
@@ -117,7 +117,7 @@ class Word(str): pass";
     }
 }
 
-/// More than a header holds, which travels as a buffer of its own.
+// More than fits in a header, so that it is sent as a separate buffer.
 fn values_in_bulk(world: &World) {
     let mut session = open(world, standard().patient());
     for code in [

@@ -1,4 +1,4 @@
-//! Values in both directions, short and long.
+//! Tests of values in both directions, small and large.
 
 use sandfork::session::{Attachments, Buffers, OutgoingValue, SessionState, ToolArguments};
 use sandfork::{ErrorKind, Outcome, Status, Value};
@@ -112,8 +112,8 @@ fn what_cannot_cross_is_shown(world: &World) {
     assert!(value(&mut session, cyclic).starts_with('['));
 }
 
-/// The kernel counts descriptors under way for a user, so for all tenants: one that has many there must
-/// not end the sessions of the others. Here it is the guest itself.
+/// The kernel counts descriptors in flight by user, so for all tenants together: a tenant that has many in flight must
+/// not end the sessions of the others. Here the guest itself has them.
 const UNDER_WAY: &str = "
 import array, socket
 pairs = []
@@ -169,7 +169,7 @@ fn the_json_of_a_cell_has_its_buffers(world: &World) {
     let of_cell = json(run(&mut session, code).outcome());
     assert!(of_run["value"]["items"].is_array(), "{}", of_run["value"]);
     assert!(of_cell["value"] == of_run["value"], "they differ");
-    // It comes in a file.
+    // The value is sent in a file.
     let of_cell = json(run(&mut session, "'x' * 5_000_000").outcome());
     let text = of_cell["value"].as_str().map(str::len);
     assert_eq!(text, Some(5_000_000));

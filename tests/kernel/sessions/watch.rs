@@ -1,4 +1,4 @@
-//! Directories of a session that are watched from outside.
+//! Tests of watching directories of a session from outside.
 
 use std::sync::Arc;
 use std::thread;
@@ -28,7 +28,7 @@ pub fn tests() -> Vec<Test> {
     tests
 }
 
-/// Waits until this was reported.
+/// Waits until this event was reported.
 #[track_caller]
 fn await_event(watch: &Watch, expected: &FileEvent) {
     let until = Instant::now() + Duration::from_secs(60);
@@ -61,7 +61,7 @@ fn what_a_cell_and_the_host_change_is_reported(world: &World) {
         let other = watcher.clone();
         move || {
             let watch = reader.join().expect("it is reported");
-            // Another watch begins while the cell runs.
+            // Another watch starts while the cell runs.
             let root = other.watch(".", Depth::Directory).expect("it is watched");
             drop(watch);
             root
@@ -164,7 +164,7 @@ fn a_guest_that_changes_files_without_end_costs_its_watch_events(world: &World) 
         hostile
     });
     await_event(&flooded, &FileEvent::Overflow);
-    // It goes on, and so does the watch of another session.
+    // The flooded watch continues, and so does the watch of another session.
     run(&mut calm, "open('calm', 'w')");
     await_event(&other, &FileEvent::Create("calm".into()));
     await_event(&flooded, &FileEvent::Overflow);

@@ -1,4 +1,4 @@
-//! One session, with what its caller knows of it.
+//! Drives one session and tracks the state that its caller expects.
 
 use std::sync::Arc;
 use std::thread;
@@ -17,11 +17,11 @@ pub struct Asked {
     session: Session,
     name: usize,
     count: i64,
-    /// Questions so far, as the protocol numbers them.
+    /// The number of requests so far, as the protocol numbers them.
     asks: u64,
-    /// Whether a claim that came too early may still be followed by the truth.
+    /// Whether the real result of a cell may still follow its forged result.
     forged: bool,
-    /// What was asked before, which a failure names: its doing may come late.
+    /// The previous cell's kind, which a failure message names: its effect may come late.
     before: Option<Kind>,
 }
 
@@ -44,7 +44,7 @@ impl Asked {
         asked
     }
 
-    /// Asks one question, and checks that the reply is the answer to it. Returns how it ended.
+    /// Runs one cell and checks that the reply belongs to it. Returns its status.
     pub fn ask(&mut self, kind: Kind, number: usize) -> Status {
         let who = format!("session {} cell {number}", self.name);
         if kind == Kind::SetVariable {
@@ -53,13 +53,13 @@ impl Asked {
         let report = if let Some(report) = self.try_ask(kind, &who) {
             report
         } else {
-            // The truth behind an early claim came between two questions, and ended the session.
+            // The real result after a forged one came between two requests and ended the session.
             self.restart();
             self.try_ask(kind, &who).expect("this one is new")
         };
         let outcome = report.outcome();
         if self.forged && outcome.status() == Status::ProtocolViolation {
-            // It came while this question was under way.
+            // The real result came while this request was in progress.
             self.forged = false;
             assert_eq!(report.session(), SessionState::Ended, "{}", shown(outcome));
             self.restart();
@@ -78,7 +78,7 @@ impl Asked {
         outcome.status()
     }
 
-    /// After a cell that may have been interrupted before it counted.
+    /// Reads the count after a cell that may have been interrupted before it counted.
     fn learn_count(&mut self) {
         self.asks += 1;
         let report = self.session.run("count");
@@ -111,7 +111,7 @@ impl Asked {
 
     fn interrupted(&mut self, cell: Cell) -> Result<CellReport, sandfork::Error> {
         let interrupter = self.session.interrupter();
-        // Again and again: one that comes before the cell has begun interrupts nothing.
+        // Interrupts repeatedly: an interrupt before the cell has begun has no effect.
         let (over, ended) = std::sync::mpsc::channel::<()>();
         thread::scope(|scope| {
             scope.spawn(move || {
@@ -132,7 +132,7 @@ impl Asked {
         let outcome = report.outcome();
         let (status, after) = kind.outcome();
         let told = || format!("{kind:?} {who}: {}", shown(outcome));
-        // What an earlier cell has left holds the link, so that only the cell's own end shows.
+        // A process that an earlier cell left holds the link open, so only the cell's own end is noticed.
         let held_by_another = kind == Kind::Hangup && outcome.status() == Status::Exit;
         if !held_by_another {
             assert_eq!(outcome.status(), status, "{}", told());
@@ -196,7 +196,7 @@ impl Asked {
         }
     }
 
-    /// An ended session reports its end for every request.
+    /// Checks that an ended session reports its end for every request.
     fn assert_lost(&mut self) {
         self.asks += 1;
         let refused = self.session.run("count").unwrap_err();
@@ -206,7 +206,7 @@ impl Asked {
     fn restart(&mut self) {
         let restarted = self.session.restart();
         restarted.unwrap_or_else(|error| panic!("no other worker: {error}"));
-        // Of the restart, and of the tools that are declared again.
+        // One for the restart and one for the tools that are declared again.
         self.asks += 2;
         self.forged = false;
         self.start_counting();
@@ -228,7 +228,7 @@ fn is_timeout(error: std::sync::mpsc::RecvTimeoutError) -> bool {
     error == std::sync::mpsc::RecvTimeoutError::Timeout
 }
 
-/// What a guest says, back to it.
+/// Returns the guest's arguments to it.
 #[allow(clippy::needless_pass_by_value, clippy::unnecessary_wraps)] // as a tool is
 fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
     let mut said = arguments.args;

@@ -1,4 +1,4 @@
-//! What cells do, and what must come of it.
+//! Kinds of cells, and the result that each must have.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use sandfork::Status;
 
 use crate::guests::DAEMON;
 
-/// What a cell does at its end. Before that each adds one to its session's count and says who it is.
+/// What a cell does at its end. Before that, each adds one to its session's count and prints its name.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Kind {
     Value,
@@ -29,7 +29,7 @@ pub enum Kind {
     SetVariable,
 }
 
-/// One cell in two is an ordinary one.
+/// The kinds of half of the cells.
 const ORDINARY: [Kind; 4] = [Kind::Value, Kind::Tool, Kind::SetVariable, Kind::Exception];
 
 const OTHERS: [Kind; 14] = [
@@ -49,24 +49,24 @@ const OTHERS: [Kind; 14] = [
     Kind::ForkedToTheEnd,
 ];
 
-/// How long those may take that would never end.
+/// The wall limit of cells that would never end.
 const SHORT: Duration = Duration::from_millis(250);
-/// The time that the others may take, also on a busy machine.
+/// The wall limit of the others, generous enough for a busy machine.
 const LONG: Duration = Duration::from_secs(240);
 
-/// What may become of the session.
+/// What may happen to the session.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum After {
-    /// It lives on.
+    /// The session continues.
     Lives,
-    /// It is lost.
+    /// The session ends.
     Ends,
-    /// It lives on if Python took notice in time, or let go of what it held.
+    /// The session continues if Python reacts in time or releases its memory.
     Either,
 }
 
 impl Kind {
-    /// The kind of a numbered cell.
+    /// Returns the kind of the cell with this number.
     pub fn of(number: usize) -> Self {
         let half = number / 2;
         if number.is_multiple_of(2) {
@@ -83,12 +83,12 @@ impl Kind {
         }
     }
 
-    /// Whether it may be interrupted before it has begun, on a machine that is slow.
+    /// Returns whether the cell may be interrupted before it has begun, on a slow machine.
     pub const fn may_not_begin(self) -> bool {
         matches!(self, Self::Loop | Self::DeafLoop | Self::Interrupted)
     }
 
-    /// How it must end, and what that means for the session if it came as far as it wanted to.
+    /// Returns the required status, and what happens to the session if the cell got as far as intended.
     pub fn outcome(self) -> (Status, After) {
         match self {
             Self::Value
@@ -112,8 +112,8 @@ impl Kind {
         }
     }
 
-    /// The end of its code. `ask` is the number of the question in the protocol, which a guest can
-    /// guess, and `who` what it has to say.
+    /// Returns the end of the cell's code. `ask` is the number of the request in the protocol, which a guest
+    /// can guess, and `who` the name that it prints.
     pub fn code(self, ask: u64, who: &str) -> String {
         match self {
             Self::Value | Self::SetVariable => String::new(),
@@ -127,7 +127,7 @@ impl Kind {
                                print('deaf', flush=True)\n\
                                while True: pass"
                 .into(),
-            // In a function, so that nothing is kept where Python gets away with a `MemoryError`.
+            // In a function, so that a `MemoryError` that Python survives releases everything.
             Self::Memory => "def fill():\n\
                              \x20   kept = []\n\
                              \x20   while True: kept.append(bytearray(1 << 20))\n\
@@ -137,7 +137,7 @@ impl Kind {
             Self::Junk => "import os, time; os.write(1023, b'\\xff' * 99); time.sleep(100)".into(),
             Self::Hangup => "import os, time; os.close(1023); time.sleep(3)".into(),
             Self::ForeignResult => forged(ask + 1, "time.sleep(100)"),
-            // Its own result comes when another question is under way, or none.
+            // The real result arrives during another request, or between two.
             Self::EarlyResult => forged(ask, "time.sleep(0.02)"),
             Self::Daemon => format!("{DAEMON}os.close(reader); os.close(writer)\n"),
             Self::ForkedToTheEnd => "import os; os.fork()".into(),
@@ -146,7 +146,7 @@ impl Kind {
     }
 }
 
-/// Claims a result for a question, then does something else.
+/// Returns code that forges a result for a request and then does something else.
 fn forged(ask: u64, then: &str) -> String {
     format!(
         "import json, os, struct, time\n\

@@ -1,4 +1,4 @@
-//! Many sessions at once, in which cells end in every way: each reply belongs to its question, and
+//! Runs many sessions at once, whose cells end in every way: each reply belongs to its request, and
 //! nothing is left behind.
 
 mod asked;
@@ -25,12 +25,12 @@ pub fn tests() -> Vec<Test> {
     tests![every_reply_belongs_to_its_question]
 }
 
-/// Set to anything: ten times as much.
+/// Environment variable that, if set, makes the test ten times as long.
 const WHOLE: &str = "SANDFORK_STRESS";
 
 const THREADS: usize = 20;
 
-/// How much is done.
+/// The size of the test.
 #[derive(Clone, Copy)]
 struct Extent {
     sessions: usize,
@@ -52,13 +52,13 @@ fn every_reply_belongs_to_its_question(_: &World) {
     apart::finishes("stressed-sessions");
 }
 
-/// In a process of its own, in which nothing else runs.
+/// Runs in a separate process in which nothing else runs.
 pub fn part() {
     nix::sys::prctl::set_child_subreaper(true).expect("any process can be a subreaper");
     raise_open_files();
     let world = World::look().expect("the machine can be looked at");
     let cgroups = &world.host.machine.cgroup;
-    // What a process has for all its sandboxes, it has once.
+    // The first sandbox creates what a process keeps for all its sandboxes.
     serve(
         &Arc::new(world.build(recipe())),
         Extent {
@@ -91,7 +91,7 @@ pub fn part() {
     println!("{statuses:?}");
 }
 
-/// The time of a cell is its own, since a machine that is this busy is slow.
+/// Each cell sets its own wall limit, since a machine that is this busy is slow.
 fn recipe() -> Recipe {
     standard()
         .set("limits.wall=5m")
@@ -101,13 +101,13 @@ fn recipe() -> Recipe {
         .set("limits.output=256KiB")
 }
 
-/// A session has about a dozen descriptors.
+/// Raises RLIMIT_NOFILE: a session uses about a dozen descriptors.
 fn raise_open_files() {
     let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("there is a limit");
     setrlimit(Resource::RLIMIT_NOFILE, hard, hard).expect("it is within the hard one");
 }
 
-/// Opens all sessions, then asks them in turn, each thread its own.
+/// Opens all sessions, then runs cells in them in turn; each thread has its own sessions.
 fn serve(sandbox: &Arc<Sandbox>, extent: Extent) -> BTreeMap<&'static str, usize> {
     let statuses = Mutex::new(BTreeMap::new());
     let next = AtomicUsize::new(0);
