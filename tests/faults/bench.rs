@@ -1,4 +1,4 @@
-//! A traced supervisor with a sandbox, what a sound run of it looks like, and whether it is still so.
+//! A traced supervisor with a sandbox, the reference of a sound run, and the checks that it is sound again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,11 +18,11 @@ use crate::sound::{Sound, beneath, children, descriptors, entries, mounts};
 use crate::subject::{self, Went};
 use crate::tracer::{Answer, Tracer, Watch};
 
-/// How long what has ended may take to be gone, on a host that is busy with other things.
+/// How long ended processes may take to be reaped on a busy host.
 const SETTLED: Duration = Duration::from_secs(60);
 
-/// Cgroups that a supervisor keeps for workers to come, in each hierarchy: more than any keeps that has
-/// one run at a time, and fewer than would be left by so many faults.
+/// The number of empty cgroups that a supervisor may keep for later workers, in each hierarchy: more than any
+/// supervisor with one run at a time keeps, and fewer than so many faults would leave.
 const MOST_SPARE: usize = 4;
 
 pub struct Bench {
@@ -34,7 +34,7 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Starts a supervisor, and learns what is sound.
+    /// Starts a supervisor and records the sound reference.
     pub fn new(setting: Setting) -> Self {
         let policy = Policy::load("standard", &[], &FileSystem).expect("it is built in");
         let host = host::probe(setting.interpreter(), &needs(&policy));
@@ -49,11 +49,11 @@ impl Bench {
             sound: Sound::default(),
         };
         bench.build();
-        // What a process has for all its runs it has from the first on.
+        // The first run creates what a process keeps for all its runs.
         bench.ask("run");
         let posture = bench.ask("run").went;
         let session = bench.ask("session").went;
-        // What tells of the jail looks for what only namespaces give.
+        // The posture guest reads files that exist only with namespaces.
         let has_posture = setting.shape() != Shape::Reapers;
         assert!(Went::is_ok(posture.as_ref()) || !has_posture, "{posture:?}");
         assert!(Went::is_ok(session.as_ref()), "{session:?}");
@@ -69,13 +69,13 @@ impl Bench {
         bench
     }
 
-    /// Whose supervisor it is.
+    /// Returns the setting of the supervisor.
     pub fn setting(&self) -> Setting {
         self.setting
     }
 
-    /// Another supervisor, when one has ended: how long it takes until a sandbox of its stands, and what is
-    /// still left of the other then.
+    /// Starts another supervisor after one has ended. Returns how long it took until its sandbox was ready, and what is
+    /// then left of the previous supervisor.
     pub fn restart(&mut self) -> (Duration, Option<String>) {
         let before = self.tracer.pid();
         self.tracer.end();
@@ -83,7 +83,7 @@ impl Bench {
         let built = self.ask("build");
         assert_eq!(built.went, Some(Went::Well));
         let left = self.cgroups_of(before);
-        // What a process has for all its runs it has from the first on.
+        // The first run creates what a process keeps for all its runs.
         self.ask("plain");
         self.rest();
         self.sound.descriptors = descriptors(&self.tracer);
@@ -92,23 +92,23 @@ impl Bench {
         (built.took, left)
     }
 
-    /// A sandbox with nothing wrong.
+    /// Builds a sandbox without a fault.
     pub fn build(&mut self) {
         let went = self.ask("build").went;
         assert_eq!(went, Some(Went::Well));
     }
 
-    /// Gives a command.
+    /// Executes a command.
     pub fn ask(&mut self, command: &str) -> Told {
         Told::from(self.tracer.ask(command, Watch::None))
     }
 
-    /// Gives a command with a fault on the way.
+    /// Executes a command with a fault.
     pub fn ask_with(&mut self, command: &str, fault: Fault) -> Told {
         Told::from(self.tracer.ask(command, Watch::Until(fault)))
     }
 
-    /// Makes a sandbox if one was refused, or if its zygote was given up.
+    /// Builds a sandbox again after one was refused or its zygote was given up.
     pub fn ready(&mut self) {
         self.build();
         let went = self.ask("plain").went;
@@ -123,18 +123,18 @@ impl Bench {
         }
     }
 
-    /// The calls that those of a role make while a command is obeyed.
+    /// Records the calls that processes of a role make during a command.
     pub fn record(&mut self, command: &str, role: Role) -> Vec<Call> {
         self.before(command);
         Told::from(self.tracer.ask(command, Watch::Calls(role))).calls
     }
 
-    /// How it is with nothing wrong.
+    /// Returns the sound reference.
     pub fn sound(&self) -> &Sound {
         &self.sound
     }
 
-    /// Waits until a sandbox is idle.
+    /// Waits until the sandbox is idle.
     fn rest(&mut self) {
         let family = self.setting.family();
         let is_idle = |tracer: &Tracer| tracer.family() == family && tracer.is_idle();
@@ -145,7 +145,7 @@ impl Bench {
         );
     }
 
-    /// Waits until a run is over, with a session beside it.
+    /// Waits until a run has ended beside a live session.
     pub fn settled_besides_session(&mut self) {
         let is_settled = |tracer: &Tracer| {
             let family = tracer.family();
@@ -155,26 +155,26 @@ impl Bench {
         assert!(self.tracer.until(SETTLED, is_settled).is_some());
     }
 
-    /// Waits until what was done for a record is over.
+    /// Waits until the effects of a recorded command are over.
     pub fn settled(&mut self) {
         assert_eq!(self.left_over(), None);
     }
 
-    /// What is left when a sandbox is idle again that should not be: nothing, if all is well.
+    /// Returns what is left when the sandbox is idle again and should not be; `None` if nothing is left.
     ///
-    /// A zygote may have been given up: the next run starts another.
+    /// The zygote may have been given up: the next run starts another.
     pub fn left_over(&mut self) -> Option<String> {
         let family = self.setting.family();
         let alone = [Role::Supervisor];
         let is_settled = |tracer: &Tracer| {
             let found = tracer.family();
-            // What has ended is reaped, and the next request found waiting.
+            // Ended processes are reaped, and the next request would be accepted at once.
             (found == family && tracer.is_idle()) || found == alone
         };
         if self.tracer.until(SETTLED, is_settled).is_none() {
             return Some(format!("processes: {:?}", self.tracer.family()));
         }
-        // All but the launcher, if it is there.
+        // All children except the launcher, if it exists.
         let zombies =
             |tracer: &Tracer| (children(tracer) + 1).saturating_sub(tracer.family().len().min(2));
         let known = self.sound.zombies;
@@ -196,7 +196,7 @@ impl Bench {
         if mounts() != self.sound.mounts {
             return Some("a mount of the host's".to_owned());
         }
-        // Some are kept for the next worker, empty and few.
+        // A few empty cgroups are kept for the next worker.
         let cgroups = self.worker_cgroups();
         if cgroups.len() > MOST_SPARE * self.cgroups().len() {
             return Some(format!("the cgroups {cgroups:?}"));
@@ -208,14 +208,14 @@ impl Bench {
         })
     }
 
-    /// Those of its workers.
+    /// Returns the cgroups of the supervisor's workers.
     pub fn worker_cgroups(&self) -> Vec<PathBuf> {
         let of_supervisor = self.cgroups().into_iter();
         let workers = of_supervisor.flat_map(|dir| entries(&dir));
         workers.filter(|path| path.is_dir()).collect()
     }
 
-    /// The supervisor's directories in every hierarchy.
+    /// Returns the supervisor's directories in every hierarchy.
     pub fn cgroups(&self) -> Vec<PathBuf> {
         self.cgroups_of(self.tracer.pid())
     }
@@ -238,13 +238,13 @@ impl Bench {
     }
 }
 
-/// An answer, read.
+/// The parsed result of a command.
 #[derive(Debug)]
 pub struct Told {
     /// `None` when the supervisor ended.
     pub went: Option<Went>,
     pub fired: Option<Call>,
-    /// The killed process, if there was one.
+    /// The killed process, if any.
     pub struck: Option<Pid>,
     pub calls: Vec<Call>,
     pub took: Duration,
@@ -264,7 +264,7 @@ impl From<Answer> for Told {
 }
 
 fn start(setting: Setting, temporary: &TempDir, host: &Host) -> Tracer {
-    // A wrapper, such as a version manager's, would have children of its own.
+    // A wrapper, such as a version manager's, would have child processes.
     let interpreter = format!(
         "python.interpreter={}",
         host.interpreter.executable.display()

@@ -1,5 +1,5 @@
-//! Every system call by which a session is copied, and by which a worker takes on its state, fails in turn. What comes
-//! of it is a copy as sound as any, or an error with a name. Other sessions go on, and nothing is left.
+//! Fails every system call that copies a session, and every one by which a worker restores its state. The result is a
+//! sound copy or an error that names the cause. Other sessions continue, and nothing is left behind.
 
 use crate::bench::Bench;
 use crate::family::{Call, Role};
@@ -9,10 +9,10 @@ use crate::scale::Scale;
 use crate::set_up;
 use crate::subject::Went;
 
-/// Whose calls fail: the session's thread copies, and the worker takes on the state.
+/// The roles whose calls fail: the session's thread makes the copy, and the worker restores the state.
 pub const ROLES: [Role; 2] = [Role::Attendant, Role::Worker];
 
-/// How many of the calls a sample has.
+/// The number of calls in a sample.
 const SAMPLE: usize = 24;
 
 pub fn fail_in_turn(bench: &mut Bench, role: Role, scale: Scale, found: &mut Found) {
@@ -41,7 +41,7 @@ fn put(bench: &mut Bench, call: &Call, act: Act, found: &mut Found) {
                 found.refused += 1;
                 found.said(says);
             }
-            // The guest's own code met it.
+            // The guest's own code saw the error.
             Some(Went::Ran { status, .. }) if status != "ok" => {
                 found.refused += 1;
                 found.said(status);

@@ -1,4 +1,4 @@
-//! What can be done to a system call.
+//! The faults that can be injected into a system call.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,18 +7,18 @@ use nix::errno::Errno;
 
 use crate::family::{Call, Role};
 
-/// What is done to a call.
+/// What happens to a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Act {
-    /// It is not made, and returns this error.
+    /// The call is not made and returns this error.
     Fail(Errno),
     /// The call is made, but returns this error.
     Deny(Errno),
     /// The call is not made, but returns the given success value.
     Pretend(i64),
-    /// It is made later.
+    /// The call is made later.
     Delay(Duration),
-    /// When it is about to be made, the youngest process of this role is killed.
+    /// Just before the call, the youngest process of this role is killed.
     Kill(Role),
 }
 
@@ -34,7 +34,7 @@ impl fmt::Display for Act {
     }
 }
 
-/// One fault: at this call of the first process of this role that comes to it.
+/// One fault, at this call of the first process of this role that makes it.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fault {
     role: Role,
@@ -44,14 +44,14 @@ pub struct Fault {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Place {
-    /// However many of other names come before it: that may differ from time to time.
+    /// The nth call of one name. Calls of other names in between may vary.
     Occurrence { number: u64, occurrence: usize },
     /// The nth call of any name.
     Nth(usize),
 }
 
 impl Fault {
-    /// At a call that was seen before.
+    /// Injects a fault into a call that was recorded before.
     pub fn at(call: &Call, act: Act) -> Self {
         let place = Place::Occurrence {
             number: call.number,
@@ -61,7 +61,7 @@ impl Fault {
         Self { role, place, act }
     }
 
-    /// When a process of this role is at its nth call, the youngest of that role is killed.
+    /// Kills the youngest process of the role `victim` when a process of the role `clock` is at its nth call.
     pub fn kill(victim: Role, clock: Role, nth: usize) -> Self {
         Self {
             role: clock,
@@ -70,12 +70,12 @@ impl Fault {
         }
     }
 
-    /// Whose call.
+    /// Returns the role whose calls are watched.
     pub fn role(&self) -> Role {
         self.role
     }
 
-    /// What is to be done to this call.
+    /// Returns the act for this call, if it is the one.
     pub fn for_call(&self, call: &Call) -> Option<Act> {
         let here = match self.place {
             Place::Nth(nth) => nth == call.nth,

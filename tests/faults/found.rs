@@ -1,4 +1,4 @@
-//! What came of each part, for a document: a line of JSON for each, where a file is named.
+//! The results of each test, written as JSON lines to a file if one is named.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -8,32 +8,32 @@ use std::time::Duration;
 
 use serde::{Serialize, Serializer};
 
-/// Names the file.
+/// The environment variable that names the file.
 const VARIABLE: &str = "SANDFORK_FAULTS_FOUND";
 
-/// The time after which everything is gone and a new zygote is ready. A busy machine takes longer, which is
-/// counted but is no failure.
+/// The promised time until everything is gone and a new zygote is ready. Exceeding it on a busy machine is counted
+/// but is not a failure.
 const PROMISED: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default, Serialize)]
 pub struct Found {
-    /// The test.
+    /// The name of the test.
     pub test: String,
-    /// Calls of the set-up, or of the process that determines the moment.
+    /// The number of calls of the set-up, or of the process whose calls are the clock.
     pub calls: usize,
-    /// Injected faults, or points at which a process was killed.
+    /// The number of injected faults or kills.
     pub points: usize,
     pub sound: usize,
     pub refused: usize,
     pub wrong: Vec<String>,
-    /// How often one of these took longer than promised.
+    /// How often one of the times below exceeded the promise.
     pub late: usize,
-    /// The longest that anything took to be gone, and that the next run took to be over.
+    /// The longest time until everything was gone, and until the next run was over.
     #[serde(serialize_with = "in_seconds")]
     pub gone: Duration,
     #[serde(serialize_with = "in_seconds")]
     pub next: Duration,
-    /// How each error and each answer says it, with how often.
+    /// The text of each error and status, with its count.
     pub says: BTreeMap<String, usize>,
 }
 
@@ -43,26 +43,26 @@ impl Found {
         self.wrong.push(how);
     }
 
-    /// Everything was gone after this time.
+    /// Records that everything was gone after this time.
     pub fn is_gone(&mut self, after: Duration) {
         self.gone = self.gone.max(after);
         self.late += usize::from(after > PROMISED);
     }
 
-    /// The next run, or the next sandbox, took this long.
+    /// Records that the next run or the next sandbox took this time.
     pub fn goes_on(&mut self, after: Duration) {
         self.next = self.next.max(after);
         self.late += usize::from(after > PROMISED);
     }
 
-    /// Something was answered.
+    /// Records an error or a status.
     pub fn said(&mut self, says: &str) {
-        // A number differs from time to time.
+        // Numbers vary from run to run.
         let says = says.replace(|digit: char| digit.is_ascii_digit(), "");
         *self.says.entry(says).or_default() += 1;
     }
 
-    /// Prints it, and writes it down.
+    /// Prints the results and appends them to the file.
     pub fn report(&self) {
         println!("{} calls, {} faults", self.calls, self.points);
         println!("{} sound, {} refused", self.sound, self.refused);
@@ -78,7 +78,7 @@ impl Found {
         };
         let mut line = serde_json::to_vec(self).expect("it is JSON");
         line.push(b'\n');
-        // Several processes write to it, a line at a time.
+        // Several processes append to the file, one line at a time.
         let file = OpenOptions::new().append(true).create(true).open(path);
         let written = file.and_then(|mut file| file.write_all(&line));
         written.expect("what was found can be written down");

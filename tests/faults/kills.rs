@@ -1,7 +1,7 @@
-//! `kill -9` of each of the family, at the system calls of what goes on.
+//! Sends SIGKILL to each process of the family at the system calls of each command.
 //!
-//! Nothing of the victim's survives, another session gets its answer or a clear error, the next run is
-//! as it should be, and so is the next supervisor.
+//! Nothing of the victim survives, another session gets its result or a clear error, and the next run is
+//! sound, as is the next supervisor.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use crate::setting::Setting;
 use crate::subject::Went;
 use crate::tracer::Tracer;
 
-/// Who is killed, and by whose system calls the moment is told: two of them make hardly any.
+/// The victim, and the role whose system calls set the moment: some victims make hardly any calls.
 #[derive(Clone, Copy, Debug)]
 pub struct Kill {
     pub setting: Setting,
     pub victim: Role,
     pub clock: Role,
-    /// What goes on meanwhile.
+    /// The command that runs meanwhile.
     pub command: &'static str,
-    /// At how many of these calls, if there are more.
+    /// The number of kill points, if there are more calls.
     pub most: usize,
 }
 
@@ -37,9 +37,9 @@ const fn kill(victim: Role, clock: Role, command: &'static str, most: usize) -> 
 
 const ALL: usize = usize::MAX;
 
-/// A thousand points for each victim, or more. `build` is the making of a sandbox, `run` of a worker that runs
-/// a guest and ends, `session` the life of a session, with tools, files and output, `copies` a fork of a session and
-/// its rollback.
+/// At least a thousand kill points for each victim. `build` makes a sandbox, `run` makes a worker that runs a guest
+/// and ends, `session` is a whole session with tools, files and output, and `copies` forks a session and rolls it
+/// back.
 pub const KILLS: [Kill; 24] = [
     kill(Role::Worker, Role::Worker, "run", 400),
     kill(Role::Worker, Role::Worker, "session", 500),
@@ -84,13 +84,13 @@ impl Kill {
         format!("killed::{setting}::{victim}_at_{clock}_in_{command}")
     }
 
-    /// Whether what goes on has a sandbox, in which another session may be.
+    /// Returns whether the command has a sandbox, in which another session can be.
     fn is_in_sandbox(self) -> bool {
         self.command != "build"
     }
 }
 
-/// The time to wait for leftovers to disappear.
+/// How long to wait for leftovers to disappear.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Kills at the nth call.
@@ -122,7 +122,7 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
         Some(_) => found.sound += 1,
         None => {}
     }
-    // A killed process exists until it is scheduled to end.
+    // A killed process exists until it is scheduled and ends.
     let ended = |tracer: &Tracer| !tracer.has(victim);
     match bench.tracer.until(PATIENCE, ended) {
         Some(took) => found.is_gone(took),
@@ -138,7 +138,7 @@ pub fn strike(bench: &mut Bench, kill: Kill, nth: usize, found: &mut Found) {
     }
 }
 
-/// Whether the answer is the truth.
+/// Returns what is wrong with the result of the command, if anything.
 fn judge(bench: &Bench, kill: Kill, told: &Told) -> Option<String> {
     let is_supervisor = kill.victim == Role::Supervisor;
     let of_worker = matches!(kill.victim, Role::Worker | Role::WorkerInit);
@@ -149,7 +149,7 @@ fn judge(bench: &Bench, kill: Kill, told: &Told) -> Option<String> {
     };
     match &told.went {
         None if is_supervisor => None,
-        // The request was answered before the kill.
+        // The command finished before the kill.
         went if went == sound => None,
         went if kill.command == "copies" && Went::is_plain(went.as_ref()) => None,
         Some(Went::Refused { says, .. }) if !is_supervisor && !says.is_empty() => None,
@@ -204,7 +204,7 @@ fn after_another(bench: &mut Bench, kill: Kill, told: &Told, found: &mut Found) 
     wrong
 }
 
-/// Whether a session is told that it has ended, which it had when it was asked, or has while it was.
+/// Returns whether the message says that the session has ended, before the request or during it.
 fn tells_of_end(kind: &str, says: &str) -> bool {
     kind == "SessionEnded"
         || says.starts_with("the zygote was ended from outside while the code ran")

@@ -1,5 +1,5 @@
-//! A host that loses something while a supervisor runs: new runs are refused with the cause, sessions
-//! that live go on or end with a word, and when it is back so are the runs.
+//! Takes something away from the host while a supervisor runs: new runs are refused with the cause, live
+//! sessions continue or end with a message, and runs succeed again once it is back.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::subject::Went;
 
 type Loss = fn(&mut Bench) -> Result<(), Failed>;
 
-/// What can be lost.
+/// The tests.
 pub const LOSSES: [(&str, Loss); 4] = [
     ("no_process_is_left", no_process_is_left),
     (
@@ -29,7 +29,7 @@ pub const LOSSES: [(&str, Loss); 4] = [
     ),
 ];
 
-/// Every fork fails, as where a limit of processes is reached (fork(2)).
+// Every fork fails, as when a process limit is reached (fork(2)).
 fn no_process_is_left(bench: &mut Bench) -> Result<(), Failed> {
     open_session(bench);
     let calls = bench.record("plain", Role::Zygote);
@@ -43,7 +43,7 @@ fn no_process_is_left(bench: &mut Bench) -> Result<(), Failed> {
     Ok(())
 }
 
-/// In the zygote's user namespace alone, in which its workers' are made.
+// Only in the zygote's user namespace, in which those of its workers are created.
 fn user_namespaces_are_turned_off(bench: &mut Bench) -> Result<(), Failed> {
     open_session(bench);
     let zygote = bench
@@ -65,8 +65,8 @@ fn user_namespaces_are_turned_off(bench: &mut Bench) -> Result<(), Failed> {
     goes_on(bench)
 }
 
-/// Changes it as the user namespace's owner may, and without becoming another program, with which
-/// that right would end.
+/// Changes the setting as the user namespace's owner. It must not execute another program, which would lose that
+/// right.
 const SET_NAMESPACES: &str = "\
 import ctypes, os, sys
 CLONE_NEWUSER = 0x10000000
@@ -75,7 +75,7 @@ assert ctypes.CDLL(None).setns(namespace, CLONE_NEWUSER) == 0
 open('/proc/sys/user/max_user_namespaces', 'w').write(sys.argv[2])
 ";
 
-/// Another process removes the supervisor's directories.
+// Another process removes the supervisor's directories.
 fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     let cgroups = bench.cgroups();
     for directory in &cgroups {
@@ -83,7 +83,7 @@ fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     }
     let went = bench.ask("plain").went;
     if cgroups.is_empty() {
-        // A host without them.
+        // This host has no cgroups.
         return plain(went.as_ref());
     }
     is_refused(went.as_ref(), &["cgroup"])?;
@@ -91,8 +91,8 @@ fn the_cgroups_are_removed(bench: &mut Bench) -> Result<(), Failed> {
     plain(bench.ask("plain").went.as_ref())
 }
 
-/// Another process moves a live session's processes elsewhere and removes its directories. Its memory is no
-/// longer counted, so the session ends.
+// Another process moves a live session's processes elsewhere and removes its cgroups. The session's memory is no
+// longer counted, so the session ends.
 fn a_session_is_taken_out_of_its_cgroups(bench: &mut Bench) -> Result<(), Failed> {
     open_session(bench);
     let workers: Vec<PathBuf> = bench
@@ -120,7 +120,7 @@ fn open_session(bench: &mut Bench) {
     assert_eq!(bench.ask("open other").went, Some(Went::Well));
 }
 
-/// The session's answer.
+/// Checks that the open session returns its result.
 fn is_told(bench: &mut Bench) -> Result<(), Failed> {
     plain(bench.ask("ask other").went.as_ref())
 }
@@ -145,7 +145,7 @@ fn is_refused(went: Option<&Went>, words: &[&str]) -> Result<(), Failed> {
     }
 }
 
-/// Moves what is in a cgroup to the one above the supervisor's.
+/// Moves the processes of a cgroup to the one above the supervisor's.
 fn empty(directory: &Path) -> Result<(), Failed> {
     let elsewhere = elsewhere(directory)?;
     for pid in fs::read_to_string(directory.join("cgroup.procs"))?.lines() {
@@ -155,7 +155,7 @@ fn empty(directory: &Path) -> Result<(), Failed> {
     Ok(())
 }
 
-/// On version 2 the cgroups above a worker's hold no processes: this test's own does.
+/// On version 2 the cgroups above a worker's contain no processes, so they go to this test's own.
 fn elsewhere(directory: &Path) -> Result<PathBuf, Failed> {
     if directory.join("cgroup.controllers").exists() {
         let own = fs::read_to_string("/proc/self/cgroup")?;
@@ -180,7 +180,7 @@ fn remove(directory: &Path) -> Result<(), Failed> {
     fs::remove_dir(directory).map_err(|error| format!("{}: {error}", directory.display()).into())
 }
 
-/// Others are kept for workers to come.
+/// Returns whether a cgroup contains a process. The others are kept for later workers.
 fn is_in_use(directory: &Path) -> bool {
     fs::read_to_string(directory.join("cgroup.procs")).is_ok_and(|pids| !pids.is_empty())
 }

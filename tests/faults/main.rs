@@ -1,8 +1,8 @@
-//! What goes wrong on the way: system calls that fail, steps that are left out, processes that are
-//! killed. All of it is done from outside, to the program as it is.
+//! Fault injection: system calls that fail, steps that are skipped, processes that are killed. All
+//! faults are injected from outside into the unmodified program.
 //!
-//! `cargo xtask verify faults` does everything. `SANDFORK_FAULTS=sample` does a part of each that is always the same, and
-//! without it, as in CI, so much is done of some.
+//! `cargo xtask verify faults` injects all faults. `SANDFORK_FAULTS=sample` injects a fixed sample in every test.
+//! Without it, as in CI, that sample is injected in some of the tests.
 
 #![allow(
     missing_docs,
@@ -13,7 +13,7 @@
 
 use std::process::ExitCode;
 
-// What a tracer changes of a system call are the registers of one architecture.
+// The tracer changes registers, whose layout depends on the architecture.
 cfg_if::cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
         #[path = "../common/apart.rs"]

@@ -1,5 +1,5 @@
-//! Each step of the jail is left out in turn, and told that it was done: what is then missing must be
-//! seen, by the worker itself or by the supervisor, before any guest code runs.
+//! Skips each step of the jail in turn and reports success to the caller. The worker or the supervisor must
+//! notice that the step is missing before any guest code runs.
 
 use crate::family::Call;
 use crate::fault::Act;
@@ -29,13 +29,13 @@ const STEPS: &[&str] = &[
     "unshare",
 ];
 
-/// How a call is left out, if it is one of the jail's steps.
+/// Returns how to skip a call, if it is a step of the jail.
 pub fn left_out(call: &Call) -> Option<Act> {
     let returns = match call.name() {
         name if STEPS.contains(&name) => 0,
-        // Id maps, cgroups: as if all had been written.
+        // Id maps and cgroups: as if everything had been written.
         "write" if !call.is_on_data() => call.arguments[2].cast_signed(),
-        // But that of standard output, without which a guest can tell nothing: it has the zygote's, which is
+        // Not that of stdout, without which a guest cannot report anything: it would have the zygote's, which is
         // /dev/null.
         "dup3" if call.arguments[1] != 1 => call.arguments[1].cast_signed(),
         _ => return None,
@@ -43,16 +43,16 @@ pub fn left_out(call: &Call) -> Option<Act> {
     Some(Act::Pretend(returns))
 }
 
-/// What may come of it.
+/// What may follow from a skipped step.
 pub const LEFT_OUT: Allowed = Allowed {
     posture: holds_no_less,
     later: true,
 };
 
-/// Whether a guest that finds this is held as well as any: it may do less, or has lost a name.
+/// Returns whether a guest with these differences is confined as well as any: it can do less, or lacks a name.
 fn holds_no_less(differing: &[String]) -> bool {
     const NO_LAYER: [&str; 8] = [
-        // Its group has no number inside; outside it is the same one.
+        // The group has no name inside; outside it is the same one.
         "Gid",
         "gid_map",
         // It has no effect without a capability.
@@ -60,13 +60,13 @@ fn holds_no_less(differing: &[String]) -> bool {
         // What an ordinary program shows of itself.
         "ids",
         "place",
-        // It could not begin, or not go on.
+        // The guest could not start or continue.
         "exception",
         "exit",
         "signal",
     ];
     differing.iter().all(|line| {
-        // It sees less of the host.
+        // The guest sees less of the host.
         if line.starts_with("no more: mount ") {
             return true;
         }

@@ -1,4 +1,4 @@
-//! The scale of a run: a fixed sample, or everything, alone or shared with other processes.
+//! The number of faults to inject: a fixed sample, or all, in one process or shared among several.
 
 use std::env;
 
@@ -8,12 +8,12 @@ pub enum Scale {
     Ci,
     /// A fixed sample of all tests.
     Sample,
-    /// Everything, or one of some equal shares of it.
+    /// Everything, or one of several equal shares of it.
     Full { share: usize, of: usize },
 }
 
 impl Scale {
-    /// `SANDFORK_FAULTS=sample`, `full`, or `0/2` for the first of two shares.
+    /// Parses `SANDFORK_FAULTS`: `sample`, `full`, or for instance `0/2` for the first of two shares.
     pub fn asked_for() -> Self {
         let asked = env::var("SANDFORK_FAULTS").unwrap_or_default();
         let share = asked
@@ -27,7 +27,7 @@ impl Scale {
         }
     }
 
-    /// As many of these as are done, spread evenly: of a sample so many, of everything at most so many.
+    /// Selects evenly spread elements: `sample` of them for a sample, at most `most` otherwise.
     pub fn of<T: Copy>(self, all: &[T], sample: usize, most: usize) -> Vec<T> {
         match self {
             Self::Ci | Self::Sample => spread(all, sample),
@@ -39,10 +39,10 @@ impl Scale {
     }
 }
 
-/// At most so many, evenly.
+/// Selects at most `most` elements, evenly spread.
 fn spread<T: Copy>(all: &[T], most: usize) -> Vec<T> {
     let count = all.len().min(most);
-    // The middle of each of so many stretches: not always the first, which would be of one kind.
+    // The middle of each stretch rather than its first element, which would often be of the same kind.
     let middle = |nth: usize| all[(2 * nth + 1) * all.len() / (2 * count)];
     (0..count).map(middle).collect()
 }

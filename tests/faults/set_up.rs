@@ -1,6 +1,6 @@
-//! Every system call of a sandbox's and a worker's set-up fails in turn, in every way that calls do,
-//! or is late. What comes of it is a run as sound as any, or an error with a name; never a weaker
-//! jail, and nothing is left.
+//! Makes every system call of the set-up of a sandbox and of a worker fail in turn, with each error, or
+//! delays it. The result is a sound run or an error that names the cause, never a weaker jail, and
+//! nothing is left behind.
 
 use std::ops::Range;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::fault::{Act, Fault};
 use crate::found::Found;
 use crate::subject::Went;
 
-/// The ways in which calls fail.
+/// The errors with which calls fail.
 pub const ERRORS: [Errno; 5] = [
     Errno::EPERM,
     Errno::ENOSYS,
@@ -23,13 +23,13 @@ pub const ERRORS: [Errno; 5] = [
     Errno::EINTR,
 ];
 
-/// How late a call is that is late: later than anything that does not wait for it.
+/// The delay of a call: longer than anything takes that does not wait for the call.
 const LATE: Duration = Duration::from_millis(40);
 
-/// No answer may take longer, with nothing but one call that failed.
+/// The longest time to a result after a single failed call.
 const SLOW: Duration = Duration::from_secs(15);
 
-/// The part of a command in which something is set up.
+/// The part of a command that sets something up.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Part {
     pub name: &'static str,
@@ -37,7 +37,7 @@ pub struct Part {
     pub role: Role,
 }
 
-/// What is set up when a sandbox is built.
+/// The set-up when a sandbox is built.
 pub const BUILD: [Part; 4] = [
     Part::of(
         "build",
@@ -49,7 +49,7 @@ pub const BUILD: [Part; 4] = [
     Part::of("build", Role::Zygote, "the zygote"),
 ];
 
-/// What is set up for each worker.
+/// The set-up of each worker.
 pub const RUN: [Part; 4] = [
     Part::of("run", Role::Supervisor, "the supervisor, making a worker"),
     Part::of("run", Role::Zygote, "the zygote, forking a worker"),
@@ -66,12 +66,12 @@ impl Part {
         }
     }
 
-    /// The calls of the set-up, among all of its role.
+    /// Returns the calls of the set-up among all calls of its role.
     pub fn calls(self, calls: &[Call]) -> Vec<Call> {
         calls[self.span(calls)].to_vec()
     }
 
-    /// Whether the last of some calls is one of the set-up.
+    /// Returns whether the last of these calls belongs to the set-up.
     fn is_at_work(self, calls: &[Call]) -> bool {
         !calls.is_empty() && self.span(calls).contains(&(calls.len() - 1))
     }
@@ -79,21 +79,21 @@ impl Part {
     fn span(self, calls: &[Call]) -> Range<usize> {
         let position = |is_it: &dyn Fn(&Call) -> bool| calls.iter().position(is_it);
         let (start, end) = match (self.command, self.role) {
-            // CPython's own startup is before any jail; then it reports its facts.
+            // CPython starts before any jail exists; then the interpreter reports its facts.
             ("build", Role::Launcher) => {
                 let told = position(&|call| call.is(&["sendmsg"]));
                 (told.unwrap_or(calls.len()), None)
             }
-            // It answers.
+            // The set-up ends with the result.
             ("build", Role::Supervisor) => (0, position(&is_answer)),
-            // It has said that it is ready, or that a worker is there, and waits for a request.
+            // The zygote has reported that it or a worker is ready, and waits for a request.
             (_, Role::Zygote) => (0, position(&|call| call.is(&["epoll_wait"]))),
-            // It has said that the jail stands, after it handed over its directories.
+            // The worker has passed its directories and reported its jail.
             ("run", Role::Worker) => {
                 let second = |call: &Call| call.is(&["sendmsg"]) && call.occurrence == 2;
                 (0, position(&second).map(|last| last + 1))
             }
-            // The worker was looked at, and its code is sent.
+            // The worker has been verified, and its code is sent.
             ("run", Role::Supervisor) => (0, position(&is_code)),
             _ => (0, None),
         };
@@ -105,18 +105,18 @@ fn is_answer(call: &Call) -> bool {
     call.is(&["write"]) && call.arguments[0] == 1
 }
 
-/// The first message asks the zygote for a worker.
+/// The first message requests a worker from the zygote.
 fn is_code(call: &Call) -> bool {
     call.is(&["sendmsg"]) && call.occurrence == 2
 }
 
-/// All that can be done to a call.
+/// Returns all faults that can be injected into a call.
 pub fn acts(call: &Call) -> Vec<Act> {
-    // These end the caller, or are where it returns to, so no process can receive an error.
+    // These calls end the caller or return to another point, so no process can receive an error.
     if call.is(&["exit", "exit_group", "rt_sigreturn", "restart_syscall"]) {
         return Vec::new();
     }
-    // These never fail. Where the clock is not a counter of the processor's, reading it is a system call.
+    // These calls cannot fail. If the clock source is not a CPU counter, reading the clock is a system call.
     if call.is(&[
         "geteuid",
         "getegid",
@@ -129,13 +129,13 @@ pub fn acts(call: &Call) -> Vec<Act> {
     ]) {
         return Vec::new();
     }
-    // What asks for nothing but memory, or guards a stack: an allocator that gets none ends a Rust program, as it
-    // must, and so does a thread without a guard.
+    // Calls that only allocate memory or guard a stack: a Rust program must abort when its allocator gets no memory,
+    // and so does a thread without a guard page.
     let is_supervisor = matches!(call.role, Role::Supervisor | Role::Attendant);
     if is_supervisor && call.is(&["brk", "mmap", "mprotect", "munmap", "mremap", "madvise"]) {
         return Vec::new();
     }
-    // What reads and sets the flags of a descriptor that is open succeeds (fcntl(2)).
+    // Reading and setting the flags of an open descriptor always succeeds (fcntl(2)).
     let flags = [libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
     let is_of_flags = flags
         .iter()
@@ -143,15 +143,15 @@ pub fn acts(call: &Call) -> Vec<Act> {
     if is_supervisor && call.is(&["fcntl"]) && is_of_flags {
         return Vec::new();
     }
-    // By these the C library begins threads and has them wait: if they fail, it ends the program.
+    // The C library starts threads and makes them wait with these calls, and aborts if they fail.
     if is_supervisor && call.is(&["futex", "rseq", "set_robust_list"]) {
         return Vec::new();
     }
-    // The kernel closes what it was asked to, and can only say that it was disturbed (close(2)).
+    // The kernel always closes the descriptor, and can at most report EINTR (close(2)).
     if call.is(&["close"]) {
         return vec![Act::Deny(Errno::EINTR), Act::Delay(LATE)];
     }
-    // It takes neither memory nor a descriptor: an older kernel or a filter may refuse it (getrandom(2)).
+    // Needs neither memory nor a descriptor: only an older kernel or a filter refuses it (getrandom(2)).
     if call.is(&["getrandom"]) {
         let refused = [Errno::EPERM, Errno::ENOSYS, Errno::EINTR].map(Act::Fail);
         return refused.into_iter().chain([Act::Delay(LATE)]).collect();
@@ -165,25 +165,26 @@ pub fn acts(call: &Call) -> Vec<Act> {
     errors.into_iter().chain([Act::Delay(LATE)]).collect()
 }
 
-/// What may come of a fault besides a sound run.
+/// What may follow from a fault besides a sound run.
 #[derive(Clone, Copy)]
 pub struct Allowed {
-    /// Whether a guest that finds these lines in its posture is held as well as any.
+    /// Returns whether a guest with these differing lines in its posture is confined as well as any.
     pub posture: fn(&[String]) -> bool,
     /// Whether the next run may be refused too: a skipped step is noticed only when its effect is missing.
     pub later: bool,
 }
 
-/// A call that fails is known to have failed.
+/// A failed call is known to have failed.
 pub const FAILED: Allowed = Allowed {
     posture: shows_no_more,
     later: false,
 };
 
-/// Whether a guest only sees less of the host: a directory of the system's that could not be looked at is not
-/// shown, and what the interpreter needs of it is shown by itself, in the same way.
+/// Returns whether a guest merely sees less of the host: a system directory that could not be inspected is not
+/// shown, and what the interpreter needs of it is shown separately, in the same way.
 ///
-/// Which signals a new program ignores is no wall, and posix_spawn(3) does not tell whether it could set it.
+/// The signals that a new program ignores restrict nothing, and posix_spawn(3) does not report whether it could set
+/// them.
 fn shows_no_more(differing: &[String]) -> bool {
     let lost: Vec<&str> = differing
         .iter()
@@ -206,7 +207,7 @@ fn shows_no_more(differing: &[String]) -> bool {
     })
 }
 
-/// Puts one fault into a part.
+/// Injects one fault into a part.
 pub fn put(
     bench: &mut Bench,
     part: Part,
@@ -229,7 +230,7 @@ pub fn put(
     }
     let mut went = told.went;
     if went == Some(Went::Well) {
-        // It was built; what it is worth shows at its first worker.
+        // The sandbox was built; whether it is sound shows with its first worker.
         went = bench.ask("run").went;
     }
     match &went {
@@ -248,7 +249,7 @@ pub fn put(
         ran if *ran == bench.sound().posture => found.sound += 1,
         Some(ran) => match bench.sound().difference(ran) {
             lines if (allowed.posture)(&lines) => found.sound += 1,
-            // An init that fails takes its worker along, and may come to it when the guest runs already.
+            // An init that fails ends its worker too, possibly when the guest already runs.
             lines if part.role == Role::WorkerInit && lines == ["signal"] => {
                 found.refused += 1;
                 found.said("signal");
@@ -263,7 +264,7 @@ pub fn put(
         bench.build();
     }
     if part.command == "build" {
-        // The next is another.
+        // The next run starts another zygote.
         return;
     }
     let next = bench.ask("plain").went;
@@ -275,25 +276,25 @@ pub fn put(
     }
 }
 
-/// Where it is the call that reaps which fails, what had ended is reaped when the supervisor ends.
+/// If the call that reaps processes fails, zombies stay until the supervisor ends.
 fn is_reaping(call: &Call, act: Act) -> bool {
     let fails = matches!(act, Act::Fail(_) | Act::Deny(_));
     fails && call.role == Role::Supervisor && call.is(&["wait4", "waitid"])
 }
 
-/// nix 0.31 forgets the descriptor of a directory where fdopendir(3) fails, which it can only for want of
-/// memory once open(2) has seen a directory. What it calls on the way is fstat(2) and fcntl(2).
+/// nix 0.31 leaks the descriptor of a directory if fdopendir(3) fails. After open(2) of a directory, it can fail only
+/// for lack of memory. It calls fstat(2) and fcntl(2).
 fn is_of_fdopendir(call: &Call) -> bool {
     call.role == Role::Supervisor && call.is(&["newfstatat", "fcntl"])
 }
 
-/// Whether an error says what could not be done: the step and the kernel's answer. Where it is the
-/// telling that failed, or the memory to do anything with, it says that a process has ended.
+/// Returns whether an error names what could not be done: the step and the kernel's error. If reporting itself
+/// failed, or memory is exhausted, the error says that a process has ended.
 fn has_a_name(says: &str, call: &Call, act: Act) -> bool {
     let (Act::Fail(errno) | Act::Deny(errno)) = act else {
         return !says.is_empty();
     };
-    // An init that fails takes with it the worker that may have been forked by then.
+    // An init that fails also ends the worker that may have been forked by then.
     if call.role == Role::WorkerInit {
         return !says.is_empty();
     }
@@ -302,7 +303,7 @@ fn has_a_name(says: &str, call: &Call, act: Act) -> bool {
     ]);
     let names = [
         "could not ",
-        // A layer, before anything was made.
+        // A layer, before any jail was made.
         " cannot be enforced: ",
         " does not hold: ",
         " does not tell ",

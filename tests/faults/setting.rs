@@ -1,4 +1,4 @@
-//! The supervising user and the host's capabilities, which determine one of a sandbox's three levels.
+//! The supervisor's user and the host's capabilities, which determine the level of a sandbox.
 
 use std::env;
 use std::os::unix::fs::chown;
@@ -14,18 +14,18 @@ use crate::family::Role;
 use crate::family::Shape;
 use crate::situation;
 
-/// One way to have a supervisor.
+/// The environment of a supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Setting {
     /// The user who runs the tests, with everything that this host provides.
     Best,
-    /// An ordinary user, to whom no cgroup is delegated.
+    /// An ordinary user without a delegated cgroup.
     User,
     /// The user who runs the tests, on a host that forbids namespaces.
     NoNamespaces,
 }
 
-/// A user without any resources, and without an entry in /etc/passwd.
+/// A uid without processes or an entry in /etc/passwd.
 const ORDINARY_UID: u32 = 2_147_100_002;
 
 /// The system's interpreter.
@@ -40,7 +40,7 @@ impl Setting {
         }
     }
 
-    /// Why it cannot be had here, if it cannot.
+    /// Returns why this setting is impossible here, if so.
     pub fn obstacle(self) -> Option<String> {
         match self {
             Self::User if !geteuid().is_root() => Some("only root can be another user".to_owned()),
@@ -51,16 +51,16 @@ impl Setting {
         }
     }
 
-    /// The interpreter to look for.
+    /// Returns the interpreter to look up.
     pub fn interpreter(self) -> &'static str {
         match self {
             Self::Best => "python3",
-            // Of a guest too it must be one: without mounts he goes the host's own way to it.
+            // Guests must be able to execute it too: without mounts, they use the host's path.
             Self::User | Self::NoNamespaces => EVERYBODYS,
         }
     }
 
-    /// All that the host can give, or nothing: a fault of the probe is no reason for less.
+    /// Returns the required level: the highest that the host supports, so that a fault in the probe cannot lower it.
     pub fn level(self, host: &Host) -> Level {
         match (self, &host.machine.cgroup) {
             (Self::NoNamespaces, _) => Level::Landlock,
@@ -69,7 +69,7 @@ impl Setting {
         }
     }
 
-    /// How its processes descend from each other.
+    /// Returns the shape of the process tree.
     pub fn shape(self) -> Shape {
         match self {
             Self::Best => Shape::MappedPidNamespaces,
@@ -78,20 +78,20 @@ impl Setting {
         }
     }
 
-    /// The processes of an idle sandbox.
+    /// Returns the processes of an idle sandbox.
     pub fn family(self) -> Vec<Role> {
         let mut family = vec![Role::Supervisor, Role::Launcher, Role::Init, Role::Zygote];
         family.retain(|role| self.shape() != Shape::Reapers || *role != Role::Init);
         family
     }
 
-    /// This program, started as the user.
+    /// Returns the command that starts this program as the user.
     pub fn command(self) -> Command {
         let own = env::current_exe().expect("a program knows its path");
         match self {
             Self::Best => Command::new(own),
             Self::User => {
-                // By its descriptor: the checkout may lie in a closed directory.
+                // Through /proc/self/exe, because the checkout may be in a directory that the user cannot enter.
                 let mut command = Command::new("/proc/self/exe");
                 command.uid(ORDINARY_UID).gid(ORDINARY_UID).current_dir("/");
                 command

@@ -1,4 +1,4 @@
-//! How it is with nothing wrong, and how something differs from that.
+//! The reference of a sound run, and how another run differs from it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,9 +9,9 @@ use crate::tracer::Tracer;
 
 #[derive(Debug, Default)]
 pub struct Sound {
-    /// A guest's report on its jail.
+    /// A guest's report about its jail.
     pub posture: Option<Went>,
-    /// The report of a session's cell.
+    /// The output of a session's cell.
     pub session: Option<Went>,
     pub descriptors: Vec<usize>,
     /// Processes that ended and were not reaped.
@@ -22,7 +22,7 @@ pub struct Sound {
 }
 
 impl Sound {
-    /// How a run differs from a sound one.
+    /// Returns how a run differs from a sound one.
     pub fn difference(&self, went: &Went) -> Vec<String> {
         let Some((
             Went::Ran { stdout: sound, .. },
@@ -58,7 +58,7 @@ impl Sound {
     }
 }
 
-/// The number of descriptors of each remaining process.
+/// Returns the number of descriptors of each long-lived process.
 pub fn descriptors(tracer: &Tracer) -> Vec<usize> {
     let family = tracer.family();
     // An init opens none after its start.
@@ -67,7 +67,7 @@ pub fn descriptors(tracer: &Tracer) -> Vec<usize> {
     there.map(|role| tracer.descriptors(role)).collect()
 }
 
-/// How many processes the supervisor has started and not reaped.
+/// Returns the number of processes that the supervisor has started and not reaped.
 pub fn children(tracer: &Tracer) -> usize {
     let threads = entries(Path::new(&format!("/proc/{}/task", tracer.pid()))).into_iter();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.join("children")).ok());
@@ -84,7 +84,7 @@ pub fn entries(directory: &Path) -> Vec<PathBuf> {
     found.map(|entry| entry.path()).collect()
 }
 
-/// Everything beneath a directory.
+/// Returns the number of entries beneath a directory.
 pub fn beneath(directory: &Path) -> usize {
     let found = entries(directory).into_iter();
     found.map(|path| 1 + beneath(&path)).sum()

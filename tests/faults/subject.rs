@@ -1,5 +1,5 @@
-//! The supervisor that is traced: this program, started again, which does what it is told a line at a
-//! time and says how it went.
+//! The traced supervisor: this program, started again. It executes one command per line and prints the
+//! result of each.
 
 use std::collections::HashMap;
 use std::env;
@@ -12,14 +12,14 @@ use sandfork::session::{Contents, OutgoingValue, Session, ToolArguments};
 use sandfork::{Error, FileSystem, Outcome, Override, Policy, Sandbox, Value};
 use serde::{Deserialize, Serialize};
 
-/// Set for the program that is traced.
+/// The environment variable that marks the traced program.
 const VARIABLE: &str = "SANDFORK_FAULTS_SUBJECT";
 
-/// The report of the guest of `run` on its jail.
+/// The guest of `run`, which reports on its jail.
 const POSTURE: &str = include_str!("posture.py");
 
-/// What the cell of `session` does: files, tools and output, in more system calls than there are points to be
-/// killed at.
+/// The cell of `session`: uses files, tools and output, in more system calls than there are kill
+/// points.
 const CELL: &str = "\
 import os
 for number in range(80):
@@ -30,45 +30,45 @@ for number in range(80):
 print(open('given').read())
 ";
 
-/// What a copy of a session does.
+/// The cell of a copied session.
 const COPIED: &str = "file.seek(0); print(x * int(file.read())); x = 0";
 
-/// How a command went.
+/// The result of a command.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Went {
-    /// As it should.
+    /// The command succeeded.
     Well,
     /// Guest code ran, or began to.
     Ran {
-        /// What held it.
+        /// The enforced level and layers.
         enforced: String,
-        /// How it ended.
+        /// The outcome's status.
         status: String,
-        /// What it wrote.
+        /// The guest's stdout.
         stdout: String,
     },
     /// No sandbox could be provided.
     Refused {
-        /// Of [`sandfork::ErrorKind`].
+        /// The [`sandfork::ErrorKind`].
         kind: String,
-        /// Its sentence.
+        /// The error message.
         says: String,
     },
 }
 
-/// Makes it this program, to be traced. It has a directory for temporary files of its own.
+/// Turns the command into one that starts the traced program, with its own directory for temporary files.
 pub fn tell(command: &mut Command, temporary: &Path, settings: &[&str]) {
     command.env(VARIABLE, settings.join("\n"));
     command.env("TMPDIR", temporary);
 }
 
-/// Whether this process was started to be traced.
+/// Returns the settings if this process was started to be traced.
 pub fn requested() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Executes commands until the input ends.
+/// Executes commands until EOF.
 pub fn play(settings: &str) -> ExitCode {
     let mut subject = Subject::new(settings);
     for line in std::io::stdin().lock().lines() {
@@ -99,7 +99,7 @@ impl Subject {
     fn obey(&mut self, line: &str) -> Went {
         let (word, name) = line.split_once(' ').unwrap_or((line, ""));
         let went = match word {
-            // The sandbox of before ends first, so that there is one family at a time.
+            // The previous sandbox ends first, so that only one family exists at a time.
             "build" => self.build(),
             "drop" => {
                 self.sessions.clear();
@@ -128,7 +128,7 @@ impl Subject {
         self.sessions.clear();
         self.sandbox = None;
         let policy = self.policy.clone();
-        // None stands ready: it would be another family member, at a time of its own.
+        // Without ready workers, which would join the family at unpredictable times.
         let built = Sandbox::builder().policy(policy).ready(0).build()?;
         self.sandbox = Some(Arc::new(built));
         Ok(Went::Well)
@@ -139,7 +139,7 @@ impl Subject {
         Ok(Went::ran(&sandbox.run(code)?))
     }
 
-    /// A session from its beginning to its end, with a tool and files.
+    /// Runs a whole session with a tool and files.
     fn session(&self) -> Result<Went, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         let mut session = sandbox.session()?;
@@ -159,7 +159,7 @@ impl Subject {
         Ok(Went::ran(report.outcome()))
     }
 
-    /// A session that is copied and rolled back.
+    /// Copies a session and rolls it back.
     fn copies(&self) -> Result<Went, Error> {
         let sandbox = self.sandbox.as_ref().expect("`build` comes first");
         let mut session = sandbox.session()?;
@@ -190,12 +190,12 @@ impl Subject {
 }
 
 impl Went {
-    /// Whether it is what `plain` or `ask` comes to.
+    /// Returns whether this is the sound result of `plain` or `ask`.
     pub fn is_plain(went: Option<&Self>) -> bool {
         matches!(went, Some(Self::Ran { stdout, .. }) if stdout == "42\n")
     }
 
-    /// Whether a guest ran to its end.
+    /// Returns whether a guest succeeded.
     pub fn is_ok(went: Option<&Self>) -> bool {
         matches!(went, Some(Self::Ran { status, .. }) if status == "ok")
     }

@@ -1,4 +1,4 @@
-//! What a tracer keeps of a process.
+//! The tracer's state of a process.
 
 use crate::family::{Call, Made, Role};
 
@@ -7,13 +7,13 @@ use crate::family::{Call, Made, Role};
 pub struct Task {
     pub role: Role,
     pub made: Made,
-    /// How many processes it has forked.
+    /// The number of processes that it has forked.
     pub children: usize,
-    /// Whether it was there before the command.
+    /// Whether it existed before the command.
     pub is_old: bool,
     /// Whether it stops at its calls.
     pub is_followed: bool,
-    /// Whether it has stopped at one since it has been followed.
+    /// Whether it has stopped at a call since it is being followed.
     pub is_within: bool,
     /// The forced return value of the current call.
     pub returns: Option<i64>,
@@ -32,14 +32,14 @@ impl Task {
         }
     }
 
-    /// It stands before a call.
+    /// Records that the process is about to make a call.
     pub fn enters(&mut self, registers: &libc::user_regs_struct) -> Call {
         self.is_within = true;
         self.made.enter(self.role, registers)
     }
 }
 
-/// A supervisor has one for each session.
+/// Returns the role of a new thread. A supervisor has one thread for each session.
 pub fn role_of_thread(of: Role) -> Role {
     match of {
         Role::Supervisor | Role::Attendant => Role::Attendant,

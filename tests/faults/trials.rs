@@ -1,4 +1,4 @@
-//! The trials: what is made to fail, is left out, killed and lost.
+//! The tests: calls that fail, steps that are skipped, processes that are killed, resources that are lost.
 
 use std::cell::RefCell;
 use std::env;
@@ -17,7 +17,7 @@ use crate::set_up::{BUILD, FAILED, Part, RUN};
 use crate::setting::Setting;
 use crate::{apart, common, copies, family, kills, losses, sabotage, set_up, situation, subject};
 
-/// Runs them.
+/// Runs the tests.
 pub fn main() -> ExitCode {
     if env::args().nth(1).as_deref() == Some(situation::FLAG) {
         situation::main(env::args().skip(2));
@@ -25,7 +25,7 @@ pub fn main() -> ExitCode {
     if let Some(settings) = subject::requested() {
         return subject::play(&settings);
     }
-    // What others mount on this machine meanwhile is not ours.
+    // Mounts that other processes make meanwhile must not be counted.
     if geteuid().is_root() {
         assert!(apart::have_own_mounts(), "root may have them");
     }
@@ -35,7 +35,7 @@ pub fn main() -> ExitCode {
         ..Arguments::from_args()
     };
     let conclusion = libtest_mimic::run(&arguments, trials(Scale::asked_for()));
-    // Ends what is left, which exiting would not.
+    // Ends the remaining processes; `exit` would not run the destructors.
     drop(BENCH.take());
     conclusion.exit_code()
 }
@@ -87,7 +87,7 @@ fn trials(scale: Scale) -> Vec<Trial> {
     trials
 }
 
-/// Whether it is one of those that take no more than seconds, and tell what the others tell too.
+/// Returns whether the test runs in CI: these take seconds and cover what the others cover.
 fn is_in_ci(name: &str) -> bool {
     const FAILS_AND_KILLS: [&str; 10] = [
         "fails::build::launcher",
@@ -104,7 +104,7 @@ fn is_in_ci(name: &str) -> bool {
     name.starts_with("left_out::") || name.starts_with("lost::") || FAILS_AND_KILLS.contains(&name)
 }
 
-/// A test that uses the supervisor of the one before, as long as there was nothing wrong with it.
+/// Makes a test that reuses the supervisor of the previous one, as long as that one passed.
 fn trial(
     name: String,
     setting: Setting,
@@ -120,7 +120,7 @@ fn trial(
     })
 }
 
-/// A test that reports its findings.
+/// Makes a test that reports its results.
 fn measured(
     name: String,
     setting: Setting,

@@ -1,4 +1,4 @@
-//! What is left of a worker's processes when it is over, however that came about: nothing.
+//! Tests that nothing is left of a worker's processes when it is over, whatever ended it.
 
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,16 +13,16 @@ use crate::processes::{depth, descendants, named, parent, start_time, within};
 use crate::runs::{Host, PATIENT, PYTHON, Running, outcome};
 use crate::situation::Who;
 
-/// Long for anything that is not slow.
+/// A generous timeout.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The start of code that makes processes: `call_me` gives one a name by which it is found.
+/// The start of code that creates processes: `call_me` gives a process a name by which the test finds it.
 const NAMING: &str = "import ctypes, os, sys, time
 def call_me(name):
     ctypes.CDLL(None).prctl(15, name.encode())
 ";
 
-/// A name that no other process has, within the 15 bytes that there are.
+/// Returns a unique process name of at most 15 bytes.
 fn unique(what: &str, who: Who) -> String {
     static NAMES: AtomicUsize = AtomicUsize::new(0);
     let initial = &who.name()[..1];
@@ -30,10 +30,10 @@ fn unique(what: &str, who: Who) -> String {
     format!("sf-{what}-{initial}{}-{number}", std::process::id() % 1000)
 }
 
-/// Forks twice, with `setsid` in between: the grandchild has no tie to the guest.
+/// Forks twice, with `setsid` in between, so that the grandchild is detached from the guest.
 ///
-/// Where Landlock does not scope signals (before Linux 6.12), the filter of level `landlock` refuses `setsid`: a group
-/// of its own is all that ties such a guest's processes together. There the grandchild stays in that group.
+/// Where Landlock does not scope signals (before Linux 6.12), the filter of level `landlock` refuses `setsid`, because
+/// only their process group ties such a guest's processes together. There the grandchild stays in that group.
 fn daemon(name: &str) -> String {
     format!(
         "{NAMING}
@@ -71,7 +71,7 @@ pub fn a_daemon_is_gone_after_the_run(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Also a run that the supervisor ends at a limit.
+// Also after a run that the supervisor ends at a limit.
 pub fn a_daemon_is_gone_after_a_timeout(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let name = unique("late", who);
@@ -100,13 +100,13 @@ pub fn a_fork_bomb_is_ended(who: Who) -> Result<(), Failed> {
         );
         assert_eq!(named(&name), Vec::<i32>::new(), "{bomb}");
     }
-    // Where a cgroup refuses the fork, the first process to be refused needs the time to end.
+    // Where a cgroup refuses the fork, the first refused process needs time to end.
     let run = host.run(&PATIENT, "import os\nwhile True: os.fork()");
     assert_eq!(run["status"], "pids-limit", "{run}");
     Ok(())
 }
 
-/// A run of a guest that has left a daemon behind, both by name.
+/// A run of a guest that has left a daemon behind; both have unique names.
 struct Busy {
     supervisor: Running,
     guest: String,
@@ -139,7 +139,7 @@ impl Busy {
     }
 }
 
-/// After SIGKILL no process can clean up.
+// After SIGKILL no process can clean up.
 pub fn a_killed_supervisor_leaves_nothing(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let mut busy = Busy::start(&host);
@@ -166,8 +166,8 @@ pub fn a_killed_supervisor_leaves_nothing(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Neither are Sandfork's own processes safe from an administrator, or from the kernel when memory
-/// is short.
+// Sandfork's own helper processes can be killed too, by an administrator or by the kernel when memory
+// runs out.
 pub fn a_killed_helper_leaves_nothing(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     for (generation, helper) in [(1, "reaper"), (2, "zygote"), (3, "watcher")] {
@@ -187,7 +187,7 @@ pub fn a_killed_helper_leaves_nothing(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Without Landlock's signal scope, the reaper walks the process tree, and the guest may not send signals.
+// Without Landlock's signal scope, the reaper walks the process tree, and the guest may not send signals.
 pub fn an_older_kernel_holds_too(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let name = unique("old", who);
@@ -226,7 +226,7 @@ for send in (os.kill, lambda pid, sig: signal.pidfd_send_signal(os.pidfd_open(pi
     Ok(())
 }
 
-/// A guest of an older kernel signals its processes, and no other of its user.
+/// Checks that a guest on an older kernel can signal its own processes and no others of its user.
 fn its_own_are_signalled(host: &Host, who: Who) {
     let other = Running::start(host.command("/bin/sleep").arg("1000"));
     let signal = |pid: i32| {
@@ -265,7 +265,7 @@ except ProcessLookupError: print('none')",
     let aborted = outcome(&mut older(host, &[], "import os; os.abort()"));
     assert_eq!(aborted["exit_code"], 128 + 6, "{aborted}");
     assert!(signal(other.pid()), "as {}", who.name());
-    // The supervisor would send it on an older kernel, and hears of other calls that a policy denies.
+    // On an older kernel the supervisor sends the signal itself; it is also notified of calls that a policy denies.
     let code = "import os
 try: os.kill(os.getpid(), 9)
 except PermissionError: print('refused')";

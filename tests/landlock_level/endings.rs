@@ -1,4 +1,4 @@
-//! Runs that end in each of the ways in which they can.
+//! Tests of every way in which a run can end.
 
 use std::path::PathBuf;
 
@@ -28,7 +28,7 @@ pub fn hello(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every level above the host's highest, with the cause and the remaining layers.
+// Every level above the host's highest is refused, with the cause and the remaining layers.
 pub fn more_is_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     for level in ["standard", "full"] {
@@ -74,7 +74,7 @@ print(os.sched_getaffinity(0), os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE
     Ok(())
 }
 
-/// A program, and its own exit status.
+// A program runs and its exit status is kept.
 pub fn a_program_runs(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let mut run = host.sandfork("exec", &[]);
@@ -121,18 +121,18 @@ pub fn endings(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A guest that takes more memory than the limit of all its processes, in 6 of 60 MiB.
+/// Runs a guest whose processes together exceed the memory limit, in 6 of 60 MiB each.
 fn memory_ends(host: &Host, code: &str) {
     let patient = ["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"];
     let memory = host.run(&patient, code);
-    // With a cgroup, the kernel kills the process that allocates more.
+    // With a cgroup, the kernel kills the process that allocates too much.
     let killed_one = memory["stdout"] == "9\n";
     assert!(memory["status"] == "memory-limit" || killed_one, "{memory}");
     let peak = memory["usage"]["peak_memory_bytes"].as_u64();
     assert!(peak.is_some_and(|peak| peak < 400 << 20), "{memory}");
 }
 
-/// None of them is beneath the guest's main process.
+// None of the processes is a descendant of the guest's main process.
 pub fn the_memory_of_orphans_counts(who: Who) -> Result<(), Failed> {
     memory_ends(
         &Host::new(who),
@@ -149,7 +149,7 @@ time.sleep(20)",
     Ok(())
 }
 
-/// The guest writes to none of its pages, and so has none but the kernel's page of zeros.
+// The guest writes to none of its pages, so that only page tables and the kernel's zero page back them.
 pub fn page_tables_count(who: Who) -> Result<(), Failed> {
     memory_ends(
         &Host::new(who),
@@ -167,7 +167,7 @@ time.sleep(20)",
     Ok(())
 }
 
-/// The guest keeps what it has given up of its own size.
+// The guest keeps shared memory that it has unmapped from its own address space.
 pub fn shared_memory_counts(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let limits = ["limits.memory=256MiB", "limits.cpu=5m", "limits.wall=5m"];
@@ -184,7 +184,7 @@ for number in range(8):
     for page in range(0, 60 << 20, 4096): kept[-1][page] = 1
     kept[-1].madvise(mmap.MADV_DONTNEED)",
     );
-    // With a cgroup, the kernel kills what takes more.
+    // With a cgroup, the kernel kills the process that allocates too much.
     let refused = kept["stdout"] == "4 12\n";
     assert!(refused || kept["status"] == "memory-limit", "{kept}");
     let again = host.run(
@@ -204,7 +204,7 @@ except OSError:
     Ok(())
 }
 
-/// A guest may make as many rules as it likes, and no process's size has them.
+// A guest may add any number of rules, which no process's size includes.
 pub fn landlock_rules_are_counted_or_refused(who: Who) -> Result<(), Failed> {
     let asked = Host::new(who).run(
         &[],
@@ -220,7 +220,7 @@ print(libc.syscall(444, None, 0, 1) > 0, ctypes.get_errno())",
     Ok(())
 }
 
-/// Many processes, each within its own limits.
+// Many processes, each within its own limits.
 pub fn limits_hold_for_all_processes_together(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     memory_ends(
@@ -232,7 +232,7 @@ for _ in range(6):
         time.sleep(60)
 print(os.wait()[1])",
     );
-    // Each is an orphan, and gone before the next.
+    // Each process is an orphan and ends before the next one starts.
     let cpu = host.run(
         &["limits.cpu=1s"],
         "import os, time

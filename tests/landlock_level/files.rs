@@ -1,4 +1,4 @@
-//! The files of sessions.
+//! Tests of the files of sessions.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -102,7 +102,7 @@ print(open('a/b').read(), sorted(os.listdir()))";
     Ok(())
 }
 
-/// The disk is so small that root has to make it, in a thread's own view of the host.
+// Only root can create so small a disk, in a mount namespace of the test's thread.
 pub fn a_full_disk_is_the_hosts(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     assert!(apart::have_own_mounts(), "root may have them");

@@ -1,6 +1,6 @@
-//! Level `landlock` in the kernel, as root and as an ordinary user, on a host without namespaces.
+//! Tests of level `landlock`, as root and as an ordinary user, on a host without namespaces.
 
-// Every test has one type.
+// All tests have the same signature.
 #![allow(clippy::unnecessary_wraps)]
 
 #[path = "../common/apart.rs"]
@@ -86,14 +86,14 @@ const TESTS: &[(&str, Test)] = &[
     ("a_shown_place_is_refused", reach::a_shown_place_is_refused),
 ];
 
-/// What only root can prepare.
+/// Tests that only root can prepare.
 const PREPARED_BY_ROOT: &[(&str, Test)] =
     &[("a_full_disk_is_the_hosts", files::a_full_disk_is_the_hosts)];
 
-/// The bit by which root mounts, in a set of capabilities (linux/capability.h).
+/// The bit of CAP_SYS_ADMIN in a capability set (linux/capability.h).
 const CAP_SYS_ADMIN: u64 = 1 << 21;
 
-/// What does not depend on what the host's `/proc` shows. Only root can mount another.
+/// Tests that must not depend on what the host's `/proc` shows. Only root can mount another.
 const OTHER_PROCS: &[(Who, &str, Test)] = &[
     (Who::UserOfBareProc, "hello", endings::hello),
     (
@@ -121,7 +121,7 @@ fn main() {
         Some(sessions::FLAG) => sessions::main(),
         _ => {}
     }
-    // Only root can be both.
+    // Only root can act as both users.
     let (users, prepared, others): (&[Who], _, _) = if geteuid().is_root() {
         (&[Who::Root, Who::User], PREPARED_BY_ROOT, OTHER_PROCS)
     } else {
@@ -140,7 +140,7 @@ fn main() {
     libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit();
 }
 
-/// Skipped only for what the machine is, never for a run that failed.
+/// Runs a test. It is skipped only if the machine lacks something, never because a run failed.
 fn run(who: Who, test: Test) -> Result<Completion, Failed> {
     match landlock_abi() {
         Ok(_) if who.proc().is_some() && capabilities::effective() & CAP_SYS_ADMIN == 0 => {

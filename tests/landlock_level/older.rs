@@ -1,4 +1,4 @@
-//! A sandbox as an older kernel has it: this one's Landlock is used as if it knew less.
+//! Runs a sandbox as on an older kernel: with a lower Landlock ABI than this kernel supports.
 
 use std::process::exit;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use sandfork_jail::sys::support::landlock_abi;
 
 use crate::runs::PYTHON;
 
-/// First argument of the helper; the ABI, the code and settings follow.
+/// The first argument of the helper. The ABI, the code and settings follow.
 pub const FLAG: &str = "--with-landlock-abi";
 
-/// The last ABI without a scope of signals.
+/// The last ABI without a signal scope.
 const ABI: u32 = 5;
 
-/// That, or what this kernel has, if it is older itself.
+/// Returns that ABI, or this kernel's if it is older.
 pub fn abi() -> u32 {
     landlock_abi().map_or(ABI, |own| own.min(ABI))
 }

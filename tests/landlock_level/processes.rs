@@ -1,9 +1,9 @@
-//! The machine's processes, as /proc shows them (proc(5)).
+//! Queries about the machine's processes in /proc (proc(5)).
 
 use std::fs;
 use std::time::{Duration, Instant};
 
-/// Processes with this name (`/proc/PID/comm`), which is at most 15 bytes long.
+/// Returns the processes with this name (`/proc/PID/comm`), which has at most 15 bytes.
 pub fn named(name: &str) -> Vec<i32> {
     let all = fs::read_dir("/proc").expect("/proc can be read");
     all.filter_map(|entry| {
@@ -20,7 +20,7 @@ pub fn parent(pid: i32) -> Option<i32> {
         .filter(|parent| *parent > 1)
 }
 
-/// How many generations a process is beneath another.
+/// Returns how many generations a process is below another.
 pub fn depth(pid: i32, above: i32) -> Option<usize> {
     let mut pid = pid;
     for depth in 0..10 {
@@ -32,7 +32,7 @@ pub fn depth(pid: i32, above: i32) -> Option<usize> {
     None
 }
 
-/// All descendants of a process, with start times, which distinguish processes with the same id.
+/// Returns all descendants of a process with their start times, which distinguish processes with the same id.
 pub fn descendants(pid: i32) -> Vec<(i32, u64)> {
     let all = fs::read_dir("/proc").expect("/proc can be read");
     let pids = all.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -55,7 +55,7 @@ fn stat_field(pid: i32, field: usize) -> Option<u64> {
         .ok()
 }
 
-/// Whether something came to be within a time that is long for it.
+/// Waits until the condition holds. Returns false after the limit.
 pub fn within(limit: Duration, mut holds: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {

@@ -1,4 +1,4 @@
-//! A guest's reach: it reaches nothing of the host that the same code reaches outside.
+//! Tests that a guest reaches nothing of the host that the same code reaches outside.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -19,7 +19,7 @@ const ACTS: &str = include_str!("acts.py");
 
 type Report = BTreeMap<String, String>;
 
-/// Each act succeeds outside for the same user, and fails in the user's guest.
+// Each act succeeds outside the sandbox for the same user, and fails in the user's guest.
 pub fn acts_are_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let script = host.tmp().join("acts.py");
@@ -70,7 +70,7 @@ fn reported(command: &mut Command) -> Result<Report, Failed> {
     Ok(serde_json::from_slice(&output.stdout).map_err(|error| format!("{error}: {said}"))?)
 }
 
-/// The guest runs as an unused uid of the host, or as its launching user.
+// The guest runs under an unused uid of the host, or as its launching user.
 pub fn the_guest_is_unprivileged(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let run = host.run(&[], "import os; print(os.getresuid())");
@@ -84,14 +84,14 @@ pub fn the_guest_is_unprivileged(who: Who) -> Result<(), Failed> {
     Ok(())
 }
 
-/// A directory for temporary files that guests can read would show them each other's files.
+// If guests could read the directory for temporary files, they would see each other's files.
 pub fn a_shown_place_is_refused(who: Who) -> Result<(), Failed> {
     let host = Host::new(who);
     let shown = host.home().join("shown");
     fs::create_dir(&shown)?;
     chown(&shown, Some(who.uid()), None)?;
     let mut run = host.sandfork("run", &[]);
-    // /usr is read by every guest.
+    // Every guest can read /usr.
     let run = run
         .env("TMPDIR", Path::new("/usr/share"))
         .args(["-c", "pass"]);

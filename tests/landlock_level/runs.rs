@@ -1,4 +1,4 @@
-//! Runs of the `sandfork` command, and of Python without it, in the situation.
+//! Runs the `sandfork` command, and Python without it, on the simulated host.
 
 use std::fs;
 use std::io::Write as _;
@@ -12,13 +12,13 @@ use tempfile::TempDir;
 
 use crate::situation::{self, Who};
 
-/// An interpreter that every user can run.
+/// An interpreter that every user can execute.
 pub const PYTHON: &str = "/usr/bin/python3";
 
-/// Settings for a guest that comes to its end by itself, however slow the machine is.
+/// Settings for a guest that ends by itself, however slow the machine is.
 pub const PATIENT: [&str; 2] = ["limits.wall=5m", "limits.cpu=5m"];
 
-/// A host of a test's own: where its files are.
+/// The simulated host of one test, with its own directories.
 pub struct Host {
     pub who: Who,
     dir: TempDir,
@@ -39,17 +39,17 @@ impl Host {
         host
     }
 
-    /// The supervisor's `TMPDIR`.
+    /// Returns the supervisor's `TMPDIR`.
     pub fn tmp(&self) -> PathBuf {
         self.dir.path().join("tmp")
     }
 
-    /// A directory of the user's, which no guest may see.
+    /// Returns a directory of the user that no guest may see.
     pub fn home(&self) -> PathBuf {
         self.dir.path().join("home")
     }
 
-    /// What supervisors have left.
+    /// Returns what supervisors have left behind.
     pub fn left(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.tmp()).expect("the directory can be read");
         entries
@@ -57,7 +57,7 @@ impl Host {
             .collect()
     }
 
-    /// A program in the situation.
+    /// Returns the command that starts a program on the simulated host.
     pub fn command(&self, program: impl AsRef<Path>) -> Command {
         let mut command = Command::new(own_path());
         command
@@ -70,7 +70,7 @@ impl Host {
         command
     }
 
-    /// `sandfork` in the situation, with a policy that lets it run.
+    /// Returns a `sandfork` command on the simulated host, with a policy that accepts level `landlock`.
     pub fn sandfork(&self, subcommand: &str, settings: &[&str]) -> Command {
         let sandfork = reachable(Path::new(env!("CARGO_BIN_EXE_sandfork")));
         let mut command = self.command(sandfork);
@@ -85,20 +85,20 @@ impl Host {
         command
     }
 
-    /// This test in the situation, as another of its helpers.
+    /// Returns the command that starts this test binary on the simulated host, as one of its helpers.
     pub fn this_test(&self, flag: &str) -> Command {
         let mut command = self.command(reachable(&own_path()));
         command.arg(flag);
         command
     }
 
-    /// The outcome of code in a sandbox.
+    /// Runs code in a sandbox and returns its outcome.
     pub fn run(&self, settings: &[&str], code: &str) -> Value {
         outcome(self.sandfork("run", settings).args(["--json", "-c", code]))
     }
 }
 
-/// A program where every user can execute it: a checkout may be where only its owner can.
+/// Copies a program to where every user can execute it: only the owner may be able to enter the checkout.
 fn reachable(program: &Path) -> PathBuf {
     static COPIES: OnceLock<TempDir> = OnceLock::new();
     static COPYING: Mutex<()> = Mutex::new(());
@@ -121,7 +121,7 @@ fn own_path() -> PathBuf {
     std::env::current_exe().expect("the test's own path")
 }
 
-/// What a run printed as JSON.
+/// Parses the JSON outcome that a run prints.
 pub fn outcome(command: &mut Command) -> Value {
     let Output { stdout, stderr, .. } = command.output().expect("the command runs");
     serde_json::from_slice(&stdout).unwrap_or_else(|error| {
@@ -129,7 +129,7 @@ pub fn outcome(command: &mut Command) -> Value {
     })
 }
 
-/// A process that is ended with the test.
+/// A process that is killed at the end of the test.
 pub struct Running(pub Child);
 
 impl Running {
@@ -149,7 +149,7 @@ impl Drop for Running {
     }
 }
 
-/// Writes a file that anyone may read.
+/// Writes a world-readable file.
 pub fn write(path: &Path, text: &str) {
     let mut file = fs::File::create(path).expect("the file can be made");
     file.write_all(text.as_bytes())

@@ -1,4 +1,4 @@
-//! A session whose files are a directory of the host.
+//! Tests of a session whose files are a host directory.
 
 use std::io::{Read as _, Write as _};
 use std::process::exit;
@@ -11,7 +11,7 @@ use sandfork::{FileSystem, Policy, Sandbox};
 use crate::runs::{Host, PYTHON};
 use crate::situation::Who;
 
-/// First argument of the helper.
+/// The first argument of the helper.
 pub const FLAG: &str = "--with-a-session";
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
@@ -25,7 +25,7 @@ pub fn files_are_reached_from_outside(who: Who) -> std::result::Result<(), Faile
     Ok(())
 }
 
-/// Moves files in and out of a session, and prints what went wrong.
+/// Moves files in and out of a session, and prints an error if something fails.
 pub fn main() -> ! {
     match move_files() {
         Ok(()) => exit(0),
@@ -70,7 +70,7 @@ os.path.abspath('in/deep/data')";
     run_programs(&session)
 }
 
-/// Programs run in the session's directory, where a worker has neither a group of its own nor a terminal.
+/// Runs programs in the session's directory, where a worker has no process group or terminal of its own.
 fn run_programs(session: &Session) -> Result<()> {
     let programs = session.programs();
     let report = programs.start(Program::shell("ls; exit 3"))?.wait();

@@ -1,5 +1,5 @@
-//! A host that forbids namespaces: what Docker's default seccomp profile refuses is refused here, to
-//! a process of this test's own and to what it starts. Or a host that hides processes.
+//! Simulates a host that forbids namespaces, or one that hides processes: a seccomp filter refuses the calls that
+//! Docker's default profile refuses, for a helper process and everything that it starts.
 
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt as _;
@@ -13,26 +13,26 @@ use seccompiler::{
     TargetArch,
 };
 
-/// First argument of the helper; the user and the program follow.
+/// The first argument of the helper. The user and the program follow.
 pub const FLAG: &str = "--on-a-host-without-namespaces";
 
-/// Whom the supervisor runs as.
+/// The user of the supervisor.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Who {
     /// Root.
     Root,
-    /// An ordinary user: the one who runs the test or, if that is root, a user without any resources and
+    /// An ordinary user: the one who runs the test or, if that is root, a user without processes and
     /// without an entry in /etc/passwd.
     User,
-    /// The same user. `/proc` shows only processes that the user may trace (`hidepid` of proc(5)). Root prepares it.
+    /// The same user. `/proc` shows only processes that the user may trace (`hidepid` of proc(5)). Needs root.
     UserOfHiddenProc,
-    /// The same, and the host allows namespaces.
+    /// The same, on a host that allows namespaces.
     UserOfHiddenProcWithNamespaces,
-    /// The same user. `/proc` has processes and nothing else, as in a service with `ProcSubset=pid`.
+    /// The same user. `/proc` contains only processes, as in a service with `ProcSubset=pid`.
     UserOfBareProc,
 }
 
-/// That user's uid and gid.
+/// The uid and gid of the ordinary user.
 const ORDINARY_UID: u32 = 2_147_100_001;
 
 impl Who {
@@ -44,7 +44,7 @@ impl Who {
         Self::UserOfBareProc,
     ];
 
-    /// How `/proc` is mounted, if not as the host has it.
+    /// Returns the mount options of `/proc`, unless it is the host's.
     pub fn proc(self) -> Option<&'static str> {
         match self {
             Self::Root | Self::User => None,
@@ -63,7 +63,7 @@ impl Who {
         }
     }
 
-    /// The uid of the user's processes.
+    /// Returns the uid of the user's processes.
     pub fn uid(self) -> u32 {
         match self {
             Self::Root => 0,
@@ -73,7 +73,7 @@ impl Who {
     }
 }
 
-/// Enters the situation and becomes the program.
+/// Simulates the host and executes the program.
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let who = arguments.next().expect("a user");
     let who = Who::ALL.into_iter().find(|it| it.name() == who);
@@ -108,7 +108,7 @@ fn become_nobody() {
     setresuid(uid, uid, uid).expect("setresuid");
 }
 
-/// As <https://github.com/moby/profiles/blob/main/seccomp/default.json> without `CAP_SYS_ADMIN`.
+/// Refuses what <https://github.com/moby/profiles/blob/main/seccomp/default.json> refuses without `CAP_SYS_ADMIN`.
 fn forbid_namespaces() {
     let refused = [
         libc::SYS_unshare,

@@ -1,4 +1,4 @@
-//! A traced supervisor, and what guests find in a jail with one thing missing.
+//! A traced supervisor, and what guests find in a jail that lacks one part.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -16,12 +16,12 @@ use crate::tracer::{Changes, Tracer};
 use crate::verdict::{Verdict, judge};
 use sandfork::Layer;
 
-/// What a guest asks for, with what of the policy.
+/// A guest program, and the policy settings that it needs.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Guest {
     pub name: &'static str,
     settings: &'static str,
-    /// Whether it looks for another worker.
+    /// Whether it tries to reach another worker.
     meets: bool,
 }
 
@@ -33,7 +33,7 @@ const fn guest(name: &'static str) -> Guest {
     }
 }
 
-/// Those whose answers are the same with every sound jail.
+/// The guests whose findings are the same in every sound jail.
 pub const POSTURE: [Guest; 3] = [
     guest("calls"),
     guest("files"),
@@ -43,13 +43,13 @@ pub const POSTURE: [Guest; 3] = [
     },
 ];
 
-/// The one that looks at a network of its own.
+/// The guest that inspects a network of its own.
 pub const NETWORK: Guest = Guest {
     settings: LOOPBACK,
     ..guest("network")
 };
 
-/// The one that is looked at where hosts can be reached.
+/// The guest that is inspected where hosts can be reached.
 const HOSTS: Guest = Guest {
     settings: ALLOW,
     ..guest("process")
@@ -58,7 +58,7 @@ const HOSTS: Guest = Guest {
 pub const LOOPBACK: &str = "network.mode=loopback";
 const ALLOW: &str = "network.mode=allow";
 
-/// Those that run into a limit, and are only run where one is missing.
+/// The guests that run into a limit, which only run where a limit is missing.
 const LIMITS: [Guest; 3] = [
     guest("memory"),
     guest("tasks"),
@@ -68,7 +68,7 @@ const LIMITS: [Guest; 3] = [
     },
 ];
 
-/// The guests that look at what a mutant changes, those first that see most of it.
+/// Returns the guests that inspect what a mutant changes, the most thorough ones first.
 pub fn guests(mutant: &Mutant) -> Vec<Guest> {
     match mutant.settings {
         LOOPBACK => return vec![NETWORK],
@@ -84,7 +84,7 @@ pub fn guests(mutant: &Mutant) -> Vec<Guest> {
     }
 }
 
-/// The layers that may stop the same as this one, so that a mutant shows only without them.
+/// Returns the layers that may stop the same attempts as this one, so that a mutant shows only without them.
 fn doubles(layer: Layer) -> &'static [Layer] {
     match layer {
         Layer::Mounts => &[Layer::Landlock],
@@ -96,7 +96,7 @@ fn doubles(layer: Layer) -> &'static [Layer] {
 
 /// A mutation that may be used for several guests.
 struct Change {
-    /// Of one that zygotes have too, so that each needs its own.
+    /// The change's number if it also affects zygotes, so that it needs its own zygote.
     number: Option<u64>,
     mutation: Rc<RefCell<Mutation>>,
     trouble: Trouble,
@@ -107,19 +107,19 @@ pub struct Bench {
     tracer: Tracer,
     fixture: Fixture,
     settings: Vec<String>,
-    /// The sandbox that there is: what of the policy is its own, and with which change its zygote was
-    /// made, if with any.
+    /// The current sandbox: its policy settings, and the number of the change with which its zygote was
+    /// made, if any.
     standing: Option<(&'static str, Option<u64>)>,
-    /// Whether there is another worker in it.
+    /// Whether another worker listens in the sandbox.
     is_listening: bool,
-    /// How many changes there have been.
+    /// The number of changes so far.
     changes: u64,
     mutants: Vec<Mutant>,
     /// What each guest finds in a sound jail.
     sound: BTreeMap<(Guest, Option<Layer>), Went>,
 }
 
-/// Small enough to be filled.
+/// Limits that are small enough to be reached.
 const SETTINGS: [&str; 8] = [
     "limits.memory=64MiB",
     "limits.pids=32",
@@ -153,7 +153,7 @@ impl Bench {
         }
     }
 
-    /// Every mutant of the observed setup of the jail.
+    /// Returns every mutant of the observed set-up of the jail.
     pub fn mutants(&mut self) -> Vec<Mutant> {
         if self.mutants.is_empty() {
             let mut all = parts::mutants(&self.record(""));
@@ -168,7 +168,7 @@ impl Bench {
         self.mutants.clone()
     }
 
-    /// Every step of a sandbox's set-up with these settings and of a worker's, as they are made.
+    /// Returns every step of the set-up of a sandbox with these settings and of a worker, in order.
     fn record(&mut self, settings: &str) -> Vec<Step> {
         let recorder = Recorder::default();
         let steps = recorder.steps.clone();
@@ -182,7 +182,7 @@ impl Bench {
         steps.take()
     }
 
-    /// What a guest finds in a sound jail, or in one without a layer.
+    /// Returns what a guest finds in a sound jail, or in one without a layer.
     pub fn sound(&mut self, guest: Guest, off: Option<Layer>) -> Went {
         if let Some(went) = self.sound.get(&(guest, off)) {
             return went.clone();
@@ -199,13 +199,13 @@ impl Bench {
         went
     }
 
-    /// Which of the ways in which a jail is looked at shows that it is a mutant.
+    /// Returns which check detects the mutant.
     pub fn judge(&mut self, mutant: &Mutant) -> Verdict {
         let found = self.compare(mutant, None);
         if found != Verdict::Survived {
             return found;
         }
-        // What is particular to a network has no double.
+        // What is specific to a network has no second layer.
         let doubles = match mutant.settings {
             "" => doubles(mutant.layer),
             _ => &[],
@@ -258,7 +258,7 @@ impl Bench {
             self.tracer = start(&self.settings, &self.fixture);
         }
         if !matches!(went, Some(Went::Ran { .. })) {
-            // Its zygote was given up; the next would have another network than who listens.
+            // The zygote was given up. Workers of the next one would have another network than the listener.
             self.standing = None;
         }
         Some(self.comparable(went?, change.off))
@@ -281,7 +281,7 @@ impl Bench {
             self.is_listening = false;
         }
         self.tracer.changes = changes();
-        // A session has its own thread, whose calls are not traced, so their results would not be changed.
+        // A session has its own thread, whose calls are not traced, so that their results would not be changed.
         if guest.meets && change.off.is_none() && !self.is_listening {
             match self.ask("listen")? {
                 Went::Ran { status, .. } if status == "ok" => self.is_listening = true,
@@ -296,7 +296,7 @@ impl Bench {
         Some(serde_json::from_str(&line).expect("it is an answer"))
     }
 
-    /// Without what differs from one host, or one moment, to the other.
+    /// Removes what differs between hosts or from run to run.
     fn comparable(&self, went: Went, off: Option<Layer>) -> Went {
         let Went::Ran {
             status,
@@ -315,8 +315,8 @@ impl Bench {
             }
         }
         if off.is_some() {
-            // Without mounts of its own there are the host's in it, however many that are now. Who listens
-            // there depends on the guest before, and without the filters the kernel says what memory is free.
+            // Without the mount namespace, the jail contains the host's mounts, however many there are. The listener
+            // depends on the previous guest, and without the filters the kernel reports the amount of free memory.
             let differs = |line: &str| {
                 line.contains(": holds ")
                     || line.starts_with("meet ")

@@ -1,4 +1,4 @@
-//! A change of the jail's own calls on their way to the kernel.
+//! Changes the jail's own system calls on their way to the kernel.
 
 use std::collections::HashSet;
 use std::fs;
@@ -12,70 +12,70 @@ use crate::family::{Call, Role};
 use crate::memory::Memory;
 use crate::tracer::Before;
 
-/// One change, and the calls that it applies to.
+/// One change, and the calls to which it applies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Edit {
     pub at: Site,
     pub act: Act,
 }
 
-/// Which calls.
+/// The calls to which a change applies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Site {
     pub role: Role,
     pub name: &'static str,
     pub which: Which,
-    /// Only once its process has made a call of this name.
+    /// Only once the process has made a call of this name.
     pub after: Option<&'static str>,
 }
 
-/// Which of those with one name.
+/// Selects among the calls of one name.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Which {
-    /// The nth since the process was born, or the command given.
+    /// The nth since the process was born or received the command.
     Nth(usize),
     /// Those on a descriptor of a file with this name.
     On(String),
-    /// Those that name this path in their second argument.
+    /// Those with this path as their second argument.
     At(&'static str),
     /// Those whose first arguments are these.
     With(Vec<u64>),
-    /// Of prlimit64(2), those that do not only ask.
+    /// Of prlimit64(2), those that set a limit.
     Setting,
     Every,
 }
 
-/// What is changed.
+/// How a call is changed.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Act {
-    /// It is not made, and returns this.
+    /// The call is not made and returns this value.
     LeaveOut(i64),
     /// The call is not made, but reports that it wrote all data.
     Swallow,
-    /// Bits of an argument are not set.
+    /// These bits of an argument are cleared.
     Without { argument: usize, bits: u64 },
-    /// Bits of a word that an argument points at are other ones.
+    /// Bits of a word in the structure that an argument points to are changed.
     Word {
         argument: usize,
         offset: u64,
         clear: u64,
         set: u64,
     },
-    /// A word of a list of options is not there.
+    /// An option is removed from a comma-separated list.
     Option { argument: usize, without: String },
     /// Another call is made instead.
     Instead {
         name: &'static str,
         arguments: Vec<Value>,
     },
-    /// A filter first asks this program, which goes on into it.
+    /// These instructions are prepended to a filter program.
     Filter(Vec<BpfInstruction>),
 }
 
-/// An argument of a call that is made instead.
+/// An argument of the call that is made instead.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Value {
-    /// The one that this argument had, with these bits set.
+    /// The value of the original argument, with these bits set.
     With(usize, u64),
     Number(u64),
     Text(&'static str),
@@ -105,7 +105,7 @@ impl Site {
         Self { which, ..self }
     }
 
-    /// Of those, the ones that come after another call.
+    /// Restricts the change to calls that follow a call of this name.
     pub fn after(self, name: &'static str) -> Self {
         let after = Some(name);
         Self { after, ..self }
@@ -129,10 +129,10 @@ impl Site {
     }
 }
 
-/// The calls that each process has made, by their names.
+/// The names of the calls that each process has made.
 pub type Made = HashSet<(Pid, &'static str)>;
 
-/// The name of the file that a call's first argument is a descriptor of.
+/// Returns the name of the file whose descriptor is the call's first argument.
 pub fn file_of(pid: Pid, call: &Call) -> Option<String> {
     let [descriptor, ..] = call.arguments;
     let path = fs::read_link(format!("/proc/{pid}/fd/{descriptor}")).ok()?;
@@ -144,7 +144,7 @@ impl Edit {
         Self { at, act }
     }
 
-    /// Does it, if the call is one of its own.
+    /// Applies the change if the call matches.
     pub fn apply(
         &self,
         pid: Pid,
@@ -202,14 +202,14 @@ impl Edit {
     }
 }
 
-/// Where the stack has not been yet.
+/// Returns an address below the used part of the stack.
 fn below(stack: u64) -> u64 {
     (stack - (64 << 10)) & !0xf
 }
 
-/// Puts a longer program there, and returns where its header is.
+/// Writes a longer program there and returns the address of its header.
 ///
-/// Jumps of classic BPF are relative, so that the rest of it may stay as it is.
+/// Jumps of classic BPF are relative, so the original instructions stay unchanged.
 fn put_before(pid: Pid, header: u64, stack: u64, first: &[BpfInstruction]) -> io::Result<u64> {
     let memory = Memory::of(pid)?;
     let length = u16::from_le_bytes([memory.read(header, 1)?[0], memory.read(header + 1, 1)?[0]]);

@@ -1,9 +1,9 @@
-//! Mutants that no guest could tell from the jail, each with the reason. Everything else that survives is
-//! a finding.
+//! Mutants that no guest can distinguish from the sound jail, each with the reason. Every other survivor
+//! is a finding.
 
 use crate::verdict::Verdict;
 
-/// What a name begins with, and why nothing of it can be seen.
+/// The start of a mutant's name, and why it has no visible effect.
 const EQUIVALENT: &[(&str, &str)] = &[
     (
         "mounts: root's proc without no",
@@ -81,7 +81,7 @@ const EQUIVALENT: &[(&str, &str)] = &[
         "capabilities: init without close_range",
         "it keeps what its parent has open, ends with it, and no guest may look at it",
     ),
-    // The process that connects to hosts.
+    // Mutants of the process that connects to hosts.
     (
         "capabilities: launcher without close_range",
         "the supervisor opens no file that stays open in another program",
@@ -132,7 +132,7 @@ const EQUIVALENT: &[(&str, &str)] = &[
     ),
 ];
 
-/// The verdict on a mutant that survived.
+/// Returns the verdict on a mutant that survived.
 pub fn verdict(name: &str) -> Verdict {
     match EQUIVALENT
         .iter()

@@ -1,8 +1,8 @@
-//! Mutants of the filters: a call let through that is refused, or the other way round, one condition or
-//! one of its values gone.
+//! Mutants of the seccomp filters: a refused call is allowed, an allowed call is refused, or one condition
+//! or one of its values is missing.
 //!
-//! From the preset's own tables, so that there is one for each rule, and from the list of all system
-//! calls, so that there is one for each call that no rule names.
+//! They are derived from the preset's own tables, so that there is one for each rule, and from the list of
+//! all system calls, so that there is one for each call that no rule names.
 
 use std::iter;
 
@@ -31,11 +31,11 @@ const I386: u32 = 0x4000_0003;
 const X32: u32 = 0x4000_0000;
 const NO_SUCH_CALL: u32 = 38;
 
-/// What the calls are that a program answers for the filter that comes after it.
+/// The calls that a program decides before the original filter.
 #[derive(Clone, Copy, Debug)]
 enum Calls {
     Number(u32),
-    /// With an argument that is this, where the mask counts.
+    /// Calls with this value of an argument, under a mask.
     Argument {
         number: u32,
         argument: u8,
@@ -59,7 +59,7 @@ impl Calls {
             } => vec![
                 (LOAD, 0, 0, NUMBER),
                 (EQUAL, 0, 4, number),
-                // The lower half of a 64-bit word, which is what the kernel takes.
+                // The lower half of a 64-bit word, which is what the kernel uses of the argument.
                 (LOAD, 0, 0, 16 + 8 * u32::from(argument)),
                 (AND, 0, 0, mask),
                 (EQUAL, 0, 1, value),
@@ -73,7 +73,7 @@ impl Calls {
     }
 }
 
-/// Every mutant of the filters of a guest with namespaces, with and without a loopback interface.
+/// Returns every mutant of the filters of a guest with namespaces, with and without a loopback interface.
 pub fn mutants() -> Vec<Mutant> {
     let guest = Preset::of(Surroundings::Namespaces).guest;
     let mut all: Vec<Mutant> = syscalls(Arch::X86_64)
@@ -85,7 +85,7 @@ pub fn mutants() -> Vec<Mutant> {
             .iter()
             .flat_map(|(name, rule)| of_rule(name, rule.verdict)),
     );
-    // Those of the rules that a loopback interface replaces.
+    // Mutants of the rules that differ with a loopback interface.
     let others = Preset::of(Surroundings::Loopback).guest;
     let replaced = others.iter().filter(|(name, rule)| {
         let verdict = guest.get(*name).map(|rule| rule.verdict);
@@ -101,7 +101,7 @@ pub fn mutants() -> Vec<Mutant> {
     all
 }
 
-/// Every mutant of the rule of one call.
+/// Returns every mutant of the rule of one call.
 fn of_rule(name: &str, verdict: Verdict) -> Vec<Mutant> {
     let Some(number) = syscall_number(Arch::X86_64, name) else {
         return Vec::new();
@@ -143,7 +143,7 @@ fn of_rule(name: &str, verdict: Verdict) -> Vec<Mutant> {
     }
 }
 
-/// Each value that a condition names.
+/// Returns a mutant for each value that a condition names.
 fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
     let with = |argument, mask, value| Calls::Argument {
         number,
@@ -179,12 +179,12 @@ fn of_check(name: &str, number: u32, check: &Check) -> Vec<Mutant> {
             .iter()
             .map(|value| lets(&title(*value), with(argument, mask, *value)))
             .collect(),
-        // Its condition and the other check are one argument each, and together what `name` does with any.
+        // The condition and the inner check concern one argument each; together they are what `name` does with any.
         Check::When { then, .. } => of_check(name, number, then),
     }
 }
 
-/// Both filters let it through.
+/// Makes both filters allow the calls.
 fn lets(name: &str, calls: Calls) -> Mutant {
     let roles = [Role::Zygote, Role::Worker];
     let edits = roles.map(|role| Edit {
@@ -198,7 +198,7 @@ fn lets(name: &str, calls: Calls) -> Mutant {
     )
 }
 
-/// The worker's refuses it as if there were no rule: the set-up may need it.
+/// Makes the worker's filter refuse the calls as if no rule existed. The set-up may need the zygote's.
 fn forgets(name: &str, calls: Calls) -> Mutant {
     let edit = Edit {
         at: Site::every(Role::Worker, "seccomp"),

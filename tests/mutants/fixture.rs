@@ -1,4 +1,4 @@
-//! The files of this host that the sandboxes show. File permissions do not protect them, so only the jail
+//! Host files that the sandboxes show. File permissions do not protect them, so only the jail
 //! determines what a guest may do with them.
 
 use std::fs;
@@ -9,21 +9,21 @@ use std::path::{Path, PathBuf};
 use nix::sys::stat::{Mode, SFlag, makedev, mknod, umask};
 use tempfile::TempDir;
 
-/// The name of that module.
+/// The name of the module that leaves a descriptor behind.
 pub const LEAVING: &str = "leaves_a_descriptor";
 
 const LEAVES: &str = "import os\nos.dup2(os.open('/dev/null', os.O_RDONLY), 1500)\n";
 
 pub struct Fixture {
-    /// Shown where it is.
+    /// The parent of the directories that are shown at their own paths.
     apart: TempDir,
-    /// Shown in the worker's own `/tmp`.
+    /// A directory that is shown inside the worker's own `/tmp`.
     beneath: TempDir,
 }
 
 impl Fixture {
     pub fn new() -> io::Result<Self> {
-        // The launching user's permissions must not decide either.
+        // The launching user's umask must not have an effect either.
         umask(Mode::empty());
         let fixture = Self {
             apart: open(tempfile::tempdir_in("/var/tmp")?)?,
@@ -33,7 +33,7 @@ impl Fixture {
         Ok(fixture)
     }
 
-    /// Read, read within `/tmp`, and written.
+    /// Returns the policy keys and directories: readable, readable inside `/tmp`, and writable.
     pub fn directories(&self) -> [(&'static str, PathBuf); 3] {
         [
             ("filesystem.read", self.apart.path().join("read")),
@@ -42,7 +42,7 @@ impl Fixture {
         ]
     }
 
-    /// A module that leaves a descriptor behind, with a number that is above every worker's.
+    /// Creates a module that leaves a descriptor behind, with a number above that of every descriptor of a worker.
     pub fn modules(&self) -> io::Result<PathBuf> {
         let modules = self.apart.path().join("modules");
         fs::create_dir_all(&modules)?;
@@ -50,12 +50,12 @@ impl Fixture {
         Ok(modules)
     }
 
-    /// Not shown at all.
+    /// Returns the directory that no sandbox shows.
     pub fn hidden(&self) -> PathBuf {
         self.apart.path().join("hidden")
     }
 
-    /// Its description for guests, in Python.
+    /// Returns Python assignments that describe the fixture to guests.
     pub fn header(&self) -> String {
         let shown = self
             .directories()
@@ -73,7 +73,7 @@ impl Fixture {
             .iter()
             .chain([&hidden])
         {
-            // It is mounted in sandboxes: the directory itself must stay.
+            // The directory is mounted in sandboxes, so the directory itself must stay.
             fs::create_dir_all(directory)?;
             for entry in fs::read_dir(directory)? {
                 let path = entry?.path();
@@ -110,7 +110,7 @@ fn fill(directory: &Path) -> io::Result<()> {
         allow_all(&directory.join(name))?;
     }
     if nix::unistd::geteuid().is_root() {
-        // The zero device, which does nothing to anyone.
+        // The zero device, which is harmless.
         let mode = Mode::from_bits_truncate(0o666);
         mknod(
             &directory.join("device"),

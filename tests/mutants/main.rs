@@ -1,10 +1,10 @@
-//! Jails with one thing missing, made from outside: the product's own calls are changed on their way to
-//! the kernel, so that what is tested is what is shipped.
+//! Tests jails that lack one part each. A tracer changes the product's own system calls on their way to
+//! the kernel, so that the shipped code is tested.
 //!
-//! Each of them must be seen: by the kernel, which then refuses the next step, by the worker or its
-//! supervisor, who look whether it holds, or by a guest that finds something else than what is written
-//! in `sound/`. `cargo xtask verify mutants` tries all; without it, as in CI, one of each kind is tried,
-//! always the same.
+//! Each mutant must be detected: by the kernel, which then fails a later step, by the worker or its
+//! supervisor, which verify the jail, or by a guest whose findings differ from those in `sound/`.
+//! `cargo xtask verify mutants` tries all mutants; otherwise, as in CI, a fixed sample with one of each
+//! kind is tried.
 
 #![allow(
     missing_docs,
@@ -15,7 +15,7 @@
 
 use std::process::ExitCode;
 
-// What a tracer changes of a system call are the registers of one architecture.
+// The tracer changes registers, whose layout depends on the architecture.
 cfg_if::cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
         #[path = "../common/mod.rs"]

@@ -1,4 +1,4 @@
-//! The memory of a process that is stopped.
+//! Reads and writes the memory of a stopped process.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 
 use nix::unistd::Pid;
 
-/// More than any string or structure of the jail's has.
+/// Longer than any string or structure that the jail passes to a call.
 const LONGEST: usize = 4096;
 
 pub struct Memory(File);
 
 impl Memory {
-    /// The memory of a traced process.
+    /// Opens the memory of a traced process.
     pub fn of(pid: Pid) -> io::Result<Self> {
         let path = format!("/proc/{pid}/mem");
         let file = OpenOptions::new().read(true).write(true).open(path)?;
@@ -29,14 +29,14 @@ impl Memory {
         self.0.write_all_at(bytes, address)
     }
 
-    /// One word of a structure.
+    /// Reads one 64-bit word.
     pub fn word(&self, address: u64) -> io::Result<u64> {
         let mut word = [0; 8];
         self.0.read_exact_at(&mut word, address)?;
         Ok(u64::from_le_bytes(word))
     }
 
-    /// A string of C's; empty for a null pointer.
+    /// Reads a C string; empty for a null pointer.
     pub fn text(&self, address: u64) -> io::Result<String> {
         let mut text = Vec::new();
         while address != 0 && text.len() < LONGEST {

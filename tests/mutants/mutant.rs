@@ -1,4 +1,4 @@
-//! A jail in which one thing is not as the plan has it.
+//! A jail in which one part differs from the plan.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -18,7 +18,7 @@ pub struct Mutant {
     pub layer: Layer,
     pub name: String,
     pub edits: Vec<Edit>,
-    /// Of the policy, those with which it is a mutant.
+    /// The policy settings under which the mutant applies.
     pub settings: &'static str,
 }
 
@@ -33,18 +33,18 @@ impl Mutant {
         }
     }
 
-    /// The same with these settings.
+    /// Returns the same mutant under these settings.
     pub fn with(self, settings: &'static str) -> Self {
         Self { settings, ..self }
     }
 }
 
-/// Makes changes, for as long as processes set themselves up.
+/// Applies changes to processes while they set themselves up.
 pub struct Mutation {
     edits: Vec<Edit>,
     off: Option<Off>,
     made: Made,
-    /// Workers that have said that their jail stands, and wait to be looked at.
+    /// Workers that have reported their jail and wait to be verified.
     standing: HashSet<Pid>,
     trouble: Trouble,
 }
@@ -65,14 +65,14 @@ impl Mutation {
         }
     }
 
-    /// Where it tells what it could not change.
+    /// Returns the place where it reports calls that it could not change.
     pub fn trouble(&self) -> Trouble {
         Rc::clone(&self.trouble)
     }
 
-    /// Whether it changes nothing of a zygote's, so that a sound one can have its workers.
+    /// Returns whether it affects only workers, so that their zygote can be a sound one.
     pub fn is_of_workers_only(&self) -> bool {
-        // Where mounts are put into a worker's root, which is its zygote's.
+        // Mounts into a worker's root also appear in its zygote's root.
         let leaves_traces = self.off.as_ref().is_some_and(Off::is_seen_by_others);
         !leaves_traces && self.edits.iter().all(|edit| edit.at.role == Role::Worker)
     }
@@ -115,7 +115,7 @@ impl Changes for Mutation {
         if stands(call) {
             self.standing.insert(pid);
         }
-        // It receives data from the supervisor, which has verified it before.
+        // The worker receives data from the supervisor, which has verified it by then.
         if self.standing.contains(&pid) && call.is(&["read", "recvfrom"]) && call.is_on_data() {
             if let Err(error) = off.take_away(pid) {
                 self.tell(error);
@@ -136,7 +136,7 @@ impl Changes for Rc<RefCell<Mutation>> {
     }
 }
 
-/// Whether a worker has just said that its jail stands: first it sends the handles of its directories.
+/// Returns whether a worker has just reported its jail: the message before that passes its directories.
 pub fn stands(call: &Call) -> bool {
     call.role == Role::Worker && call.is(&["sendmsg"]) && call.occurrence == 2
 }

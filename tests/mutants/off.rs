@@ -1,8 +1,8 @@
-//! A jail without one of its layers, which neither the worker nor its supervisor notices.
+//! Makes a jail without one of its layers, unnoticed by the worker and its supervisor.
 //!
-//! Some layers are never made: their calls are left out, and a process that looks for them is told what a
-//! sound jail would have told. The others are made, looked at, and taken away from outside before there
-//! is any guest code.
+//! Some layers are never made: their calls are skipped, and a process that checks them reads what a sound
+//! jail would show. The others are made, verified, and removed from outside before any guest code
+//! runs.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use crate::edit::{Act, Edit, Site, Value, Which, file_of};
 use crate::family::{Call, Role};
 use crate::memory::Memory;
 
-/// What takes a layer from a worker that has it.
+/// The script that removes a layer from a worker.
 const TAKE_AWAY: &str = include_str!("take_away.py");
 
 /// How a layer is turned off.
@@ -26,7 +26,7 @@ const TAKE_AWAY: &str = include_str!("take_away.py");
 pub struct Off {
     layer: Layer,
     pub edits: Vec<Edit>,
-    /// The resource limits that a worker was to have.
+    /// The resource limits that a worker would have.
     limits: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -59,22 +59,22 @@ impl Off {
         }
     }
 
-    /// Whether other workers of the same zygote find something of it.
+    /// Returns whether other workers of the same zygote see the effect.
     pub fn is_seen_by_others(&self) -> bool {
         self.layer == Layer::Mounts
     }
 
-    /// Keeps in mind what is left out.
+    /// Records the limits that are skipped.
     pub fn hear(&self, pid: Pid, call: &Call) {
         let [_, resource, new, ..] = call.arguments;
         if call.role == Role::Worker && call.is(&["prlimit64"]) && new != 0 {
-            // One whose memory cannot be read is gone.
+            // A process whose memory cannot be read has ended.
             let value = Memory::of(pid).and_then(|memory| memory.word(new));
             _ = value.map(|value| self.limits.borrow_mut().insert(resource, value));
         }
     }
 
-    /// Takes it from a worker that was looked at.
+    /// Removes the layer from a worker that has been verified.
     pub fn take_away(&self, worker: Pid) -> Result<(), String> {
         if !matches!(self.layer, Layer::Mounts | Layer::Cgroup) {
             return Ok(());
@@ -89,7 +89,7 @@ impl Off {
         }
     }
 
-    /// Changes what the supervisor was just told of its worker to what it expects.
+    /// Changes what the supervisor has just read about its worker to what it expects.
     pub fn lie(&self, supervisor: Pid, call: &Call) {
         // A process that has ended is skipped.
         _ = match (self.layer, call.name()) {
@@ -103,7 +103,7 @@ impl Off {
 }
 
 impl Off {
-    /// The rows of /proc/PID/limits, whose columns have fixed places.
+    /// Rewrites the rows of /proc/PID/limits, whose columns have fixed widths.
     fn limits_as_planned(&self, supervisor: Pid, call: &Call) -> io::Result<()> {
         const VALUES: usize = 26;
         let Some((memory, address, text)) = told(supervisor, call, "limits")? else {
@@ -125,7 +125,7 @@ impl Off {
     }
 }
 
-/// The resources' numbers and rows (getrlimit(2), proc_pid_limits(5)).
+/// The numbers and row names of the resources (getrlimit(2), proc_pid_limits(5)).
 const ROWS: [(u64, &str); 10] = [
     (0, "Max cpu time"),
     (1, "Max file size"),
@@ -139,7 +139,7 @@ const ROWS: [(u64, &str); 10] = [
     (12, "Max msgqueue size"),
 ];
 
-/// What a supervisor has just read of a file with this name, and where it is.
+/// Returns what a supervisor has just read from a file with this name, and its address.
 fn told(supervisor: Pid, call: &Call, name: &str) -> io::Result<Option<(Memory, u64, Vec<u8>)>> {
     if file_of(supervisor, call).as_deref() != Some(name) {
         return Ok(None);
@@ -163,7 +163,7 @@ fn at(role: Role, name: &'static str, path: &'static str) -> Site {
     Site::every(role, name).which(Which::At(path))
 }
 
-/// Filters that let everything through. They are there, so that they are counted.
+/// Loads filters that allow everything, so that a filter is counted.
 fn seccomp() -> Vec<Edit> {
     const LET_ALL: u32 = 0x7fff_0000;
     let filters = [Role::Zygote, Role::Worker].map(|role| {
@@ -184,7 +184,7 @@ fn capabilities() -> Vec<Edit> {
         leave_out(prctl(Role::Worker, CAPBSET_DROP)),
         leave_out(prctl(Role::Worker, CAP_AMBIENT)),
         leave_out(Site::every(Role::Worker, "capset")),
-        // Where it looks whether they are gone; the last one comes to the filter.
+        // The check whether they are gone fails. The last such call must reach the filter.
         refuse(
             prctl(Role::Worker, CAPBSET_DROP).after("capset"),
             Errno::EPERM,
@@ -196,8 +196,8 @@ fn capabilities() -> Vec<Edit> {
     ]
 }
 
-/// All but the mount namespace, which mounting needs, and the zygote's user namespace, which permits
-/// mounting.
+/// Skips all namespaces except the mount namespace, which mounting needs, and the zygote's user namespace,
+/// which permits mounting.
 fn namespaces() -> Vec<Edit> {
     let without = |role, bits| {
         let act = Act::Without { argument: 0, bits };
@@ -211,8 +211,8 @@ fn namespaces() -> Vec<Edit> {
     let mut edits = vec![
         without(Role::Launcher, NEW_OTHERS | NEW_PID),
         without(Role::Zygote, NEW_OTHERS | NEW_PID),
-        // The way back, where there was none, and into what the zygote lends. Before it serves, it comes
-        // back from the mount namespace in which it preloads.
+        // Skip the return into namespaces that were not left, and entering those that the zygote lends. The zygote must
+        // still leave the mount namespace in which it preloads before it serves.
         leave_out(Site::every(Role::Zygote, "setns").after("epoll_create1")),
         leave_out(Site::every(Role::Worker, "setns")),
         without(Role::Worker, NEW_OTHERS | NEW_USER),
@@ -225,7 +225,7 @@ fn namespaces() -> Vec<Edit> {
     edits
 }
 
-/// A procfs belongs to a pid namespace: where there is none but the host's, so does the procfs.
+/// A procfs belongs to a pid namespace, so without one it is the host's.
 fn proc_of_the_host() -> [Edit; 4] {
     const CLONE_ALL: u64 = (1 | libc::O_CLOEXEC | libc::AT_RECURSIVE) as u64;
     let here = i64::from(libc::AT_FDCWD).cast_unsigned();
@@ -243,7 +243,7 @@ fn proc_of_the_host() -> [Edit; 4] {
         ),
         leave_out(zygote("fsconfig")),
         instead(zygote("fsmount"), "dup", vec![Value::With(0, 0)]),
-        // The worker's own: the one that its root has, with the flags that it would have.
+        // The worker's own procfs becomes a mount of its root's, with the flags that it would have.
         instead(
             Site::every(Role::Worker, "mount").which(Which::At("/proc")),
             "mount",
@@ -258,13 +258,13 @@ fn proc_of_the_host() -> [Edit; 4] {
     ]
 }
 
-/// The resource limits, as they are not set.
+/// Skips the setting of resource limits.
 fn rlimits() -> Vec<Edit> {
     let set = Site::every(Role::Worker, "prlimit64").which(Which::Setting);
     vec![leave_out(set)]
 }
 
-/// The sets in /proc/PID/status, and `no_new_privs`.
+/// Rewrites the capability sets and `no_new_privs` in /proc/PID/status.
 fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
     let Some((memory, address, bytes)) = told(supervisor, call, "status")? else {
         return Ok(());
@@ -293,7 +293,7 @@ fn no_capabilities(supervisor: Pid, call: &Call) -> io::Result<()> {
     Ok(())
 }
 
-/// The line of the worker's `/proc` in /proc/PID/mountinfo: what it is mounted from, and how, in the same length.
+/// Rewrites the source and options of the worker's `/proc` in /proc/PID/mountinfo, without a change of length.
 fn proc_of_the_worker(supervisor: Pid, call: &Call) -> io::Result<()> {
     const SHOWN: &[u8] = b" /proc ro,";
     const WANTED: &str = "noexec,nosuid - proc p ro,subset=pid";
@@ -314,8 +314,8 @@ fn proc_of_the_worker(supervisor: Pid, call: &Call) -> io::Result<()> {
     Ok(())
 }
 
-/// The number in a link such as `ns/pid -> pid:[4026531836]`: another for each worker, of whose directory
-/// in /proc the supervisor has a descriptor.
+/// Rewrites the number in a link such as `ns/pid -> pid:[4026531836]`: a different one for each worker, by the
+/// supervisor's descriptor of its directory in /proc.
 fn another_namespace(supervisor: Pid, call: &Call) -> io::Result<()> {
     let memory = Memory::of(supervisor)?;
     if !memory.text(call.arguments[1])?.starts_with("ns/") {

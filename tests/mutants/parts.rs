@@ -1,7 +1,7 @@
-//! From the steps that a jail was seen to be made of to mutants: each of its parts is missing in one.
+//! Derives mutants from the observed steps of a jail's set-up: each mutant lacks one part.
 //!
-//! Nothing here is a list of what there is to delete: that is what the product did. The tables only
-//! give names to bits, and one that has no name is deleted all the same.
+//! What can be deleted is not listed here but observed: it is what the product does. The tables only
+//! give names to bits, and a bit without a name is deleted all the same.
 
 use sandfork::Layer;
 
@@ -23,9 +23,9 @@ const NAMESPACES: Names = &[
     (0x4000_0000, "net"),
 ];
 
-/// The flags of mount(2) that keep something out, which are the attributes of mount_setattr(2) too.
+/// The restricting flags of mount(2), which are also attributes of mount_setattr(2).
 const MOUNT: Names = &[(1, "ro"), (2, "nosuid"), (4, "nodev"), (8, "noexec")];
-/// The attribute that gives the owner of a writable path what guests write there. It keeps nothing out.
+/// The attribute that maps the guest's ids to the owner of a writable path. It restricts nothing.
 const IDMAP: u64 = 0x10_0000;
 
 const EXECUTE: u64 = 1;
@@ -68,7 +68,7 @@ const RESOURCES: Names = &[
     (14, "rtprio"),
 ];
 
-/// Of prctl(2), what changes something that holds the process.
+/// The options of prctl(2) that restrict the process.
 const SETTINGS: Names = &[
     (1, "parent-death signal"),
     (4, "dumpable"),
@@ -77,7 +77,7 @@ const SETTINGS: Names = &[
     (47, "ambient set"),
 ];
 
-/// Each bit that is set, with its name.
+/// Returns each set bit with its name.
 fn bits(word: u64, names: Names) -> impl Iterator<Item = (u64, String)> {
     let set = (0..64).map(|bit| 1_u64 << bit);
     set.filter(move |bit| word & bit != 0).map(move |bit| {
@@ -92,10 +92,10 @@ fn name_of(value: u64, names: Names) -> Option<&'static str> {
     found.map(|(_, name)| *name)
 }
 
-/// Every mutant of these steps, in their order.
+/// Returns every mutant of these steps, in their order.
 pub fn mutants(steps: &[Step]) -> Vec<Mutant> {
     let mut all: Vec<Mutant> = Vec::new();
-    // With its filter loaded, a worker only looks whether the jail holds.
+    // Once its filter is loaded, a worker only checks the jail.
     let is_filter = |step: &Step| step.call.role == Role::Worker && step.call.is(&["seccomp"]);
     let last = steps.iter().position(is_filter).unwrap_or(steps.len());
     let looks = |(index, step): &(usize, &Step)| *index > last && step.call.role == Role::Worker;
@@ -108,7 +108,7 @@ pub fn mutants(steps: &[Step]) -> Vec<Mutant> {
         match all.iter_mut().find(|known| known.name == mutant.name) {
             None => all.push(mutant),
             Some(known) if known.edits == mutant.edits => {}
-            // What one line of the plan does for all that is shown is deleted for all of it.
+            // One rule of the plan that applies to everything shown is deleted as a whole.
             Some(known) if matches!(known.layer, Layer::Mounts | Layer::Landlock) => {
                 known.edits.extend(mutant.edits);
             }
@@ -130,7 +130,7 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
     };
     let left_out = |layer, name: String| vec![one(layer, name, Act::LeaveOut(0))];
     match (call.name(), &step.detail) {
-        // The supervisor makes no jail, but the cgroups.
+        // Of the jail, the supervisor only makes the cgroups.
         ("write", Detail::Setting { file, value }) => setting(step, who, file, value),
         _ if call.role == Role::Supervisor => Vec::new(),
         ("unshare", _) => bits(call.arguments[0], NAMESPACES)
@@ -145,7 +145,7 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
         ("sendto", _) if call.role == Role::Worker => {
             left_out(Layer::Namespaces, "loopback not brought up".to_owned())
         }
-        // Those of the process that connects to hosts.
+        // Calls of the process that connects to hosts.
         ("bind" | "listen", _) if call.role == Role::Worker => left_out(
             Layer::Namespaces,
             format!("socket for hosts without {}", call.name()),
@@ -195,7 +195,7 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
             )
         }
         ("prctl", _) => setting_of_the_process(call, who),
-        // Without a new value it only asks.
+        // Without a new value, the call only reads the limit.
         ("prlimit64", _) if call.arguments[2] != 0 => {
             let resource = name_of(call.arguments[1], RESOURCES).unwrap_or("another");
             left_out(Layer::Rlimits, format!("{who} without {resource}"))
@@ -205,7 +205,7 @@ fn of(step: &Step, steps: &[Step]) -> Vec<Mutant> {
     }
 }
 
-/// Whose step it is. The zygote builds the root before it enters a mount namespace to preload in.
+/// Returns who makes the step. The zygote builds the root before it enters a mount namespace to preload in.
 fn maker(call: &Call, steps: &[Step]) -> String {
     let enters = |step: &Step| step.call.role == Role::Zygote && step.call.is(&["unshare"]);
     let before = |step: &Step| step.call.nth > call.nth;
@@ -220,7 +220,7 @@ fn maker(call: &Call, steps: &[Step]) -> String {
     }
 }
 
-/// A mount: not made, and without each of its flags and options.
+/// Returns mutants of a mount: not made, and without each of its flags and options.
 fn mounted(step: &Step, who: &str) -> Vec<Mutant> {
     let call = &step.call;
     let Detail::Mount {
@@ -252,13 +252,13 @@ fn mounted(step: &Step, who: &str) -> Vec<Mutant> {
     all.chain(flags).chain(options).collect()
 }
 
-/// Of prctl(2), what changes something that holds the process.
+/// Returns mutants of prctl(2) calls that restrict the process.
 fn setting_of_the_process(call: &Call, who: &str) -> Vec<Mutant> {
     let [option, value, ..] = call.arguments;
     let Some(name) = name_of(option, SETTINGS) else {
         return Vec::new();
     };
-    // In which order the bounding set is emptied differs from time to time.
+    // The order in which the bounding set is emptied varies.
     let (name, with) = match name {
         "bounding set" => (
             format!("{who} keeps capability {value} in the bounding set"),
@@ -272,7 +272,7 @@ fn setting_of_the_process(call: &Call, who: &str) -> Vec<Mutant> {
     vec![Mutant::new(Layer::Capabilities, name, edits)]
 }
 
-/// A right that the ruleset does not handle is everybody's, so that no rule may name it either.
+/// Returns mutants of a ruleset. A right that it does not handle is granted to all, so no rule may name it either.
 fn handled(step: &Step, words: [u64; 3]) -> Vec<Mutant> {
     let kinds = [(words[0], FILES), (words[1], NET), (words[2], SCOPES)];
     let mut all = Vec::new();
@@ -301,7 +301,7 @@ fn handled(step: &Step, words: [u64; 3]) -> Vec<Mutant> {
     all
 }
 
-/// A rule that grants a right more.
+/// Returns mutants of a rule that grant one more right.
 fn granted(step: &Step, rights: u64, steps: &[Step]) -> Vec<Mutant> {
     let has = |right| rights & right != 0;
     let kind = match () {
@@ -332,14 +332,14 @@ fn granted(step: &Step, rights: u64, steps: &[Step]) -> Vec<Mutant> {
         .collect()
 }
 
-/// A file of a cgroup's, or of an id map's.
+/// Returns the mutant of a write to a file of a cgroup or to an id map.
 fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
     let layer = match file {
         "uid_map" | "gid_map" | "setgroups" | "tcp_rmem" | "tcp_wmem" | "timens_offsets" => {
             Layer::Namespaces
         }
         "tasks" | "cgroup.procs" => Layer::Cgroup,
-        // The zygote writes files of these names too, from which a guest learns its limits. They limit nothing.
+        // The zygote also writes files of these names, which show a guest its limits. They limit nothing.
         _ if step.call.role == Role::Supervisor
             && ["memory.", "pids.", "cpu.", "cgroup."]
                 .iter()
@@ -351,16 +351,16 @@ fn setting(step: &Step, who: &str, file: &str, value: &str) -> Vec<Mutant> {
     };
     let call = &step.call;
     let at = match file {
-        // There is one in each hierarchy, and a worker joins them in an order.
+        // One such file exists in each hierarchy, and a worker joins them in a fixed order.
         "tasks" | "cgroup.procs" => Site::of(call),
-        // How often the supervisor's threads have written before depends on their pace.
+        // The number of earlier writes of the supervisor's threads depends on their timing.
         _ => Site::every(call.role, "write").which(Which::On(file.to_owned())),
     };
     let act = Act::Swallow;
     let value = value.trim().replace('\n', ", ");
     let name = match file {
         "tasks" | "cgroup.procs" => format!("{layer}: {who} does not join"),
-        // The host's clocks are in it.
+        // The value contains the host's clocks.
         "timens_offsets" => format!("{layer}: {who} does not write to {file}"),
         _ => format!("{layer}: {who} does not write {value} to {file}"),
     };

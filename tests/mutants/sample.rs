@@ -1,22 +1,22 @@
-//! One mutant of each kind, for every run of the tests. Each test names the party that must notice it.
+//! One mutant of each kind, for every run of the tests. Each names the party that must detect it.
 
 use libtest_mimic::Failed;
 
 use crate::bench::Bench;
 use crate::verdict::Verdict;
 
-/// The party that notices the mutant.
+/// The party that detects the mutant.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum By {
     /// A step of the set-up, which fails.
     SetUp,
-    /// The worker or the supervisor.
+    /// The worker or the supervisor, when they verify the jail.
     Look,
     /// This guest.
     Guest(&'static str),
 }
 
-/// A mutant by its name.
+/// A mutant's name and its detector.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     pub name: &'static str,

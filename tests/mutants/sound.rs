@@ -13,7 +13,7 @@ const WRITTEN: [(&str, &str); 4] = [
     ("network", include_str!("sound/network.txt")),
 ];
 
-/// Compares what a guest found with what is written.
+/// Compares a guest's findings with the record.
 pub fn compare(guest: &str, went: &Went) -> Result<(), Failed> {
     let Went::Ran {
         status,
@@ -44,7 +44,7 @@ pub fn compare(guest: &str, went: &Went) -> Result<(), Failed> {
     Err(differing.join("\n").into())
 }
 
-/// What a guest finds without a layer, and not with it: so that what is taken away is really gone.
+/// Checks that a layer is really gone: a guest must find something without it that it does not find with it.
 pub fn without(layer: Layer, bench: &mut Bench) -> Result<(), Failed> {
     let [calls, files, process] = POSTURE;
     let (guest, line) = match layer {
@@ -53,7 +53,7 @@ pub fn without(layer: Layer, bench: &mut Bench) -> Result<(), Failed> {
         Layer::Landlock => (files, "/.witness: read done"),
         Layer::Seccomp => (calls, "call let 0x0-0x14e 0x151-0x27f"),
         Layer::Capabilities => (process, "NoNewPrivs 0"),
-        // Any line.
+        // Any line may differ.
         Layer::Rlimits | Layer::Cgroup => (process, ""),
     };
     let mut told = |off| match bench.sound(guest, off) {

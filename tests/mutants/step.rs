@@ -1,4 +1,4 @@
-//! What a jail is made of: the calls of its set-up as they were made, with what they pointed at.
+//! The steps of a jail's set-up: the observed calls, with the data that their arguments point to.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -13,33 +13,33 @@ use crate::memory::Memory;
 use crate::mutant::stands;
 use crate::tracer::{After, Before, Changes};
 
-/// A call that makes a part of the jail.
+/// A call that makes part of the jail.
 #[derive(Clone, Debug)]
 pub struct Step {
     pub call: Call,
     pub detail: Detail,
 }
 
-/// What it says, where that is not in its arguments.
+/// Details of a step that are not in the call's register arguments.
 #[derive(Clone, Debug)]
 pub enum Detail {
     Plain,
-    /// mount(2): where, what, with which options.
+    /// mount(2): the target, the type and the options.
     Mount {
         target: String,
         kind: String,
         options: String,
     },
-    /// mount_setattr(2) of what open_tree(2) cloned last.
+    /// mount_setattr(2) of the tree that open_tree(2) cloned last.
     Tree {
         path: String,
         attributes: u64,
     },
-    /// fsmount(2) of what fsopen(2) named last.
+    /// fsmount(2) of the file system that fsopen(2) named last.
     FileSystem {
         kind: String,
     },
-    /// landlock_create_ruleset(2): what is handled.
+    /// landlock_create_ruleset(2): the handled rights.
     Ruleset {
         files: u64,
         net: u64,
@@ -58,7 +58,7 @@ pub enum Detail {
 
 pub type Steps = Rc<RefCell<Vec<Step>>>;
 
-/// Writes down what is made.
+/// Records the steps.
 #[derive(Default)]
 pub struct Recorder {
     pub steps: Steps,
@@ -127,7 +127,7 @@ impl Recorder {
 
 impl Changes for Recorder {
     fn before(&mut self, pid: Pid, call: &Call, _: &mut libc::user_regs_struct) -> Before {
-        // One whose memory cannot be read is gone.
+        // A process whose memory cannot be read has ended.
         _ = self.record(pid, call);
         Before::Untouched
     }

@@ -1,5 +1,5 @@
-//! The supervisor that is traced: this program, started again, which does what it is told a line at a
-//! time and says how it went.
+//! The traced supervisor: this program, started again. It executes one command per line and prints the
+//! result of each.
 
 use std::env;
 use std::io::BufRead;
@@ -13,13 +13,13 @@ use sandfork::{Error, ErrorKind, FileSystem, Override, Policy, Sandbox};
 use sandfork_jail::program::BpfProgram;
 use serde::{Deserialize, Serialize};
 
-/// Set for the traced program: settings of the policy, and the host's description for its guests.
+/// The environment variable of the traced program: the policy settings, and the host's description for its guests.
 const VARIABLE: &str = "SANDFORK_MUTANTS_SUBJECT";
 
-/// One that no distribution hands out.
+/// A group id that no distribution allocates.
 const ANOTHER_GROUP: u32 = 31_338;
 
-/// The guests, by name.
+/// The guests by name.
 const GUESTS: [(&str, &str); 7] = [
     ("calls", include_str!("guests/calls.py")),
     ("files", include_str!("guests/files.py")),
@@ -30,7 +30,7 @@ const GUESTS: [(&str, &str); 7] = [
     ("cores", include_str!("guests/cores.py")),
 ];
 
-/// A worker that another one might meet.
+/// The code of a worker that another worker tries to reach.
 const LISTENER: &str = "\
 import socket
 listener = socket.socket(socket.AF_UNIX)
@@ -38,28 +38,28 @@ listener.bind('\\0sandfork-mutants')
 listener.listen()
 ";
 
-/// How a command went.
+/// The result of a command.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Went {
-    /// As it should.
+    /// The command succeeded.
     Well,
     /// Guest code ran, or began to.
     Ran {
-        /// How it ended.
+        /// The outcome's status.
         status: String,
-        /// What it wrote.
+        /// The guest's stdout.
         stdout: String,
-        /// And beside that: its exception, if it ended with one.
+        /// The guest's stderr, or its exception if it ended with one.
         stderr: String,
     },
-    /// A look at the worker, from outside or from inside, found less than the plan has.
+    /// The supervisor or the worker found that the worker lacks something that the plan has.
     NotEnforced { says: String },
     /// The sandbox could not be made.
     Refused { says: String },
 }
 
-/// This program, to be traced.
+/// Returns the command that starts this program to be traced.
 pub fn command(settings: &[String], header: &str) -> Command {
     let mut command = Command::new(env::current_exe().expect("a program knows its path"));
     let value = (settings.join("\n"), header);
@@ -68,12 +68,12 @@ pub fn command(settings: &[String], header: &str) -> Command {
     command
 }
 
-/// Whether this process was started to be traced.
+/// Returns the settings if this process was started to be traced.
 pub fn requested() -> Option<String> {
     env::var(VARIABLE).ok()
 }
 
-/// Executes commands until the input ends.
+/// Executes commands until EOF.
 pub fn play(value: &str) -> ExitCode {
     let (settings, header): (String, String) = serde_json::from_str(value).expect("it is JSON");
     let mut subject = Subject {
@@ -82,12 +82,12 @@ pub fn play(value: &str) -> ExitCode {
         sandbox: None,
         listener: None,
     };
-    // Ordinary users may load a filter only with it; with root it must be the jail that sets it.
+    // An ordinary user needs it to load a filter; under root, the jail itself must set it.
     if !nix::unistd::geteuid().is_root() {
         nix::sys::prctl::set_no_new_privs().expect("anyone may");
     }
     if nix::unistd::geteuid().is_root() {
-        // So that keeping it would show.
+        // So that a jail that keeps supplementary groups is detected.
         nix::unistd::setgroups(&[Gid::from_raw(ANOTHER_GROUP)]).expect("root may");
     }
     sandfork_jail::sys::seccomp::load(&telling()).expect("this host has filters");
@@ -99,11 +99,12 @@ pub fn play(value: &str) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Answers a call with a mark in its sixth argument, and no other: what `guests/calls.py` asks with. The lower
-/// bits are left to the calls that have such an argument.
+/// Returns a filter that answers calls with a mark in their sixth argument, with which `guests/calls.py` queries the
+/// jail's filters. The lower bits are left to calls that have a sixth argument.
 ///
-/// The kernel takes an error number before a question, so calls that the jail asks about to refuse them get what comes
-/// after a question: `SECCOMP_RET_TRACE`, which is `ENOSYS` without a tracer that wants to know.
+/// The kernel prefers `SECCOMP_RET_ERRNO` to a user notification. So calls that the jail's filter notifies about in
+/// order to refuse them get the action that ranks after a notification: `SECCOMP_RET_TRACE`, which is `ENOSYS` without
+/// a tracer that handles it.
 fn telling() -> BpfProgram {
     const MARK: u32 = 0x5a5a_f000;
     const TOLD: u32 = 0x0005_0fa0; // SECCOMP_RET_ERRNO with 4000
@@ -143,7 +144,7 @@ fn failed(error: &Error) -> Went {
 
 struct Subject {
     settings: String,
-    /// Put before every guest.
+    /// Prepended to every guest.
     header: String,
     sandbox: Option<Arc<Sandbox>>,
     listener: Option<Session>,
@@ -167,7 +168,7 @@ impl Subject {
         let sets: Result<Vec<Override>, _> = settings.map(str::parse).collect();
         let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
         let policy = policy.unwrap_or_else(|error| panic!("{error}"));
-        // None stands ready: it would be made before it is asked for.
+        // Without ready workers, which would be made before the command that needs them.
         let built = Sandbox::builder().policy(policy).ready(0).build()?;
         self.sandbox = Some(Arc::new(built));
         Ok(Went::Well)

@@ -1,8 +1,8 @@
-//! A supervisor and all that it starts, under ptrace(2): the calls by which they set up a jail can be
-//! looked at and changed.
+//! Traces a supervisor and everything that it starts with ptrace(2): the calls that set up a jail can be
+//! inspected and changed.
 //!
-//! From outside, so that what is tested is what is shipped. Processes are traced from their birth,
-//! which no later change of their rights undoes, until there is guest code.
+//! The changes are made from outside, so that the shipped code is tested. Processes are traced from their
+//! creation, which no later loss of privilege undoes, until guest code runs.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Write;
@@ -23,32 +23,32 @@ use crate::traced::{
     self, PTRACE_EVENT_STOP, before_call, born, give_back, leave_out, next_status, parent_is,
 };
 
-/// What is done to the calls of a family.
+/// Callbacks for the system calls of the traced processes.
 pub trait Changes {
-    /// When a call is about to be made.
+    /// Called before a call is made.
     fn before(&mut self, pid: Pid, call: &Call, registers: &mut libc::user_regs_struct) -> Before;
 
-    /// When it was made.
+    /// Called after a call was made.
     fn after(&mut self, pid: Pid, call: &Call) -> After;
 }
 
-/// How a call goes on.
+/// How to continue a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Before {
-    /// The call is made unchanged.
+    /// Make the call unchanged.
     Untouched,
-    /// With the registers as they are now.
+    /// Make the call with the changed registers.
     Changed,
-    /// Not at all, though it returns this.
+    /// Skip the call and return this value.
     LeftOut(i64),
 }
 
-/// How its process goes on.
+/// How to continue a process after a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum After {
-    /// From call to call.
+    /// Stop at its next call.
     Traced,
-    /// As if it had never been traced, and all that it starts too.
+    /// Stop tracing the process and everything that it starts.
     LetGo,
 }
 
@@ -57,9 +57,9 @@ pub enum After {
 struct Task {
     role: Role,
     made: Made,
-    /// How many processes it has forked.
+    /// The number of processes that it has forked.
     children: usize,
-    /// The call that it is in.
+    /// The call in progress.
     within: Option<Call>,
     /// The forced return value of the call.
     returns: Option<i64>,
@@ -79,25 +79,25 @@ impl Task {
 
 pub struct Tracer {
     child: Child,
-    /// Where commands go and answers come from, of a program that is given commands.
+    /// The pipes for commands and results, if the program executes commands.
     streams: Option<(ChildStdin, ChildStdout)>,
     heard: Vec<u8>,
-    /// How the program ended.
+    /// The program's exit status, once it has ended.
     ended: Option<i32>,
     events: SignalFd,
     tasks: HashMap<Pid, Task>,
-    /// Stopped at their birth, before their parent has told of it.
+    /// Processes that stopped at their creation before their parent reported it.
     unclaimed: HashSet<Pid>,
-    /// What is done to calls.
+    /// Callbacks for calls, if any.
     pub changes: Option<Box<dyn Changes>>,
 }
 
-/// Longer than any answer takes, a host under load included.
+/// Longer than any command takes, even on a busy host.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Tracer {
-    /// Starts a program that is given commands, a line each, and answers with one. It must wait for the
-    /// first before it does anything.
+    /// Starts a program that reads one command per line and prints one result for each. It must wait for the
+    /// first command before it does anything.
     pub fn start(command: &mut Command) -> Self {
         let mut tracer = Self::trace(command.stdin(Stdio::piped()).stdout(Stdio::piped()));
         tracer.streams = tracer.child.stdin.take().zip(tracer.child.stdout.take());
@@ -107,13 +107,13 @@ impl Tracer {
         tracer
     }
 
-    /// Runs a program with these changes to its end, and says how it ended. It must stop itself before it
-    /// does anything.
+    /// Runs a program to its end with these changes and returns its exit status. The program must stop itself
+    /// before it does anything.
     pub fn follow(command: &mut Command, changes: Box<dyn Changes>) -> i32 {
         let mut tracer = Self::trace(command);
         tracer.changes = Some(changes);
         loop {
-            // As often as it takes: it may not have stopped yet.
+            // Repeated, because the program may not have stopped yet.
             if tracer.tasks.len() == 1 {
                 _ = kill(tracer.pid(), Signal::SIGCONT);
             }
@@ -145,13 +145,13 @@ impl Tracer {
         pid(self.child.id())
     }
 
-    /// Gives a command and waits for its answer; `None` if the program ends instead.
+    /// Sends a command and waits for its result; `None` if the program ends instead.
     pub fn ask(&mut self, command: &str) -> Option<String> {
         for task in self.tasks.values_mut() {
             task.made = Made::default();
         }
         let (stdin, _) = self.streams.as_mut().expect("it is given commands");
-        // One that has ended shows as having no answer.
+        // A program that has ended is noticed by the missing result.
         _ = writeln!(stdin, "{command}");
         let mut line = None;
         self.pump(PATIENCE, |tracer| {
@@ -170,7 +170,7 @@ impl Tracer {
         traced::next_line(stdout, &mut self.heard)
     }
 
-    /// Resumes all processes until it is `done`, or time is up.
+    /// Resumes all processes until `done` returns true, or the time is up.
     fn pump(&mut self, within: Duration, mut done: impl FnMut(&mut Self) -> bool) {
         let deadline = Instant::now() + within;
         loop {
@@ -237,7 +237,7 @@ impl Tracer {
             return;
         };
         let role = match self.tasks.get_mut(&parent) {
-            // A thread: those of a supervisor attend to sessions.
+            // A new thread: threads of a supervisor serve sessions.
             Some(task) if event == libc::PTRACE_EVENT_CLONE => match task.role {
                 Role::Supervisor => Role::Supervisor,
                 _ => Role::Other,
@@ -297,7 +297,7 @@ impl Tracer {
 
 impl Drop for Tracer {
     fn drop(&mut self) {
-        // What it started ends with it, or with this process: PTRACE_O_EXITKILL.
+        // Everything that it started ends with it, or with this process (PTRACE_O_EXITKILL).
         _ = kill(self.pid(), Signal::SIGKILL);
         self.pump(Duration::from_secs(20), |tracer| {
             tracer.tasks.is_empty() && tracer.unclaimed.is_empty()
@@ -305,7 +305,7 @@ impl Drop for Tracer {
     }
 }
 
-/// One that was killed meanwhile needs no leave.
+/// Resumes a process. A process that was killed meanwhile is ignored.
 fn resume(pid: Pid, role: Role, signal: Option<Signal>) {
     _ = match role {
         Role::Other => ptrace::cont(pid, signal),

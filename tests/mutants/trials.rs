@@ -1,4 +1,4 @@
-//! The trials: what is sound, what is caught, and what a jail is without a layer.
+//! The tests: the sound jail, the detected mutants, and the jail without a layer.
 
 use std::cell::RefCell;
 use std::env;
@@ -12,7 +12,7 @@ use crate::mutant::Mutant;
 use crate::verdict::Verdict;
 use crate::{common, equivalent, sample, sound, subject, without};
 
-/// Runs them.
+/// Runs the tests.
 pub fn main() -> ExitCode {
     if let Some(settings) = subject::requested() {
         return subject::play(&settings);
@@ -45,12 +45,12 @@ pub fn main() -> ExitCode {
     });
     let trials = sound.into_iter().chain(caught).chain(off).collect();
     let conclusion = libtest_mimic::run(&arguments, trials);
-    // Ends what is left, which exiting would not.
+    // Ends the remaining processes; `exit` would not run the destructors.
     drop(BENCH.take());
     conclusion.exit_code()
 }
 
-/// A test that uses the supervisor of the one before, as long as there was nothing wrong with it.
+/// Makes a test that reuses the supervisor of the previous one, as long as that one passed.
 fn trial(
     name: String,
     test: impl FnOnce(&mut Bench) -> Result<(), Failed> + Send + 'static,
@@ -63,7 +63,7 @@ fn trial(
     })
 }
 
-/// A test that changes what processes do, some of which have other rights than an ordinary user.
+/// Makes a test that changes the calls of processes, some of which have privileges that an ordinary user lacks.
 fn trial_of_root(
     name: String,
     test: impl FnOnce(&mut Bench) -> Result<(), Failed> + Send + 'static,
@@ -79,8 +79,8 @@ thread_local! {
     static BENCH: RefCell<Option<Bench>> = const { RefCell::new(None) };
 }
 
-/// Tries every mutant, or those with one of these words in their name, and prints a line for each: the
-/// layer, the name, who noticed, and what.
+/// Tries every mutant, or those with one of these words in their name, and prints one line for each: the
+/// layer, the name, the detector and the finding.
 fn try_all(words: &[String]) -> ExitCode {
     let mut bench = Bench::new();
     let is_asked_for =

@@ -1,4 +1,4 @@
-//! What shows that a jail is not as it should be.
+//! What detects that a jail is not sound.
 
 use std::fmt;
 
@@ -6,30 +6,30 @@ use sandfork::Layer;
 
 use crate::subject::Went;
 
-/// The first party that noticed a mutant, in the order in which they see it.
+/// The first party that detected a mutant, in the order in which they see it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The kernel: the set-up could not go on.
+    /// The kernel: the set-up failed.
     SetUp(String),
-    /// The worker itself, or the supervisor that looks at it: a layer does not hold.
+    /// The worker or its supervisor: verification failed.
     Look(String),
-    /// A guest: it could do more, or less.
+    /// A guest: it could do more or less than in a sound jail.
     Guest {
         name: &'static str,
         difference: String,
     },
-    /// No party noticed it.
+    /// No party detected it.
     Survived,
-    /// A layer takes this one's place: only without it does a guest see a difference.
+    /// Another layer stops the same: a guest sees a difference only without that layer.
     Doubled { by: Layer, difference: String },
-    /// No party can notice it, for this reason.
+    /// No party can detect it, for this reason.
     Equivalent(&'static str),
     /// The mutant could not be made.
     Untried(String),
 }
 
 impl Verdict {
-    /// Told by this guest, if it was one.
+    /// Sets the name of the guest that detected it, if a guest did.
     pub fn by(self, guest: &'static str) -> Self {
         match self {
             Self::Guest { difference, .. } => Self::Guest {
@@ -40,7 +40,7 @@ impl Verdict {
         }
     }
 
-    /// Two words for a table: the party that noticed, and the finding.
+    /// Returns the table columns: the detector and the finding.
     pub fn told(&self) -> (String, &str) {
         match self {
             Self::SetUp(says) => ("set-up".to_owned(), says),
@@ -61,7 +61,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// Compares what went with what goes on in a sound jail.
+/// Compares a result with that in a sound jail.
 pub fn judge(sound: &Went, went: Option<&Went>) -> Verdict {
     match went {
         None => Verdict::SetUp("the supervisor ended".to_owned()),
@@ -76,7 +76,7 @@ pub fn judge(sound: &Went, went: Option<&Went>) -> Verdict {
     }
 }
 
-/// The first line that is another, and how many are.
+/// Returns the first differing line and the number of others.
 fn difference(sound: &Went, went: &Went) -> Option<String> {
     let (
         Went::Ran {

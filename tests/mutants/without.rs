@@ -10,13 +10,13 @@ use crate::mutant::Mutation;
 use crate::off::Off;
 use crate::tracer::Tracer;
 
-/// The first argument that makes this program such a launcher.
+/// The first argument that selects this mode.
 pub const OPTION: &str = "--without";
 
 /// The exit status of a process that could not remove the layer.
 const FAILED: u8 = 125;
 
-/// It waits to be traced before it becomes the command.
+/// Waits to be traced before it executes the command.
 const WAIT: &str = "kill -STOP $$; exec \"$@\"";
 
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ExitCode {

@@ -1,8 +1,8 @@
-//! A supervisor and all that it starts, under ptrace(2): the system calls of one kind of process are counted,
-//! and one of them can be made to fail, to wait, or to be where something is killed.
+//! Traces a supervisor and everything that it starts with ptrace(2). The system calls of one role are counted,
+//! and one call can be made to fail, be delayed, or trigger a kill.
 //!
-//! From outside, so that what is tested is what is shipped. Only whose calls are asked for stops at them: a
-//! sandbox is made in a tenth of the time that it takes where everybody does.
+//! Faults are injected from outside, so that the shipped code is tested. Only processes of the watched role stop at
+//! their calls: building a sandbox takes a tenth of the time that it would take if all processes stopped.
 
 mod queries;
 mod stops;
@@ -25,29 +25,29 @@ use crate::fault::Fault;
 use crate::task::Task;
 use crate::traced;
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug)]
 pub struct Answer {
-    /// The supervisor's answer; `None` when it ended instead.
+    /// The supervisor's reply; `None` if it ended instead.
     pub line: Option<String>,
-    /// The call that the fault was put into.
+    /// The call into which the fault was injected.
     pub fired: Option<Call>,
-    /// The process that was killed at it, if there was one.
+    /// The process that was killed at that call, if any.
     pub struck: Option<Pid>,
-    /// Every call of the traced processes since the command.
+    /// Every call of the watched processes since the command.
     pub calls: Vec<Call>,
-    /// From the fault, or the command, to the answer.
+    /// The time from the fault, or else the command, to the reply.
     pub took: Duration,
 }
 
-/// What is done while a command is obeyed.
+/// What the tracer does during a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Watch {
-    /// Nothing: it takes as long as it does.
+    /// Nothing.
     None,
-    /// The calls of this role are written down.
+    /// Records the calls of this role.
     Calls(Role),
-    /// One call is where something happens.
+    /// Injects a fault into one call.
     Until(Fault),
 }
 
@@ -69,23 +69,23 @@ pub struct Tracer {
     events: SignalFd,
     shape: Shape,
     tasks: HashMap<Pid, Task>,
-    /// Stopped at their birth, before their parent has told of it.
+    /// Processes that stopped at their creation before their parent reported it.
     unclaimed: HashSet<Pid>,
-    /// Ended before their parent has told of their birth.
+    /// Processes that ended before their parent reported their creation.
     stillborn: HashSet<Pid>,
     held: Vec<(Pid, Instant)>,
     watch: Watch,
     fired: Option<(Call, Instant)>,
-    /// The process that was killed at it.
+    /// The process that was killed by the fault.
     struck: Option<Pid>,
     calls: Vec<Call>,
 }
 
-/// Longer than any answer takes, a host under load included.
+/// Longer than any command takes, even on a busy host.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 impl Tracer {
-    /// Starts a program and traces it. It must wait for a line on its standard input before it does
+    /// Starts a program and traces it. The program must wait for a line on its stdin before it does
     /// anything.
     pub fn start(command: &mut Command, shape: Shape) -> Self {
         let events = traced::child_events();
@@ -114,19 +114,19 @@ impl Tracer {
         }
     }
 
-    /// The supervisor's process number.
+    /// Returns the supervisor's process id.
     pub fn pid(&self) -> Pid {
         pid(self.child.id())
     }
 
-    /// Gives a command, with something on the way, and waits for the answer or the end.
+    /// Sends a command and waits for its reply or the supervisor's end.
     pub fn ask(&mut self, command: &str, watch: Watch) -> Answer {
-        // It waits for the command, so that what comes before it is not counted.
+        // Wait until the supervisor reads the command, so that earlier calls are not counted.
         let waits = |tracer: &Self| tracer.listens() || !tracer.is_alive();
         self.until(PATIENCE, waits);
         self.follow(watch);
         let asked = Instant::now();
-        // At once, so that it is read at once. One that has ended shows as having no answer.
+        // In one write, so that it is read at once. A supervisor that has ended is noticed by the missing reply.
         _ = self.stdin.write_all(format!("{command}\n").as_bytes());
         let mut line = None;
         self.pump(asked + PATIENCE, |tracer| {
@@ -149,8 +149,8 @@ impl Tracer {
         }
     }
 
-    /// Stops the existing processes of a role at their calls, if they may be asked for some. The others
-    /// are forked when the command is obeyed.
+    /// Makes the existing processes of a watched role stop at their calls, if commands may involve them. The others
+    /// are forked during the command.
     fn follow(&mut self, watch: Watch) {
         self.watch = Watch::None;
         let followed: Vec<Pid> = [Role::Supervisor, Role::Zygote]
@@ -163,7 +163,7 @@ impl Tracer {
                 task.is_followed = true;
                 task.is_within = false;
             }
-            // It waits, and comes back to the same call, at which it then stops.
+            // The process waits in a call, and restarts it after the interrupt; then it stops there.
             _ = ptrace::interrupt(*pid);
         }
         let are_within = |tracer: &Self| {
@@ -182,7 +182,7 @@ impl Tracer {
         self.calls.clear();
     }
 
-    /// Waits for a state of the family; how long that took, if it came about.
+    /// Waits for a state of the family. Returns how long that took, if it was reached.
     pub fn until(
         &mut self,
         patience: Duration,
@@ -203,7 +203,7 @@ impl Tracer {
         traced::next_line(&mut self.stdout, &mut self.heard)
     }
 
-    /// Resumes all processes until `done` or `deadline`.
+    /// Resumes all processes until `done` returns true, or until the deadline.
     fn pump(&mut self, deadline: Instant, mut done: impl FnMut(&mut Self) -> bool) {
         loop {
             self.heed();
@@ -224,12 +224,12 @@ impl Tracer {
         }
     }
 
-    /// Ends all of it. Another one's events are its own only when this is over.
+    /// Ends all traced processes. Another tracer's events can be told apart only when this is over.
     pub fn end(&mut self) {
         if self.is_alive() {
             _ = kill(self.pid(), Signal::SIGKILL);
         }
-        // What is left of the others ends with this process: PTRACE_O_EXITKILL.
+        // Processes that remain end with this process (PTRACE_O_EXITKILL).
         self.until(Duration::from_secs(10), Self::is_over);
     }
 }

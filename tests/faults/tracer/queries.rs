@@ -1,4 +1,4 @@
-//! The tracer's and the kernel's information about a family of processes.
+//! Queries about a family of processes, answered by the tracer and the kernel.
 
 use std::fs;
 use std::path::Path;
@@ -10,54 +10,54 @@ use super::Tracer;
 use crate::family::Role;
 
 impl Tracer {
-    /// The existing processes, in the order of roles.
+    /// Returns the roles of the existing processes, sorted.
     pub fn family(&self) -> Vec<Role> {
         let mut family: Vec<Role> = self.tasks.values().map(|task| task.role).collect();
         family.sort_unstable();
         family
     }
 
-    /// Whether the zygote waits for a request.
+    /// Returns whether the zygote waits for a request.
     pub fn is_idle(&self) -> bool {
         let call = self.find(Role::Zygote).and_then(call_of);
         call.is_some_and(|call| call.is("epoll_wait"))
     }
 
-    /// Whether the supervisor waits for a command.
+    /// Returns whether the supervisor waits for a command.
     pub(super) fn listens(&self) -> bool {
         call_of(self.pid()).is_some_and(|call| call.is("read") && call.first == 0)
     }
 
-    /// Whether any process exists.
+    /// Returns whether the process exists.
     pub fn has(&self, pid: Pid) -> bool {
         self.tasks.contains_key(&pid)
     }
 
-    /// Whether the supervisor is there.
+    /// Returns whether the supervisor exists.
     pub fn is_alive(&self) -> bool {
         self.tasks.contains_key(&self.pid())
     }
 
-    /// Whether no process exists.
+    /// Returns whether no process exists.
     pub fn is_over(&self) -> bool {
         self.tasks.is_empty() && self.unclaimed.is_empty()
     }
 
-    /// The youngest process of a role.
+    /// Returns the youngest process of a role.
     pub fn find(&self, role: Role) -> Option<Pid> {
         let of_role = self.tasks.iter().filter(|(_, task)| task.role == role);
         of_role.map(|(pid, _)| *pid).max()
     }
 
-    /// The same, but of workers only one that the command has made: another session's is none of its.
+    /// Returns the youngest process of a role. Of workers, only one that the command has made counts.
     pub(super) fn find_concerned(&self, role: Role) -> Option<Pid> {
         let of_worker = matches!(role, Role::Worker | Role::WorkerInit);
         let pid = self.find(role)?;
         (!of_worker || !self.tasks[&pid].is_old).then_some(pid)
     }
 
-    /// How many descriptors a process has open, but those of cgroups and of network namespaces, which are
-    /// kept for workers to come, and the ring of a zygote, which needs memory that all zygotes of a user share.
+    /// Returns the number of a process's descriptors. Those of cgroups and network namespaces, which are kept for later
+    /// workers, and a zygote's io_uring, whose memory all zygotes of a user share, do not count.
     pub fn descriptors(&self, role: Role) -> usize {
         let pid = self.find(role).expect("it is there");
         let open = fs::read_dir(format!("/proc/{pid}/fd"))
@@ -77,14 +77,14 @@ impl Tracer {
     }
 }
 
-/// The call that a process is in.
+/// The call in which a process waits.
 pub(super) struct Within {
     number: u64,
     /// Its first argument.
     pub(super) first: u64,
 }
 
-/// By the kernel's word (proc(5), `/proc/PID/syscall`), which it has of those too who stop at none.
+/// Reads `/proc/PID/syscall` (proc(5)), which also works for processes that do not stop at their calls.
 pub(super) fn call_of(pid: Pid) -> Option<Within> {
     let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     let mut words = text.split(' ');

@@ -1,4 +1,4 @@
-//! The tracer's actions when a process stops or ends.
+//! Handles the stops and ends of traced processes.
 
 use std::time::Instant;
 
@@ -19,7 +19,7 @@ use crate::traced::{
 };
 
 impl Tracer {
-    /// Takes in all that has happened.
+    /// Handles all pending events.
     pub(super) fn heed(&mut self) {
         self.release_held();
         while let Some(status) = next_status() {
@@ -108,7 +108,7 @@ impl Tracer {
         }
     }
 
-    /// Follows a new process if its role is traced.
+    /// Follows a new process if its role is watched.
     fn enlist(&mut self, pid: Pid) {
         let role = self.watch.role();
         if let Some(task) = self.tasks.get_mut(&pid) {
@@ -143,7 +143,7 @@ impl Tracer {
 
     fn put_in(&mut self, pid: Pid, call: Call, act: Act, registers: libc::user_regs_struct) {
         self.fired = Some((call, Instant::now()));
-        // What comes now takes as long as it does.
+        // From here on, nothing is watched.
         self.watch = Watch::None;
         for task in self.tasks.values_mut() {
             task.is_followed = false;
