@@ -1,4 +1,4 @@
-//! The examples print the documented output.
+//! Tests that the examples print the documented output.
 //!
 //! `cargo test` builds them first; `cargo test --test examples` alone does not. Examples that need
 //! packages run with the interpreters that `cargo xtask test envs` made.
@@ -56,21 +56,21 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// What `cargo xtask test envs` made; nothing where it was not run.
+/// The environments that `cargo xtask test envs` made; empty if it did not run.
 #[derive(Default, Deserialize)]
 struct Manifest {
     interpreters: Vec<Interpreter>,
     client: Option<Client>,
 }
 
-/// An interpreter with what guests import.
+/// An interpreter with the packages that guests import.
 #[derive(Deserialize)]
 struct Interpreter {
     version: [u8; 3],
     venv: PathBuf,
 }
 
-/// An interpreter with what the host's side imports.
+/// An interpreter with the packages that host programs import.
 #[derive(Deserialize)]
 struct Client {
     python: PathBuf,
@@ -85,7 +85,7 @@ impl Manifest {
             .unwrap()
     }
 
-    /// The newest with the packages of data analysis: one that was made of an older list lacks some.
+    /// Returns the newest interpreter with the data analysis packages. One made from an older list may lack some.
     fn for_data(&self) -> Option<PathBuf> {
         let found = self.interpreters.iter().filter(|it| {
             let packages = it.packages();
@@ -108,7 +108,7 @@ impl Interpreter {
     }
 }
 
-/// A test of an example that needs packages. Every user can install missing packages, so in CI their
+/// Makes a test of an example that needs packages. Every user can install missing packages, so in CI their
 /// absence is a failure.
 fn python_trial(name: &'static str, python: Option<PathBuf>, test: PythonTest) -> Trial {
     if let Some(python) = python {
@@ -123,7 +123,7 @@ fn python_trial(name: &'static str, python: Option<PathBuf>, test: PythonTest) -
     })
 }
 
-/// What a command printed to stdout; it must end well.
+/// Runs a command that must succeed and returns its stdout.
 fn printed(command: &mut Command) -> Result<String, Failed> {
     let output = command.stdin(Stdio::null()).output().map_err(|error| {
         let program = Path::new(command.get_program()).display();
@@ -140,7 +140,7 @@ fn example(name: &str, arguments: &[&str]) -> Result<String, Failed> {
     printed(Command::new(examples().join(name)).args(arguments))
 }
 
-/// With an interpreter that finds the client in the sources, and the program that cargo has built.
+/// Runs an example with an interpreter that imports the client from the sources, and the program that cargo has built.
 fn python_example(python: &Path, name: &str) -> Command {
     let mut command = Command::new(python);
     command
@@ -151,7 +151,7 @@ fn python_example(python: &Path, name: &str) -> Command {
     command
 }
 
-/// Each line, in order, begins with its part and ends with it.
+/// Checks that the lines begin and end with these parts, in order.
 fn assert_lines(text: &str, parts: &[(&str, &str)]) -> Result<(), Failed> {
     let lines: Vec<&str> = text.lines().collect();
     let fits = lines.len() == parts.len()
@@ -238,7 +238,7 @@ fn session() -> Result<(), Failed> {
     )
 }
 
-/// With a plain `python3`: it needs no packages.
+/// Runs with a plain `python3`: needs no packages.
 fn notebook() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let page = directory.path().join("page.html");
@@ -269,7 +269,7 @@ fn notebook() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Every candidate has the verdict of its kind. With a plain `python3`: it needs no packages.
+/// Every candidate gets the verdict of its kind. Runs with a plain `python3`: needs no packages.
 fn batch() -> Result<(), Failed> {
     let mut command = python_example(Path::new("python3"), "batch.py");
     command.args(["--candidates", "60"]);
@@ -287,7 +287,7 @@ fn batch() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Each candidate ends in its own way, and the best goes on.
+/// Each candidate ends in its own way, and the best one continues.
 fn branches() -> Result<(), Failed> {
     let text = printed(&mut python_example(Path::new("python3"), "branches.py"))?;
     let ends = [
@@ -304,7 +304,7 @@ fn branches() -> Result<(), Failed> {
     assert_lines(&text, &ends)
 }
 
-/// The model of an evaluation gets its tools' answers from the sandbox.
+/// The model of an evaluation gets its tools' results from the sandbox.
 fn evaluation(python: &Path) -> Result<(), Failed> {
     let text = printed(&mut python_example(python, "evaluation.py"))?;
     let ends = [
@@ -347,7 +347,7 @@ fn sandbox_agent(python: &Path) -> Result<(), Failed> {
     assert_lines(&text, &ends)
 }
 
-/// The frame goes in whole, its summary is right, and the chart is a picture.
+/// The whole frame goes in, its summary is right, and the chart is a PNG.
 fn analysis(python: &Path) -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let chart = directory.path().join("chart.png");
@@ -377,7 +377,7 @@ fn analysis(python: &Path) -> Result<(), Failed> {
         rows += count.parse::<u32>()?;
         let (count, sum, mean): (f64, f64, f64) = (count.parse()?, sum.parse()?, mean.parse()?);
         assert!((sum / count - mean).abs() < 0.01, "{line}");
-        // That of what the amounts are drawn from is 60.
+        // The mean of the distribution from which the amounts are drawn is 60.
         assert!((mean - 60.0).abs() < 1.0, "{line}");
     }
     assert_eq!(rows, 100_000);

@@ -1,4 +1,4 @@
-//! The JSON object of an outcome: a contract with every program that reads it.
+//! Tests of the JSON object of an outcome, on which every program that reads it relies.
 
 use std::time::Duration;
 

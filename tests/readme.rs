@@ -1,12 +1,12 @@
-//! README.md and the pages that show the command and the library are true as they stand: their console
-//! blocks are run, and what they print is compared with what the page shows.
+//! Tests that README.md and the pages about the command and the library are true: their console
+//! blocks are run, and the output is compared with what the page shows.
 //!
 //! `cargo test` builds the examples first; `cargo test --test readme` alone does not.
 //!
 //! Each block is one session of a shell in the root of the repository, in which `cargo run` starts
-//! what cargo has built for the tests. Numbers that differ from run to run and from host to host are
-//! not compared, see [`redacted`]; a line `...` stands for any lines. A block that shows level `full`
-//! needs it. `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md, docs/cookbook.md,
+//! what cargo has built for the tests. Numbers that vary between runs and hosts are not compared, see
+//! [`redacted`]; a line `...` matches any lines. A block that shows level `full` needs it.
+//! `tests/readme/tour.py` runs the Python blocks of README.md, docs/python.md, docs/cookbook.md,
 //! docs/snapshots.md and python/README.md.
 #![allow(missing_docs, clippy::unwrap_used, reason = "a test program")]
 
@@ -65,7 +65,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), trials).exit_code()
 }
 
-/// The fenced blocks of a language, each with the number of its first line.
+/// Returns the fenced blocks of a language, each with the number of its first line.
 fn blocks(
     document: &'static str,
     language: &'static str,
@@ -83,13 +83,13 @@ fn blocks(
     })
 }
 
-/// A command of a session and what is shown beneath it.
+/// A command of a session and the output shown for it.
 struct Step {
     command: String,
     shown: String,
 }
 
-/// A command begins with `$ ` and goes on where its line ends with `\`.
+/// Splits a block into steps. A command begins with `$ ` and continues after a line that ends with `\`.
 fn steps(block: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut lines = block.lines();
@@ -110,10 +110,10 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Ends what a command printed.
+/// Terminates the output of each command.
 const MARK: char = '\u{1e}';
 
-/// What `cargo run` builds is there already, in the profile of the tests.
+/// Makes `cargo run` start what is already built, in the profile of the tests.
 const SHELL: &str = r#"
 exec 2>&1
 cargo() {
@@ -131,7 +131,7 @@ cargo() {
 }
 "#;
 
-/// One session, whose commands see the exit code of the one before.
+/// Runs one session, in which each command sees the exit code of the previous one.
 fn replay(block: &str) -> Result<(), Failed> {
     let steps = steps(block);
     let mut script = SHELL.to_owned();
@@ -172,7 +172,7 @@ fn path_with_sandfork() -> OsString {
     std::env::join_paths([own].into_iter().chain(std::env::split_paths(&path))).unwrap()
 }
 
-/// Whether lines are as shown, where `...` stands for any number of them.
+/// Returns whether the lines match, where `...` matches any number of lines.
 fn fits(shown: &[String], got: &[String]) -> bool {
     match shown.split_first() {
         None => got.is_empty(),
@@ -183,8 +183,8 @@ fn fits(shown: &[String], got: &[String]) -> bool {
     }
 }
 
-/// Lines without what may differ: decimal fractions and versions, the path of the
-/// interpreter, what a run used of the machine, and white space at the end.
+/// Removes from the lines what may vary: decimal fractions and versions, the path of the
+/// interpreter, resource usage, and trailing white space.
 fn redacted(text: &str) -> Vec<String> {
     text.trim_end().lines().map(redacted_line).collect()
 }
@@ -216,7 +216,7 @@ fn is_number(word: &str) -> bool {
         && word.chars().all(|c| c.is_ascii_digit() || c == '.')
 }
 
-/// The Python is run as it stands, by a plain `python3` that finds the client in the sources.
+/// Runs the Python blocks unchanged, with a plain `python3` that imports the client from the sources.
 fn tour(document: &str) -> Result<(), Failed> {
     let output = run_tour(&Path::new(ROOT).join(document))?;
     if output.status.success() {
@@ -225,7 +225,7 @@ fn tour(document: &str) -> Result<(), Failed> {
     Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
 }
 
-/// A tour that prints something else than it shows does not pass.
+/// A tour whose output differs from what it shows must fail.
 fn wrong_tour() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let document = directory.path().join("wrong.md");
@@ -250,7 +250,7 @@ fn run_tour(document: &Path) -> std::io::Result<std::process::Output> {
         .output()
 }
 
-/// The Rust program of README.md is `examples/run_once.rs`, which the console block beneath it runs.
+/// The Rust program of README.md is `examples/run_once.rs`, which the console block below it runs.
 fn program() -> Result<(), Failed> {
     let example = include_str!("../examples/run_once.rs");
     let (_, program) = example.split_once("\n\n").unwrap();

@@ -1,5 +1,5 @@
-//! What cargo-deny does not look at in the project's dependencies: their features, the Rust that they need,
-//! what is fuzzed. `deny.toml` says what else is allowed, and `cargo xtask verify supply` checks it.
+//! Tests of the dependencies that cargo-deny does not cover: their features, their minimum Rust version, and the
+//! versions that are fuzzed. `deny.toml` has the other rules, which `cargo xtask verify supply` checks.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use serde_json::Value;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// Default features that are more than `std`, and are all used.
+/// Dependencies with default features beyond `std`, all of which are used.
 const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[
     (
         "sandfork",
@@ -22,8 +22,8 @@ const DEFAULTS_THAT_ARE_USED: &[(&str, &str)] = &[
     ),
 ];
 
-/// `cargo metadata`, which fails where Cargo.lock is missing or is not what Cargo.toml asks for. Of the
-/// systems that are built for: crates for others are never compiled, and may not even be here.
+/// The output of `cargo metadata` for the supported target systems: crates for other systems are never compiled and may
+/// not be downloaded. It fails if Cargo.lock is missing or does not match Cargo.toml.
 static METADATA: LazyLock<Value> = LazyLock::new(|| {
     let mut cargo = Command::new(env!("CARGO"));
     cargo.args([
@@ -50,7 +50,7 @@ fn packages() -> impl Iterator<Item = &'static Value> {
     METADATA["packages"].as_array().unwrap().iter()
 }
 
-/// The project's own.
+/// Returns the project's own packages.
 fn members() -> impl Iterator<Item = &'static Value> {
     packages().filter(|package| package["source"].is_null())
 }
@@ -59,7 +59,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// What a crate does by default beyond `std` is either used or not taken.
+/// Default features beyond `std` are either used or disabled.
 #[test]
 fn features_are_few() {
     let defaults: BTreeMap<&str, Vec<&str>> = packages()
@@ -96,7 +96,7 @@ fn features_are_few() {
     );
 }
 
-/// Every dependency can be built with the oldest supported Rust.
+/// Every dependency supports the oldest supported Rust version.
 #[test]
 fn the_oldest_rust_is_stated_and_enough() {
     let number = |version: &str| -> Vec<u32> {
@@ -121,7 +121,7 @@ fn the_oldest_rust_is_stated_and_enough() {
     }
 }
 
-/// cargo-fuzz has a lock file of its own: it must not fuzz other versions than those that are built.
+/// cargo-fuzz has its own lock file, which must have the versions of the main one.
 #[test]
 fn what_is_fuzzed_is_what_is_built() {
     let lock = |path: &str| -> toml::Table {
@@ -140,13 +140,13 @@ fn what_is_fuzzed_is_what_is_built() {
     );
 }
 
-/// Names and versions of what a crate is made of.
+/// Returns the names and versions of a crate and its dependencies.
 fn closure(lock: &toml::Table, root: &str) -> BTreeSet<(String, String)> {
     let packages = lock["package"].as_array().unwrap();
     let mut found = BTreeSet::new();
     let mut wanted = vec![root.to_owned()];
     while let Some(next) = wanted.pop() {
-        // `name`, or `name version` where there are several.
+        // `name`, or `name version` if there are several versions.
         let (name, version) = next.split_once(' ').unwrap_or((&next, ""));
         for package in packages {
             let field = |name: &str| package[name].as_str().unwrap().to_owned();

@@ -1,4 +1,4 @@
-//! What the source keeps to, as far as it can be read off it: `ARCHITECTURE.md` has the reasons.
+//! Checks rules of the source that can be read off its text; `ARCHITECTURE.md` has the reasons.
 #![allow(clippy::expect_used, clippy::unwrap_used, reason = "a test program")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,20 +8,20 @@ use std::path::Path;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// About 300 is the aim; a third more is where it ends.
+/// The maximum number of lines of a file. The aim is about 300.
 const MOST_LINES: usize = 400;
-/// About 60 is the aim.
+/// The maximum number of lines of a function. The aim is about 60.
 const MOST_LINES_OF_A_FUNCTION: usize = 80;
 
 /// A file of the repository.
 struct Text {
-    /// From the root.
+    /// The path relative to the root.
     path: String,
     text: String,
 }
 
 impl Text {
-    /// The lines that are compiled into the product, with their numbers: no comments, no tests.
+    /// Returns the numbered lines that are compiled into the product: no comments, no tests.
     fn code(&self) -> impl Iterator<Item = (usize, &str)> {
         let end = self.text.find("\n#[cfg(test)]\nmod tests {");
         let code = &self.text[..end.unwrap_or(self.text.len())];
@@ -32,7 +32,7 @@ impl Text {
     }
 }
 
-/// The files beneath a directory, or the file itself, with one of these extensions; no tests' own.
+/// Returns the files beneath a directory, or the file itself, with one of these extensions, except test files.
 fn texts(start: &str, extensions: &[&str]) -> Vec<Text> {
     let mut paths = vec![Path::new(ROOT).join(start)];
     let mut found = Vec::new();
@@ -62,7 +62,7 @@ fn rust(start: &str) -> Vec<Text> {
     found
 }
 
-/// All that is written in a programming language and is no test.
+/// Returns all source files except tests.
 fn sources() -> Vec<Text> {
     let mut texts = texts("src", &["rs", "py"]);
     texts.extend(self::texts("crates/worker/guest", &["py"]));
@@ -91,7 +91,7 @@ fn is_test(text: &Text) -> bool {
     text.path.contains("/tests/") || text.path.ends_with("/tests.rs")
 }
 
-/// Each place where one of the words stands in the code of these files.
+/// Returns each place where one of the words occurs in the code of these files.
 fn uses<'a>(texts: &'a [Text], words: &[&str]) -> Vec<String> {
     let of = |text: &'a Text| {
         text.code()
@@ -136,8 +136,8 @@ fn sys_imports_nothing_of_the_crate() {
     assert_none(&uses, "sys can be read alone");
 }
 
-/// For each module directly in `src`, the others that its code names, also by what lib.rs exports of
-/// them.
+/// Returns, for each top-level module of `src`, the other modules that its code names, directly or through the
+/// exports of lib.rs.
 fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
     let module = |text: &'_ Text| -> Range<usize> {
         let start = "src/".len();
@@ -175,7 +175,7 @@ fn imports(texts: &[Text]) -> BTreeMap<&str, BTreeSet<&str>> {
     found
 }
 
-/// The names that a file makes public at its top level, each with the path that it is exported from,
+/// Returns the names that a file makes public at its top level, each with the path that it is exported from,
 /// which is empty for an item of the file.
 fn public(text: &str) -> impl Iterator<Item = (&str, &str)> {
     let statements = text.split("\npub ").skip(1);
@@ -198,7 +198,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
         .filter(|word| !word.is_empty())
 }
 
-/// The modules that are on a way from themselves to themselves.
+/// Returns the modules that depend on themselves through other modules.
 fn in_circles<'a>(imports: &BTreeMap<&'a str, BTreeSet<&'a str>>) -> Vec<&'a str> {
     let reached_from = |start: &'a str| {
         let (mut reached, mut next) = (BTreeSet::new(), vec![start]);
@@ -222,10 +222,10 @@ fn the_modules_of_src_form_no_circle() {
     assert_eq!(imports.get("outcome"), None, "outcome stands on the ground");
 }
 
-/// The most items of the public API: each is a promise.
+/// The maximum number of items of the public API: each is a promise.
 const MOST_ITEMS: usize = 71;
 
-/// The root is the API, with the modules that it makes public. Elsewhere `pub` means: for the crate.
+/// The crate root is the API, with its public modules. Elsewhere `pub` means: visible in the crate.
 #[test]
 fn the_public_api_is_the_one_that_is_written_down() {
     let read = |path: &str| fs::read_to_string(Path::new(ROOT).join(path)).unwrap();
@@ -264,7 +264,7 @@ fn unsafe_code_is_in_sys() {
     let exported = "crates/worker/src/native/module.rs:";
     let others: Vec<String> = found
         .into_iter()
-        // CPython looks for the module's entry point by its name.
+        // CPython looks up the module's entry point by its name.
         .filter(|line| !(line.starts_with(exported) && line.contains("unsafe(no_mangle)")))
         .filter(|line| !(line.starts_with(exported) && line.contains("allow(unsafe_code)")))
         .collect();
@@ -274,14 +274,14 @@ fn unsafe_code_is_in_sys() {
     );
 }
 
-/// Unsafe blocks and implementations in each file: one more is a decision, made here. That each has its
-/// SAFETY comment is clippy's to see (`undocumented_unsafe_blocks`).
+/// The number of unsafe blocks and implementations in each file: one more must be added here deliberately. Clippy
+/// checks that each has a SAFETY comment (`undocumented_unsafe_blocks`).
 const UNSAFE: [(&str, usize); 32] = [
-    // A stack and a mapping outlive what the compiler sees of them: a copy of the process returns there.
+    // A stack and a mapping outlive their scope in the compiler's view: a copy of the process returns to them.
     ("crates/jail/src/sys/checkpoint.rs", 11),
-    // The code that replaces memory cannot be compiled from Rust: it may refer to nothing.
+    // The code that replaces all memory must not refer to any, so it cannot be compiled from Rust.
     ("crates/jail/src/sys/checkpoint_x86_64.rs", 6),
-    // What the loader calls before Rust's runtime hides a closed descriptor.
+    // Runs from the loader before Rust's runtime, which would hide a closed descriptor.
     ("crates/jail/src/sys/closed_stdout.rs", 2),
     ("crates/jail/src/sys/descriptors.rs", 9),
     ("crates/jail/src/sys/eager_copy.rs", 2),
@@ -303,12 +303,12 @@ const UNSAFE: [(&str, usize); 32] = [
     ("crates/jail/src/sys/scheduling.rs", 6),
     ("crates/jail/src/sys/sealed.rs", 5),
     ("crates/jail/src/sys/seccomp.rs", 5),
-    // A signal handler starts a program, by two processes that share its memory.
+    // A signal handler starts a program through two processes that share its memory.
     ("crates/jail/src/sys/starter.rs", 7),
     ("crates/jail/src/sys/support.rs", 2),
     ("crates/jail/src/sys/terminal.rs", 1),
     ("crates/jail/src/sys/write_signals.rs", 2),
-    // The name by which CPython finds the module's entry point.
+    // The exported name by which CPython finds the module's entry point.
     ("crates/worker/src/native/module.rs", 1),
     ("crates/worker/src/native/python/allocators.rs", 5),
     ("crates/worker/src/native/python/arrays.rs", 2),
@@ -352,7 +352,7 @@ fn files_and_functions_stay_short() {
     }
 }
 
-/// The functions of a Rust file as rustfmt writes them: up to the brace below their first letter.
+/// Returns the functions of a Rust file as rustfmt formats it: up to the closing brace at the same indentation.
 fn functions(text: &Text) -> Vec<(&str, usize)> {
     let lines: Vec<&str> = text.text.lines().collect();
     let mut functions = Vec::new();
@@ -381,7 +381,7 @@ fn functions(text: &Text) -> Vec<(&str, usize)> {
     functions
 }
 
-/// The documents that people read.
+/// Returns the Markdown documents.
 fn documents() -> Vec<Text> {
     let mut documents: Vec<Text> = fs::read_dir(ROOT)
         .unwrap()
@@ -426,7 +426,7 @@ fn links_and_names_lead_to_files() {
     assert!(checked > 40, "only {checked} links and names");
 }
 
-/// Targets of `[text](target)` in this repository, without their fragment.
+/// Returns the targets of `[text](target)` in this repository, without their fragments.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     text.split("](")
         .skip(1)
@@ -435,7 +435,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
         .filter(|target| !target.is_empty() && !target.contains("://"))
 }
 
-/// Files and directories that are named in backticks, by their path from the root.
+/// Returns the files and directories named in backticks by their path from the root.
 fn named_files(text: &str) -> impl Iterator<Item = &str> {
     let places = [
         "src/",

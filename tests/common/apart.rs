@@ -1,4 +1,4 @@
-//! Tests that need a process, or mounts, of their own.
+//! Helpers for tests that need a separate process or mount namespace.
 
 use std::process::{Command, Stdio};
 
@@ -6,7 +6,7 @@ use libtest_mimic::Failed;
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// Runs a part of a test as a process, until it ends; what it prints is why it fails.
+/// Runs a part of a test as a separate process. Fails with what the process prints.
 #[allow(dead_code, reason = "not every test has such a part")]
 pub fn finishes(part: &mut Command) -> Result<(), Failed> {
     let part = part.stdin(Stdio::null()).stderr(Stdio::inherit());
@@ -18,8 +18,8 @@ pub fn finishes(part: &mut Command) -> Result<(), Failed> {
     Err(format!("{}: {printed}", output.status).into())
 }
 
-/// Whether this process, where its user may have such, now has mounts of its own: it does not see what
-/// others mount from now on, and they do not see what it does.
+/// Enters a new mount namespace, if the user may, and returns whether it did: this process no longer sees new mounts of
+/// other processes, nor they its mounts.
 pub fn have_own_mounts() -> bool {
     const NONE: Option<&str> = None;
     if unshare(CloneFlags::CLONE_NEWNS).is_err() {

@@ -1,8 +1,8 @@
-//! The capabilities of a test itself.
+//! The capabilities of the test process.
 
 use std::fs;
 
-/// Those in force, by their bits in a set (linux/capability.h).
+/// Returns the effective capabilities as a bit set (linux/capability.h).
 pub fn effective() -> u64 {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));

@@ -1,4 +1,4 @@
-//! A supervisor's family as a tracer sees it: which process is which, and the system calls that they make.
+//! A supervisor's process family as a tracer sees it: the role of each process, and its system calls.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,24 +8,24 @@ use sandfork_jail::DATA;
 
 use crate::traced::call_names;
 
-/// Which process of a supervisor's family it is.
+/// The role of a process or thread in a supervisor's family.
 #[derive(Clone, Copy, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
 pub enum Role {
-    /// The process that embeds the library: its main thread.
+    /// The main thread of the process that embeds the library.
     Supervisor,
-    /// A thread of the supervisor's that attends to a session.
+    /// A thread of the supervisor that serves a session.
     Attendant,
-    /// What the supervisor started: it enters the zygote's namespaces, then only waits.
+    /// The process that the supervisor starts: it enters the zygote's namespaces, then only waits.
     Launcher,
     /// Process 1 of the zygote's pid namespace.
     Init,
-    /// CPython, warm, in its jail.
+    /// The warm CPython in its jail.
     Zygote,
     /// Process 1 of a worker's pid namespace.
     WorkerInit,
     /// The process in which guest code runs.
     Worker,
-    /// Anything else: the host probe's children, what a guest starts.
+    /// Any other process: children of the host probe, and processes that a guest starts.
     Other,
 }
 
@@ -44,19 +44,19 @@ impl fmt::Display for Role {
     }
 }
 
-/// How the processes of a sandbox descend from each other.
+/// The shape of a sandbox's process tree.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Shape {
-    /// A pid namespace for the zygote, and one for each worker.
+    /// One pid namespace for the zygote and one for each worker.
     PidNamespaces,
-    /// The family under root, whose launcher first has a child for id maps: the workers', or those of a writable
-    /// tree.
+    /// The same under root, where the launcher first has a child that writes id maps: those of the workers, or of a
+    /// writable tree.
     MappedPidNamespaces,
-    /// The launcher watches, and above each worker is a reaper: here it is called its init.
+    /// The launcher watches, and each worker has a reaper as its parent, which takes the role of its init.
     Reapers,
 }
 
-/// By the order of births, which the jail fixes: see `docs/jail-order.md`.
+/// Returns the role of a child. The jail fixes the order in which processes are forked: see `docs/jail-order.md`.
 pub fn role_of_child(shape: Shape, parent: Role, nth: usize, clone_flags: u64) -> Role {
     let (shape, nth) = match (shape, parent) {
         (Shape::MappedPidNamespaces, Role::Launcher) => (Shape::PidNamespaces, nth - 1),
@@ -66,7 +66,7 @@ pub fn role_of_child(shape: Shape, parent: Role, nth: usize, clone_flags: u64) -
     let shares_memory = clone_flags & u64::from(libc::CLONE_VM.cast_unsigned()) != 0;
     match (shape, parent, nth) {
         (Shape::PidNamespaces, Role::Launcher, 1) => Role::Init,
-        // The second only keeps a number from the zygote.
+        // The second child only occupies a process id that the zygote must not have.
         (Shape::PidNamespaces, Role::Launcher, 3) | (Shape::Reapers, Role::Launcher, 1) => {
             Role::Zygote
         }
@@ -79,13 +79,13 @@ pub fn role_of_child(shape: Shape, parent: Role, nth: usize, clone_flags: u64) -
     }
 }
 
-/// A system call: whose, the how many-eth since the command or the birth, and what it was.
+/// A system call, its process and its position.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Call {
     pub role: Role,
-    /// Among all calls of the process, from 1.
+    /// Position among all calls of the process since its birth or the last command, from 1.
     pub nth: usize,
-    /// Among those of its name, from 1.
+    /// Position among its calls of this name, from 1.
     pub occurrence: usize,
     pub number: u64,
     pub arguments: [u64; 6],
@@ -96,12 +96,12 @@ impl Call {
         NAMES.get(&self.number).copied().unwrap_or("unknown")
     }
 
-    /// Whether it is one of these.
+    /// Returns whether its name is one of these.
     pub fn is(&self, names: &[&str]) -> bool {
         names.contains(&self.name())
     }
 
-    /// Whether its first argument is the worker's data socket.
+    /// Returns whether its first argument is the worker's data socket.
     pub fn is_on_data(&self) -> bool {
         i32::try_from(self.arguments[0]) == Ok(DATA)
     }
@@ -117,7 +117,7 @@ impl fmt::Display for Call {
 
 static NAMES: LazyLock<HashMap<u64, &'static str>> = LazyLock::new(call_names);
 
-/// The calls that a process has made since its birth, or since the last command.
+/// Counts the calls that a process has made since its birth or the last command.
 #[derive(Debug, Default)]
 pub struct Made {
     all: usize,
@@ -125,7 +125,7 @@ pub struct Made {
 }
 
 impl Made {
-    /// The call that a process of this role stands before, which counts from now on.
+    /// Counts and returns the call that a process of this role is about to make.
     pub fn enter(&mut self, role: Role, registers: &libc::user_regs_struct) -> Call {
         let number = registers.orig_rax;
         let occurrence = self.by_number.entry(number).or_default();

@@ -1,15 +1,15 @@
 //! Guests of every kind, each of which leaves as much behind as it can.
 
-/// In the names of what the guests make.
+/// Part of the name of everything that the guests make.
 pub const MARK: &str = "leftover-of-a-guest";
 
-/// The key of the SysV objects that the guests make.
+/// The key of the guests' SysV objects.
 pub const IPC_KEY: i32 = 0x5a4d_f0bc;
 
-/// How many kinds of guests there are.
+/// The number of kinds.
 pub const KINDS: usize = 14;
 
-/// The code of the guest of this kind.
+/// Returns the code of a guest of this kind.
 pub fn code(kind: usize) -> String {
     match kind % KINDS {
         0 => "print(6 * 7)".into(),
@@ -29,7 +29,7 @@ pub fn code(kind: usize) -> String {
     }
 }
 
-/// Forks twice, ignores what can be ignored, and stays.
+/// Forks twice, ignores every signal that can be ignored, and stays.
 pub const DAEMON: &str = "\
 import os, signal, time
 reader, writer = os.pipe()
@@ -49,7 +49,7 @@ os.wait()
 os.read(reader, 1)
 ";
 
-/// Files, shared memory, semaphores, queues, mappings, a fifo and a socket, as far as they are allowed.
+/// Makes files, shared memory, semaphores, queues, mappings, a FIFO and a socket, as far as they are allowed.
 pub fn objects() -> String {
     format!("{OBJECTS}objects('{MARK}', {IPC_KEY})\nos._exit(0)\n")
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-/// Whether it hides processes that their user may not trace (`hidepid` of proc(5)).
+/// Returns whether `/proc` hides processes that the user may not trace (`hidepid` of proc(5)).
 pub fn hides_processes() -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let of_proc = mounts.lines().rfind(|line| line.contains(" /proc proc "));

@@ -1,4 +1,4 @@
-//! For tests that run guests: whether this host can, and where cargo put what they run.
+//! Helpers for tests that run guests: whether this host can, and where cargo puts the examples.
 
 use std::path::PathBuf;
 
@@ -9,8 +9,8 @@ use sandfork::internals::plan::{needs, plan};
 use sandfork::internals::policy::PolicySettings as _;
 use sandfork::{FileSystem, Level, Override, Policy};
 
-/// A test that needs sandboxes of this level. Only the host probe can have it skipped. In CI, it is
-/// skipped only if the user who runs it cannot change the host's answer.
+/// Makes a test that needs sandboxes of this level. Only the host probe can have it skipped. In CI, it is
+/// skipped only if the user who runs it cannot change what the host lacks.
 pub fn trial(
     name: impl Into<String>,
     level: Level,
@@ -19,7 +19,7 @@ pub fn trial(
     trial_unless(name, level, || None, test)
 }
 
-/// The same, of a test that needs something more.
+/// Makes a test that also needs something else; `obstacle` says why it is missing.
 pub fn trial_unless(
     name: impl Into<String>,
     level: Level,
@@ -35,7 +35,7 @@ pub fn trial_unless(
     })
 }
 
-/// Why this host cannot run guests at a level, if it cannot.
+/// Returns why this host cannot run guests at a level, if so.
 fn obstacle(level: Level) -> Option<String> {
     let require: Override = format!("assurance.require={level}").parse().unwrap();
     let policy = Policy::load("standard", &[require], &FileSystem).unwrap();
@@ -45,12 +45,12 @@ fn obstacle(level: Level) -> Option<String> {
     }
 }
 
-/// Set in CI: what a machine could run must run.
+/// Whether the environment forbids skips that a set-up could avoid, as in CI.
 pub fn skips_are_forbidden() -> bool {
     std::env::var_os("SANDFORK_FORBID_SKIPS").is_some_and(|value| !value.is_empty())
 }
 
-/// Where cargo puts the examples: beside the directory of the test programs.
+/// Returns the directory in which cargo puts the examples, next to that of the test programs.
 pub fn examples() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     test.ancestors().nth(2).unwrap().join("examples")

@@ -1,13 +1,13 @@
-//! Programs that tests write and then have executed.
+//! Writes programs that tests then execute.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Writes a file, by another process.
+/// Writes a file in a child process.
 ///
-/// If it were open for writing in this process, a child that another thread creates at that moment would
-/// inherit it, and a file that is open for writing cannot be executed (`ETXTBSY`, execve(2)).
+/// If this process had the file open for writing, a child that another thread forks at that moment would
+/// inherit the descriptor, and a file that is open for writing cannot be executed (`ETXTBSY`, execve(2)).
 #[track_caller]
 pub fn install(path: &Path, mode: u32, text: &str) {
     let mut install = Command::new("install")

@@ -1,4 +1,4 @@
-//! What every tracer of ours does to a process (ptrace(2)).
+//! Operations that all tracers of the tests share (ptrace(2)).
 
 use std::collections::HashMap;
 use std::fs;
@@ -13,11 +13,11 @@ use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use sandfork::internals::plan::seccomp::{Arch, syscalls};
 
-/// The stop of a new process that is traced from its birth, and of one that was interrupted (ptrace(2)).
+/// The stop of a new process that is traced from its creation, and of one that was interrupted (ptrace(2)).
 pub const PTRACE_EVENT_STOP: i32 = 128;
 
-/// Tells that a child has stopped or ended, by a descriptor, beside the other descriptors that are waited for. Standard
-/// signals do not queue: one may stand for several. What is started later starts with none blocked.
+/// Returns a descriptor that reports when a child has stopped or ended. Standard signals are not queued: one may stand
+/// for several events. Programs that are started later start with no signal blocked.
 pub fn child_events() -> SignalFd {
     let mut sigchld = SigSet::empty();
     sigchld.add(Signal::SIGCHLD);
@@ -26,8 +26,8 @@ pub fn child_events() -> SignalFd {
     SignalFd::with_flags(&sigchld, flags).expect("a descriptor is left")
 }
 
-/// Begins to trace a process of one thread, with all that it starts: from its birth, which no later change
-/// of its rights undoes. What is left of them ends with the tracer.
+/// Attaches to a single-threaded process. Everything that it forks is traced from its creation, which no later loss of
+/// privilege undoes. The kernel kills the traced processes when the tracer ends.
 pub fn seize(pid: Pid) {
     let options = Options::PTRACE_O_TRACESYSGOOD
         | Options::PTRACE_O_TRACEFORK
@@ -39,7 +39,7 @@ pub fn seize(pid: Pid) {
     ptrace::interrupt(pid).expect("it is traced");
 }
 
-/// What has become of one of those that this thread traces, if something has.
+/// Returns the next pending status change of a process that this thread traces, if any.
 pub fn next_status() -> Option<WaitStatus> {
     let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WALL | WaitPidFlag::__WNOTHREAD;
     match waitpid(None, Some(flags)) {
@@ -49,21 +49,21 @@ pub fn next_status() -> Option<WaitStatus> {
     }
 }
 
-/// Whether the second started the first.
+/// Returns whether the process has this parent.
 pub fn parent_is(pid: Pid, parent: Pid) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let found = status.lines().find_map(|line| line.strip_prefix("PPid:"));
     found.is_some_and(|found| found.trim() == parent.to_string())
 }
 
-/// The registers of a process that stopped before a system call: `None` behind one, and of a process that
-/// was killed meanwhile.
+/// Returns the registers of a process that stopped before a system call; `None` if it stopped after one or was
+/// killed meanwhile.
 pub fn before_call(pid: Pid) -> Option<libc::user_regs_struct> {
     let stop = ptrace::syscall_info(pid).ok()?;
     (stop.op == libc::PTRACE_SYSCALL_INFO_ENTRY).then(|| ptrace::getregs(pid).ok())?
 }
 
-/// The process or thread that a parent which has just stopped for it has made.
+/// Returns the new process or thread for which its parent has just stopped.
 pub fn born(parent: Pid) -> Option<Pid> {
     let child = ptrace::getevent(parent).ok()?;
     Some(Pid::from_raw(
@@ -71,7 +71,7 @@ pub fn born(parent: Pid) -> Option<Pid> {
     ))
 }
 
-/// Resumes a process until its next system call. One that was killed meanwhile needs no resuming: the caller waits
+/// Resumes a process until its next system call. A process that was killed meanwhile is ignored: the caller waits
 /// for its end all the same.
 pub fn to_next_call(pid: Pid, signal: Option<Signal>) {
     _ = ptrace::syscall(pid, signal);
@@ -81,18 +81,18 @@ cfg_if::cfg_if! {
     if #[cfg(target_arch = "x86_64")] {
         use sandfork::internals::plan::seccomp::syscall_number;
 
-        /// The number of the call before which a process stands, and its first two arguments.
+        /// Returns the number of the call that a process is about to make, and its first two arguments.
         pub fn call(registers: &libc::user_regs_struct) -> (u64, [u64; 2]) {
             (registers.orig_rax, [registers.rdi, registers.rsi])
         }
 
-        /// Replaces the call before which a process stands with one that every filter lets through and that does nothing.
+        /// Replaces that call with one that every filter allows and that does nothing.
         pub fn leave_out(pid: Pid, mut registers: libc::user_regs_struct) {
             registers.orig_rax = syscall_number(Arch::X86_64, "getpid").map_or(0, u64::from);
             _ = ptrace::setregs(pid, registers);
         }
 
-        /// Sets what a call returns that was made or left out.
+        /// Sets the return value of a call that was made or skipped.
         pub fn give_back(pid: Pid, value: i64) {
             if let Ok(mut registers) = ptrace::getregs(pid) {
                 registers.rax = value.cast_unsigned();
@@ -100,14 +100,14 @@ cfg_if::cfg_if! {
             }
         }
     } else {
-        /// The number of the call before which a process stands, and its first two arguments.
+        /// Returns the number of the call that a process is about to make, and its first two arguments.
         pub fn call(registers: &libc::user_regs_struct) -> (u64, [u64; 2]) {
             (registers.regs[8], [registers.regs[0], registers.regs[1]])
         }
     }
 }
 
-/// The next line of a program that was `heard` so far and has said more, if it is whole.
+/// Reads more of a program's output and returns its next line, if that is complete.
 pub fn next_line(stdout: &mut ChildStdout, heard: &mut Vec<u8>) -> Option<String> {
     let mut chunk = [0; 4096];
     while let Ok(length @ 1..) = stdout.read(&mut chunk) {
@@ -118,7 +118,7 @@ pub fn next_line(stdout: &mut ChildStdout, heard: &mut Vec<u8>) -> Option<String
     Some(String::from_utf8_lossy(&line[..end]).into_owned())
 }
 
-/// Names of system calls, by their numbers.
+/// Returns the names of the system calls by number.
 pub fn call_names() -> HashMap<u64, &'static str> {
     syscalls(Arch::X86_64)
         .map(|(name, number)| (number.into(), name))

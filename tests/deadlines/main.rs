@@ -1,8 +1,8 @@
-//! Guests that do not want to end: each is killed, reaped and reported at its limit, and survived by
-//! nothing.
+//! Runs guests that resist their end: each is killed, reaped and reported at its limit, and nothing
+//! survives it.
 //!
-//! `cargo xtask verify deadlines` measures how long that takes. Without it, as in CI, there are a few of each kind,
-//! and their ends are looked at, whenever they come.
+//! `cargo xtask verify deadlines` measures how long that takes. Otherwise, as in CI, a few guests of each kind run, and
+//! only how they end is checked, not when.
 
 #![allow(
     missing_docs,
@@ -35,14 +35,14 @@ use libtest_mimic::{Arguments, Trial};
 use nix::mount::{MntFlags, umount2};
 use sandfork::Level;
 
-/// How many guests, in place of the usual.
+/// The number of guests, instead of the default.
 const GUESTS: &str = "SANDFORK_DEADLINES_GUESTS";
-/// A directory for what came of them, a file for each level.
+/// A directory for the reports, one file for each level.
 const REPORTS: &str = "SANDFORK_DEADLINES_REPORTS";
-/// Set to the level for the process in which it happens.
+/// Set to the level, in the separate process that runs the guests.
 const APART: &str = "SANDFORK_DEADLINES_APART";
 
-/// One of each kind.
+/// The default: one guest of each kind.
 const USUAL: usize = 24;
 
 fn main() -> ExitCode {
@@ -51,7 +51,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     if env::var_os(REPORTS).is_some() {
-        // One after the other, so that the times are their own.
+        // One test at a time, so that they do not disturb each other's times.
         arguments.test_threads = Some(1);
     }
     let trials = [Level::Full, Level::Standard].map(|level| {
@@ -87,10 +87,10 @@ fn measure(level: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// As on a host that lets its user have none: there they are not seen either.
+/// Unmounts the cgroup file systems, as on a host that does not delegate any cgroup to its user.
 fn hide_cgroups() {
     if apart::have_own_mounts() {
-        // Where nothing is mounted there is nothing to hide.
+        // If nothing is mounted, there is nothing to hide.
         _ = umount2("/sys/fs/cgroup", MntFlags::MNT_DETACH);
     }
 }

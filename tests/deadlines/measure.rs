@@ -13,10 +13,10 @@ use serde::Serialize;
 use crate::processes::{Process, Role, family};
 use crate::unwilling::{GUESTS, Guest, Held, Network};
 
-/// What a cell that does not end when it is interrupted has beside it.
+/// The time that a cell has to end after it was interrupted.
 pub const GRACE: Duration = Duration::from_secs(1);
 
-/// After so long an end would be no end: the machine may do other things meanwhile.
+/// A guest that takes longer to end has failed. Generous, because the machine may be busy.
 const GIVE_UP: Duration = Duration::from_secs(60);
 
 const LIMITS: [&str; 5] = [
@@ -27,29 +27,29 @@ const LIMITS: [&str; 5] = [
     "filesystem.tmp_size=4MiB",
 ];
 
-/// What came of all guests.
+/// The results of all guests.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// What held them.
+    /// The enforced level.
     pub level: String,
     pub kinds: Vec<Kind>,
-    /// Of all kinds together.
+    /// The times of all kinds together.
     pub all: Times,
-    /// What was not as it should be.
+    /// What went wrong.
     pub wrong: Vec<String>,
 }
 
-/// What came of the guests of one kind.
+/// The results of the guests of one kind.
 #[derive(Debug, Serialize)]
 pub struct Kind {
     pub name: &'static str,
     pub guests: usize,
-    /// How many were as far as they wanted to be when their time was over.
+    /// The number of guests that were prepared when their time was over.
     pub ready: usize,
     pub times: Times,
 }
 
-/// From the moment that the time was over until the caller had the outcome, microseconds.
+/// Times from the limit until the caller had the outcome, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Times {
     pub p50: u128,
@@ -69,7 +69,7 @@ impl Times {
     }
 }
 
-/// Runs about so many guests, as many of each kind.
+/// Runs about this many guests, the same number of each kind.
 pub fn measure(guests: usize) -> Result<Report, Error> {
     let sandbox = build(&[])?;
     let with_network = build(&["network.mode=loopback"])?;
@@ -111,7 +111,7 @@ struct End {
     status: Status,
     was_ready: bool,
     beyond: Duration,
-    /// Alive when the caller had the outcome.
+    /// Processes that were alive when the caller had the outcome.
     survivors: Vec<Process>,
 }
 
@@ -141,7 +141,7 @@ fn end(sandbox: &Arc<Sandbox>, guest: Guest) -> Result<End, Error> {
             let asked = Instant::now();
             let outcome = sandbox.run(request)?;
             let (took, survivors) = (asked.elapsed(), survivors());
-            // Its clock begins when it gets its code.
+            // The clock of a run starts when it receives its code.
             let Phases {
                 place,
                 fork,
@@ -175,8 +175,8 @@ fn seen(outcome: &Outcome, beyond: Duration, survivors: Vec<Process>) -> End {
     }
 }
 
-/// What stays alive of a worker, or of what it started. Where giving it all back takes the kernel longer
-/// than a caller waits, it has been killed, and is gone in the end.
+/// Returns the processes that survive of a worker and of what it started. If releasing its resources takes the kernel
+/// longer than a caller waits, the process has been killed and disappears in the end.
 fn survivors() -> Vec<Process> {
     let begun = Instant::now();
     loop {
@@ -195,7 +195,7 @@ fn build(more: &[&str]) -> Result<Arc<Sandbox>, Error> {
     let policy = sets.and_then(|sets| Policy::load("standard", &sets, &FileSystem));
     let policy = policy.expect("it is built in, and the limits are right");
     let sandbox = Sandbox::builder().policy(policy).ready(0).build()?;
-    // What the first one does for all that follow is no part of an end.
+    // The first run does what later runs need no more, which is not part of an end.
     sandbox.run("pass")?;
     Ok(Arc::new(sandbox))
 }

@@ -1,4 +1,4 @@
-//! Guests that do not want to end, as a table. Each prints that it is as far as it wanted to be.
+//! A table of guests that resist their end. Each prints a line once it is prepared.
 
 use std::time::Duration;
 
@@ -10,31 +10,31 @@ pub struct Guest {
     pub name: &'static str,
     pub code: &'static str,
     pub held: Held,
-    /// The time that it has.
+    /// Its wall limit.
     pub limit: Duration,
     pub network: Network,
 }
 
-/// Whether it needs a network of its own.
+/// Whether it needs its own network.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Network {
     None,
     Loopback,
 }
 
-/// The time that a guest has which only does not want to end.
+/// The wall limit of a guest that needs no preparation.
 const LIMIT: Duration = Duration::from_millis(200);
 
-/// The time that a guest has which first gathers what its end will have to give back.
+/// The wall limit of a guest that first allocates what must be released at its end.
 const HOARDING: Duration = Duration::from_secs(1);
 
-/// What its time ends.
+/// What the limit ends.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Held {
     /// A run: it is killed at its limit.
     Run,
-    /// A cell of a session: it is interrupted at its limit, and killed a second later if it did not end by
-    /// that.
+    /// A cell of a session: it is interrupted at its limit, and killed a second later if the interrupt did not
+    /// end it.
     Cell,
 }
 
@@ -48,7 +48,7 @@ const fn run(name: &'static str, code: &'static str) -> Guest {
     }
 }
 
-/// One that holds the most of an object of the kernel's, in as many processes as it may have.
+/// A guest that holds the most of one kind of kernel object, in as many processes as it may have.
 const fn hoards(name: &'static str, code: &'static str) -> Guest {
     Guest {
         limit: HOARDING,
@@ -106,7 +106,7 @@ pub const GUESTS: [Guest; 24] = [
 ];
 
 impl Guest {
-    /// Its source.
+    /// Returns its source.
     pub fn source(&self) -> String {
         if self.code == DAEMONS {
             return format!("{DAEMON}print('on', flush=True)\nwhile True: time.sleep(60)");
@@ -145,7 +145,7 @@ print('on', flush=True)
 os.kill(0, signal.SIGSTOP)
 ";
 
-/// As many as there may be, and another for each that ends.
+/// Starts as many processes as possible, and another for each that ends.
 const FORKS: &str = "\
 import os, time
 print('on', flush=True)
@@ -163,7 +163,7 @@ while True:
         pass
 ";
 
-/// `PyDLL` does not give the lock away while the function runs.
+/// `PyDLL` does not release the GIL while the function runs.
 const HOLDS_LOCK: &str = "\
 import ctypes
 print('on', flush=True)
@@ -180,8 +180,8 @@ for _ in range(6):
 print('on', flush=True)
 ";
 
-/// A parent waits for its vfork child uninterruptibly (state D of proc(5)), and the child opens a fifo
-/// without a writer before it becomes another program.
+/// A parent waits for its vfork child uninterruptibly (state D of proc(5)), and the child opens a FIFO
+/// without a writer before it executes another program.
 const VFORK: &str = "\
 import os
 os.mkfifo('/tmp/fifo')
@@ -190,7 +190,7 @@ opens = (os.POSIX_SPAWN_OPEN, 0, '/tmp/fifo', os.O_RDONLY, 0)
 os.posix_spawn('/bin/true', ['true'], {}, file_actions=[opens])
 ";
 
-/// What was filled has to be given back before it is gone.
+/// Filled memory, which the kernel must free before the process is gone.
 const MEMORY: &str = "\
 kept = []
 while len(kept) < 192:
@@ -209,8 +209,8 @@ while True:
         os.fsync(file.fileno())
 ";
 
-/// Has processes hold something, each until it gets no more, and says when all of them do. They begin when
-/// all are there: what one takes may be what the next needs to start.
+/// Makes processes hold kernel objects, each until it gets no more, and prints when all of them do. They start holding
+/// once all exist, because what one takes may be what the next needs to start.
 const IN_ALL: &str = "\
 import ctypes, fcntl, os, resource, select, signal, socket, struct, threading, time
 libc = ctypes.CDLL(None, use_errno=True)
@@ -256,7 +256,7 @@ lock()
 in_all(40, hold)
 ";
 
-/// Every second page has another protection than its neighbours, and so a mapping of its own.
+/// Every second page has another protection than its neighbours, and so is a separate mapping.
 const MAPPINGS: &str = "\
 def hold():
     libc.mmap.restype = ctypes.c_void_p
@@ -267,7 +267,7 @@ def hold():
 in_all(8, hold)
 ";
 
-/// One page in each 2 MiB, so that each has a page table of its own.
+/// One page in each 2 MiB, so that each has its own page table.
 const PAGE_TABLES: &str = "\
 def hold():
     libc.mmap.restype = ctypes.c_void_p
@@ -306,7 +306,7 @@ def hold():
 in_all(40, hold)
 ";
 
-/// Most of them have no descriptor. A guest with more than fit into its memory is ended before its time.
+/// Most connections have no descriptor. A guest with more than fit into its memory would end before its limit.
 const CONNECTIONS: &str = "\
 def hold():
     kept = []
@@ -348,7 +348,7 @@ def hold():
 in_all(40, hold)
 ";
 
-/// A watch belongs to a file and a descriptor's number, and stays when the number is another file's.
+/// A watch belongs to a file and a descriptor number, and stays when the number refers to another file.
 const WATCHES: &str = "\
 def hold():
     watchers = [select.epoll() for _ in range(8)]

@@ -1,4 +1,4 @@
-//! The policies that come with Sandfork.
+//! Tests of the built-in policies.
 
 use insta::assert_snapshot;
 use sandfork::internals::policy::{

@@ -1,4 +1,4 @@
-//! Lists that a policy changes, and settings that follow others: processor time, the mode of the network.
+//! Tests of changes to inherited lists, and of settings that follow other settings: CPU limit and network mode.
 
 use insta::assert_snapshot;
 use sandfork::internals::policy::{NetworkMode, PolicySettings as _};

@@ -1,4 +1,4 @@
-//! What docs/policy.md shows is what the reader does.
+//! Tests that docs/policy.md matches the parser.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::support::Files;
 
 const DOCUMENT: &str = include_str!("../../docs/policy.md");
 
-/// The fenced blocks of a language, in order, each with the block that follows it directly.
+/// Returns the fenced blocks of a language, in order, each with the block that directly follows it.
 fn fenced(document: &str) -> Vec<(&str, &str)> {
     let mut blocks = Vec::new();
     let mut rest = document;

@@ -1,4 +1,4 @@
-//! Each kind of error in a policy, and the message that names the fix.
+//! Tests of each kind of error in a policy, and of the message that names the fix.
 
 use insta::assert_snapshot;
 

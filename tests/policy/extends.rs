@@ -1,4 +1,4 @@
-//! What `extends` reads, and in which order.
+//! Tests of what `extends` reads, and in which order.
 
 use insta::assert_snapshot;
 use sandfork::internals::policy::{BuiltInsOnly, PolicyOrigins as _, PolicySettings as _};
@@ -118,7 +118,7 @@ fn circles_are_refused() {
 
 #[test]
 fn sixteen_policies_may_extend_each_other() {
-    // The built-in `standard` is the last of them.
+    // The built-in `standard` is the last of the chain.
     let chain = |length: usize| {
         let name = |index: usize| format!("{index}.toml");
         let files = (1..length).map(|index| {
@@ -138,7 +138,7 @@ fn sixteen_policies_may_extend_each_other() {
 
 #[test]
 fn a_chain_without_an_end_is_refused() {
-    // As a symbolic link to its own directory would make it: each name is new.
+    // As a symlink to its own directory would produce it: every path is new.
     let files: Vec<(String, &str)> = (0..40)
         .map(|depth| {
             (

@@ -1,4 +1,4 @@
-//! Policy files on a real file system.
+//! Tests of policy files on a real file system.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Policies as their users see them: files in, an effective policy or one sentence out.
+//! Tests of policies from the user's point of view: files in, an effective policy or one error out.
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 

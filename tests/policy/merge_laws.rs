@@ -1,5 +1,5 @@
-//! Lists append and never replace, scalars override, and it does not matter how a policy is cut
-//! into files.
+//! Property tests of merging: lists append and never replace, scalars override, and splitting a policy
+//! into several files does not change it.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use sandfork::{Override, Policy};
 
 use crate::support::Files;
 
-/// Part of a policy, as a model to check the product against.
+/// Part of a policy: the model to check the product against.
 #[derive(Clone, Debug, Default)]
 struct Fragment {
     wall_seconds: Option<u32>,
@@ -24,7 +24,7 @@ struct Fragment {
 }
 
 impl Fragment {
-    /// Two files as one: the later one's scalars, both lists.
+    /// Merges two files into one: the later file's scalars, both lists.
     fn then(&self, later: &Self) -> Self {
         let mut env = self.env.clone();
         env.extend(later.env.clone());
@@ -39,7 +39,7 @@ impl Fragment {
         }
     }
 
-    /// The assignments, one key each.
+    /// Returns the assignments, one key each.
     fn assignments(&self) -> Vec<(String, String)> {
         let mut lines = Vec::new();
         let mut say = |key: &str, value: String| lines.push((key.to_owned(), value));
@@ -85,7 +85,7 @@ impl Fragment {
     }
 }
 
-/// A fragment whose list items carry `tag`, so that no two fragments share one.
+/// Generates a fragment whose list items contain `tag`, so that no two fragments share one.
 fn fragment(tag: &'static str) -> impl Strategy<Value = Fragment> {
     let items = move |prefix: &'static str| {
         (0_usize..4).prop_map(move |count| {
@@ -116,7 +116,7 @@ fn fragment(tag: &'static str) -> impl Strategy<Value = Fragment> {
         )
 }
 
-/// The policy of the files, each extending the one after it.
+/// Loads the policy of the files, each of which extends the next one.
 fn chain(topmost_first: &[&Fragment]) -> Policy {
     let name = |index: usize| format!("{index}.toml");
     let files = topmost_first.iter().enumerate().map(|(index, fragment)| {

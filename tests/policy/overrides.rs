@@ -1,4 +1,4 @@
-//! `--set KEY=VALUE`.
+//! Tests of `--set KEY=VALUE`.
 
 use insta::assert_snapshot;
 use sandfork::internals::policy::{PolicyOrigins as _, PolicySettings as _};

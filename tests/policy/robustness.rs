@@ -1,4 +1,4 @@
-//! Every file is read or refused with a location; none causes a panic.
+//! Tests that every file is accepted or rejected with a location, and that none causes a panic.
 
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -8,7 +8,7 @@ use crate::support::{load, set};
 
 const STANDARD: &str = include_str!("../../policies/standard.toml");
 
-/// A refusal points into the file.
+/// Checks that a rejection points into the file.
 fn read_or_refused(text: &str) {
     if let Err(error) = load(text) {
         let lines = u32::try_from(text.lines().count()).unwrap() + 1;
@@ -46,7 +46,7 @@ proptest! {
     ) {
         let from = from.index(STANDARD.len());
         let to = (from + length).min(STANDARD.len());
-        // The file is ASCII, as `is_char_boundary` below would tell.
+        // The file is ASCII, so any offset is a character boundary.
         prop_assert!(STANDARD.is_ascii());
         read_or_refused(&format!("{}{inserted}{}", &STANDARD[..from], &STANDARD[to..]));
     }

@@ -1,4 +1,4 @@
-//! The JSON Schema accepts what the reader accepts.
+//! Tests that the JSON Schema accepts what the parser accepts.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use sandfork::Policy;
 use sandfork::internals::policy::schema;
 use serde_json::Value;
 
-/// The dotted keys of a schema, tables with free names counted as one key.
+/// Returns the dotted keys of a schema. A table with free names counts as one key.
 fn schema_keys(table: &Value, prefix: &str) -> BTreeSet<String> {
     let mut keys = BTreeSet::new();
     for (name, value) in table["properties"].as_object().unwrap() {
@@ -19,7 +19,7 @@ fn schema_keys(table: &Value, prefix: &str) -> BTreeSet<String> {
     keys
 }
 
-/// The dotted keys of a rendered policy.
+/// Returns the dotted keys of a rendered policy.
 fn rendered_keys() -> BTreeSet<String> {
     let policy: toml::Table = Policy::default().to_toml().parse().unwrap();
     let mut keys = BTreeSet::new();

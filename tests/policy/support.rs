@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use sandfork::{Override, Policy, PolicyError, PolicySource};
 
-/// Policy files by the path that they are read by, in the current directory `/home/user`.
+/// Policy files by path; the current directory is `/home/user`.
 pub struct Files(BTreeMap<PathBuf, String>);
 
 impl Files {
@@ -23,7 +23,7 @@ impl Files {
 impl PolicySource for Files {
     fn read(&self, path: &Path) -> io::Result<String> {
         let found = self.0.get(path).cloned();
-        // ENOENT, with the text that a file system gives.
+        // ENOENT, with the message of a real file system.
         found.ok_or_else(|| io::Error::from_raw_os_error(2))
     }
 
@@ -32,17 +32,17 @@ impl PolicySource for Files {
     }
 }
 
-/// The policy of one file, `tenant.toml`.
+/// Loads a policy from one file, `tenant.toml`.
 pub fn load(text: &str) -> Result<Policy, PolicyError> {
     Policy::load("tenant.toml", &[], &Files::new([("tenant.toml", text)]))
 }
 
-/// Why the policy of one file, `tenant.toml`, is refused.
+/// Returns why the policy in `tenant.toml` is rejected.
 pub fn refusal(text: &str) -> String {
     load(text).expect_err(text).to_string()
 }
 
-/// The built-in `standard` with overrides.
+/// Loads the built-in `standard` with overrides.
 pub fn set(overrides: &[&str]) -> Result<Policy, PolicyError> {
     let overrides = overrides.iter().map(|text| text.parse());
     let overrides = overrides.collect::<Result<Vec<Override>, _>>()?;

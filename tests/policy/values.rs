@@ -1,4 +1,4 @@
-//! The effective policy for the values in a file.
+//! Tests of the effective policy for the values in a file.
 
 use std::time::Duration;
 
@@ -149,7 +149,7 @@ fn a_writable_directory_may_stand_in_a_readable_one() {
         policy.filesystem().write[0].value.to_str(),
         Some("/srv/out")
     );
-    // The same letters, but not the same directory.
+    // A common prefix, but not the same directory.
     assert!(load("[filesystem]\nread = ['/srv/database']\nwrite = ['/srv/data']").is_ok());
 }
 

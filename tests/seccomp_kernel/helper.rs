@@ -1,4 +1,4 @@
-//! The single-threaded process that loads filters and makes calls.
+//! The single-threaded helper process that loads filters and makes calls.
 
 #![allow(unsafe_code)]
 
@@ -12,16 +12,16 @@ use sandfork::internals::plan::seccomp::{Filters, Surroundings, compile};
 use sandfork_jail::filter::unheard;
 use sandfork_jail::program::BpfProgram;
 
-/// First argument of the helper.
+/// The first argument of the helper.
 pub const FLAG: &str = "--seccomp-helper";
-/// Print the nanoseconds that the last load took, and do nothing else.
+/// Prints the nanoseconds that the last load took, and does nothing else.
 pub const MEASURE: &str = "measure";
-/// Load, then become the program that follows.
+/// Loads the filters and executes the program that follows.
 pub const EXEC: &str = "exec";
-/// The line that stands for a call by the gate of another architecture.
+/// The input line for a call through the system call gate of another architecture.
 pub const I386_GETPID: &str = "i386-getpid";
 
-/// What is loaded.
+/// The filters to load.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stage {
     None,
@@ -39,7 +39,7 @@ impl fmt::Display for Stage {
     }
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
     Returned,
@@ -72,7 +72,7 @@ impl fmt::Display for End {
     }
 }
 
-/// A call as a line of the helper's input.
+/// Formats a call as a line of the helper's input.
 pub fn line(number: u32, arguments: [u64; 6]) -> String {
     let words: Vec<String> = arguments.iter().map(u64::to_string).collect();
     format!("{number} {}", words.join(" "))
@@ -101,7 +101,7 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
         std::io::stdin().read_to_string(&mut input).expect("calls");
         become_nobody();
     }
-    // A program has watches without asking, as in a worker with a uid of its own.
+    // A program has epoll watches unconditionally, like a worker with its own uid.
     let unasked: &[&str] = match mode.as_deref() {
         Some(EXEC) => &["epoll_ctl"],
         _ => &[],
@@ -111,7 +111,7 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     let programs = match stage.as_str() {
         "none" => vec![],
         "zygote" => zygote,
-        // No supervisor listens.
+        // No supervisor handles the notifications.
         _ => zygote
             .into_iter()
             .chain(worker.iter().map(unheard))
@@ -142,7 +142,7 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
     exit(0);
 }
 
-/// The calls of the tests are harmless; as root a mistake would be less so.
+/// Drops root: the calls of the tests are harmless, but a mistake as root would be less so.
 fn become_nobody() {
     const ORDINARY_UID: u32 = 65534;
     // SAFETY: these calls take integers only, and the process has one thread.
@@ -186,7 +186,7 @@ fn load(program: &BpfProgram) {
     assert_eq!(result, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// Runs `call` in a child and returns how it ended.
+/// Makes `call` in a forked child and returns how it ended.
 fn in_child(call: impl FnOnce() -> Result<(), i32>) -> End {
     std::io::stdout().flush().expect("the parent reads");
     let (mut reader, mut writer) = std::io::pipe().expect("a pipe");
@@ -197,7 +197,7 @@ fn in_child(call: impl FnOnce() -> Result<(), i32>) -> End {
         let pid = std::process::id();
         limit_time();
         let result = call();
-        // The call may have made a child of its own, which has nothing to report.
+        // The call may have forked a child of its own, which must not report anything.
         if std::process::id() == pid {
             let errno = result.err().unwrap_or_default();
             let _ = writer.write_all(&errno.to_ne_bytes());
@@ -217,7 +217,7 @@ fn in_child(call: impl FnOnce() -> Result<(), i32>) -> End {
     }
 }
 
-/// A call that waits, pause(2) for one, ends with SIGALRM.
+/// Ends a call that waits, such as pause(2), with SIGALRM.
 fn limit_time() {
     let timer = libc::itimerval {
         it_interval: libc::timeval {
@@ -229,7 +229,7 @@ fn limit_time() {
             tv_usec: 300_000,
         },
     };
-    // SAFETY: `timer` lives through the call; the old value is not asked for.
+    // SAFETY: `timer` lives through the call; the old value is not requested.
     unsafe { libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()) };
 }
 

@@ -1,9 +1,9 @@
-//! The seccomp filters in the kernel: real loads, real calls.
+//! Tests of the seccomp filters in the kernel: real loads, real calls.
 //!
 //! The binary runs itself again for each group of calls. That process has one thread, loads the
-//! filters and forks a child for each call, so a call may end its process. The same calls are made
-//! without filters beside it: what is allowed must end as it does there, what is refused must return
-//! exactly the rule's error.
+//! filters and forks a child for each call, so a call may end its process. The same calls are also made
+//! without filters: an allowed call must end as it does there, and a refused call must return exactly
+//! the rule's error.
 
 #[path = "../../src/plan/seccomp/tests/cases.rs"]
 mod cases;
@@ -19,12 +19,12 @@ use sandfork::internals::plan::seccomp::{Arch, Preset, Surroundings, Verdict, sy
 use cases::{CASES, Where};
 use helper::{End, Stage};
 
-/// No pointer, descriptor, process, size or flag word is valid.
+/// Arguments that are no valid pointer, descriptor, process, size or set of flags.
 const NOTHING_VALID: [u64; 6] = [u64::MAX; 6];
 
-/// What cannot be called from a Rust function.
+/// Calls that a Rust function cannot make.
 const NOT_CALLED: &[&str] = &[
-    // The child would return on the stack that its waiting parent returns on.
+    // The child would return on the stack that its suspended parent also returns on.
     "vfork",
 ];
 
@@ -36,7 +36,7 @@ const SURROUNDINGS: [Surroundings; 5] = [
     Surroundings::SharedHost { landlock_abi: 6 },
 ];
 
-/// One system call, and the error that the filters answer with. Without one they let it through.
+/// One system call, and the error that the filters return; `None` if they allow it.
 #[derive(Clone, Debug)]
 struct Probe {
     name: String,
@@ -101,7 +101,7 @@ fn probe(name: &str, arguments: [u64; 6], errno: Option<i32>) -> Option<Probe> {
     })
 }
 
-/// Each call of the guest's table that has one verdict for all arguments.
+/// Returns each call of the guest's table that has one verdict for all arguments.
 fn guest_probes(surroundings: Surroundings) -> Vec<Probe> {
     let guest = Preset::of(surroundings).guest;
     guest
@@ -115,7 +115,7 @@ fn guest_probes(surroundings: Surroundings) -> Vec<Probe> {
         .collect()
 }
 
-/// Each call that only the jail may make.
+/// Returns each call that only the jail may make.
 fn jail_probes(surroundings: Surroundings) -> Vec<Probe> {
     let jail = Preset::of(surroundings).jail;
     jail.into_keys()
@@ -146,7 +146,7 @@ fn hand_written_cases() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Numbers beyond the newest call, and x32's, which are a bit away from each of the oldest.
+/// Numbers beyond the newest call, and x32's, which are those of the oldest calls with one more bit.
 fn unknown_numbers() -> Result<(), Failed> {
     let numbers = (500..520).chain((0..20).map(|number| 0x4000_0000 + number));
     let probes = numbers.map(|number| Probe {
@@ -158,7 +158,7 @@ fn unknown_numbers() -> Result<(), Failed> {
     check(Stage::Worker, Surroundings::Namespaces, probes.collect())
 }
 
-/// `int 0x80`: getpid(2) by the number that i386 has for it.
+/// `int 0x80`: getpid(2) by its number on i386.
 fn another_architecture_is_killed() -> Result<(), Failed> {
     let call = [helper::I386_GETPID.to_owned()];
     let [unfiltered] = ends(Stage::None, Surroundings::Namespaces, &call)[..] else {
@@ -169,7 +169,7 @@ fn another_architecture_is_killed() -> Result<(), Failed> {
     };
     let expected = match unfiltered {
         End::Returned => End::Killed(libc::SIGSYS),
-        // A kernel without 32-bit calls raises SIGSEGV before any filter is asked.
+        // A kernel without 32-bit calls raises SIGSEGV before any filter runs.
         other => other,
     };
     if filtered == expected && filtered != End::Returned {
@@ -179,7 +179,7 @@ fn another_architecture_is_killed() -> Result<(), Failed> {
     }
 }
 
-/// How often a call is tried again that waited once and did not wait once.
+/// The number of retries of a call that waited in only one of the two processes.
 const AGAIN: usize = 10;
 
 fn check(stage: Stage, surroundings: Surroundings, probes: Vec<Probe>) -> Result<(), Failed> {
@@ -194,7 +194,7 @@ fn check(stage: Stage, surroundings: Surroundings, probes: Vec<Probe>) -> Result
     let mut unfiltered = ends(Stage::None, surroundings, &lines(&allowed));
     let mut filtered = ends(stage, surroundings, &lines(&allowed));
     for (number, probe) in allowed.iter().enumerate() {
-        // On a processor that stands still, a call that does not wait may look like one that does.
+        // On a stalled CPU, a call that does not wait may look like one that does.
         let waits = End::Killed(libc::SIGALRM);
         for _ in 0..AGAIN {
             let (with, without) = (filtered[number], unfiltered[number]);
@@ -262,8 +262,8 @@ fn helper_command(stage: Stage, surroundings: Surroundings) -> Command {
     command
 }
 
-/// Nanoseconds that one load takes: the median of many helpers, and the distance of the quantiles at
-/// 10 and 90 percent. As a test, a single one.
+/// Measures the nanoseconds of one load: the median of many helpers, and the distance between the 10 and 90
+/// percent quantiles. A test takes a single sample.
 fn load_cost(stage: Stage, once: bool) -> Measurement {
     let samples = if once { 1 } else { 201 };
     let mut nanos: Vec<u64> = (0..samples)

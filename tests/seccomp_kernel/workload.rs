@@ -1,4 +1,4 @@
-//! CPython under both filters, without the rest of the jail.
+//! Runs CPython under both filters, without the rest of the jail.
 
 use libtest_mimic::Failed;
 use sandfork::internals::plan::seccomp::Surroundings;
@@ -6,7 +6,7 @@ use sandfork::internals::plan::seccomp::Surroundings;
 use crate::helper::{self, Stage};
 use crate::helper_command;
 
-/// Standard library only, so that it runs with any CPython; numpy where it is installed.
+/// Standard library only, so that it runs with any CPython; numpy if it is installed.
 const SCRIPT: &str = include_str!("workload.py");
 
 pub fn runs_under_both_filters() -> Result<(), Failed> {

@@ -1,4 +1,4 @@
-//! What came back, whether it is the answer to its question, and how many of each there were.
+//! Checks and counts the replies: whether each belongs to its request, and how many ended in each way.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,15 +8,15 @@ use sandfork::{Outcome, Value};
 
 use crate::repertoire::Guest;
 
-/// What is wrong, in words; nothing if it is as it should be.
+/// What is wrong, if anything.
 pub type Judged = Result<(), String>;
 
-/// What came back, from wherever.
+/// A reply from any caller interface.
 #[derive(Debug)]
 pub struct Came {
     pub status: String,
     pub stdout: String,
-    /// The value, where it is a text.
+    /// The value, if it is a string.
     pub value: Option<String>,
     /// The exception's message.
     pub message: Option<String>,
@@ -34,7 +34,7 @@ impl From<&Outcome> for Came {
 }
 
 impl Came {
-    /// Whether it is what this guest, with this token, must give.
+    /// Checks that this is the reply of this guest with this token.
     pub fn judge(&self, guest: &Guest, token: &str) -> Judged {
         let told = |what: &str| {
             let Self { stdout, .. } = self;
@@ -66,7 +66,7 @@ impl Came {
         }
     }
 
-    /// Whether it ended well, with this value.
+    /// Checks that it succeeded with this value.
     pub fn is_value(&self, token: &str) -> Judged {
         if self.status == "ok" && self.value.as_deref() == Some(token) {
             return Ok(());
@@ -74,7 +74,7 @@ impl Came {
         Err(format!("a cell that must give {token}: {self:?}"))
     }
 
-    /// Whether it ended so.
+    /// Checks that it ended with one of these statuses.
     pub fn has_ended(&self, ends: &[&str]) -> Judged {
         if ends.contains(&self.status.as_str()) {
             return Ok(());
@@ -83,35 +83,35 @@ impl Came {
     }
 }
 
-/// All that came back, counted, and the first of what was wrong.
+/// Counts of all replies, and the first wrong ones.
 #[derive(Debug, Default)]
 pub struct Answers {
     endings: Mutex<BTreeMap<String, usize>>,
     wrong: Mutex<Vec<String>>,
-    /// How often sessions were copied, by the way in which they were.
+    /// The number of session copies by method.
     copies: Mutex<BTreeMap<&'static str, usize>>,
-    /// Workers that guests were given, one each.
+    /// The number of workers that were used.
     runs: AtomicUsize,
 }
 
-/// The maximum number of reported wrong answers.
+/// The maximum number of reported wrong replies.
 const MOST_WRONG: usize = 20;
 
 impl Answers {
-    /// One ended so.
+    /// Counts a status.
     pub fn count(&self, ending: &str) {
         let mut endings = self.endings.lock().unwrap_or_else(PoisonError::into_inner);
         *endings.entry(ending.to_owned()).or_default() += 1;
     }
 
-    /// A worker has got the state of another.
+    /// Counts a worker that was restored from the state of another.
     pub fn count_copy(&self, way: &'static str) {
         self.count_run();
         let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
         *copies.entry(way).or_default() += 1;
     }
 
-    /// A worker was had.
+    /// Counts a worker.
     pub fn count_run(&self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
@@ -120,7 +120,7 @@ impl Answers {
         self.runs.load(Ordering::Relaxed)
     }
 
-    /// Keeps what is wrong, if it is.
+    /// Keeps an error, if there is one.
     pub fn keep(&self, judged: Judged) {
         let Err(wrong) = judged else { return };
         let mut all = self.wrong.lock().unwrap_or_else(PoisonError::into_inner);

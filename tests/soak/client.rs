@@ -1,4 +1,4 @@
-//! A client of `sandfork serve`: docs/protocol.md, as the Python package speaks it.
+//! A client of `sandfork serve`: implements docs/protocol.md like the Python package.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -27,17 +27,17 @@ use crate::library::LIMITS;
 
 type Error = Box<dyn std::error::Error>;
 
-/// How long an answer may take before it is taken to be lost, on a machine that does other things.
+/// How long a reply may take before it counts as lost, even on a busy machine.
 const LOST: Duration = Duration::from_secs(240);
 
-/// A supervisor of another process's.
+/// A `sandfork serve` process.
 pub struct Server {
     process: Child,
     control: OwnedFd,
 }
 
 impl Server {
-    /// Starts one. Nothing else may be started meanwhile, which would inherit the socket.
+    /// Starts a server. No other program may be started meanwhile, because it would inherit the socket.
     pub fn start(program: &str) -> Result<Self, Error> {
         let (control, theirs) = socketpair(
             AddressFamily::Unix,
@@ -60,7 +60,7 @@ impl Server {
         self.process.id()
     }
 
-    /// Another connection.
+    /// Opens a connection.
     pub fn connect(&self) -> Result<Client, Error> {
         let (ours, theirs) = UnixStream::pair()?;
         ours.set_read_timeout(Some(LOST))?;
@@ -74,7 +74,7 @@ impl Server {
         })
     }
 
-    /// Closes it, and waits for its end.
+    /// Closes the server and waits for its end.
     pub fn close(self) -> Result<(), Error> {
         let Self {
             mut process,
@@ -90,7 +90,7 @@ impl Server {
     }
 }
 
-/// One connection: a session, or a batch.
+/// One connection: a session or a batch.
 pub struct Client {
     socket: UnixStream,
     decoder: Decoder,
@@ -99,7 +99,7 @@ pub struct Client {
     next_id: u64,
 }
 
-/// What the supervisor said.
+/// A message of the supervisor.
 #[derive(Debug)]
 pub struct Said {
     pub header: Json,
@@ -125,7 +125,7 @@ impl Client {
         self.next_id
     }
 
-    /// A message as it travels.
+    /// Encodes a message.
     pub fn frame(ask: &ClientRequest, payload: &[u8]) -> Result<Vec<u8>, Error> {
         let mut bytes = Vec::new();
         encode_with(payload, &FrameLimits::FROM_CALLER, &mut bytes, |out| {
@@ -138,12 +138,12 @@ impl Client {
         self.write(&Self::frame(ask, payload)?)
     }
 
-    /// Writes any bytes.
+    /// Writes raw bytes.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         Ok(self.socket.write_all(bytes)?)
     }
 
-    /// The next thing that is said.
+    /// Reads the next message.
     pub fn hear(&mut self) -> Result<Said, Error> {
         loop {
             let mut unread = self.unread.as_slice();
@@ -165,7 +165,7 @@ impl Client {
         }
     }
 
-    /// Opens a session with these keys of the policy set beside the soak's.
+    /// Opens a session with these overrides besides the soak's.
     pub fn open(&mut self, policy: &str, more: &[String]) -> Result<(), Error> {
         let set = LIMITS.iter().map(|set| (*set).to_owned());
         let open = Open {
@@ -209,7 +209,7 @@ impl Client {
         self.hear()?.expect("outcome").map(drop)
     }
 
-    /// Asks for a cell, and does not wait.
+    /// Sends a cell without waiting for it.
     pub fn begin(&mut self, source: &str, then: AfterCell) -> Result<(), Error> {
         let id = self.id();
         let cell = Cell {
@@ -224,7 +224,7 @@ impl Client {
         self.ask(&ClientRequest::Cell(cell), source.as_bytes())
     }
 
-    /// Hears until something of this kind is said.
+    /// Reads messages until one of this kind.
     pub fn hear_until(&mut self, kind: &str) -> Result<Said, Error> {
         loop {
             let said = self.hear()?;
@@ -237,7 +237,7 @@ impl Client {
         }
     }
 
-    /// Answers the calls of a cell under way, until its end.
+    /// Serves the tool calls of a running cell until its end.
     pub fn finish(&mut self) -> Result<Came, Error> {
         let mut stdout = Vec::new();
         loop {
@@ -261,13 +261,13 @@ impl Client {
         self.ask(&ClientRequest::Return(answer), &[])
     }
 
-    /// A cell, to its end.
+    /// Runs a cell to its end.
     pub fn cell(&mut self, source: &str) -> Result<Came, Error> {
         self.begin(source, AfterCell::Stay)?;
         self.finish()
     }
 
-    /// Something with a file; a descriptor where one was opened.
+    /// Performs a file operation. Returns the descriptor if it opens a file.
     pub fn file(&mut self, path: &str, op: FileOperation) -> Result<Option<File>, Error> {
         let id = self.id();
         let path = path.to_owned();
@@ -276,7 +276,7 @@ impl Client {
         Ok(self.passed.pop_front().map(File::from))
     }
 
-    /// Closes the session and waits for the answer.
+    /// Closes the session and waits for the confirmation.
     pub fn close(mut self) -> Result<(), Error> {
         self.ask(&ClientRequest::Close, &[])?;
         self.hear_until("closed").map(drop)

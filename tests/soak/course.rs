@@ -1,4 +1,4 @@
-//! One soak: warms up, asks, rests now and then to see what is there, and gives everything back.
+//! One soak: warms up, makes requests, pauses now and then to take a census, and releases everything.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -18,47 +18,47 @@ use crate::mix::{Numbers, Question};
 use crate::report::{Report, Rest};
 use crate::served;
 
-/// What is asked for.
+/// The settings of a soak.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Workers that guests are given.
+    /// The number of workers to use.
     pub runs: usize,
-    /// What decides the questions.
+    /// The seed of the requests.
     pub seed: u64,
 }
 
-/// How many ask at once.
+/// The number of concurrent clients.
 const LANES: usize = 6;
 
-/// How many questions a thread asks before it ends and another comes.
+/// The number of requests that a thread makes before another thread replaces it.
 const OF_ONE_THREAD: usize = 50;
 
-/// One run in so many is warm-up.
+/// The warm-up is one in this many runs.
 const WARM_UP: usize = 10;
 
-/// How often everything rests.
+/// The number of pauses.
 const RESTS: usize = 3;
 
-/// How many questions there are for each zygote that is killed.
+/// The number of requests per killed zygote.
 const QUESTIONS_PER_KILL: usize = 800;
 
-/// How long what was given up may take to be gone, on a machine that does other things.
+/// How long released resources may take to disappear on a busy machine.
 const SETTLED: Duration = Duration::from_secs(90);
 
-/// How often it is looked at first.
+/// The number of censuses taken for the first pause.
 const LOOKS: usize = 4;
 
-/// Between two looks.
+/// The time between two of them.
 const PAUSE: Duration = Duration::from_millis(300);
 
 type Error = Box<dyn std::error::Error>;
 
-/// Does all of it. What is wrong is in the report.
+/// Runs the soak. The report contains what went wrong.
 pub fn run(settings: Settings) -> Result<Report, Error> {
     nix::sys::prctl::set_child_subreaper(true)?;
     let policy = library::policy("standard");
     let machine = host::probe("python3", &needs(&policy))?.machine;
-    // What a process has for all its sandboxes it has from the first on.
+    // The first sandbox creates what a process keeps for all its sandboxes.
     drop(Library::build()?);
     let alone = watched(machine.cgroup.clone(), None);
     let before = Census::take(&alone);
@@ -125,7 +125,7 @@ struct Soak {
 }
 
 impl Soak {
-    /// Asks from all lanes until so many workers were had.
+    /// Makes requests from all lanes until this many workers were used.
     fn ask_until(&self, runs: usize) {
         thread::scope(|scope| {
             for _ in 0..LANES {
@@ -173,7 +173,7 @@ impl Soak {
         }
     }
 
-    /// Takes a census while no request is active, and after the `first` time checks for growth.
+    /// Takes a census while no request is active, and checks for growth after the `first` pause.
     fn rest(&self, watched: &Watched, first: Option<&Rest>) -> Result<Rest, Error> {
         served::gather(&self.server)?;
         let calm = || {
@@ -204,11 +204,11 @@ impl Soak {
     }
 }
 
-/// What the zygote holds that holds the most, of all that this process and its server have.
+/// Returns the memory of the largest zygote of this process and its server.
 fn largest_zygote() -> Memory {
     let family = family(std::process::id()).into_iter();
     let zygotes = family.filter(|process| process.role == Role::Zygote);
-    // Others may have ended, and come.
+    // Zygotes may start and end meanwhile.
     let held = zygotes.filter_map(|zygote| Memory::of(zygote.pid));
     held.max().unwrap_or_default()
 }
@@ -223,7 +223,7 @@ fn watched(cgroups: CgroupSupport, server: Option<&Server>) -> Watched {
     }
 }
 
-/// What is there as soon as there is no more than there was; what there is more of, if it stays so.
+/// Waits until nothing has grown and returns the census; the growth if it persists.
 fn settled(
     watched: &Watched,
     before: &Census,
@@ -241,15 +241,15 @@ fn settled(
     }
 }
 
-/// What there is when several looks have been taken: of each thing the most, since a worker that stands
-/// ready may be on its way just then.
+/// Returns the maximum of several censuses for each resource, since a ready worker may just be being
+/// made.
 fn most(watched: &Watched, calm: impl Fn() -> Result<(), Error>) -> Result<Census, Error> {
     let look = || -> Result<Census, Error> {
         calm()?;
         thread::sleep(PAUSE);
         Ok(Census::take(watched))
     };
-    // What had to go has gone by then.
+    // Released resources have disappeared by then.
     for _ in 0..LOOKS {
         look()?;
     }

@@ -1,5 +1,5 @@
-//! Zygotes that are killed while others ask: what is asked meanwhile may be lost, with a word, and
-//! nothing that is asked afterwards.
+//! Kills zygotes while requests are active: those requests may fail with an error, later ones must
+//! not.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
@@ -11,15 +11,15 @@ use nix::unistd::Pid;
 use crate::census::processes::{Process, Role, family};
 use crate::mix::Numbers;
 
-/// The time that a killed process may take to end, also on a busy machine.
+/// The time that a killed process may take to end, even on a busy machine.
 const GONE: Duration = Duration::from_secs(60);
 
-/// Odd while one is being killed.
+/// A counter that is odd while a zygote is being killed.
 #[derive(Debug, Default)]
 pub struct Kills(AtomicUsize);
 
 impl Kills {
-    /// What was asked, and whether a zygote was killed while it was.
+    /// Makes a request. Returns its result, and whether a zygote was killed meanwhile.
     pub fn beside<T>(&self, ask: impl FnOnce() -> T) -> (T, Disturbed) {
         let before = self.0.load(Ordering::SeqCst);
         let answer = ask();
@@ -35,7 +35,7 @@ impl Kills {
         )
     }
 
-    /// Kills one of the zygotes that there are.
+    /// Kills one of the zygotes.
     pub fn strike(&self, numbers: &mut Numbers) -> Result<(), String> {
         self.0.fetch_add(1, Ordering::SeqCst);
         let struck = strike(numbers);
@@ -43,13 +43,13 @@ impl Kills {
         struck
     }
 
-    /// How many there were.
+    /// Returns the number of kills.
     pub fn count(&self) -> usize {
         self.0.load(Ordering::SeqCst) / 2
     }
 }
 
-/// Whether an answer may be missing.
+/// Whether a reply may be missing.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Disturbed {
     No,
@@ -68,7 +68,7 @@ fn strike(numbers: &mut Numbers) -> Result<(), String> {
     let zygote = zygotes[numbers.below(count) as usize];
     let pid = i32::try_from(zygote.pid).map_err(|error| error.to_string())?;
     kill(Pid::from_raw(pid), Signal::SIGKILL).map_err(|error| format!("kill a zygote: {error}"))?;
-    // Its init ends with it, and every worker with that. The interpreter that forked it ends too, and stays a zombie
+    // Its init ends with it, and with that every worker. The interpreter that forked it ends too, and stays a zombie
     // until the supervisor needs the zygote again and finds it dead.
     let is_left = |it: &Process| {
         it.pid == zygote.pid

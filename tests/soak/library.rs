@@ -1,4 +1,4 @@
-//! A supervisor in this process: runs and sessions, from many threads.
+//! A supervisor in this process: runs and sessions from many threads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::kills::{Disturbed, Kills};
 use crate::mix::{End, Home, Numbers};
 use crate::repertoire::{Fit, Guest, Limit};
 
-/// Limits under which every guest that fills one does so soon, and none that does not comes near.
+/// Limits that guests which aim at them reach soon, and other guests never approach.
 pub const LIMITS: [&str; 11] = [
     "limits.wall=5m",
     "limits.cpu=5m",
@@ -30,10 +30,10 @@ pub const LIMITS: [&str; 11] = [
     "filesystem.tmp_inodes=128",
 ];
 
-/// How long what would never end may take.
+/// The wall limit of guests that would never end.
 const SHORT: Duration = Duration::from_millis(150);
 
-/// How many sessions begin with one snapshot.
+/// The number of sessions that start from one snapshot.
 const FORKS: usize = 8;
 
 /// The sandboxes of this process.
@@ -62,7 +62,7 @@ impl Library {
         })
     }
 
-    /// Asks for a run.
+    /// Makes a run.
     pub fn run(
         &self,
         home: Home,
@@ -101,7 +101,7 @@ impl Library {
         }
     }
 
-    /// So that as many workers stand ready as do when a worker is wanted now and then.
+    /// Brings the pool to the size that it has under light load.
     pub fn calm(&self) -> Result<(), String> {
         self.ready.run("pass").map_err(|error| error.to_string())?;
         self.ready
@@ -111,7 +111,7 @@ impl Library {
     }
 }
 
-/// A sandbox for one run.
+/// Builds a sandbox for one run.
 pub fn sandbox(numbers: &mut Numbers, token: &str, told: &Answers, kills: &Kills) {
     match kills.beside(|| Sandbox::builder().policy(policy("standard")).build()) {
         (Ok(sandbox), _) => run(&sandbox, numbers.guest(Fit::Run), token, told, kills),
@@ -127,7 +127,7 @@ fn run(sandbox: &Sandbox, guest: &Guest, token: &str, told: &Answers, kills: &Ki
             let came = Came::from(&outcome);
             told.count(&came.status);
             let judged = came.judge(guest, token);
-            // A worker that a kill took along ended by a signal.
+            // A worker that died with a killed zygote ended by a signal.
             if disturbed == Disturbed::No {
                 told.keep(judged);
             }
@@ -153,7 +153,7 @@ fn outcome(sandbox: &Sandbox, guest: &Guest, token: &str) -> Result<Outcome, Err
     }
 }
 
-/// Does something when the guest has printed something.
+/// Calls a function once the guest has printed something.
 struct OnOutput<F>(F);
 
 impl<F: FnMut()> OutputSink for OnOutput<F> {
@@ -164,7 +164,7 @@ impl<F: FnMut()> OutputSink for OnOutput<F> {
     fn stderr(&mut self, _: &[u8]) {}
 }
 
-/// A cell with a tool, files from outside, then the guest, then the end.
+/// Runs a cell with a tool, files from outside, the guest, and then the end.
 fn session(sandbox: &Arc<Sandbox>, end: End, guest: &Guest, token: &str, told: &Answers) -> Judged {
     let plainly = |error: Error| format!("a session of `{}`: {error}", guest.name);
     let mut session = sandbox.session().map_err(plainly)?;
@@ -196,7 +196,7 @@ fn session(sandbox: &Arc<Sandbox>, end: End, guest: &Guest, token: &str, told: &
     }
 }
 
-/// Forks a session, which live at once, rolls it back and pauses it. Each has its state, and the last fork a guest.
+/// Forks a session several times, rolls it back and pauses it. Each copy has its state; the last fork runs the guest.
 fn copied(mut session: Session, guest: &Guest, token: &str, told: &Answers) -> Judged {
     let plainly = |error: Error| format!("a copy of a session for `{}`: {error}", guest.name);
     let run = |session: &mut Session, code: &str| session.run(code).map(drop).map_err(plainly);
@@ -228,13 +228,13 @@ fn copied(mut session: Session, guest: &Guest, token: &str, told: &Answers) -> J
     came.judge(guest, token)
 }
 
-/// Whether sessions cannot be copied here, in memory or to a disk.
+/// Returns whether sessions cannot be copied here, to memory or to a disk.
 fn is_not_here(error: &str) -> bool {
     let reasons = ["PAGEMAP_SCAN", "this build is for", "on a disk in none"];
     reasons.iter().any(|reason| error.contains(reason))
 }
 
-/// The state that all copies begin with.
+/// Checks the state from which all copies start.
 fn state(session: &mut Session, token: &str, told: &Answers) -> Judged {
     let report = session.run("kept if open('kept').read() == kept else None");
     let report = report.map_err(|error| format!("a cell of a copy: {error}"))?;
@@ -243,7 +243,7 @@ fn state(session: &mut Session, token: &str, told: &Answers) -> Judged {
     came.is_value(token)
 }
 
-/// What the guest gives back through a tool.
+/// Checks that the guest returns a value through a tool.
 fn value(session: &mut Session, token: &str, told: &Answers) -> Judged {
     let report = session.run(format!("echo({token:?})"));
     let report = report.map_err(|error| format!("a cell: {error}"))?;
@@ -276,13 +276,13 @@ fn files(session: &mut Session, token: &str) -> Result<(), Error> {
     session.remove("given.txt", Removal::Single)
 }
 
-/// What a guest says, back to it.
+/// Returns the guest's argument to it.
 #[allow(clippy::unnecessary_wraps)] // as a tool is
 fn echo(arguments: ToolArguments) -> Result<OutgoingValue, NamedError> {
     Ok(arguments.args.into_iter().next().unwrap_or_default().into())
 }
 
-/// A built-in policy with the soak's limits.
+/// Returns a built-in policy with the soak's limits.
 pub fn policy(name: &str) -> Policy {
     let sets: Result<Vec<Override>, _> = LIMITS.iter().map(|set| set.parse()).collect();
     let policy = sets.and_then(|sets| Policy::load(name, &sets, &FileSystem));

@@ -1,8 +1,8 @@
-//! Guests of every kind, thousands of them: what is left behind, what grows, and whether each gets its
-//! own answer.
+//! Runs thousands of guests of every kind: nothing may be left behind or grow, and each caller must get its
+//! own result.
 //!
-//! `cargo xtask verify soak` asks for as many as one wants, in the release build. Without it, as in CI, there are
-//! few enough to be over in about a minute.
+//! `cargo xtask verify soak` runs any number of them in the release build. Otherwise, as in CI, they take
+//! about a minute.
 
 #![allow(
     missing_docs,
@@ -43,13 +43,13 @@ use sandfork::Level;
 use course::Settings;
 use sandfork_jail::sys::memory::keep_little;
 
-/// How many runs, in place of the usual.
+/// The number of runs, instead of the default.
 const RUNS: &str = "SANDFORK_SOAK_RUNS";
-/// Where the questions begin, in place of the usual.
+/// The seed of the requests, instead of the default.
 const SEED: &str = "SANDFORK_SOAK_SEED";
-/// A file for what came of it.
+/// The file for the report.
 const REPORT: &str = "SANDFORK_SOAK_REPORT";
-/// Set for the process in which it happens.
+/// Set in the separate process that runs the soak.
 const APART: &str = "SANDFORK_SOAK_APART";
 
 const USUAL: Settings = Settings {
@@ -65,10 +65,10 @@ fn main() -> ExitCode {
     libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
 }
 
-/// With a directory of its own for temporary files, so that what is left there is seen.
+/// Runs the soak with its own directory for temporary files, so that leftovers there are found.
 ///
-/// glibc keeps some of what was freed, for each of as many threads as ever asked for memory at once: it takes some
-/// thousand runs until that grows no more. The few runs of CI do without, so that what grows is the supervisor's.
+/// glibc caches freed memory in each arena, one for as many threads as ever allocated at once: this stops growing only
+/// after some thousand runs. The few runs of CI limit the arenas, so that only the supervisor's own growth is measured.
 fn in_a_process_of_its_own() -> Result<(), Failed> {
     let directory = tempfile::tempdir()?;
     let mut soak = Command::new(env::current_exe()?);
@@ -88,9 +88,9 @@ fn soak() -> ExitCode {
         seed: number(SEED).unwrap_or(USUAL.seed),
     };
     eprintln!("{settings:?}");
-    // As the commands do, of which `serve` is one.
+    // Like the commands, `serve` among them.
     keep_little();
-    // What others mount meanwhile is not seen, where this user may look away.
+    // Mounts that others make meanwhile are not seen, if this user may have a mount namespace.
     apart::have_own_mounts();
     let report = match course::run(settings) {
         Ok(report) => report,

@@ -2,12 +2,12 @@
 
 use crate::repertoire::{Fit, Guest, guests};
 
-/// The numbers that decide: SplitMix64, whose every seed gives another sequence.
+/// A SplitMix64 generator: each seed gives another sequence.
 #[derive(Clone, Debug)]
 pub struct Numbers(u64);
 
 impl Numbers {
-    /// Those of one question.
+    /// Returns the generator of one request.
     pub fn of(seed: u64, question: usize) -> Self {
         Self(seed ^ (question as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15))
     }
@@ -20,12 +20,12 @@ impl Numbers {
         mixed ^ (mixed >> 31)
     }
 
-    /// Below `end`.
+    /// Returns a number below `end`.
     pub fn below(&mut self, end: u32) -> u32 {
         u32::try_from(self.next() % u64::from(end)).unwrap_or(0)
     }
 
-    /// One of them, as often as its share.
+    /// Picks an element with a probability proportional to its share.
     fn one_of<T: Copy>(&mut self, all: impl Iterator<Item = (u32, T)> + Clone) -> T {
         let sum = all.clone().map(|(share, _)| share).sum();
         let mut left = self.below(sum);
@@ -38,25 +38,25 @@ impl Numbers {
         unreachable!("it is below the sum of the shares")
     }
 
-    /// A guest that fits.
+    /// Picks a guest that fits.
     pub fn guest(&mut self, fit: Fit) -> &'static Guest {
         let fitting = guests().filter(|guest| fit == Fit::Run || guest.fit == fit);
         self.one_of(fitting.map(|guest| (guest.share, guest)))
     }
 }
 
-/// Where a run goes.
+/// The sandbox for a run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Home {
-    /// The built-in policy, each worker made when it is wanted.
+    /// The built-in policy, each worker made on demand.
     Standard,
-    /// The same, with workers that stand ready.
+    /// The same, with a pool of ready workers.
     Ready,
     /// Another policy.
     Strict,
 }
 
-/// One question, which has a worker of its own or several.
+/// One request, which uses one worker or several.
 #[derive(Clone, Copy, Debug)]
 pub enum Question {
     /// A run.
@@ -73,7 +73,7 @@ pub enum Question {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum End {
     Dropped,
-    /// And another worker comes, with the same tools.
+    /// It is replaced by another worker with the same tools.
     Restarted,
     /// Its guest is interrupted.
     Interrupted,
@@ -84,28 +84,28 @@ pub enum End {
 /// What a client does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Plot {
-    /// Tools, files and a guest, and a farewell.
+    /// Uses tools, files and a guest, and closes the session.
     Polite,
-    /// One cell after which the worker ends, as the Python client runs a program.
+    /// Runs one cell after which the worker ends, as the Python client runs a program.
     Once,
     Restart,
     Interrupt,
-    /// Under a policy that others seldom ask for, so that sandboxes come and go.
+    /// Uses a policy that few others use, so that sandboxes are built and dropped.
     OwnPolicy,
-    /// It comes back after its session was ended for being idle.
+    /// Comes back after its session was ended for being idle.
     Abandons,
     Batch,
-    /// It is gone while its session waits.
+    /// Disconnects while its session is idle.
     VanishesIdle,
-    /// It is gone while a cell runs.
+    /// Disconnects while a cell runs.
     VanishesInCell,
-    /// It is gone while the guest waits for a tool.
+    /// Disconnects while the guest waits for a tool.
     VanishesInCall,
-    /// It is gone in the middle of a message.
+    /// Disconnects in the middle of a frame.
     VanishesInFrame,
-    /// It is gone in the middle of a batch.
+    /// Disconnects in the middle of a batch.
     VanishesInBatch,
-    /// It sends an invalid message.
+    /// Sends an invalid message.
     Garbage,
 }
 
@@ -134,7 +134,7 @@ const QUESTIONS: [(u32, Question); 21] = [
 ];
 
 impl Question {
-    /// The one that these numbers mean.
+    /// Picks the request.
     pub fn of(numbers: &mut Numbers) -> Self {
         numbers.one_of(QUESTIONS.iter().copied())
     }

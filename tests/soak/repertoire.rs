@@ -1,7 +1,7 @@
-//! What guests do, as a table: how often, and how each must end.
+//! A table of guests: how often each runs, and how it must end.
 //!
-//! Every guest first prints the token that it was given, so that an answer which belongs to another
-//! question is seen.
+//! Every guest first prints its token, so that a reply to another request is
+//! detected.
 
 use sandfork::Status;
 
@@ -11,30 +11,30 @@ use crate::guests::{DAEMON, objects};
 #[derive(Clone, Copy, Debug)]
 pub struct Guest {
     pub name: &'static str,
-    /// How often, beside the shares of the others. What takes long, because it waits for a limit or
-    /// fills one, comes seldom.
+    /// Its frequency relative to the other shares. Slow guests, which wait for a limit or exhaust
+    /// one, run rarely.
     pub share: u32,
-    /// What it does after it has printed its token, which is `token` to it.
+    /// What it does after it has printed its token, which is in the variable `token`.
     pub code: &'static str,
-    /// How it may end.
+    /// The statuses with which it may end.
     pub ends: &'static [Status],
     pub limit: Limit,
     pub fit: Fit,
 }
 
-/// What it is given beside the policy.
+/// A limit besides the policy's.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Limit {
     None,
-    /// Too little time for what would never end.
+    /// A short wall limit, for a guest that would never end.
     Wall,
-    /// Too little processor time.
+    /// A short CPU limit.
     Cpu,
-    /// It is called off once it has printed its token.
+    /// The run is cancelled once the guest has printed its token.
     CalledOff,
 }
 
-/// Where it can be asked for.
+/// Where it can run.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Fit {
     /// As a run, and as a cell of a session.
@@ -44,7 +44,7 @@ pub enum Fit {
 }
 
 impl Guest {
-    /// Its source.
+    /// Returns its source.
     pub fn source(&self, token: &str) -> String {
         let code = match self.code {
             DAEMON_HERE => DAEMON.to_owned(),
@@ -54,13 +54,13 @@ impl Guest {
         format!("import os\ntoken = {token:?}\nprint(token, flush=True)\n{code}")
     }
 
-    /// Whether it may be ended before it has said anything, on a machine that is slow.
+    /// Returns whether it may be ended before it has printed anything, on a slow machine.
     pub fn may_be_silent(&self) -> bool {
         matches!(self.limit, Limit::Wall | Limit::Cpu)
     }
 }
 
-/// What other tests have too.
+/// Guests that other tests use too.
 const DAEMON_HERE: &str = "daemon";
 const OBJECTS_HERE: &str = "objects";
 
@@ -95,7 +95,7 @@ const fn as_run(guest: Guest) -> Guest {
     }
 }
 
-/// Guests that mean well.
+/// Harmless guests.
 const GOOD: [Guest; 4] = [
     guest("value", 520, "token", &[Status::Ok]),
     guest(
@@ -108,7 +108,7 @@ const GOOD: [Guest; 4] = [
     guest("hard exit", 40, "os._exit(4)", &[Status::Exit]),
 ];
 
-/// Guests that come to a limit.
+/// Guests that reach a limit.
 const LIMITED: [Guest; 10] = [
     limited(
         guest("endless", 8, "while True: pass", &[Status::Timeout]),
@@ -171,7 +171,7 @@ const LIMITED: [Guest; 10] = [
     ),
 ];
 
-/// Guests that mean harm.
+/// Hostile guests.
 const HOSTILE: [Guest; 16] = [
     guest(
         "crash",
@@ -194,7 +194,7 @@ const HOSTILE: [Guest; 16] = [
         &[Status::ProtocolViolation],
     ),
     guest("forged frame", 20, FORGED, &[Status::ProtocolViolation]),
-    // Where nothing holds the link any more, its own end may come before that is noticed.
+    // Once nothing holds the link open, its own end may come before that is noticed.
     guest(
         "closes all",
         12,
@@ -225,7 +225,7 @@ const HOSTILE: [Guest; 16] = [
     guest("threads", 16, THREADS, &[Status::Exit]),
 ];
 
-/// Of the other system call table, which kills, where there is one.
+/// Makes a call through the 32-bit system call table, which kills it, on machines that have one.
 const FOREIGN_CALL: &str = "\
 import ctypes, mmap
 if os.uname().machine != 'x86_64':
@@ -271,7 +271,7 @@ while True:
     time.sleep(600)
 ";
 
-/// The names are the tests' own, so that one which got out would be found.
+/// The names are unique to the tests, so that an escaped key would be found.
 const KEYS: &str = "\
 import ctypes
 add_key = {'x86_64': 248, 'aarch64': 217}[os.uname().machine]
@@ -279,7 +279,7 @@ key = ctypes.CDLL(None).syscall(add_key, b'user', b'leftover-of-a-guest', b'x', 
 assert key == -1
 ";
 
-/// More than one message may carry.
+/// More descriptors than one message may carry.
 const PASSES: &str = "\
 import array, socket, time
 link = socket.socket(fileno=os.dup(1023))
@@ -295,7 +295,7 @@ for _ in range(4):
 os._exit(0)
 ";
 
-/// All of them.
+/// Returns all guests.
 pub fn guests() -> impl Iterator<Item = &'static Guest> + Clone {
     GOOD.iter().chain(&LIMITED).chain(&HOSTILE)
 }

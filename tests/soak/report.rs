@@ -1,4 +1,4 @@
-//! What came of a soak.
+//! The report of a soak.
 
 use std::collections::BTreeMap;
 
@@ -7,30 +7,30 @@ use serde::Serialize;
 use crate::census::memory::Memory;
 use crate::census::{Census, Kind};
 
-/// How much more a supervisor may hold at the end than after the warm-up, bytes.
+/// How much more memory a supervisor may hold at the end than after the warm-up, in bytes.
 const DRIFT: u64 = 5 << 20;
 
-/// All of it.
+/// The results of a soak.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub seed: u64,
-    /// Workers that guests were given.
+    /// The number of workers that were used.
     pub runs: usize,
     pub questions: usize,
     pub zygotes_killed: usize,
-    /// Warm-up and rests included.
+    /// Duration, with warm-up and pauses.
     pub seconds: f64,
-    /// How many sessions were forked, rolled back and paused.
+    /// The number of sessions that were forked, rolled back and paused.
     pub copies: BTreeMap<&'static str, usize>,
-    /// How many runs, cells and tasks ended so.
+    /// The number of runs, cells and tasks by status.
     pub endings: BTreeMap<String, usize>,
     /// Before the first sandbox.
     pub before: Census,
-    /// Between questions: after the warm-up, then evenly.
+    /// During the pauses: after the warm-up, then evenly spaced.
     pub rests: Vec<Rest>,
-    /// When everything was given back.
+    /// After everything was released.
     pub after: Census,
-    /// What was not as it should be.
+    /// What went wrong.
     pub wrong: Vec<String>,
 }
 
@@ -39,16 +39,16 @@ pub struct Report {
 pub struct Rest {
     pub runs: usize,
     pub census: Census,
-    /// Of the supervisor in this process.
+    /// Memory of the supervisor in this process.
     pub library: Memory,
-    /// Of `sandfork serve`.
+    /// Memory of `sandfork serve`.
     pub served: Memory,
-    /// Of the zygote that has the most.
+    /// Memory of the largest zygote.
     pub zygote: Memory,
 }
 
 impl Rest {
-    /// A line.
+    /// Formats it as one line.
     pub fn in_words(&self) -> String {
         let counts: Vec<String> = Kind::ALL
             .iter()
@@ -65,7 +65,7 @@ impl Rest {
     }
 }
 
-/// Endings that have to be among them: one that is not was not tried.
+/// Statuses that must occur: one that does not was not tested.
 const ENDINGS: [&str; 13] = [
     "ok",
     "exception",
@@ -83,7 +83,7 @@ const ENDINGS: [&str; 13] = [
 ];
 
 impl Report {
-    /// All that is not as it should be, a line each.
+    /// Returns everything that went wrong, one line each.
     pub fn complaints(&self) -> Vec<String> {
         let mut complaints = self.wrong.clone();
         for ending in ENDINGS {

@@ -1,4 +1,4 @@
-//! What the clients of `sandfork serve` do, those among them that vanish.
+//! The behaviour of the clients of `sandfork serve`, including those that disconnect.
 
 use std::io::{Read, Write};
 use std::thread;
@@ -19,10 +19,10 @@ use crate::repertoire::{Fit, Guest};
 
 type Done = Result<(), Box<dyn std::error::Error>>;
 
-/// Policies that are seldom asked for: more of them than a supervisor keeps sandboxes of.
+/// The number of rarely used policies: more than a supervisor keeps sandboxes for.
 const OWN_POLICIES: u32 = 8;
 
-/// How long the session of one that comes back may wait.
+/// The idle limit of the session of a client that comes back.
 const IDLE: &str = "session.idle=50ms";
 const AWAY: Duration = Duration::from_millis(150);
 
@@ -30,7 +30,7 @@ const TASKS: u64 = 4;
 
 const WAITS: &str = "import time\nprint('on', flush=True)\ntime.sleep(600)";
 
-/// Plays one.
+/// Runs one client.
 pub fn play(
     server: &Server,
     plot: Plot,
@@ -65,7 +65,7 @@ pub fn play(
     }
 }
 
-/// Opens the sandboxes that are open when each policy was asked for lately.
+/// Opens the sandboxes that exist after each policy was used recently.
 pub fn gather(server: &Server) -> Done {
     for own in 0..OWN_POLICIES {
         opened(server, "standard", &[own_policy(own)])?.close()?;
@@ -73,7 +73,7 @@ pub fn gather(server: &Server) -> Done {
     Ok(())
 }
 
-/// Brings the pool to the size that it has when a worker is wanted now and then.
+/// Brings the pool to the size that it has under light load.
 pub fn calm(server: &Server) -> Done {
     for policy in ["strict", "standard"] {
         opened(server, policy, &[])?.close()?;
@@ -139,7 +139,7 @@ impl Scene<'_> {
         Ok(client)
     }
 
-    /// A cell that gives the token back.
+    /// Runs a cell that returns the token.
     fn value(&self, mut client: Client) -> Result<Client, Box<dyn std::error::Error>> {
         let came = client.cell(&format!("{:?}", self.token))?;
         self.told.count(&came.status);
@@ -200,13 +200,13 @@ impl Scene<'_> {
         let mut client = self.open(&[IDLE.to_owned()])?;
         thread::sleep(AWAY);
         client.begin("0", AfterCell::Stay)?;
-        // The scheduler determines whether it is noticed by now.
+        // The scheduler determines whether the end has been noticed yet.
         let said = client.hear()?;
         let ended = said.header["error"] == "session-ended";
         as_it_should(ended || said.kind() == "outcome", &said)
     }
 
-    /// With as many of its results as are waited for.
+    /// Runs a batch and reads this many of its results.
     fn batch(&self, results: u64) -> Done {
         let mut client = self.server.connect()?;
         client.ask(&map(self.policy), &[])?;
@@ -243,7 +243,7 @@ fn opened(
     Ok(client)
 }
 
-/// A policy for this one alone: the time is more than anything takes.
+/// Returns a policy that is distinct but never reaches its limit.
 fn own_policy(number: u32) -> String {
     format!("limits.wall={}m", 6 + number)
 }
@@ -266,7 +266,7 @@ fn map(policy: &str) -> ClientRequest {
     }))
 }
 
-/// A task that gives back its token, with its number.
+/// Sends a task that returns its token and its number.
 fn task(client: &mut Client, id: u64, token: &str) -> Done {
     let code = format!("'{token} {id}'");
     let line = serde_json::json!({ "id": id, "code": code }).to_string();

@@ -1,4 +1,4 @@
-//! What a process holds in memory (proc_pid_smaps(5)).
+//! Measures the memory of a process (proc_pid_smaps(5)).
 
 use std::fs;
 use std::thread;
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// How much, bytes.
+/// Memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, Default, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 pub struct Memory {
-    /// All that is mapped and there.
+    /// The resident set.
     pub resident: u64,
-    /// Its share of it: a page that so many map counts as one so-manyth.
+    /// The proportional set: a page that n processes map counts as 1/n.
     pub proportional: u64,
 }
 
-/// How often it is read for one figure, and how long the pause is.
+/// The number of readings for one figure, and the pause between them.
 const READINGS: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Memory {
-    /// The median of several readings; `None` where this user may not look.
+    /// Returns the median of several readings; `None` if this user may not read it.
     pub fn of(pid: u32) -> Option<Self> {
         let read = |nth| {
             if nth > 0 {
@@ -33,7 +33,7 @@ impl Memory {
         readings.get(READINGS / 2).copied()
     }
 
-    /// One reading.
+    /// Returns a single reading.
     pub fn read(pid: u32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
         let bytes = |name: &str| -> Option<u64> {

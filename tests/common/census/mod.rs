@@ -1,7 +1,7 @@
-//! What a host holds of a family of supervisors: all that one of them could forget to give back.
+//! Counts what a host holds for a family of supervisors: every resource that one of them could leak.
 //!
-//! A census is data, a count of each thing by its name, so that two of them can be compared and what
-//! there is more of at the end has a name.
+//! A census is a count of each resource by kind and name, so that two of them can be compared and a
+//! leaked resource can be named.
 
 pub mod memory;
 pub mod processes;
@@ -18,49 +18,49 @@ use processes::{Process, Role};
 
 use super::guests;
 
-/// What is counted.
+/// The kinds of counted resources.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Alive, and come from the supervisors.
+    /// Live descendants of the supervisors.
     Processes,
-    /// Ended, and not waited for.
+    /// Processes that ended and were not reaped.
     Zombies,
-    /// Of the supervisors.
+    /// Threads of the supervisors.
     Threads,
     /// Open files of the supervisors and the zygotes.
     Descriptors,
-    /// Of the host's namespace and the zygotes'.
+    /// Mounts in the namespaces of the host and of the zygotes.
     Mounts,
-    /// That a process of the family is in.
+    /// Namespaces that contain a process of the family.
     Namespaces,
-    /// Of the supervisors, and those with a process in them.
+    /// Cgroups of the supervisors, and worker cgroups that contain processes.
     Cgroups,
-    /// Empty ones, which a sandbox keeps for workers to come, with their open files.
+    /// Empty cgroups that a sandbox keeps for later workers, and their open files.
     Spares,
-    /// In the directories for temporary files, and what guests made in the host's.
+    /// Files in the directories for temporary files, and files that guests made in the host's.
     Files,
-    /// SysV and POSIX, of the guests' names.
+    /// SysV and POSIX objects with the guests' names.
     IpcObjects,
-    /// Of the guests' names, and in the count of the users.
+    /// Keys with the guests' names, and the key count of each user.
     Keys,
 }
 
-/// How many there are of each thing.
+/// The number of each resource.
 #[derive(Clone, Debug, Default, Eq, PartialEq, Serialize)]
 pub struct Census(BTreeMap<Kind, BTreeMap<String, usize>>);
 
-/// What is looked at.
+/// What a census covers.
 pub struct Watched {
-    /// The processes that are supervisors, by name; the first one is this process.
+    /// The supervisors' names and process ids; the first one is this process.
     pub supervisors: Vec<(&'static str, u32)>,
-    /// Where they may make cgroups.
+    /// Where the supervisors may create cgroups.
     pub cgroups: CgroupSupport,
-    /// What is theirs alone.
+    /// Their private directory for temporary files.
     pub temporary: PathBuf,
 }
 
-/// The tolerated change in keys of users, which others may add or remove, for example by a login.
+/// The tolerated change in the users' key counts, which other programs may cause, for example a login.
 const KEYS_OF_OTHERS: usize = 16;
 
 impl Census {
@@ -72,8 +72,8 @@ impl Census {
         for process in &family {
             census.add_process(process);
         }
-        // Each once, however many are in it. A zygote lends its own network namespace too, so that one
-        // is counted with the worker that has it: at some moments none has.
+        // Each namespace counts once, however many processes are in it. A network namespace that a zygote lends is
+        // counted with the worker in it: at some moments no worker is.
         let is_lent = |process: &Process, kind: &str| kind == "net" && process.role != Role::Worker;
         let namespaces: BTreeSet<_> = family
             .iter()
@@ -101,13 +101,13 @@ impl Census {
         census
     }
 
-    /// How many there are of a kind.
+    /// Returns the number of resources of a kind.
     pub fn total(&self, kind: Kind) -> usize {
         self.0.get(&kind).map_or(0, |names| names.values().sum())
     }
 
-    /// What there is more of than there was before, but for what is kept for another worker, of which
-    /// there is as much as was in use at once.
+    /// Returns the resources of which more exist than before. Spares are ignored: as many are kept as were in use at
+    /// once.
     pub fn more_than(&self, before: &Self) -> Vec<String> {
         let mut more = Vec::new();
         for (kind, names) in &self.0 {
@@ -127,7 +127,7 @@ impl Census {
         more
     }
 
-    /// Of each thing as many as in the one of both that has more.
+    /// Returns the maximum of both censuses for each resource.
     pub fn or_more(mut self, other: Self) -> Self {
         for (kind, names) in other.0 {
             let own = self.0.entry(kind).or_default();
@@ -157,7 +157,7 @@ impl Census {
         self.add(Kind::Processes, format!("{name} ({role})"), 1);
     }
 
-    /// Returns those of workers, also of none any more.
+    /// Adds the cgroups and returns those of workers, including the ones that are empty.
     fn add_cgroups(&mut self, watched: &Watched) -> BTreeSet<PathBuf> {
         let mut of_workers = BTreeSet::new();
         for (name, pid) in &watched.supervisors {
@@ -177,8 +177,8 @@ impl Census {
         of_workers
     }
 
-    /// How many of the files of a worker's cgroup are open depends on what its last workers have done. One of each may
-    /// be.
+    /// Adds open files, each file of a worker's cgroup at most once: how many of them are open depends on what its last
+    /// workers have done.
     fn add_descriptors(&mut self, of: &str, pid: u32, cgroups: &BTreeSet<PathBuf>) {
         let mut seen = BTreeSet::new();
         let itself = format!("/proc/{pid}/fd");
@@ -187,9 +187,9 @@ impl Census {
             let of_cgroup = target.parent().is_some_and(|dir| cgroups.contains(dir));
             let of_cgroup = of_cgroup && seen.insert(target.clone());
             let text = target.to_string_lossy();
-            // Network namespaces that the zygote lends, and their tables of sockets.
+            // Network namespaces that the zygote lends, and their socket tables.
             let of_network = text.starts_with("net:[") || text.contains("/net/unix");
-            // A zygote has one if the others of its user have left it memory to pin.
+            // A zygote has an io_uring if the other zygotes of its user have left enough lockable memory.
             let is_ring = text == "anon_inode:[io_uring]";
             if of_cgroup || of_network || is_ring {
                 self.add(Kind::Spares, format!("{of}: open files"), 1);
@@ -202,7 +202,7 @@ impl Census {
 
     fn add_mounts(&mut self, of: &str, pid: u32) {
         for line in lines(format!("/proc/{pid}/mountinfo")) {
-            // Ids and device numbers are others each time; the point and the type are not.
+            // Ids and device numbers vary; the mount point and the type do not.
             let point = line.split(' ').nth(4).unwrap_or_default();
             let kind = line
                 .split(" - ")
@@ -245,7 +245,7 @@ impl Census {
             of_guests.count() * (KEYS_OF_OTHERS + 1),
         );
         for row in lines("/proc/key-users") {
-            // `0: 60 59/59 12/1000000 285/25000000`: the user, uses, keys and those that are in use.
+            // `0: 60 59/59 12/1000000 285/25000000`: the user id, uses, keys and instantiated keys, and quotas.
             let mut fields = row.split_whitespace();
             let user = fields.next().unwrap_or_default().trim_end_matches(':');
             let keys = fields.nth(1).and_then(|keys| keys.split('/').next());
@@ -275,7 +275,7 @@ impl fmt::Display for Kind {
 }
 
 impl Kind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 11] = [
         Self::Processes,
         Self::Zombies,
@@ -291,7 +291,7 @@ impl Kind {
     ];
 }
 
-/// The directories of a supervisor in every hierarchy.
+/// Returns the directories of a supervisor in every hierarchy.
 pub fn own_cgroups(support: &CgroupSupport, pid: u32) -> BTreeSet<PathBuf> {
     let parents: Vec<&Path> = match support {
         CgroupSupport::V1(controllers) => controllers.values().map(PathBuf::as_path).collect(),
@@ -323,7 +323,7 @@ fn lines(path: impl AsRef<Path>) -> impl Iterator<Item = String> {
         .into_iter()
 }
 
-/// `pipe:[123]` and `pipe:[456]` are two of a kind.
+/// Removes numbers, so that `pipe:[123]` and `pipe:[456]` have the same name.
 fn without_numbers(name: &str) -> String {
     let mut kept = String::new();
     for letter in name.chars() {

@@ -1,4 +1,4 @@
-//! The processes that came from one (proc(5), pid_namespaces(7)).
+//! Finds the descendants of a process (proc(5), pid_namespaces(7)).
 
 use std::collections::HashMap;
 use std::fmt;
@@ -9,13 +9,13 @@ use std::fs;
 pub struct Process {
     pub pid: u32,
     pub parent: u32,
-    /// As in `State:`: `R`, `S`, `T`, `Z`, ...
+    /// The letter of the `State:` field: `R`, `S`, `T`, `Z`, ...
     pub state: char,
     pub name: String,
     pub role: Role,
 }
 
-/// What a process of the family is, by the pid namespaces that it is in.
+/// The role of a process in the family, derived from its pid namespaces.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Role {
     /// Outside of every jail.
@@ -26,12 +26,12 @@ pub enum Role {
     Zygote,
     /// Process 1 of a worker's namespace.
     WorkersInit,
-    /// A worker, or a process of its guest's.
+    /// A worker, or a process of its guest.
     Worker,
 }
 
 impl Role {
-    /// By the numbers that it has in the namespaces, outermost first, ours too.
+    /// Derives the role from the process ids in all namespaces, outermost first.
     fn of(numbers: &[u32], own_depth: usize) -> Self {
         let is_first = numbers.last() == Some(&1);
         match (numbers.len().saturating_sub(own_depth), is_first) {
@@ -74,7 +74,7 @@ impl Process {
         matches!(self.state, 'Z' | 'X')
     }
 
-    /// Each namespace that it is in, by kind and number, where this user may see them.
+    /// Returns its namespaces by kind and number, if this user may see them.
     pub fn namespaces(&self) -> impl Iterator<Item = (String, String)> + use<> {
         let links = fs::read_dir(format!("/proc/{}/ns", self.pid)).into_iter();
         let targets = links
@@ -88,7 +88,7 @@ impl Process {
     }
 }
 
-/// Every process whose ancestor this one is.
+/// Returns all descendants of a process.
 pub fn family(ancestor: u32) -> Vec<Process> {
     let own_depth = depth(ancestor);
     let mut children: HashMap<u32, Vec<Process>> = HashMap::new();
@@ -111,7 +111,7 @@ pub fn family(ancestor: u32) -> Vec<Process> {
     found
 }
 
-/// In how many pid namespaces a process is.
+/// Returns the number of nested pid namespaces that a process is in.
 fn depth(pid: u32) -> usize {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
