@@ -36,8 +36,8 @@ struct Suite {
     unclear: BTreeSet<Attempt>,
 }
 
-/// Runs the tests and puts the tables into the threat model. Without names in `layers`, it runs
-/// all.
+/// Runs the tests and puts the tables into the threat model. An empty `layers` means all
+/// layers.
 pub fn run(layers: &[String]) -> Result<()> {
     ensure!(
         nix::unistd::geteuid().is_root(),

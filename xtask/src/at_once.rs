@@ -1,11 +1,11 @@
-//! Work that waits for half of its time, two pieces at once.
+//! Runs two jobs at a time, for jobs that spend half of their time waiting.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use anyhow::{Result, anyhow};
 
-/// Does this with each item, two at a time. The results have the order of the items.
+/// Calls `act` with each item, two at a time. The results have the order of the items.
 pub fn two_at_a_time<T: Send, R: Send>(
     items: impl IntoIterator<Item = T, IntoIter: Send>,
     act: impl Fn(T) -> Result<R> + Sync,

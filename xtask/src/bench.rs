@@ -28,14 +28,14 @@ pub struct Options {
     parts: Vec<String>,
 }
 
-/// Programs to run inside and outside a sandbox. The dependencies with which it starts processes
+/// Programs to run inside and outside a sandbox. The dependencies with which pyperformance starts processes
 /// are left out: the benchmark runs the programs itself.
 const PYPERFORMANCE: &str = "pyperformance==1.14.0\n";
 
 /// A sandbox from PyPI, installed in the usual way.
 const SANDLOCK: &str = "sandlock==0.9.0\n";
 
-/// The interpreter that most users have: the speed of a self-built one depends on its build.
+/// The system's interpreter: most users have it, and the speed of a self-built one depends on its build.
 const OF_THE_SYSTEM: &str = "/usr/bin/python3";
 
 /// Makes the environments, builds, and measures.
@@ -50,7 +50,7 @@ pub fn run(options: &Options) -> Result<()> {
     if *parts == ["map"] {
         return run_map(&sh, options);
     }
-    // The named interpreter, or the system's, or that of `PATH`.
+    // The given interpreter, or else the system's, or else that of `PATH`.
     let mut candidates = [OF_THE_SYSTEM, "python3"].map(PathBuf::from).to_vec();
     if let Some(named) = python {
         candidates = vec![named.clone()];

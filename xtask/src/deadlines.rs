@@ -10,7 +10,7 @@ use crate::document::{head, here_and_now, replace, row, wrong_or};
 use crate::shell;
 use crate::test::built;
 
-/// The levels, by the names of the files that tests/deadlines writes.
+/// The levels, which are the names of the files that tests/deadlines writes.
 const LEVELS: [&str; 2] = ["full", "standard"];
 
 /// Measures with the release build, and puts the results into the document.
@@ -27,7 +27,7 @@ pub fn run(guests: usize) -> Result<()> {
         .run();
     let mut text = format!("Milliseconds, {}.\n\n", here_and_now()?);
     for level in LEVELS {
-        // A host without cgroups does not have the level `full`.
+        // A host without cgroups does not have level `full`.
         if let Ok(report) = fs::read(reports.path().join(level)) {
             text += &in_words(level, &serde_json::from_slice(&report)?);
         }
@@ -36,7 +36,7 @@ pub fn run(guests: usize) -> Result<()> {
     Ok(passed?)
 }
 
-/// The test program's report on a level.
+/// Formats the test program's report on a level.
 fn in_words(level: &str, report: &Value) -> String {
     let kinds = report["kinds"].as_array().map_or(&[][..], Vec::as_slice);
     let line = |name: &str, guests: &Value, ready: &Value, times: &Value| {

@@ -1,7 +1,7 @@
 //! Puts a command's results into the document that shows them.
 //!
-//! A document has a place for each command between two marks that Markdown does not render. The
-//! text around them is written by hand, and the figures are not.
+//! Each command's results are between two markers that Markdown does not render. The
+//! text around them is written by hand.
 
 use std::fmt::Display;
 use std::fs;
@@ -30,25 +30,25 @@ fn between(document: &str, command: &str, text: &str) -> Option<String> {
     Some(format!("{before}{begin}\n{text}\n\n{END}{after}"))
 }
 
-/// A line of a table.
+/// Formats a row of a table.
 pub fn row<C: Display>(cells: impl IntoIterator<Item = C>) -> String {
     let cells: Vec<String> = cells.into_iter().map(|cell| format!(" {cell} |")).collect();
     format!("|{}\n", cells.concat())
 }
 
-/// The first lines of a table.
+/// Formats the header of a table.
 pub fn head<C: Display>(cells: impl IntoIterator<Item = C>) -> String {
     let names = row(cells);
     let columns = names.matches(" |").count();
     format!("{names}|{}\n", "---|".repeat(columns))
 }
 
-/// A line of a list.
+/// Formats an item of a list.
 pub fn item(text: impl Display) -> String {
     format!("- {text}\n")
 }
 
-/// What a report says was wrong, or a sentence for where nothing was.
+/// Formats the errors of a report, or a sentence if there are none.
 pub fn wrong_or(wrong: &Value, nothing: &str) -> String {
     let wrong = wrong
         .as_array()
@@ -61,7 +61,7 @@ pub fn wrong_or(wrong: &Value, nothing: &str) -> String {
     }
 }
 
-/// The date and the machine of a measurement: `on 2026-11-22, Linux 6.18, 2 processors`.
+/// Returns the date and the machine of a measurement, such as `on 2026-11-22, Linux 6.18, 2 processors`.
 pub fn here_and_now() -> Result<String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease")?;
     // Only major and minor version: the suffix of a distribution or a cloud does not matter to a
@@ -74,7 +74,7 @@ pub fn here_and_now() -> Result<String> {
     ))
 }
 
-/// The date, as `2026-11-22`.
+/// Returns the date, such as `2026-11-22`.
 pub fn today() -> Result<String> {
     let sh = Shell::new()?;
     Ok(cmd!(sh, "date -u +%Y-%m-%d").quiet().read()?)

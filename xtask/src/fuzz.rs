@@ -1,4 +1,4 @@
-//! Fuzzing on stable Rust: `fuzz/targets/tests/fuzz`, which is a part of `cargo test`, with other inputs.
+//! Fuzzes on stable Rust: runs `fuzz/targets/tests/fuzz`, which is part of `cargo test`, with other inputs.
 
 use std::path::PathBuf;
 use std::time::SystemTime;

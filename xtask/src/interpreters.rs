@@ -13,7 +13,7 @@ use serde::Serialize;
 /// The versions for which a test environment can be made.
 const SUPPORTED: std::ops::RangeInclusive<(u32, u32)> = (3, 9)..=(3, 14);
 
-/// Runs on every Python since 2.7. A virtual environment reports the interpreter that it was made
+/// Runs on every Python since 2.7. In a virtual environment, prints the interpreter that it was made
 /// from.
 const ASK: &str = "\
 import os, platform, sys, sysconfig
@@ -32,18 +32,18 @@ pub struct Interpreter {
     pub executable: PathBuf,
 }
 
-/// Which interpreters tests run with.
+/// The interpreters that tests run with.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Versions {
-    /// The oldest and the newest, between which the others seldom differ, and the system's, which each user can execute, or
-    /// else `python3`.
+    /// The oldest and the newest, between which the others rarely differ, and the system's, which every user can
+    /// execute, or else `python3`.
     Ends,
     /// All.
     All,
 }
 
 impl Versions {
-    /// Of these interpreters, the oldest first.
+    /// Selects from these interpreters, oldest first.
     pub fn of(self, mut found: Vec<Interpreter>) -> Vec<Interpreter> {
         if self == Self::Ends {
             let usual = ["/usr/bin/python3", "python3"].map(|it| Interpreter::ask(Path::new(it)));
@@ -66,18 +66,18 @@ pub struct Found {
 }
 
 impl Interpreter {
-    /// `3.12.1`.
+    /// Returns the version, such as `3.12.1`.
     pub fn version_text(&self) -> String {
         self.version.map(|number| number.to_string()).join(".")
     }
 
-    /// Whether a test environment can be made for it.
+    /// Returns whether a test environment can be made for it.
     pub fn is_supported(&self) -> bool {
         let [major, minor, _] = self.version;
         SUPPORTED.contains(&(major, minor))
     }
 
-    /// Asks a program for its identity. Returns `None` unless it is CPython with a GIL.
+    /// Runs a program to identify it. Returns `None` unless it is CPython with a GIL.
     pub fn ask(candidate: &Path) -> Option<Self> {
         let mut command = Command::new(candidate);
         let answer = command
@@ -100,7 +100,7 @@ impl Interpreter {
     }
 }
 
-/// Asks every interpreter on `PATH`, of pyenv and uv, and of the system. Of two with the same
+/// Finds every interpreter on `PATH`, of pyenv and uv, and of the system. Of several with the same
 /// version, the first one found is used.
 pub fn find() -> Found {
     let mut by_version = BTreeMap::new();
@@ -121,8 +121,8 @@ pub fn find() -> Found {
     found
 }
 
-/// `PATH` with the directory of its `python3` before it. The shim of a version manager is a script that starts a shell,
-/// which takes longer than the interpreter and a sandbox together.
+/// Returns `PATH` with the directory of the real `python3` prepended. A version manager's shim is a shell script, which
+/// takes longer than the interpreter and a sandbox together.
 pub fn path_without_shims() -> Result<OsString> {
     let path = env::var_os("PATH").unwrap_or_default();
     let python = Interpreter::ask(Path::new("python3"));

@@ -1,4 +1,4 @@
-//! Counts lines of code: those that are not blank, a comment, a docstring or a test.
+//! Counts lines of code that are not blank and not part of a comment, a docstring or a test.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -27,7 +27,7 @@ pub fn run() -> Result<()> {
     Ok(())
 }
 
-/// Does not follow symbolic links, so that a file with two names counts once.
+/// Counts the lines below a directory. Does not follow symlinks, so that a file with two names counts once.
 fn count(directory: &str) -> Result<usize> {
     let is_test = |name: &OsStr| {
         ["tests", "tests.rs", "target"]
@@ -71,7 +71,7 @@ fn of_rust(text: &str) -> usize {
 }
 
 fn of_python(text: &str) -> usize {
-    // Whether the string that a line begins in is code, and no docstring.
+    // Whether the string that a line begins in is code and not a docstring.
     let mut open = None;
     let is_code = |line: &&str| {
         let (line, quotes) = (line.trim(), line.matches("\"\"\"").count());

@@ -21,7 +21,7 @@ struct Line {
     what: String,
 }
 
-/// The columns in which a mutant is counted, by the first word of what detected it.
+/// The columns in which mutants are counted, by the first word of their detector.
 const COLUMNS: [(&str, &str); 6] = [
     ("set-up", "set-up failed"),
     ("look", "a look saw it"),
@@ -32,11 +32,11 @@ const COLUMNS: [(&str, &str); 6] = [
 ];
 const DOUBLED: &str = "doubled";
 const EQUIVALENT: &str = "equivalent";
-/// Any other word.
+/// Any other detector.
 const MISSED: &str = "";
 
-/// Tries the mutants. If `words` are given, it takes those with one of these in their name. The
-/// results of all of them go into the threat model.
+/// Tries the mutants. If `words` is not empty, it selects those with one of the words in their name. The
+/// results of a complete run go into the threat model.
 pub fn run(words: &[String]) -> Result<()> {
     ensure!(
         nix::unistd::geteuid().is_root(),
@@ -115,7 +115,7 @@ fn table(lines: &[Line]) -> String {
     text + &line("all", &|_| true)
 }
 
-/// The mutants that need an explanation: which layer still stops them, or why they have no visible
+/// Lists the mutants that need an explanation: which layer still stops them, or why they have no visible
 /// effect.
 fn explained(lines: &[Line]) -> String {
     let mut doubled: BTreeMap<(&str, &str), Vec<&str>> = BTreeMap::new();

@@ -1,5 +1,5 @@
-//! An ordinary user without a name, without groups, with an empty home. The programs that it runs
-//! are copied to a readable place, because the checkout may lie in a directory closed to it.
+//! An ordinary user without a name, without groups, with an empty home directory. The programs that it runs
+//! are copied to a readable directory, because the checkout may be in a directory that it cannot enter.
 
 use std::env;
 use std::fmt;
@@ -15,7 +15,7 @@ use xshell::{Shell, cmd};
 
 use crate::test_envs::{TestEnv, TestEnvs};
 
-/// Where the search for an unused id starts: above the range of useradd(8), and below the ids of
+/// The first id to try: above the range of useradd(8), and below the ids of
 /// systemd's dynamic users.
 const FIRST_ID: u32 = 60_600;
 
@@ -67,7 +67,7 @@ impl OrdinaryUser {
         {
             if self.can_execute(&interpreter.executable) {
                 let copy = root.join(format!("cpython-{}", interpreter.version_text()));
-                // Hard links, if it stays on one file system.
+                // Hard links, if the copy is on the same file system.
                 let link = cmd!(sh, "cp --archive --link -T {directory} {copy}").quiet();
                 if link.ignore_stderr().run().is_err() {
                     cmd!(sh, "cp --archive -T {directory} {copy}")
@@ -98,7 +98,7 @@ impl OrdinaryUser {
         trial.status().is_ok_and(|status| status.success())
     }
 
-    /// Runs a copy of this program.
+    /// Returns a command that runs a copy of this program.
     pub fn command(&self, program: &Path) -> Result<Command> {
         let name = program.file_name().context("a program without a name")?;
         let copy = self.path("").join(name);
@@ -141,7 +141,7 @@ impl fmt::Display for OrdinaryUser {
     }
 }
 
-/// An id without an account and without processes, so that nothing else counts towards its limits.
+/// Returns an id without an account and without processes, so that nothing else counts towards its limits.
 fn free_id() -> Result<u32> {
     let accounts = fs::read_to_string("/etc/passwd").unwrap_or_default();
     let mut taken: Vec<u32> = accounts

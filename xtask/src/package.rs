@@ -1,4 +1,4 @@
-//! The packages as crates.io would have them, and whether the command installs from there.
+//! Builds the packages as crates.io would have them, and tests that the command installs from there.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use xshell::{Shell, cmd};
 use crate::tally::Tally;
 use crate::{shell, workspace};
 
-/// The packages that are published.
+/// The published packages.
 const PUBLISHED: [&str; 5] = [
     "sandfork-jail",
     "sandfork-egress",
@@ -18,10 +18,10 @@ const PUBLISHED: [&str; 5] = [
     "sandfork-server",
 ];
 
-/// Those of them that have programs, which users install.
+/// The published packages that contain programs.
 const PROGRAMS: [&str; 2] = ["sandfork", "sandfork-server"];
 
-/// Makes the tarballs of the published packages under `target`. They are not built: [`install`]
+/// Makes the tarballs of the published packages below `target`. They are not built: [`install`]
 /// does that.
 pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     let sh = Shell::new()?;
@@ -38,25 +38,25 @@ pub fn tarballs(sources: &Path, target: &Path) -> Result<Vec<PathBuf>> {
     Ok(made)
 }
 
-/// The programs that were installed, and their directory.
+/// The installed programs and their directory.
 pub struct Installed {
     directory: TempDir,
-    /// Whether they could be installed, and run code.
+    /// Whether they could be installed and could run code.
     pub tally: Tally,
 }
 
 impl Installed {
-    /// The path of the command.
+    /// Returns the path of the command.
     pub fn command(&self) -> PathBuf {
         self.directory.path().join("installed/bin/sandfork")
     }
 }
 
-/// Installs the command and the server with `cargo install`, from the tarballs alone, and runs code in a sandbox. No
-/// file of the checkout is in reach.
+/// Installs the command and the server with `cargo install` from the tarballs alone, and runs code in a sandbox. No
+/// file of the checkout is used.
 ///
-/// The packages of other projects are taken from where the checkout's builds take them. Cargo compiles a package anew
-/// whose directory is another one: from a copy, both this and the next build of the checkout would compile them all.
+/// Third-party packages come from the directories that builds of the checkout use. Cargo recompiles a package whose
+/// directory has changed: with a copy, both this build and the next one of the checkout would compile them all.
 pub fn install() -> Result<Installed> {
     let directory = tempfile::tempdir()?;
     let place = directory.path();
@@ -65,7 +65,7 @@ pub fn install() -> Result<Installed> {
     for tarball in tarballs(&sh.current_dir(), &place.join("packages"))? {
         cmd!(sh, "tar -xzf {tarball} -C {place}").quiet().run()?;
     }
-    // Above the packages, because their build script starts another cargo. `cargo install` looks at no directory.
+    // Above the packages, because their build script starts another cargo, whereas `cargo install` ignores directories.
     let sources = place.join(".cargo/config.toml");
     sh.write_file(&sources, config(place))?;
     sh.change_dir(place);
@@ -80,7 +80,7 @@ pub fn install() -> Result<Installed> {
             "cargo --config {sources} install --quiet --locked --debug --path {package} --root installed"
         )
         .env("CARGO_TARGET_DIR", workspace().join("target"))
-        // The programs are only started, and build faster without.
+        // The programs are only started, and compile faster without debug information.
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
         .env_remove("CARGO_MANIFEST_DIR")
         .env_remove("CARGO_MANIFEST_PATH");
@@ -88,7 +88,7 @@ pub fn install() -> Result<Installed> {
     }
     let mut installed = Installed { directory, tally };
     if installed.tally.is_success() {
-        // The level that most hosts give: the kernel tests judge the others.
+        // The level that most hosts support: the kernel tests cover the others.
         let (command, code) = (installed.command(), "print(6 * 7)");
         let first = cmd!(
             sh,
@@ -99,12 +99,12 @@ pub fn install() -> Result<Installed> {
     Ok(installed)
 }
 
-/// The directory of a package that was unpacked here.
+/// Returns the directory of an unpacked package.
 fn unpacked(place: &Path, name: &str) -> PathBuf {
     place.join(format!("{name}-{}", env!("CARGO_PKG_VERSION")))
 }
 
-/// A lock file that names no registry for the published packages, as one has whose packages lie in directories.
+/// Removes the registry of the published packages from a lock file, as if they were path dependencies.
 fn with_ours_from_here(lock: &str) -> String {
     let mut is_ours = false;
     let mut lines = lock.lines().collect::<Vec<_>>();
@@ -118,14 +118,14 @@ fn with_ours_from_here(lock: &str) -> String {
     lines.join("\n") + "\n"
 }
 
-/// What takes the published packages from here, as if crates.io had them.
+/// Returns the cargo configuration that takes the published packages from here, as if crates.io had them.
 fn config(place: &Path) -> String {
     let patch = |name| format!("{name}.path = \"{}\"\n", unpacked(place, name).display());
     let patches: String = PUBLISHED.into_iter().map(patch).collect();
     format!("[net]\noffline = true\n[patch.crates-io]\n{patches}")
 }
 
-/// The checksum of a file, in hexadecimal.
+/// Returns the SHA-256 checksum of a file in hexadecimal.
 pub fn sha256(sh: &Shell, path: &Path) -> Result<String> {
     let said = cmd!(sh, "sha256sum {path}").quiet().read()?;
     let sum = said.split_whitespace().next();

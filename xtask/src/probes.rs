@@ -14,20 +14,20 @@ use crate::tally::for_each_line;
 
 /// The start of the harness's table: `tests/escape/report.rs`.
 const TABLE: &str = "class ";
-/// Its numbers: contained, escaped, unexplained, control failed, not promised, ignored.
+/// The number of its columns: contained, escaped, unexplained, control failed, not promised, ignored.
 const COLUMNS: usize = 6;
 
-/// The parts of the harness's output that a document shows.
+/// The parts of the harness's output that the document shows.
 #[derive(Debug, Default, Eq, PartialEq)]
 struct Found {
     /// The sandboxed attempts of each class by result, and the totals.
     classes: Vec<(String, [u64; COLUMNS])>,
-    /// The reasons why attempts were not made.
+    /// The reasons why attempts were skipped.
     reasons: BTreeMap<String, u64>,
     is_in_table: bool,
 }
 
-/// Runs all of them. If no attempt escaped, puts the results into docs/threat-model.md.
+/// Runs all probes. If no attempt escaped, puts the results into docs/threat-model.md.
 pub fn run() -> Result<()> {
     let sh = shell()?;
     let mut found = Found::default();
@@ -44,7 +44,7 @@ pub fn run() -> Result<()> {
     replace("threat-model.md", "cargo xtask verify probes", &text)
 }
 
-/// The number of probes of each class.
+/// Returns the number of probes of each class.
 fn count(directory: &Path) -> Result<BTreeMap<String, u64>> {
     let mut probes = BTreeMap::new();
     for class in fs::read_dir(directory)? {
@@ -67,11 +67,11 @@ impl Found {
         } else if self.is_in_table {
             self.classes.extend(parse(line));
         } else if let Some((_, reason)) = line.split_once(" ... ignored (")
-            // The controls of these attempts are not made either; they do not count as attempts.
+            // The open controls of these attempts are skipped too; they do not count as attempts.
             && !line.starts_with("test [open]")
         {
             let reason = reason.trim_end_matches(')');
-            // Removes the paths and users of this machine from the refusal for the document.
+            // Removes the paths and users of this machine from the reason.
             let reason = reason.split(": uid ").next().unwrap_or(reason);
             *self.reasons.entry(reason.to_owned()).or_default() += 1;
         }
@@ -113,7 +113,7 @@ impl Found {
     }
 }
 
-/// Parses one line of the table: a class, and a number for each column.
+/// Parses a row of the table: a class and a number for each column.
 fn parse(line: &str) -> Option<(String, [u64; COLUMNS])> {
     let mut words = line.split_whitespace();
     let class = words.next()?.to_owned();

@@ -1,4 +1,4 @@
-//! Runs the tests of the Python package: most with several interpreters, and the rest once.
+//! Runs the tests of the Python package: most with several interpreters, the rest once.
 
 use std::env;
 use std::ffi::OsString;
@@ -16,7 +16,7 @@ use crate::{venv, workspace};
 
 const TOOLS: &str = include_str!("../python-tools.txt");
 
-/// The tests in parts that take about as long, because two run at once.
+/// The tests in two parts of about the same duration, because two parts run at once.
 const PARTS: [&[&str]; 2] = [
     &["tests/frameworks", "tests/integration", "tests/server"],
     &[
@@ -34,10 +34,10 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
     let package = Package::prepare(newest)?;
     let mut tally = package.check()?;
     let mut parts: Vec<Work> = Vec::new();
-    // The newest first, whose tests are most.
+    // The newest interpreter first, which has the most tests.
     let runs = chosen(&envs.envs, versions).into_iter().rev();
     for (env, part) in runs.flat_map(|env| PARTS.map(|part| (env, part))) {
-        // Slow tests run only with the newest, and whole suites of other projects only before a release.
+        // Slow tests run only with the newest interpreter, and whole suites of other projects only before a release.
         let slow = (env.directory != newest.directory).then_some("not stress");
         let foreign = (versions == Versions::Ends).then_some("not foreign");
         let chosen: Vec<_> = slow.into_iter().chain(foreign).collect();
@@ -52,7 +52,7 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
             Tally::of_at_once(&title, pytest, Tally::read_pytest)
         }));
     }
-    // Mostly a build, while the others wait for half of their time.
+    // Mostly a build, while the other parts wait for half of their time.
     parts.insert(0, Box::new(move || package.test_wheel(newest)));
     for of_one in two_at_a_time(parts, |part| part())? {
         tally.add(of_one);
@@ -63,12 +63,12 @@ pub fn test(envs: &TestEnvs, binary: &Path, versions: Versions) -> Result<Tally>
 /// A part of the tests.
 type Work<'a> = Box<dyn FnOnce() -> Result<Tally> + Send + 'a>;
 
-/// The package, and what its tests need.
+/// The Python package, and what its tests need.
 struct Package {
     sh: Shell,
-    /// The programs of the tools.
+    /// The directory with the tools' programs.
     tools: PathBuf,
-    /// What is built for the tests.
+    /// The directory for what is built for the tests.
     built: PathBuf,
 }
 
@@ -83,7 +83,7 @@ impl Package {
         Ok(Self { sh, tools, built })
     }
 
-    /// Checks format, lints and types, and writes the metadata of an installation beside the sources,
+    /// Checks format, lints and types, and writes the metadata of an installation next to the sources,
     /// so that the entry points are found.
     fn check(&self) -> Result<Tally> {
         let Self { sh, tools, built } = self;
@@ -138,7 +138,7 @@ impl Package {
     }
 }
 
-/// One interpreter for each minor version.
+/// Selects one interpreter for each minor version.
 fn chosen(envs: &[TestEnv], versions: Versions) -> Vec<&TestEnv> {
     let minor = |env: &TestEnv| env.interpreter.version[1];
     let mut each: Vec<&TestEnv> = envs.iter().rev().collect();

@@ -1,8 +1,8 @@
-//! Makes what users install.
+//! Builds the release files.
 //!
 //! The command and its embedded library are linked against glibc 2.28, which every distribution since
-//! 2018 has. zig brings the older glibc's symbols. Nothing names a path or the time of the build: two
-//! releases of one commit have the same checksums.
+//! 2018 has; zig provides the older glibc's symbols. No file contains a path or the time of the build: two
+//! builds of one commit have the same checksums.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ const TOOLS: &str = include_str!("../release-tools.txt");
 /// The oldest glibc that a release runs with, as a wheel's tag (PEP 600).
 const COMPATIBILITY: &str = "manylinux_2_28";
 
-/// What releases are made for.
+/// The release targets.
 const TARGETS: [&str; 2] = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"];
 
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub struct Options {
     root: Option<PathBuf>,
 }
 
-/// Makes the files under `target/release-files`, or tries a wheel that is there.
+/// Makes the files below `target/release-files`, or tries an existing wheel.
 pub fn run(options: &Options) -> Result<()> {
     let sh = shell()?;
     let files = sh.current_dir().join("target/release-files");
@@ -52,7 +52,7 @@ pub fn run(options: &Options) -> Result<()> {
     for target in &options.targets {
         release.build(target)?;
     }
-    // The source distribution, from which pip builds where there is no wheel.
+    // The source distribution, from which pip builds if there is no wheel.
     let (sh, files) = (&release.sh, &files);
     cmd!(sh, "maturin sdist --out {files}").run()?;
     for tarball in package::tarballs(&release.sources, &place.path().join("packages"))? {
@@ -68,7 +68,7 @@ pub fn compile() -> Result<()> {
     let sh = shell()?;
     for target in TARGETS {
         has_standard_library(&sh, target)?;
-        // Some dependencies are C: the target's compiler must be there too.
+        // Some dependencies are in C, so the target's C compiler must be installed too.
         cmd!(
             sh,
             "cargo check --workspace --all-targets --locked --target {target}"
@@ -90,13 +90,13 @@ fn has_standard_library(sh: &Shell, target: &str) -> Result<()> {
     Ok(())
 }
 
-/// A release that is being made.
+/// A release in progress.
 struct Release<'a> {
-    /// Where the Python package is, with the tools.
+    /// A shell in the directory of the Python package, with the tools on its `PATH`.
     sh: Shell,
-    /// A copy of the sources, without what only this checkout has.
+    /// A copy of the tracked sources.
     sources: PathBuf,
-    /// For what is built.
+    /// The directory for build output.
     place: &'a Path,
     files: &'a Path,
     /// The time of the commit, in seconds: <https://reproducible-builds.org/specs/source-date-epoch/>.
@@ -115,7 +115,7 @@ impl<'a> Release<'a> {
         let sources = place.join("sources");
         copy_sources(&sh, &sources)?;
         let date = cmd!(sh, "git log -1 --format=%ct").quiet().read()?;
-        // maturin asks the first `python3` for zig's package.
+        // maturin uses the zig package of the first `python3` on `PATH`.
         let path = env::var_os("PATH").unwrap_or_default();
         let path = [tools.join("bin")]
             .into_iter()
@@ -132,7 +132,7 @@ impl<'a> Release<'a> {
         })
     }
 
-    /// Makes the wheel, the archive and the list of parts.
+    /// Makes the wheel, the archive and the SBOM.
     fn build(&self, target: &str) -> Result<()> {
         let (sh, place, files) = (&self.sh, self.place, self.files);
         let (built, unpacked) = (place.join(target), place.join(format!("{target}-unpacked")));
@@ -151,7 +151,7 @@ impl<'a> Release<'a> {
         let name = unpacked.file_name().context("a wheel without a name")?;
         let name = name.to_string_lossy();
         let parts = unpacked.join(format!("{name}.dist-info/sboms/sandfork.cyclonedx.json"));
-        // The list of parts names the directory of the build.
+        // The SBOM contains the directory of the build.
         let sources = self.sources.display().to_string();
         let list = sh.read_file(&parts)?.replace(&sources, "/sandfork");
         sh.write_file(&parts, list)?;
@@ -164,7 +164,7 @@ impl<'a> Release<'a> {
         )
     }
 
-    /// The command alone, for those without Python's tools.
+    /// Makes an archive of the command alone, for users without Python's tools.
     fn archive(&self, release: &str, command: &Path) -> Result<()> {
         let (sh, place, files, date) = (&self.sh, self.place, self.files, &self.date);
         let directory = sh.create_dir(place.join(release))?;
@@ -197,8 +197,8 @@ impl<'a> Release<'a> {
     }
 }
 
-/// Installs the wheel with the Python of another system, whose root directory is `$1`, and runs code.
-/// A mount namespace of its own: the kernel gives no user namespace to a process in a chroot.
+/// Installs the wheel with the Python of another system, whose root directory is `$1`, and runs code, in a separate
+/// mount namespace: the kernel refuses user namespaces to a process in a chroot.
 const TRY: &str = r#"
 set -eu
 mount --make-rprivate /

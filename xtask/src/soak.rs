@@ -57,7 +57,7 @@ const COUNTED: [(&str, &str); 11] = [
     ("keys", "keys of the host's users"),
 ];
 
-/// The report of the program tests/soak.
+/// Formats the report of tests/soak.
 fn in_words(report: &Value, here_and_now: &str) -> String {
     let number = |name: &str| report[name].as_f64().unwrap_or_default();
     let seconds = number("seconds");

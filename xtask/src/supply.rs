@@ -26,7 +26,7 @@ pub fn check() -> Result<()> {
     Ok(cmd!(sh, "cargo audit --deny warnings").run()?)
 }
 
-/// What cargo-deny checks without asking for advisories: a part of `cargo xtask test`, where it is
+/// Runs the checks of cargo-deny that need no advisories, as part of `cargo xtask test`, if cargo-deny is
 /// installed.
 pub fn test() -> Result<Tally> {
     let sh = shell()?;
@@ -75,7 +75,7 @@ pub fn oldest_rust() -> Result<()> {
     Ok(())
 }
 
-/// Builds the release twice, in two places with names of different length, and compares.
+/// Builds the release twice, in two directories with names of different length, and compares.
 pub fn reproducible() -> Result<()> {
     let sh = shell()?;
     let place = tempfile::tempdir()?;
@@ -84,7 +84,7 @@ pub fn reproducible() -> Result<()> {
         let copy = place.path().join(name);
         copy_sources(&sh, &copy)?;
         let _in_copy = sh.push_dir(&copy);
-        // As a packager should, without paths of this machine in it.
+        // Like a packager: the binary must not contain paths of this machine.
         cmd!(
             sh,
             "cargo build --quiet --release --locked --bin sandfork --target-dir target"
@@ -133,7 +133,7 @@ pub fn copy_sources(sh: &Shell, copy: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Compiler flags without which a binary names paths of the machine that built it.
+/// Returns the compiler flags without which a binary contains paths of the build machine.
 pub fn remap_flags(copy: &Path) -> Result<String> {
     let (copy, home) = (copy.display(), cargo_home()?);
     Ok(format!(

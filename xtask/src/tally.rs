@@ -9,7 +9,7 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use anyhow::{Context, Result, ensure};
 
-/// The most lines kept of the failures in one harness: the first matter most, and the log has the rest.
+/// The maximum number of lines kept of a harness's failures: the first lines matter most, and the log has the rest.
 const KEPT: usize = 200;
 
 /// The number of tests by result.
@@ -24,11 +24,11 @@ pub struct Tally {
     is_in_failures: bool,
 }
 
-/// Reads a line of a harness's output.
+/// Parses a line of a harness's output.
 pub type Read = fn(&mut Tally, &str);
 
 impl Tally {
-    /// Runs a command to its end. Forwards standard error, and standard output line by line.
+    /// Runs a command to its end. Forwards stderr, and stdout line by line.
     pub fn of(command: impl Into<Command>, read: Read) -> Result<Self> {
         Self::of_lines(command.into(), read, |line| println!("{line}"))
     }
@@ -45,14 +45,14 @@ impl Tally {
         tally
     }
 
-    /// Runs a command that counts as one test: it passes if it succeeds.
+    /// Runs a command that counts as one test: it passes if the command succeeds.
     pub fn of_check(command: impl Into<Command>) -> Result<Self> {
         let mut tally = Self::of(command, |_, _| {})?;
         tally.passed = u64::from(tally.failed == 0);
         Ok(tally)
     }
 
-    /// Counts one test that was not run.
+    /// Counts one skipped test.
     pub fn skipped(reason: &str) -> Self {
         Self {
             skipped: BTreeMap::from([(reason.to_owned(), 1)]),
@@ -86,14 +86,14 @@ impl Tally {
         self.failures.extend(other.failures);
     }
 
-    /// Prints the counts. An error if a test failed.
+    /// Prints the counts. Fails if a test failed.
     pub fn report(&self) -> Result<()> {
         println!("\n{self}");
         ensure!(self.is_success(), "not everything passed");
         Ok(())
     }
 
-    /// Whether no test failed.
+    /// Returns whether no test failed.
     pub fn is_success(&self) -> bool {
         self.failed == 0
     }
@@ -103,7 +103,7 @@ impl Tally {
         self.failed = self.failed.max(1);
     }
 
-    /// The summary line.
+    /// Formats the summary line.
     pub fn counts(&self) -> String {
         let skipped: u64 = self.skipped.values().sum();
         format!(
@@ -116,7 +116,7 @@ impl Tally {
         *self.skipped.entry(reason.to_owned()).or_default() += count;
     }
 
-    /// Keeps a line of the failures' output. `place` says whether one of its titles begins or ends it.
+    /// Keeps a line of the failures' output. `place` says whether the line is a title that begins or ends that output.
     fn keep(&mut self, line: &str, place: Option<bool>) {
         if let Some(is_inside) = place {
             self.is_in_failures = is_inside;
@@ -155,7 +155,7 @@ impl Tally {
     }
 
     /// Parses one line of `pytest -q -rs`: `SKIPPED [2] tests/test_a.py:7: reason`, or the last one, `1
-    /// failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`. Titles stand between
+    /// failed, 12 passed, 2 skipped, 1 error in 3.21s` or `in 65.29s (0:01:05)`. Titles are enclosed in
     /// equals signs.
     pub fn read_pytest(&mut self, line: &str) {
         let title = line
@@ -188,7 +188,7 @@ impl Tally {
     }
 }
 
-/// Runs a command without input, and passes on each line that it prints as it comes.
+/// Runs a command without input, and calls `take` with each line of its output as it arrives.
 pub fn for_each_line(command: &mut Command, mut take: impl FnMut(&str)) -> Result<ExitStatus> {
     let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
     let mut child =
@@ -204,7 +204,7 @@ impl fmt::Display for Tally {
         for (reason, count) in &self.skipped {
             writeln!(f, "{count} skipped: {reason}")?;
         }
-        // Last, because what shows the end of a long log may cut what stands above.
+        // The failures come last, because viewers of a long log may show only its end.
         for line in &self.failures {
             writeln!(f, "{line}")?;
         }

@@ -1,4 +1,4 @@
-//! Runs every test of the project, with the set-up that they need.
+//! Runs every test of the project, with its set-up.
 
 use std::env;
 use std::path::PathBuf;
@@ -16,8 +16,8 @@ use crate::tally::Tally;
 use crate::test_envs::{self, TestEnvs};
 use crate::{package, shell, supply, vm};
 
-/// Kernel tests whose subject is Python's side or the plan, which the user who runs them changes nothing of. They run for
-/// each user with `--all`.
+/// Kernel tests of the Python code or the plan, whose results do not depend on the user. With `--all`, they run for
+/// each user.
 const AS_ONE_USER: [&str; 11] = [
     "bad_input::interpreters",
     "bad_input::preloads",
@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<()> {
         Some(Part::Envs) => test_envs::make(versions).map(drop),
         Some(Part::Python) => {
             let envs = test_envs::make(versions)?;
-            // The command finds it beside itself.
+            // The command looks for the server in its own directory.
             built(
                 "sandfork-server",
                 &["build", "--package", "sandfork-server"],
@@ -94,7 +94,7 @@ fn test_all(versions: Versions) -> Result<Tally> {
     }
     let installed = timed("installing the packages", package::install)?;
     if installed.tally.is_success() {
-        // With the programs that users install.
+        // With the installed programs.
         let command = installed.command();
         tally.add(timed("the Python package", || {
             python::test(&envs, &command, versions)
@@ -106,7 +106,7 @@ fn test_all(versions: Versions) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Does a part and prints how long it took, because the whole takes long.
+/// Runs a part and prints how long it took.
 fn timed<T>(part: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     let begun = Instant::now();
     let done = act();
@@ -114,10 +114,10 @@ fn timed<T>(part: &str, act: impl FnOnce() -> Result<T>) -> Result<T> {
     done
 }
 
-/// Names a kernel to boot, such as 6.1, with cgroups of version 2.
+/// The environment variable that names a kernel to boot, such as 6.1, with cgroups of version 2.
 const GUEST: &str = "SANDFORK_VM";
 
-/// Runs some of the tests on another kernel. It must be requested, because it downloads the kernel
+/// Runs some of the tests on another kernel. This must be requested, because it downloads the kernel
 /// and needs qemu.
 fn in_a_guest() -> Result<Tally> {
     match env::var(GUEST) {
@@ -132,7 +132,7 @@ fn in_a_guest() -> Result<Tally> {
 fn as_ordinary_user(envs: &TestEnvs, versions: Versions) -> Result<Tally> {
     let user = OrdinaryUser::prepare(envs)?;
     println!("\nas an ordinary user ({user}):");
-    // As the whole workspace builds it: with the features of this package alone it would be built anew.
+    // Built with the features of the whole workspace: with this package's alone, it would be recompiled.
     let program = built("kernel", &["test", "--workspace", "--no-run"])?;
     let mut command = user.command(&program)?;
     if versions == Versions::Ends {
@@ -141,7 +141,7 @@ fn as_ordinary_user(envs: &TestEnvs, versions: Versions) -> Result<Tally> {
     Tally::of(command, Tally::read)
 }
 
-/// The path of the command, built with a profile of Cargo.toml.
+/// Builds the command with a profile of Cargo.toml and returns its path.
 pub fn binary(profile: &str) -> Result<PathBuf> {
     built(
         "sandfork",
@@ -149,7 +149,7 @@ pub fn binary(profile: &str) -> Result<PathBuf> {
     )
 }
 
-/// The path of a test program, built with a profile of Cargo.toml.
+/// Builds a test program with a profile of Cargo.toml and returns its path.
 pub fn test_program(name: &str, profile: &str) -> Result<PathBuf> {
     built(
         name,
@@ -157,7 +157,7 @@ pub fn test_program(name: &str, profile: &str) -> Result<PathBuf> {
     )
 }
 
-/// The path of the executable `name` that `cargo COMMAND` builds.
+/// Runs `cargo COMMAND` and returns the path of the executable `name` that it builds.
 pub fn built(name: &str, command: &[&str]) -> Result<PathBuf> {
     let sh = shell()?;
     let build = cmd!(sh, "cargo {command...} --quiet --message-format=json");

@@ -1,5 +1,5 @@
-//! The virtual environments in which the tests find numpy, pandas and HumanEval, and those of the
-//! host's side, in which they run the Python package and its clients.
+//! Makes the virtual environments in which the tests find numpy, pandas and HumanEval, and the host
+//! environments, in which they run the Python package and its clients.
 
 use std::env;
 use std::fs;
@@ -15,7 +15,7 @@ use crate::{shell, venv, workspace};
 
 const REQUIREMENTS: &str = include_str!("../test-requirements.txt");
 
-/// The same releases as the guests' packages, so that values compare equal on both sides.
+/// The same releases as the guests' packages, so that values compare equal inside and outside.
 const CLIENTS_REQUIREMENTS: &str = concat!(
     include_str!("../test-requirements.txt"),
     include_str!("../python-requirements.txt")
@@ -25,12 +25,12 @@ const CLIENTS_REQUIREMENTS: &str = concat!(
 const SMOLAGENTS: &str = "smolagents==1.26.0";
 const VERL: &str = "verl==0.9.1";
 
-/// An interpreter with its environment.
+/// An interpreter with its virtual environment.
 #[derive(Clone, Debug)]
 pub struct TestEnv {
-    /// The interpreter that it was made from.
+    /// The interpreter from which the environment was made.
     pub interpreter: Interpreter,
-    /// The virtual environment.
+    /// The path of the virtual environment.
     pub directory: PathBuf,
 }
 
@@ -41,11 +41,11 @@ pub struct TestEnvs {
     pub envs: Vec<TestEnv>,
     /// Interpreters that Sandfork must refuse.
     pub too_old: Vec<Interpreter>,
-    /// The interpreter of the host's side, for tests that run with only one.
+    /// The interpreter of the host environment, for tests that run with only one.
     pub client: Option<PathBuf>,
 }
 
-/// Makes the missing environments, and the manifest `target/test-envs/manifest.json`.
+/// Makes the missing environments and the manifest `target/test-envs/manifest.json`.
 pub fn make(versions: Versions) -> Result<TestEnvs> {
     let Found { supported, too_old } = interpreters::find();
     let supported = versions.of(supported);
@@ -67,7 +67,7 @@ pub fn make(versions: Versions) -> Result<TestEnvs> {
     Ok(made)
 }
 
-/// Makes the environment of one interpreter, if it is missing.
+/// Makes the environment of one interpreter if it is missing.
 pub fn make_for(interpreter: &Interpreter) -> Result<TestEnv> {
     let directory = place("test-envs")?.join(format!("cpython-{}", interpreter.version_text()));
     venv::make(interpreter, &directory, REQUIREMENTS)?;
@@ -77,14 +77,15 @@ pub fn make_for(interpreter: &Interpreter) -> Result<TestEnv> {
     })
 }
 
-/// Makes the environment of the host's side, if it is missing. Returns its interpreter.
+/// Makes the host environment of an interpreter if it is missing. Returns its interpreter.
 pub fn make_client(interpreter: &Interpreter) -> Result<PathBuf> {
     let directory = place("python-envs")?.join(format!("cpython-{}", interpreter.version_text()));
     venv::make(interpreter, &directory, CLIENTS_REQUIREMENTS)
 }
 
-/// The directory with what tests read of other projects and do not install: smolagents' source distribution, which has
-/// its tests, and verl's wheel. What could not be downloaded is missing, and the tests that need it report that.
+/// Downloads what tests read of other projects without installing it: smolagents' source distribution, which contains
+/// its tests, and verl's wheel. A failed download is not an error: the tests that need the file report that it is
+/// missing. Returns the directory.
 pub fn downloads(python: &Path) -> Result<PathBuf> {
     let directory = place("python-envs")?.join("downloads");
     fs::create_dir_all(&directory)?;
@@ -113,8 +114,8 @@ pub fn downloads(python: &Path) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// The place for environments: under `target`, unless the checkout lies where a sandbox has its own
-/// directory. Tests of such places make their own.
+/// Returns the directory for environments: below `target`, unless the checkout is below a path where a sandbox has its
+/// own directory. Tests of such paths make their own environments.
 pub fn place(name: &str) -> Result<PathBuf> {
     let here = workspace().join("target").join(name);
     if !["/work", "/tmp", "/dev"]

@@ -1,4 +1,4 @@
-//! Virtual environments with listed packages, made once.
+//! Makes virtual environments with listed packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use crate::interpreters::Interpreter;
 /// Written last, so that an incomplete environment is made again.
 const STAMP: &str = "made-from.txt";
 
-/// Makes an environment, unless it already exists with these contents. Returns its interpreter.
+/// Makes an environment, unless it already exists with these packages. Returns its interpreter.
 /// `requirements` lists every package, so that no dependency is resolved.
 pub fn make(interpreter: &Interpreter, directory: &Path, requirements: &str) -> Result<PathBuf> {
     let python = directory.join("bin/python");

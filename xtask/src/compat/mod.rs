@@ -1,7 +1,8 @@
 //! Runs real software outside and inside a sandbox, and lists every difference under its cause.
 //!
-//! Outside is an ordinary user with nothing but its own loopback (outside.py): what fails there too is
-//! no difference. Inside is the policy `standard` with room, and with every key on that real software
+//! Outside is an ordinary user with only its own loopback interface (outside.py): what fails there too is
+//! not a difference. Inside is the policy `standard` with higher limits and with every key set that real software
+//! needs.
 //! asks for.
 
 mod places;
@@ -26,15 +27,15 @@ use crate::{shell, test_envs, venv, workspace};
 use places::{Place, Places};
 use report::Report;
 
-/// The workloads of packages, each under a line `# package: NAME`.
+/// The workloads of packages, each below a line `# package: NAME`.
 const PACKAGES: &str = include_str!("packages.py");
-/// What is installed for them.
+/// The requirements file of the packages.
 const REQUIREMENTS: &str = include_str!("requirements.txt");
-/// The programs, each under a line `# program: NAME`.
+/// The programs, each below a line `# program: NAME`.
 const PROGRAMS: &str = include_str!("programs.sh");
 
-/// How often an item is tried inside, where it loses a test that fails, or that comes after one that does
-/// not end. So what a busy machine makes late is no difference.
+/// The number of tries of an item inside, if a test fails there or comes after one that does not end. So a delay on a
+/// busy machine does not count as a difference.
 const TRIES: usize = 3;
 
 #[derive(Debug, clap::Args)]
@@ -66,19 +67,19 @@ enum Part {
     Programs,
 }
 
-/// How each test of an item ended: its name, and `passed` or the reason.
+/// The result of each test of an item by name: `passed` or the reason.
 pub type Endings = BTreeMap<String, String>;
 
-/// What running an item at one place gave.
+/// The result of running an item in one place.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Found {
-    /// How each test ended, or that it began.
+    /// The result of each test, or `began`.
     pub endings: Endings,
-    /// Why the item itself did not end, if it did not.
+    /// Why the item itself did not end, if so.
     pub broken: Option<String>,
 }
 
-/// Compares the chosen parts, and puts their tables into the document if nothing was left out by name.
+/// Compares the selected parts, and puts their tables into the document if no item was excluded by name.
 pub fn run(options: &Options) -> Result<()> {
     let sandfork = built("sandfork", &["build", "--release", "--bin", "sandfork"])?;
     let compat = Compat {
@@ -129,7 +130,7 @@ fn chosen(named: &[PathBuf]) -> Result<Vec<Interpreter>> {
     named.iter().map(ask).collect()
 }
 
-/// Whether the interpreter has CPython's tests, which distributions package apart.
+/// Returns whether the interpreter has CPython's tests, which distributions package separately.
 fn has_suite(interpreter: &Interpreter) -> bool {
     modules(interpreter).is_ok_and(|modules| modules.len() > 100)
 }
@@ -141,7 +142,7 @@ fn modules(interpreter: &Interpreter) -> Result<Vec<String>> {
     Ok(listed.lines().map(str::to_owned).collect())
 }
 
-/// What all parts share.
+/// State that all parts share.
 struct Compat<'o> {
     places: Places,
     options: &'o Options,
@@ -204,8 +205,8 @@ impl Compat<'_> {
         name.contains(part)
     }
 
-    /// Runs each item at all places side by side, two items at a time, and keeps what it found in a
-    /// directory of the target.
+    /// Runs each item in all places concurrently, two items at a time, and keeps the results in a
+    /// directory below the target directory.
     fn compare(
         &self,
         kept: &str,
@@ -240,7 +241,7 @@ impl Compat<'_> {
         thread::scope(|scope| {
             let other = scope.spawn(work);
             work()?;
-            // An item that panicked is in no count, so the tables must not be made.
+            // A panicked item is in no count, so the tables must not be made.
             other.join().unwrap_or_else(|panic| resume_unwind(panic))
         })?;
         Ok(report.into_inner().unwrap_or_else(PoisonError::into_inner))
@@ -251,7 +252,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs an item at all places at once, and again inside what was lost there.
+/// Runs an item in all places at once, and again inside for the tests that were lost there.
 fn everywhere(
     at: &[Place],
     item: &str,
@@ -295,8 +296,8 @@ fn everywhere(
     found
 }
 
-/// The tests that pass outside, and inside were not reached, or failed where all were reached. One that did
-/// not end would not the next time.
+/// Returns the tests that pass outside and inside were not reached, or failed although all were reached. A test that
+/// did not end would not end the next time either.
 fn worth_another_try(outside: &Found, inside: &Found) -> Vec<String> {
     let passed = outside.endings.iter().filter(|(_, how)| *how == "passed");
     let lost = passed.filter(|(test, _)| match inside.endings.get(*test) {
@@ -306,7 +307,7 @@ fn worth_another_try(outside: &Found, inside: &Found) -> Vec<String> {
     lost.map(|(test, _)| test.clone()).collect()
 }
 
-/// Texts by the name in the line above each.
+/// Splits a text into sections, by the name in the line above each.
 fn sections(text: &str, mark: &str) -> BTreeMap<String, String> {
     let sections = text.split(mark).skip(1);
     sections
@@ -315,7 +316,7 @@ fn sections(text: &str, mark: &str) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Some of the items, in turn: the next ones each day.
+/// Selects some of the items: the next ones each day.
 fn sample(items: Vec<String>, size: usize) -> Vec<String> {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let day = since.unwrap_or_default().as_secs() / 86_400;

@@ -1,4 +1,4 @@
-//! Where the software runs: outside, by `sandfork run`, with its package preloaded, by `sandfork exec`.
+//! Where the software runs: outside, or in `sandfork run`, with or without its package preloaded, or `sandfork exec`.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -15,11 +15,11 @@ use tempfile::TempDir;
 use super::{Endings, Found};
 use crate::workspace;
 
-/// How long one item may take, in seconds: long for a machine that does other things too. suite.py ends a
-/// module long before that whose test does not end.
+/// The time limit of one item in seconds, generous for a busy machine. suite.py ends a module with a hanging test long
+/// before that.
 const PATIENCE: u32 = 900;
 
-/// What a roomy policy sets. The keys that open something are off by default.
+/// The settings of the policy. Keys that permit more are off by default.
 const ROOM: [&str; 13] = [
     "network.mode=loopback",
     "filesystem.work_exec=true",
@@ -36,10 +36,10 @@ const ROOM: [&str; 13] = [
     "limits.pids=512",
 ];
 
-/// A place.
+/// A place in which software runs.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Place {
-    /// An ordinary user with a loopback of its own.
+    /// An ordinary user with its own loopback interface.
     Outside,
     /// `sandfork run`.
     Run,
@@ -60,21 +60,21 @@ impl fmt::Display for Place {
     }
 }
 
-/// The command, and the scripts of this module.
+/// The command under test, and the scripts of this module.
 pub struct Places {
     sandfork: PathBuf,
     scripts: PathBuf,
 }
 
 impl Places {
-    /// With the command to try.
+    /// Takes the path of the command under test.
     pub fn new(sandfork: PathBuf) -> Result<Self> {
         let scripts = workspace().join("xtask/src/compat");
         let sandfork = fs::canonicalize(sandfork)?;
         Ok(Self { sandfork, scripts })
     }
 
-    /// Runs a module of CPython's suite, or only some of its tests. Returns how each test ended.
+    /// Runs a module of CPython's suite, or some of its tests. Returns the result of each test.
     pub fn suite(
         &self,
         place: Place,
@@ -117,7 +117,7 @@ impl Places {
         Ok(found)
     }
 
-    /// Runs the workload of a package: `numpy`, or `pillow (PIL)` with the name of its module.
+    /// Runs the workload of a package, such as `numpy`, or `pillow (PIL)` with its module's name.
     pub fn package(&self, place: Place, python: &Path, name: &str, code: &str) -> Result<Found> {
         let here = tempfile::tempdir()?;
         let module = name
@@ -154,7 +154,7 @@ impl Places {
             .args(["--kill-after=5", &PATIENCE.to_string(), "python3"])
             .arg(self.scripts.join("outside.py"))
             .arg(program)
-            // As a policy's environment is.
+            // As in the environment of a policy.
             .env_clear()
             .envs([("LANG", "C.UTF-8"), ("TZ", "UTC")])
             .env("HOME", home.path())
@@ -169,7 +169,7 @@ impl Places {
         for setting in ROOM.iter().chain(settings) {
             command.args(["--set", setting]);
         }
-        // What a test makes there it can execute, as outside; the policy allows it in the work directory alone.
+        // Tests execute files that they make there; the policy permits that only in the work directory.
         command.args(["--set", "env.set.TMPDIR=\"/work\""]);
         command.arg("--set").arg(format!("limits.wall={PATIENCE}s"));
         let interpreter = format!("python.interpreter={:?}", python.display().to_string());
@@ -178,7 +178,7 @@ impl Places {
     }
 }
 
-/// What a command printed, and its status.
+/// A command's output and exit code.
 struct Said {
     code: Option<i32>,
     stdout: String,
@@ -186,12 +186,12 @@ struct Said {
 }
 
 impl Said {
-    /// The last words of what ended without an answer.
+    /// Returns the last line of stderr of a command that failed.
     fn why(&self) -> String {
         let lines = self.stderr.lines().rev();
         let last = lines.map(str::trim).find(|line| !line.is_empty());
         match (self.code, last) {
-            // `timeout` and Sandfork.
+            // The exit code of `timeout` and of Sandfork.
             (Some(124), _) => "it took too long".to_owned(),
             (_, Some(last)) => last.chars().take(200).collect(),
             (code, None) => format!("it ended with {code:?} and no word"),
@@ -199,8 +199,8 @@ impl Said {
     }
 }
 
-/// Runs a command to its end. Its output goes to files, which a process that it leaves behind keeps open
-/// without keeping this waiting, and such processes are ended.
+/// Runs a command to its end. Its output goes to files, so that a process that it leaves behind does not delay this
+/// one. Such processes are killed.
 fn said(command: &mut Command) -> Result<Said> {
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
     let mut child = command
@@ -226,8 +226,8 @@ fn text(file: &mut File) -> Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// How each test ended by the lines of suite.py. A failure outweighs what else is said of the same test:
-/// its parts can end in several ways.
+/// Parses the lines of suite.py into the result of each test. A failure outweighs other results of the same test, whose
+/// subtests can end in several ways.
 fn suite_endings(lines: &str) -> Endings {
     let mut endings = Endings::new();
     for line in lines.lines() {
@@ -242,7 +242,7 @@ fn suite_endings(lines: &str) -> Endings {
     endings
 }
 
-/// An item that is one test: it passes with exit code 0.
+/// Runs an item that is a single test: it passes with exit code 0.
 fn one(name: &str, command: &mut Command) -> Result<Found> {
     let said = said(command)?;
     let how = match said.code {

@@ -1,4 +1,4 @@
-//! What passed outside and not inside, by cause.
+//! Reports what passed outside and not inside, by cause.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,10 +6,10 @@ use super::Found;
 use super::places::Place;
 use crate::document::{head, row};
 
-/// How many items are named for one cause.
+/// The number of items that are named for one cause.
 const NAMED: usize = 6;
 
-/// The counts of several items.
+/// Counts over several items.
 pub struct Report {
     at: Vec<Place>,
     items: usize,
@@ -20,13 +20,13 @@ pub struct Report {
 
 #[derive(Default)]
 struct Cause {
-    /// How many tests each place inside lost by it.
+    /// The number of tests that each place inside lost by this cause.
     lost: Vec<usize>,
     items: BTreeSet<String>,
 }
 
 impl Report {
-    /// For these places; the first is outside.
+    /// Creates an empty report for these places. The first is outside.
     pub fn new(at: &[Place]) -> Self {
         Self {
             at: at.to_vec(),
@@ -37,12 +37,12 @@ impl Report {
         }
     }
 
-    /// Adds an item that was not run.
+    /// Records an item that was not run.
     pub fn leave_out(&mut self, item: &str) {
         self.left_out.push(item.to_owned());
     }
 
-    /// Adds what an item gave at each place. Returns a line that says it.
+    /// Adds the results of an item in each place. Returns a line that summarizes them.
     pub fn add(&mut self, item: &str, found: &[Found]) -> String {
         let Some((outside, inside)) = found.split_first() else {
             return String::new();
@@ -76,7 +76,7 @@ impl Report {
         line
     }
 
-    /// The tables.
+    /// Formats the tables.
     pub fn in_words(&self, title: &str, items: &str, what: &str) -> String {
         let (ran, left_out) = (self.items, self.left_out.len());
         let extent = match left_out {
@@ -133,7 +133,7 @@ impl Cause {
     }
 }
 
-/// How a test of an item ended at a place, or why it did not.
+/// Returns the result of a test, or why it has none.
 fn ending(found: &Found, item: &str, test: &str) -> String {
     let class = test.rsplit_once('.').map_or(test, |(class, _)| class);
     let module = class.rsplit_once('.').map_or(class, |(module, _)| module);
@@ -142,7 +142,7 @@ fn ending(found: &Found, item: &str, test: &str) -> String {
         Some("began") => format!("it did not end: {}", broken.unwrap_or("no reason given")),
         Some(how) => how.to_owned(),
         None => {
-            // What is done once for all tests of a class or a module.
+            // Set-up that all tests of a class or a module share.
             let shared = [
                 format!("setUpClass ({class})"),
                 format!("setUpModule ({module})"),
@@ -155,7 +155,7 @@ fn ending(found: &Found, item: &str, test: &str) -> String {
     }
 }
 
-/// A reason without what differs from test to test: numbers, paths and quoted names.
+/// Removes what differs from test to test: numbers, paths and quoted names.
 fn in_general(how: &str) -> String {
     let mut general = String::new();
     let mut quote = None;

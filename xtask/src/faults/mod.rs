@@ -1,5 +1,5 @@
-//! Runs every fault and every kill, not only the sample that the tests take: `tests/faults`, in as
-//! many shares as there are processors. The results become a table in docs/threat-model.md.
+//! Injects every fault and every kill of `tests/faults`, not only the sample of the tests, in as
+//! many shares as there are CPUs. The results become a table in docs/threat-model.md.
 
 mod table;
 
@@ -46,7 +46,7 @@ pub fn run(filter: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The names of the tests that count something, in order.
+/// Returns the names of the tests that count something, in order.
 fn tests(program: &Path) -> Result<Vec<String>> {
     let sh = shell()?;
     let list = cmd!(sh, "{program} --list").env("SANDFORK_FAULTS", "full");
@@ -56,7 +56,7 @@ fn tests(program: &Path) -> Result<Vec<String>> {
     Ok(counting.map(str::to_owned).collect())
 }
 
-/// Runs an equal share of each test on every processor. Returns a line of JSON for each share of
+/// Runs an equal share of each test on every CPU. Returns one JSON line for each share of
 /// each test, and whether all of them passed. Prints errors immediately.
 fn in_shares(program: &Path, shares: usize, filter: Option<&str>) -> Result<(String, bool)> {
     let files = tempfile::tempdir()?;

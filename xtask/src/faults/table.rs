@@ -28,13 +28,13 @@ struct Row {
     refused: u64,
     wrong: u64,
     late: u64,
-    /// The longest time, seconds.
+    /// The longest time in seconds.
     gone: f64,
     next: f64,
 }
 
 impl<'t> Table<'t> {
-    /// Reads the earlier results, a line of JSON for each test that has some.
+    /// Reads the earlier results: one JSON line for each test that has some.
     pub fn read(kept: &str, tests: &'t [String]) -> Result<Self> {
         let rows: Result<Vec<Row>, _> = kept.lines().map(serde_json::from_str).collect();
         let mut table = Self { tests, rows: rows? };
@@ -42,7 +42,7 @@ impl<'t> Table<'t> {
         Ok(table)
     }
 
-    /// The results as JSON, in the format that `read` takes.
+    /// Formats the results as JSON lines, which `read` parses.
     pub fn to_json(&self) -> Result<String> {
         let mut lines = String::new();
         for row in &self.rows {
@@ -80,7 +80,7 @@ impl<'t> Table<'t> {
         self.rows.sort_by_key(place);
     }
 
-    /// The tests without results.
+    /// Returns the tests without results.
     fn missing(&self) -> Vec<&str> {
         let is_missing = |test: &&String| self.rows.iter().all(|row| row.test != **test);
         let missing = self.tests.iter().filter(is_missing);
@@ -98,7 +98,7 @@ impl Row {
     fn add(&mut self, share: &Value) {
         let count = |key: &str| share[key].as_u64().unwrap_or(0);
         let seconds = |key: &str| share[key].as_f64().unwrap_or(0.0);
-        // Each share counts all calls, and the number of waits differs.
+        // Each share counts all calls, and the number of waits varies.
         self.calls = self.calls.max(count("calls"));
         self.points += count("points");
         self.sound += count("sound");
@@ -248,7 +248,7 @@ mod tests {
             "| all | 9 | 5 | 2 | 2 | 1 |",
             "| worker, of an ordinary user | the attendant | a run begins and ends | 4 | 12 ms | 500 ms | 0 | 0 |",
             "Points in all: worker 4.",
-            // One of its shares is incomplete.
+            // One of its shares is missing.
             "Not run: `fails::run::worker`.",
         ] {
             assert!(text.lines().any(|found| found == line), "{text}");

@@ -20,14 +20,14 @@ use super::{guest, libraries};
 /// How the guest's instructions are executed.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Accelerator {
-    /// By the processor (`/dev/kvm`).
+    /// By the CPU (`/dev/kvm`).
     Kvm,
     /// By software emulation: slower, but available everywhere.
     Tcg,
 }
 
 impl Accelerator {
-    /// The name in a result.
+    /// Returns its name in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Kvm => "KVM",
@@ -38,7 +38,7 @@ impl Accelerator {
     fn arguments(self) -> [&'static str; 4] {
         match self {
             Self::Kvm => ["-accel", "kvm", "-cpu", "host"],
-            // Five levels of page tables only cost time here. Also, qemu 7.2 corrupts the flags
+            // Five-level page tables only cost time here. Also, qemu 7.2 corrupts the flags
             // after cmpxchg16b, which crashes the kernel's allocator.
             Self::Tcg => [
                 "-accel",
@@ -64,19 +64,19 @@ pub struct Machine<'a> {
 }
 
 const QEMU: &str = "qemu-system-x86_64";
-/// A kernel that boots reports so within this time; a broken KVM may just hang.
+/// The time within which a working kernel reports that it has booted; with a broken KVM it may hang.
 const BOOTS: Duration = Duration::from_secs(60);
-/// The time for boot and end, in addition to the job's own deadlines.
+/// The time for boot and shutdown, in addition to the job's own deadlines.
 const GRACE: Duration = Duration::from_secs(120);
 
-/// Whether qemu is installed.
+/// Returns whether qemu is installed.
 pub fn is_possible() -> bool {
     let mut version = Command::new(QEMU);
     version.arg("--version").stdout(Stdio::null());
     version.status().is_ok_and(|status| status.success())
 }
 
-/// KVM if a guest really boots with it, or software emulation. A guest without a job tests this.
+/// Returns KVM if a guest without a job boots with it, otherwise software emulation.
 pub fn best_accelerator(machine: &Machine) -> Result<Accelerator> {
     let may_try = fs::File::options().read(true).write(true).open("/dev/kvm");
     if may_try.is_ok() {
@@ -115,7 +115,7 @@ pub fn run(machine: &Machine, job: &Job, accelerator: Accelerator) -> Result<Rep
 /// Makes the initramfs: this program, the modules that it loads, and the job.
 fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf> {
     let init = std::env::current_exe()?;
-    // The kernel opens a console for its first program, and reads the modules' directory in any case.
+    // The kernel opens a console for its first program, which also always reads the modules' directory.
     let mut entries = BTreeMap::from(["dev", guest::MODULES].map(|it| (PathBuf::from(it), None)));
     let mut add = |path: &str, content: Vec<u8>| {
         let path = Path::new(path.trim_start_matches('/'));
@@ -137,7 +137,7 @@ fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf> {
             );
         }
     }
-    // A directory comes before what is in it.
+    // A directory must come before its contents.
     let entries = entries.into_iter().map(|(path, content)| {
         let mode = if content.is_some() {
             0o100_755
@@ -152,7 +152,7 @@ fn initramfs(machine: &Machine, job: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// A running guest. Dropping it ends it.
+/// A running guest, which is killed when dropped.
 struct Running {
     qemu: Child,
     lines: Receiver<String>,
@@ -193,7 +193,7 @@ impl Running {
         })
     }
 
-    /// The next line; `None` after the last, or on timeout.
+    /// Returns the next line; `None` after the last one or on timeout.
     fn line(&self, until: Instant) -> Option<String> {
         let left = until.saturating_duration_since(Instant::now());
         self.lines.recv_timeout(left).ok()

@@ -1,5 +1,5 @@
-//! Measures the cost of a cgroup for a fresh sandbox, with both versions and without cgroups: the
-//! benchmark in guests that differ in nothing else.
+//! Measures the cost of a cgroup for a fresh sandbox, with each version and without cgroups, by running
+//! the benchmark in guests that are otherwise identical.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::judge::{Ran, Report};
 use super::name;
 use crate::document::{head, row};
 
-/// The base of the comparison: it includes each guest's processor and kernel, and no cgroup.
+/// The base of the comparison: depends on the guest's CPU and kernel, but not on cgroups.
 const BASE: &str = "bare fork+exit+wait";
 
 /// The rows of the benchmark that are shown.
@@ -22,7 +22,7 @@ const SHOWN: [&str; 3] = [
     "fresh sandbox from the pool, code to result",
 ];
 
-/// The program that measures, then prints the report's JSON in one line.
+/// Returns the program that measures and prints the report as one line of JSON.
 pub fn program(benchmark: &Path, workspace: &Path) -> Program {
     let report = workspace.join("target/bench/spawn.json");
     let command = format!(
@@ -42,7 +42,7 @@ pub fn table(found: &[(Cgroups, Report)]) -> Result<String> {
     let mut left_out = String::new();
     for (cgroups, report) in found {
         let (release, cgroups) = (&report.release, name(cgroups));
-        // Debian's 6.12 has no memory controller of version 1.
+        // Debian's 6.12 lacks the memory controller of version 1.
         if let Some(why) = report.failure() {
             left_out = format!("{left_out}\nLeft out: {release}, {cgroups}: {why}\n");
             continue;
@@ -63,7 +63,7 @@ fn data(ran: &Ran) -> Option<Value> {
     lines.find_map(|line| serde_json::from_str(line).ok())
 }
 
-/// A median, microseconds.
+/// Returns a median in microseconds.
 fn median(report: &Value, name: &str) -> Option<f64> {
     let mut series = report["series"].as_array()?.iter();
     series.find(|series| series["subject"] == name)?["p50_us"].as_f64()

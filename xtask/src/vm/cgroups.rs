@@ -1,4 +1,4 @@
-//! Runs inside the guest: sets up the cgroups, for version 2 in the tree that systemd makes for a
+//! Runs inside the guest: sets up the cgroups. For version 2, creates the tree that systemd makes for a
 //! logged-in user.
 
 use std::fs;
@@ -22,7 +22,7 @@ const HIERARCHIES: [&str; 3] = ["memory", "pids", "cpu,cpuacct"];
 pub fn mount(cgroups: Cgroups) -> Result<()> {
     match cgroups {
         Cgroups::V2 => mount_at("cgroup2", TOP, "nsdelegate,memory_recursiveprot"),
-        // All processes are at the top of each hierarchy.
+        // All processes are in the root of each hierarchy.
         Cgroups::V1 => {
             mount_at("tmpfs", TOP, "mode=0755")?;
             for controllers in HIERARCHIES {
@@ -34,8 +34,8 @@ pub fn mount(cgroups: Cgroups) -> Result<()> {
     }
 }
 
-/// Makes the cgroup in which the program of this number runs, if it runs in one. As under `systemd-run`, each
-/// program has a scope of its own: what was delegated to an earlier one has been divided into children.
+/// Creates the cgroup of the program with this number, if it runs in one. As under `systemd-run`, each program
+/// has its own scope: what was delegated to an earlier program has been divided into children.
 pub fn arrange(cgroups: Cgroups, user: User, number: usize) -> Result<Option<PathBuf>> {
     match cgroups {
         Cgroups::V2 => arrange_v2(user, number).map(Some),
@@ -60,7 +60,7 @@ fn arrange_v2(user: User, number: usize) -> Result<PathBuf> {
     while let Some(name) = names.next() {
         dir.push(name);
         fs::create_dir_all(&dir)?;
-        // Beneath user@1000.service, the user's own systemd makes the cgroups.
+        // Beneath user@1000.service, the user's own systemd creates the cgroups.
         if is_his && user == User::Delegated {
             give(&dir)?;
         }
@@ -68,8 +68,8 @@ fn arrange_v2(user: User, number: usize) -> Result<PathBuf> {
         if is_his {
             delegate(&dir)?;
         }
-        // A cgroup with processes allows no controllers beneath it. A service enables those beneath
-        // its own cgroup itself.
+        // A cgroup with processes cannot enable controllers for its children. A service enables them for
+        // its own children itself.
         let is_managed = user != User::Subgroup || !is_his;
         if names.peek().is_some() && is_managed {
             enable(&dir)?;
@@ -78,7 +78,7 @@ fn arrange_v2(user: User, number: usize) -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// Enables the controllers that this kernel has; it may have been booted without one.
+/// Enables those of the controllers that this kernel has; it may have been booted without one.
 fn enable(dir: &Path) -> Result<()> {
     let available = fs::read_to_string(dir.join("cgroup.controllers"))?;
     let wanted = available
@@ -89,7 +89,7 @@ fn enable(dir: &Path) -> Result<()> {
     fs::write(&file, wanted.join(" ")).with_context(|| file.display().to_string())
 }
 
-/// Gives the user a directory with all its files, as if the user had made it.
+/// Makes the user the owner of a directory with all its files, as if the user had created it.
 fn give(dir: &Path) -> Result<()> {
     chown(dir, Some(ORDINARY), Some(ORDINARY))?;
     for file in fs::read_dir(dir)? {
@@ -98,7 +98,7 @@ fn give(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Gives the user what systemd delegates: the directory, and the files that the kernel lists in
+/// Makes the user the owner of what systemd delegates: the directory, and the files that the kernel lists in
 /// `/sys/kernel/cgroup/delegate`.
 fn delegate(dir: &Path) -> Result<()> {
     chown(dir, Some(ORDINARY), Some(ORDINARY))?;

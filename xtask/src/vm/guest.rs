@@ -1,5 +1,5 @@
-//! Runs inside the guest: this program as process 1, first in the initramfs to mount the disk, then
-//! on the disk.
+//! Runs inside the guest, as process 1: first from the initramfs, to mount the disk, then
+//! from the disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -19,24 +19,24 @@ use super::{cgroups, image, programs};
 
 /// The file with the guest's job.
 pub const JOB: &str = "job.json";
-/// The directory with the modules, which load in order of their names.
+/// The directory with the modules, which are loaded in the order of their names.
 pub const MODULES: &str = "modules";
 
-/// The line for results; the kernel uses the first line.
+/// The serial line for results; the kernel uses the first line.
 const RESULTS: &str = "/dev/ttyS1";
 const DISK: &str = "/dev/vda";
 /// How long a disk may take to appear: the kernel probes disks while the first program already
 /// runs.
 const DISK_APPEARS: Duration = Duration::from_secs(30);
 
-/// Never returns: the machine is powered off.
+/// Runs the job and powers the machine off.
 pub fn main() -> ! {
     if let Err(error) = work() {
         eprintln!("{error:#}");
         tell(&Event::Failed(format!("{error:#}")));
     }
     nix::unistd::sync();
-    // Unlike a power-off, a restart needs no firmware. The host takes it as the end.
+    // Unlike a power-off, a restart needs no firmware. The host treats it as the end.
     _ = reboot(RebootMode::RB_AUTOBOOT);
     loop {
         std::thread::park();
@@ -66,7 +66,7 @@ fn work() -> Result<()> {
     programs::run(&job, Path::new(home), &tell)
 }
 
-/// Reports an event. If that fails, the host misses the event and reports so.
+/// Reports an event. If that fails, the host reports the missing event.
 fn tell(event: &Event) {
     say(format!("\n{}\n", event.to_line()).as_bytes());
 }
@@ -78,7 +78,7 @@ pub fn say(bytes: &[u8]) {
     }
 }
 
-/// Makes the line pass on its bytes unchanged.
+/// Sets the line to raw mode, so that bytes pass unchanged.
 fn raw(line: &File) -> Result<()> {
     let mut settings = termios::tcgetattr(line)?;
     termios::cfmakeraw(&mut settings);
@@ -128,7 +128,7 @@ fn enter_disk() -> Result<()> {
     chdir("/disk")?;
     mount(Some("/disk"), "/", none, MsFlags::MS_MOVE, none)?;
     chroot(".")?;
-    // systemd does the same.
+    // As systemd does.
     mount(none, "/", none, MsFlags::MS_SHARED | MsFlags::MS_REC, none)?;
     Ok(chdir("/")?)
 }
@@ -139,7 +139,7 @@ fn mount_rest() -> Result<()> {
     mount_at("tmpfs", "/dev/shm", "mode=1777")?;
     mount_at("devpts", "/dev/pts", "gid=0,mode=0620,ptmxmode=0666")?;
     mount_at("mqueue", "/dev/mqueue", "")?;
-    // udev makes the same links.
+    // As udev does.
     for (link, target) in [
         ("fd", ""),
         ("stdin", "/0"),
@@ -154,7 +154,7 @@ fn mount_rest() -> Result<()> {
     Ok(())
 }
 
-/// Uses Python, because Rust has no safe call for it.
+/// Brings up the loopback interface, in Python because Rust has no safe call for it.
 fn loopback_up() -> Result<()> {
     let up = "import fcntl, socket, struct\n\
               up_and_running = struct.pack('16sH22x', b'lo', 0x1 | 0x40)\n\

@@ -13,7 +13,7 @@ use super::libraries;
 use super::stage::Stage;
 use crate::test_envs::{TestEnv, TestEnvs};
 
-/// The programs that the tests start, also in their controls without a sandbox.
+/// The programs that the tests start, including their controls without a sandbox.
 const PROGRAMS: &[&str] = &[
     "cat", "chmod", "cp", "cut", "date", "dd", "dirname", "echo", "env", "false", "find", "getent",
     "grep", "head", "hostname", "id", "install", "kill", "ln", "ls", "mkdir", "mount", "mv",
@@ -25,8 +25,8 @@ const PROGRAMS: &[&str] = &[
 /// The interpreter that every user can run, and that the tests request by name.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// The size of the image, which fits its contents and the tests' own files; holes take no space
-/// here.
+/// The size of the image, enough for its contents and the tests' own files. The image is sparse on the
+/// host.
 const SIZE: u64 = 3 << 30;
 
 /// The contents of the image.
@@ -42,7 +42,7 @@ pub struct Contents<'a> {
     pub client: Option<&'a Path>,
 }
 
-/// Makes the image at `image` from a directory beside it.
+/// Makes the image at `image` from a directory next to it.
 pub fn make(contents: &Contents, image: &Path) -> Result<()> {
     let directory = image.with_extension("stage");
     let stage = Stage::begin(&directory)?;
@@ -100,7 +100,7 @@ fn skeleton(stage: &Stage) -> Result<()> {
         stage.write(path, text)?;
     }
     let is_there = |path: &&Path| path.exists();
-    // The first are links if /usr has been merged.
+    // The first ones are symlinks if /usr has been merged.
     let taken = [
         "/bin",
         "/sbin",
@@ -139,13 +139,13 @@ fn python(stage: &Stage, contents: &Contents) -> Result<()> {
     stage.take_tree(&contents.python.directory, &|name| name != "pip")?;
     if let Some(client) = contents.client {
         stage.take_tree(client, &|_| true)?;
-        // The pip by which environments of packages are made, where Debian keeps it.
+        // The pip with which environments of packages are made, where Debian keeps it.
         let pip = Path::new("/usr/share/python-wheels");
         if pip.exists() {
             stage.take_tree(pip, &|_| true)?;
         }
         let package = contents.workspace.join("python");
-        // The package links to the codec of values in the guest's sources.
+        // The package links to the value codec in the guest's sources.
         let codec = contents.workspace.join("crates/worker/guest/values");
         for tree in [package.join("src"), package.join("tests"), codec] {
             stage.take_tree(&tree, &|name| name != "__pycache__")?;
@@ -169,7 +169,7 @@ fn format(directory: &Path, image: &Path) -> Result<()> {
     // A guest that still runs keeps the old file.
     sh.remove_path(image)?;
     File::create(image)?.set_len(SIZE)?;
-    // In a user namespace, the user's files belong to root.
+    // Root owns the user's files in a user namespace.
     let unshare = (!geteuid().is_root()).then_some(["unshare", "--map-root-user"]);
     let mut words = unshare.into_iter().flatten().chain(["mkfs.ext4"]);
     let first = words.next().unwrap_or_default();

@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 /// The user who runs the tests.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize, ValueEnum)]
 pub enum User {
-    /// Root, logged in: with other processes in a cgroup that systemd made.
+    /// Root, logged in: beside other processes in a cgroup that systemd made.
     Root,
-    /// An ordinary user, alone in a cgroup that was delegated to it (`Delegate=yes`).
+    /// An ordinary user, alone in a cgroup that is delegated to it (`Delegate=yes`).
     Delegated,
     /// An ordinary user, logged in, without a cgroup of its own.
     Plain,
@@ -26,7 +26,7 @@ pub enum User {
 pub enum Cgroups {
     /// Version 2, as systemd arranges it.
     V2,
-    /// Version 1, a hierarchy for each controller, as before 2020.
+    /// Version 1, with a hierarchy for each controller, as before 2020.
     V1,
     /// None mounted.
     #[value(name = "none")]
@@ -66,7 +66,7 @@ pub enum Event {
     Booted(String),
     /// This program starts.
     Began(String),
-    /// The program ended, with an exit status, or a signal above 128, as a shell reports it.
+    /// The program ended with this exit status, or 128 plus a signal number, as in a shell.
     Ended(i32),
     /// The job is done.
     Finished,
@@ -74,7 +74,7 @@ pub enum Event {
     Failed(String),
 }
 
-/// The prefix of an event's line. No test prints this.
+/// The prefix of an event's line, which no test prints.
 const MARK: &str = "@sandfork-vm ";
 
 impl Event {

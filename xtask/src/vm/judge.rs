@@ -18,7 +18,7 @@ pub struct Ran {
 }
 
 impl Ran {
-    /// Counts its tests. A program that failed without a failed test counts as a failure.
+    /// Counts its tests. A program that failed without a failed test counts as one failure.
     pub fn tally(&self) -> Tally {
         let mut tally = Tally::default();
         let read = Suite::of(&self.name).unwrap_or(Suite::Kernel).reader();
@@ -90,19 +90,19 @@ impl Report {
         self.is_finished || self.failure.is_some()
     }
 
-    /// Why the job was not done.
+    /// Returns why the job was not done.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
-    /// Whether a program was run and did what it should. A run at a level may be refused.
+    /// Returns whether a program ran and succeeded. A run at a level may be refused.
     pub fn is_done(&self, name: &str) -> bool {
         self.program(name).is_some_and(|ran| {
             ran.status.is_some() && (Suite::of(name).is_none() || ran.tally().is_success())
         })
     }
 
-    /// Adds what a later guest found: it outweighs what is known of the same programs.
+    /// Merges the results of a later guest, which replace earlier results of the same programs.
     pub fn update(&mut self, later: Self) {
         let is_kept = |ran: &Ran| later.program(&ran.name).is_none();
         let kept = self.programs.iter().filter(|ran| is_kept(ran)).cloned();

@@ -1,4 +1,4 @@
-//! Debian's cloud kernels: finds them, and downloads each once.
+//! Finds Debian's cloud kernels and downloads each once.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ const MIRROR: &str = "https://deb.debian.org/debian";
 /// A script that needs only CPython, which the project needs anyway.
 const SCRIPT: &str = include_str!("kernel.py");
 
-/// The modules that the guest needs to mount its disk, and one for a socket that escape tests try,
+/// The modules that the guest needs to mount its disk, and one for a socket family that escape tests try,
 /// in load order. Any of them may be built into the kernel.
 pub const MODULES: [&str; 7] = [
     "virtio",
@@ -26,7 +26,7 @@ pub const MODULES: [&str; 7] = [
     "vsock",
 ];
 
-/// A line of kernels that Debian maintains.
+/// A kernel series that Debian maintains.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 pub enum Line {
     /// Debian 12.
@@ -48,8 +48,8 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Finds the newest kernel of a line and downloads it, unless it is in `cache`. If Debian is
-    /// out of reach, it uses the newest one in `cache`.
+    /// Finds the newest kernel of a series and downloads it, unless it is in `cache`. If Debian is
+    /// unreachable, uses the newest one in `cache`.
     pub fn obtain(line: Line, cache: &Path) -> Result<Self> {
         let sh = shell()?;
         let suite = match line {
@@ -76,12 +76,12 @@ impl Kernel {
         })
     }
 
-    /// The path of the kernel image.
+    /// Returns the path of the kernel image.
     pub fn image(&self) -> PathBuf {
         self.directory.join("vmlinuz")
     }
 
-    /// The path of a module; `None` if it is built in.
+    /// Returns the path of a module; `None` if it is built in.
     pub fn module(&self, name: &str) -> Option<PathBuf> {
         let file = self.directory.join(name).with_extension("ko");
         file.exists().then_some(file)

@@ -1,4 +1,4 @@
-//! One run at each level, and its result.
+//! Runs code once at each level and evaluates the result.
 
 use serde_json::Value;
 
@@ -9,7 +9,7 @@ use super::judge::Ran;
 /// The levels, strongest first.
 pub const LEVELS: [&str; 3] = ["full", "standard", "landlock"];
 
-/// A host's answer to a policy that requires a level.
+/// The result of a policy that requires a level.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Answer {
     /// The code ran at this level, as verified from outside.
@@ -20,7 +20,7 @@ pub enum Answer {
     Broken(String),
 }
 
-/// A run that requires `level` and prints the level it got.
+/// Returns a run that requires `level` and prints the level that it got.
 pub fn program(level: &str, sandfork: &str) -> Program {
     let require = format!("assurance.require={level}");
     let python = format!("python.interpreter={SYSTEM_PYTHON}");
@@ -33,7 +33,7 @@ pub fn program(level: &str, sandfork: &str) -> Program {
     }
 }
 
-/// The name of the run among a guest's programs.
+/// Returns the name of the run among a guest's programs.
 pub fn name(level: &str) -> String {
     format!("level {level}")
 }

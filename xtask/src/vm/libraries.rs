@@ -1,4 +1,4 @@
-//! The shared libraries that programs need, from the dynamic linker (ldd(1)).
+//! Finds the shared libraries that programs need, with the dynamic linker (ldd(1)).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::process::{Command, Stdio};
 
 use anyhow::Result;
 
-/// The most programs in one command line.
+/// The maximum number of programs in one command line.
 const AT_ONCE: usize = 200;
 
-/// All files that the dynamic linker would load for these programs, including itself.
+/// Returns all files that the dynamic linker would load for these programs, including itself.
 pub fn of(programs: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut libraries = BTreeSet::new();
     for some in programs.chunks(AT_ONCE) {
         let mut ldd = Command::new("ldd");
-        // Fails for programs that are not dynamic, which need no libraries.
+        // Fails for programs that are not dynamically linked, which need no libraries.
         let output = ldd.args(some).stderr(Stdio::null()).output()?;
         libraries.extend(parse(&String::from_utf8_lossy(&output.stdout)));
     }
     Ok(libraries)
 }
 
-/// Lines such as `libm.so.6 => /lib/libm.so.6 (0x7f)` and `/lib64/ld-linux-x86-64.so.2 (0x7f)`;
-/// the names of the programs asked about end with a colon.
+/// Parses lines such as `libm.so.6 => /lib/libm.so.6 (0x7f)` and `/lib64/ld-linux-x86-64.so.2 (0x7f)`.
+/// Lines with the names of the inspected programs end with a colon.
 fn parse(text: &str) -> impl Iterator<Item = PathBuf> {
     text.lines().filter_map(|line| {
         let (path, _) = line.trim().rsplit_once(" (")?;

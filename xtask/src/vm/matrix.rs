@@ -1,5 +1,5 @@
-//! The results of each situation on each kernel, as the tables of docs/hosts.md. Kernels that agree share a
-//! row.
+//! Formats the results of each situation on each kernel as the tables of docs/hosts.md. Kernels with equal results
+//! share a row.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub struct Matrix {
 }
 
 impl Matrix {
-    /// The results that contradict the promises: a run below the required level, or at a level that
+    /// Returns the results that contradict the promises: a run below the required level or at a level that
     /// was refused, an invalid refusal, a failed test.
     pub fn defects(&self) -> Vec<String> {
         let mut defects = Vec::new();
@@ -52,7 +52,7 @@ impl Matrix {
         defects
     }
 
-    /// The tables. `made` describes how and when they were made.
+    /// Formats the tables. `made` says how and when they were made.
     pub fn render(&self, made: &str) -> String {
         let mut causes = Causes::default();
         let levels = self.levels(&mut causes);
@@ -83,7 +83,7 @@ impl Matrix {
         head([&columns[..], &levels].concat()) + &rows.text()
     }
 
-    /// The table of tests, with a column for each program that ran anywhere, and a row for each
+    /// Formats the table of tests, with a column for each program that ran anywhere, and a row for each
     /// situation that ran one.
     fn tests(&self) -> String {
         let mut columns: Vec<String> = Suite::value_variants().iter().map(name).collect();
@@ -113,7 +113,7 @@ impl Matrix {
     }
 }
 
-/// Rows of a table: the kernels that agree, and what they agree in.
+/// Rows of a table: the kernels with equal results, and the results.
 #[derive(Default)]
 struct Rows(Vec<(Vec<String>, Vec<String>)>);
 
@@ -146,7 +146,7 @@ fn is_refused(report: &Report, level: &str) -> bool {
     matches!(answer(report, level), Answer::Refused(_))
 }
 
-/// The rank of a level: stronger levels have higher ranks, and an unknown level has the lowest.
+/// Returns the rank of a level: stronger levels have higher ranks, and an unknown level has the lowest.
 fn rank(level: &str) -> usize {
     let weaker = LEVELS.iter().rev().position(|known| *known == level);
     weaker.map_or(0, |weaker| weaker + 1)

@@ -1,5 +1,5 @@
-//! Runs the tests on other kernels: a guest under qemu, with cgroups of version 2 arranged like
-//! systemd's. It changes nothing on the host and does not need root.
+//! Runs the tests on other kernels in qemu guests, with cgroups of version 2 arranged as
+//! systemd does. Changes nothing on the host and does not need root.
 
 mod boot;
 mod cgroup_bench;
@@ -46,7 +46,7 @@ const DEADLINE: Duration = Duration::from_secs(60 * 60);
 
 /// The command that measures the cost of a cgroup.
 const BENCH: &str = "cargo xtask verify vm --bench";
-/// The command that finds out what each kind of host gives.
+/// The command that determines the levels of each kind of host.
 const MATRIX: &str = "cargo xtask verify vm --matrix";
 
 #[derive(Clone, Debug, clap::Args)]
@@ -88,7 +88,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((parts.0.to_owned(), parts.1.to_owned()))
 }
 
-/// The name of a value on the command line, in files and in tables.
+/// Returns the name of a value on the command line, in files and in tables.
 fn name(value: &impl ValueEnum) -> String {
     let value = value.to_possible_value();
     value.map_or_else(String::new, |value| value.get_name().to_owned())
@@ -137,7 +137,7 @@ pub fn sample(line: &str) -> Result<Tally> {
     Guests::prepare(options, binary("dev")?, "dev")?.test()
 }
 
-/// What all guests share.
+/// State that all guests share.
 struct Guests {
     options: Options,
     workspace: PathBuf,
@@ -151,7 +151,7 @@ struct Guests {
 }
 
 impl Guests {
-    /// Builds with a profile of Cargo.toml.
+    /// Builds everything with a profile of Cargo.toml.
     fn prepare(options: Options, subject: PathBuf, profile: &str) -> Result<Self> {
         let workspace = workspace();
         let place = workspace.join("target/vm");
@@ -279,7 +279,7 @@ impl Guests {
         document::replace("performance.md", BENCH, &text)
     }
 
-    /// The command, the date and the machine of a result.
+    /// Returns the command, the date and the machine of a result.
     fn made(&self, command: &str) -> Result<String> {
         let (today, accelerator) = (document::today()?, self.accelerator.name());
         Ok(format!(
@@ -319,7 +319,7 @@ impl Guests {
         Ok(())
     }
 
-    /// Runs in a situation what is not done there yet. Returns `None` if there is nothing to do.
+    /// Runs in a situation what has no result yet. Returns `None` if nothing is left to run.
     fn situation(
         &self,
         kernel: &Kernel,
@@ -346,7 +346,7 @@ impl Guests {
     }
 }
 
-/// The environment of the interpreter that every user can run.
+/// Returns the environment of the interpreter that every user can execute.
 fn system_python() -> Result<TestEnv> {
     let system = image::SYSTEM_PYTHON;
     let interpreter = Interpreter::ask(Path::new(system)).filter(Interpreter::is_supported);

@@ -16,15 +16,15 @@ use super::cgroups;
 use super::guest::say;
 use super::job::{Event, Job, Program, User};
 
-/// Uid and gid of an ordinary user: the first that useradd(8) assigns.
+/// The uid and gid of an ordinary user: the first that useradd(8) assigns.
 pub const ORDINARY: u32 = 1000;
 
-/// A shell enters the cgroup, drops its rights and becomes the program, which is then alone in it.
+/// A shell that enters the cgroup, drops its privileges and executes the program, which is then alone in it.
 const ENTER_ALONE: &str = "echo 0 >\"$0/cgroup.procs\" && exec \"$@\"";
-/// A shell enters the cgroup and stays there beside the program, as after a login or in a service.
+/// A shell that enters the cgroup and stays there beside the program, as after a login or in a service.
 const ENTER_BESIDE: &str = "echo 0 >\"$0/cgroup.procs\" && \"$@\"; exit $?";
 
-/// Used without a cgroup to enter.
+/// A shell for a program without a cgroup.
 const STAY: &str = "\"$@\"; exit $?";
 
 /// How long a program's descendants may hold its output open after its end.
@@ -109,7 +109,7 @@ fn pass_on(mut reader: PipeReader) {
     }
 }
 
-/// Process 1 inherits all orphans and reaps them.
+/// Waits for the program. As process 1, this process also inherits all orphans and reaps them.
 fn reap_until(pid: Pid) -> i32 {
     loop {
         match waitpid(None, None) {

@@ -17,7 +17,7 @@ pub struct Situation {
     pub settings: &'static [(&'static str, &'static str)],
     /// Added to the kernel's command line.
     pub boot_options: &'static str,
-    /// The extent of the tests there.
+    /// The extent of the tests.
     pub extent: Extent,
 }
 

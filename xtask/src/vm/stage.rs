@@ -1,4 +1,4 @@
-//! A directory with copies of this machine's files at their own paths, from which an image is made.
+//! A staging directory with copies of this machine's files at their own paths, from which an image is made.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -7,12 +7,12 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, Result};
 use walkdir::WalkDir;
 
-/// The directory.
+/// The staging directory.
 #[derive(Debug)]
 pub struct Stage(PathBuf);
 
 impl Stage {
-    /// Makes an empty staging directory.
+    /// Creates an empty staging directory.
     pub fn begin(directory: &Path) -> Result<Self> {
         if directory.exists() {
             fs::remove_dir_all(directory)?;
@@ -22,13 +22,13 @@ impl Stage {
         Ok(stage)
     }
 
-    /// The staged location of a path in the guest.
+    /// Returns the staged location of a path in the guest.
     pub fn inside(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.0.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Makes a directory and its parents, which all users may traverse.
+    /// Creates a directory and its parents, which all users may traverse.
     pub fn directory(&self, path: impl AsRef<Path>, mode: u32) -> Result<()> {
         let directory = self.inside(path);
         fs::create_dir_all(&directory)?;
@@ -41,7 +41,7 @@ impl Stage {
         Ok(fs::write(self.inside(path), text)?)
     }
 
-    /// Copies a file, with every link on the way to it, so that the guest finds the same file at
+    /// Copies a file with every symlink on its path, so that the guest finds the same file at
     /// `path`.
     pub fn take(&self, path: &Path) -> Result<()> {
         let mut walked = PathBuf::from("/");
@@ -87,7 +87,7 @@ impl Stage {
         {
             let entry = entry?;
             let (from, kind, inside) = (entry.path(), entry.file_type(), self.inside(entry.path()));
-            // A link may be dangling.
+            // A symlink may be dangling.
             if fs::symlink_metadata(&inside).is_ok() {
                 continue;
             }
@@ -103,7 +103,7 @@ impl Stage {
     }
 }
 
-/// Copies a file, with a hard link if possible: the staged file is never written to.
+/// Copies a file, as a hard link if possible: the staged file is never written to.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     if fs::hard_link(from, to).is_err() {
         fs::copy(from, to).with_context(|| from.display().to_string())?;

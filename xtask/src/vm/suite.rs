@@ -1,4 +1,4 @@
-//! The tests that a guest runs, and how.
+//! The test suites that a guest runs.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use crate::tally::{Read, Tally};
 use crate::test::test_program;
 use crate::test_envs::{TestEnv, make_client};
 
-/// Kernel tests that depend little on the kernel and take very long, or need a fast machine.
+/// Kernel tests that hardly depend on the kernel and take very long, or need a fast machine.
 const NOT_HERE: [&str; 5] = [
     "humaneval",
     "mixed_runs",
@@ -20,7 +20,7 @@ const NOT_HERE: [&str; 5] = [
     "cgroups::what_a_heavy_run_counted",
 ];
 
-/// Tests that depend on the kernel, the user and the cgroup, in the order of the document.
+/// Test suites that depend on the kernel, the user and the cgroup, in the order of the document.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
 #[value(rename_all = "snake_case")]
 pub enum Suite {
@@ -39,12 +39,12 @@ pub enum Suite {
 }
 
 impl Suite {
-    /// The suite of a program in the guest, if it is one.
+    /// Returns the suite of a program in the guest, if it is one.
     pub fn of(program: &str) -> Option<Self> {
         Self::from_str(program, false).ok()
     }
 
-    /// What counts the results in a line of its output.
+    /// Returns the parser of a line of its output.
     pub fn reader(self) -> Read {
         match self {
             Self::Python => Tally::read_pytest,
@@ -52,8 +52,8 @@ impl Suite {
         }
     }
 
-    /// Whether a user can run it. The suite of faults traces all processes of a sandbox, and no ordinary
-    /// user may trace the zygote. Root's run of it has supervisors of an ordinary user.
+    /// Returns whether a user can run it. The faults suite traces all processes of a sandbox, and no ordinary
+    /// user may trace the zygote. As root, the suite also tests supervisors of an ordinary user.
     pub fn is_for(self, user: User) -> bool {
         self != Self::Faults || user == User::Root
     }
@@ -76,18 +76,18 @@ impl Suite {
 pub struct Prepared {
     /// The suite.
     pub suite: Suite,
-    /// The suite's own program, or the interpreter that runs it.
+    /// The test program, or the interpreter that runs the suite.
     pub executable: PathBuf,
 }
 
 impl Prepared {
-    /// The environment of the host's side, if the suite runs in one.
+    /// Returns the host environment, if the suite runs in one.
     pub fn client(&self) -> Option<&Path> {
         let is_run_in_one = self.suite == Suite::Python;
         self.executable.ancestors().nth(2).filter(|_| is_run_in_one)
     }
 
-    /// The program that the guest starts; `sandfork` is the command under test.
+    /// Returns the program that the guest starts; `sandfork` is the command under test.
     pub fn program(&self, workspace: &Path, sandfork: &Path, arguments: &[String]) -> Program {
         let executable = self.executable.display().to_string();
         let mut words = match self.suite {
@@ -106,7 +106,7 @@ impl Prepared {
                     "-pno:cacheprovider".to_owned(),
                     "-mnot stress".to_owned(),
                     format!("-c{package}/pyproject.toml"),
-                    // Ray ends a cluster whose processes take more than 30 seconds to start.
+                    // Ray gives up on a cluster whose processes take more than 30 seconds to start.
                     format!("--ignore={package}/tests/integration/test_ray.py"),
                     format!("{package}/tests/integration"),
                 ]
