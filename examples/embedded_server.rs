@@ -6,7 +6,7 @@
 //! ```
 //!
 //! With `--self-test` it serves on a free port, sends itself 64 snippets from 16 clients, checks
-//! that every answer belongs to its question, and exits.
+//! that every reply belongs to its request, and exits.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -26,7 +26,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 fn main() -> Result<(), Failure> {
     let self_test = std::env::args().any(|argument| argument == "--self-test");
     let processors = thread::available_parallelism()?;
-    // Runs as many as there are processors and lets a few more wait. Other clients are asked to
+    // Runs as many snippets as there are CPUs and lets a few more wait. Other clients are told to
     // retry.
     let admission = Admission::new(processors, 64);
     let sandbox = Arc::new(Sandbox::builder().admission(&admission).build()?);
@@ -49,7 +49,7 @@ fn main() -> Result<(), Failure> {
     })
 }
 
-/// Any result of a guest is an answer; only a sandbox that cannot be provided is a server error.
+/// Every result of a guest is a reply; only a sandbox that cannot be provided is a server error.
 async fn run(
     State(sandbox): State<Arc<Sandbox>>,
     code: Bytes,

@@ -1,4 +1,4 @@
-//! What the benchmarks share.
+//! Helpers that the benchmarks share.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -8,10 +8,10 @@ use anyhow::{Context, Result, bail};
 use sandfork::internals::policy::BuiltInsOnly;
 use sandfork::{Override, Policy};
 
-/// A process that answers each line with lines. It ends at the end of its input.
+/// A process that replies to lines with lines, until EOF of its stdin.
 pub struct Conversation {
     child: Child,
-    /// Where lines are written.
+    /// The stdin of the process.
     pub input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
@@ -51,7 +51,7 @@ impl Drop for Conversation {
     }
 }
 
-/// The default policy with this interpreter and these modules preloaded.
+/// Returns the default policy with this interpreter and these preloaded modules.
 pub fn policy(python: &Path, preload: &[&str]) -> Result<Policy> {
     let preload = preload.iter().map(|name| format!("python.preload={name}"));
     let interpreter = format!("python.interpreter={}", python.display());

@@ -1,4 +1,4 @@
-//! The contestants: each runs the programs of a round, a given number at once.
+//! The contestants: each runs the programs of a round, a given number of them at once.
 
 use std::io::Write;
 use std::path::Path;
@@ -20,16 +20,16 @@ use crate::programs::Program;
 /// Whether a program passed, and how long it took.
 pub type Ran = (bool, Duration);
 
-/// Runs the programs of a round. Returns how each ran, in their order.
+/// Runs the programs of a round. Returns the results in order.
 type Round = Box<dyn FnMut(&[Program]) -> Result<Vec<Ran>>>;
 
 /// A contestant, by name.
 pub type Contestant = (&'static str, Round);
 
-/// The one that the others are compared with.
+/// The contestant that the others are compared with.
 pub const PLAIN: &str = "python3 -I -c, a process each, no sandbox";
 
-/// All contestants.
+/// Returns all contestants.
 pub fn field(options: &Options) -> Result<Vec<Contestant>> {
     Ok(vec![
         ("sandfork map, a fresh sandbox each", map_command(options)?),
@@ -38,7 +38,7 @@ pub fn field(options: &Options) -> Result<Vec<Contestant>> {
             python_map(options)?,
         ),
         ("Batch, a fresh sandbox each", in_batch(options, &[])?),
-        // Nearly all of the programs import it, and it takes longer than the rest of them.
+        // Nearly all of the programs import it, and importing it takes longer than the rest of them.
         (
             "Batch, with `typing` preloaded",
             in_batch(options, &["typing"])?,
@@ -51,7 +51,7 @@ pub fn field(options: &Options) -> Result<Vec<Contestant>> {
     ])
 }
 
-/// `sandfork map -`, which one process runs for all rounds.
+/// `sandfork map -`: one process for all rounds.
 fn map_command(options: &Options) -> Result<Round> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_sandfork"));
     let interpreter = format!("python.interpreter={}", options.python.display());
@@ -68,7 +68,7 @@ fn map_command(options: &Options) -> Result<Round> {
         }
         begun += programs.len();
         let mut input = map.input.take().context("it has no input")?;
-        // It writes results before it has read all tasks.
+        // The command writes results before it has read all tasks.
         let writing = thread::spawn(move || input.write_all(&lines).map(|()| input));
         let ran = programs.iter().map(|_| {
             let result: Value = serde_json::from_str(&map.hear()?)?;
@@ -84,7 +84,7 @@ fn map_command(options: &Options) -> Result<Round> {
     }))
 }
 
-/// The duration of a run, from its phases.
+/// Returns the duration of a run, the sum of its phases.
 fn took(result: &Value) -> Duration {
     let phases = result["usage"]["phases"].as_object();
     let phases = phases.into_iter().flat_map(|phases| phases.values());
@@ -112,7 +112,7 @@ fn in_batch(options: &Options, preload: &[&str]) -> Result<Round> {
     }))
 }
 
-/// One interpreter process for each program, started as `subprocess.run` does.
+/// One interpreter process for each program, started like by `subprocess.run`.
 fn processes(options: &Options) -> Round {
     let (python, jobs) = (options.python.clone(), options.jobs.get());
     Box::new(move |programs| {
@@ -162,7 +162,7 @@ fn own_executor(options: &Options) -> Result<Round> {
     )
 }
 
-/// The package's `map`, with the program that was built together with this one.
+/// The Python package's `map`, with the command that was built together with this benchmark.
 fn python_map(options: &Options) -> Result<Round> {
     let mut command = Command::new(&options.python);
     command
@@ -180,7 +180,7 @@ fn python_map(options: &Options) -> Result<Round> {
     script(command, |program| program.source.clone().into())
 }
 
-/// A Python program that reads the tasks of a round in one line, and answers whether each passed
+/// A Python program that reads the tasks of a round as one line, and prints whether each passed
 /// and how many seconds it took.
 fn script(command: Command, task: fn(&Program) -> Value) -> Result<Round> {
     let mut conversation = Conversation::start(command)?;

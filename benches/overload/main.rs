@@ -1,9 +1,9 @@
-//! A server under half of its capacity, and under ten times its capacity: the latency of accepted
+//! Measures a server under half of its capacity and under ten times its capacity: the latency of accepted
 //! requests, and the memory of the server.
 //!
 //! `cargo bench --bench overload -- [--seconds N]` first measures the capacity: as many clients as
-//! run at once each send a request as soon as the previous one is answered. Then requests arrive at
-//! half that rate and at ten times that rate, independent of the answers.
+//! can run at once each send a request as soon as they have the reply to the previous one. Then requests arrive at
+//! half that rate and at ten times that rate, regardless of the replies.
 
 use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
@@ -37,7 +37,7 @@ struct Options {
 /// The results of the requests of one phase.
 #[derive(Default)]
 struct Answers {
-    /// The times from request to answer of the requests that were run.
+    /// The times from request to reply of the accepted requests.
     accepted: Samples,
     refused: u64,
 }
@@ -91,7 +91,7 @@ fn main() -> Result<()> {
 }
 
 impl Server {
-    /// Answers a request that arrived at `asked`.
+    /// Runs a request that arrived at `asked`.
     fn answer(&self, asked: Instant, client: usize) -> Result<()> {
         let request = Request::python(CODE).client(client.to_string());
         let ended = self.sandbox.run(request);
@@ -109,7 +109,7 @@ impl Server {
         std::mem::take(&mut *self.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// As many clients as run at once. Each sends a request when the previous one is answered.
+    /// Runs as many clients as can run at once. Each sends a request when it has the reply to the previous one.
     fn closed(&self, time: Duration) -> Result<()> {
         let until = Instant::now() + time;
         in_threads(self.in_flight, |client| {
@@ -120,7 +120,7 @@ impl Server {
         })
     }
 
-    /// Requests at `rate` per second, from as many clients as there are places.
+    /// Sends `rate` requests per second, from as many clients as there are admission slots.
     fn open(&self, rate: f64, time: Duration) -> Result<()> {
         let (come, requests) = mpsc::channel();
         let requests = Mutex::new(requests);
@@ -181,7 +181,7 @@ fn in_threads(count: usize, work: impl Fn(usize) -> Result<()> + Sync) -> Result
     })
 }
 
-/// The memory of this process, KiB.
+/// Returns the resident set of this process in KiB.
 fn resident() -> Result<u64> {
     Process::myself()?
         .status()?

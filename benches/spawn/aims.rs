@@ -18,7 +18,7 @@ use crate::subject::{Client, Preload};
 enum Of {
     /// The median of something measured in the same run.
     Median(Subject),
-    /// An absolute time, microseconds.
+    /// An absolute time in microseconds.
     Time(u64),
 }
 
@@ -28,7 +28,7 @@ const NUMPY: Preload = Preload::Numpy;
 const PANDAS: Preload = Preload::NumpyAndPandas;
 const FORK: Subject = BareFork(Preload::Nothing);
 
-/// A quantile of the subject as a multiple of the base, the most that it may be, and the aim's rank.
+/// A quantile of the subject, the base, the most that their ratio may be, and the target's rank.
 type Goal = (Subject, Quantile, Of, f64, Rank);
 
 const GOALS: [Goal; 18] = [
@@ -37,7 +37,7 @@ const GOALS: [Goal; 18] = [
     (BARE, P99, Median(PYTHON), 0.35, Final),
     (Ready, P50, Median(PYTHON), 0.03, Final),
     (Cycle(Preload::Nothing), P50, Median(FORK), 2.0, Final),
-    // 1,200 a second.
+    // 1,200 per second.
     (Each(4), P50, Time(833), 1.0, Final),
     (ColdRun, P50, Median(PYTHON), 2.0, Final),
     (Cycle(NUMPY), P50, Median(BareFork(NUMPY)), 2.0, Final),
@@ -60,7 +60,7 @@ const GOALS: [Goal; 18] = [
 ];
 const NEW: Subject = Create(Client::Rust);
 
-/// The aims whose things were measured. A quantile with too few times is not compared.
+/// Returns the targets whose subjects were measured. A quantile with too few times is not compared.
 pub fn of_times(measured: &BTreeMap<Subject, Summary>) -> Vec<Aim> {
     let reached = |&(subject, quantile, base, at_most, rank): &Goal| {
         let times = measured.get(&subject)?;
@@ -87,10 +87,10 @@ pub fn of_times(measured: &BTreeMap<Subject, Summary>) -> Vec<Aim> {
     GOALS.iter().filter_map(reached).collect()
 }
 
-/// The most memory of a session, bytes.
+/// The most memory of a session in bytes.
 const SESSION_MEMORY: u32 = 2_000_000;
 
-/// The memory of one session at the largest number of live sessions.
+/// Returns the target for the memory of one session at the largest number of live sessions.
 pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
     let largest = crowds.iter().max_by_key(|crowd| crowd.sessions)?;
     #[allow(clippy::cast_precision_loss)] // megabytes
@@ -105,10 +105,11 @@ pub fn of_crowds(crowds: &[Crowd]) -> Option<Aim> {
     })
 }
 
-/// The most memory of ten forks of the largest session, bytes.
+/// The most memory of ten forks of the largest session in bytes.
 const MEMORY_OF_FORKS: u32 = 600_000_000;
 
-/// The memory of forks, each's share of what they share. `shares` has that of forks of the largest session.
+/// Returns the target for the memory of forks. `shares` has the proportional set size of each fork of the largest
+/// session.
 pub fn of_forks(shares: &[u64]) -> Aim {
     #[allow(clippy::cast_precision_loss)] // megabytes
     let all = shares.iter().sum::<u64>() as f64;
@@ -122,7 +123,7 @@ pub fn of_forks(shares: &[u64]) -> Aim {
     }
 }
 
-/// Computing inside, compared with computing outside.
+/// Returns the target for computing inside, compared with computing outside.
 pub fn of_programs(programs: &Programs) -> Option<Aim> {
     Some(Aim {
         subject: "computing inside a sandbox".to_owned(),

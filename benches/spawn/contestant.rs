@@ -1,4 +1,4 @@
-//! The contestants, which take turns: each repeats its operation a few times and reports the times.
+//! The contestants, which take turns: each repeats its operation several times and reports the times.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,9 +12,9 @@ use sandfork::{Outcome, Sandbox};
 use crate::common::{Conversation, policy};
 use crate::subject::{IN_FLIGHT, Preload, Subject};
 
-/// A contestant takes one turn on request.
+/// A contestant, which takes one turn on request.
 pub trait Contestant {
-    /// Repeats its operation a few times and passes each time to `record`.
+    /// Repeats the operation several times and passes each time to `record`.
     fn turn(&mut self, record: &mut dyn FnMut(Subject, Duration)) -> Result<()>;
 }
 
@@ -60,7 +60,7 @@ impl Contestant for Sandboxes {
     }
 }
 
-/// A run of code that computes something.
+/// Runs code that computes something.
 pub fn run(sandbox: &Sandbox) -> Result<Outcome> {
     let outcome = sandbox.run("6 * 7")?;
     match outcome.value() {
@@ -72,7 +72,7 @@ pub fn run(sandbox: &Sandbox) -> Result<Outcome> {
 /// Fresh sandboxes in workers that were ready before the request.
 pub struct Ready(Sandboxes);
 
-/// Longer than it takes to make a worker.
+/// Longer than making a worker takes.
 pub const UNTIL_READY: Duration = Duration::from_millis(8);
 
 impl Ready {
@@ -99,7 +99,7 @@ impl Contestant for Ready {
 /// Fresh sandboxes, several at a time.
 pub struct InFlight(Sandboxes);
 
-/// The sandboxes made in one turn, at each number in flight.
+/// The number of sandboxes made in one turn, at each number in flight.
 const IN_ONE_TURN: usize = 32;
 
 impl InFlight {
@@ -161,7 +161,7 @@ impl Contestant for BareForks {
     }
 }
 
-/// Reads a line of `count` times, in nanoseconds, from a process that measures its own.
+/// Reads a line of `count` times in nanoseconds from a process that measures its own times.
 pub fn hear_times(probe: &mut Conversation, count: usize) -> Result<Vec<Duration>> {
     let line = probe.hear()?;
     let times = line.split_ascii_whitespace().map(str::parse);
@@ -169,7 +169,7 @@ pub fn hear_times(probe: &mut Conversation, count: usize) -> Result<Vec<Duration
         Ok(times) if times.len() == count => {
             Ok(times.into_iter().map(Duration::from_nanos).collect())
         }
-        // The line is not a time, but the reason why there is none.
+        // The line is the reason why there is no time.
         _ => bail!("{}", line.trim()),
     }
 }

@@ -1,4 +1,4 @@
-//! Copies of live sessions: how long they take, and what memory forks share.
+//! Measures copies of live sessions: how long they take, and how much memory forks share.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,19 +19,19 @@ use crate::contestant::{Contestant, UNTIL_READY, hear_times};
 use crate::ground::Ground;
 use crate::subject::Subject;
 
-/// The megabytes that sessions hold, the largest last.
+/// The memory that sessions hold in megabytes, the largest last.
 const SIZES: [usize; 3] = [5, 50, 500];
 
-/// How many forks of the largest live at once.
+/// The number of forks of the largest session that are alive at once.
 const FORKS: usize = 10;
 
-/// Makes a state of so many megabytes: one half of it is objects, the other a single block.
+/// Creates a state of this many megabytes: one half of it objects, the other half a single block.
 pub const STATE: &str = include_str!("state.py");
 
-/// Times by subject, and the shares of memory of forks of the largest session, bytes.
+/// Times by subject, and the proportional set size in bytes of each fork of the largest session.
 pub type Measured = (BTreeMap<Subject, Samples>, Vec<u64>);
 
-/// Each size takes a turn in each round.
+/// Measures in rounds, in each of which each size takes a turn.
 pub fn measure(ground: &Ground, options: &Options) -> Result<Measured> {
     let rounds = options.full_or_quick(40, 8);
     let mut measured: BTreeMap<Subject, Samples> = BTreeMap::new();
@@ -55,10 +55,10 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<Measured> {
     Ok((measured, largest.shares()?))
 }
 
-/// How long a session that is to be paused is unused.
+/// The idle time until a session is paused.
 const PAUSE_AFTER: &str = "20ms";
 
-/// A session of a size, another one that is paused between two turns, and what was saved of the first.
+/// A session of one size, another one that is paused between two turns, and the saved state of the first.
 struct Copies {
     size: usize,
     sandbox: Arc<Sandbox>,
@@ -68,7 +68,7 @@ struct Copies {
     paused: Session,
 }
 
-/// A sandbox, and a session of it that holds so many megabytes.
+/// Builds a sandbox and opens a session of it that holds this many megabytes.
 fn session_of(python: &Path, size: usize, pause_after: &str) -> Result<(Arc<Sandbox>, Session)> {
     let settings = [
         format!("python.interpreter={}", python.display()),
@@ -112,7 +112,7 @@ impl Copies {
         })
     }
 
-    /// The share of memory of each of some forks (proc(5), `Pss`).
+    /// Returns the proportional set size of each of several forks (proc(5), `Pss`).
     fn shares(&mut self) -> Result<Vec<u64>> {
         let forks = (0..FORKS).map(|_| self.snapshot.fork());
         let mut forks: Vec<Session> = forks.collect::<Result<_, _>>()?;
@@ -163,7 +163,7 @@ impl Contestant for Copies {
     }
 }
 
-/// An interpreter with the same state that forks by itself.
+/// An interpreter with the same state that forks itself.
 struct OsForks {
     size: usize,
     probe: Conversation,

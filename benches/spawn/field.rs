@@ -1,4 +1,4 @@
-//! The contestants on this machine, and the reasons why others are left out.
+//! Selects the contestants that can run on this machine, with the reasons why others are left out.
 
 use anyhow::Result;
 
@@ -13,23 +13,23 @@ use crate::subject::{Peer, Preload, Subject};
 /// All contestants.
 #[derive(Default)]
 pub struct Field {
-    /// Each takes a turn in one of so many rounds.
+    /// Each contestant, with the number of rounds in one of which it takes a turn.
     pub entries: Vec<(usize, Box<dyn Contestant>)>,
     /// One line for each contestant that is left out.
     pub left_out: Vec<String>,
 }
 
-/// Imports of hundreds of milliseconds take one turn in this many rounds.
+/// Contestants whose imports take hundreds of milliseconds take one turn in this many rounds.
 const SELDOM: usize = 10;
 
-/// How often contestants that wait for their zygote or their pool repeat in one turn.
+/// The repetitions in one turn of contestants that wait for their zygote or their pool.
 const FEW: usize = 4;
 
 impl Field {
     pub fn assemble(ground: &Ground, options: &Options) -> Result<Self> {
         let mut field = Self::default();
         let python = ground.python.as_path();
-        // Enough, over all rounds, for the tails.
+        // Enough for the tails, over all rounds.
         let many = options.full_or_quick(16, 10);
         let session = Repeats {
             cells: many,

@@ -1,4 +1,4 @@
-//! The test bed: the interpreter, the environments that were made for it, and the machine.
+//! The test bed: the interpreter, the environments made for it, and the machine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,7 @@ pub struct Ground {
     pub enforced: Enforced,
     pub kernel: String,
     pub processors: usize,
-    /// Before the first round: the number of runnable processes, averaged over the last minute
-    /// (proc(5)).
+    /// The load average over the last minute before the first round (proc(5)).
     pub load: f64,
 }
 
@@ -72,7 +71,7 @@ impl Ground {
         format!("{major}.{minor}.{patch}")
     }
 
-    /// The interpreter itself if it has these modules, or the environment that has them.
+    /// Returns the interpreter itself if it has these modules, or the environment that has them.
     pub fn python_with(&self, modules: &[&str]) -> Option<PathBuf> {
         let candidates = [Some(&self.python), self.environments.modules.as_ref()];
         let mut candidates = candidates.into_iter().flatten();
@@ -82,7 +81,7 @@ impl Ground {
     }
 }
 
-/// The named interpreter, or the system's if Sandfork accepts it, or `python3`.
+/// Returns the given interpreter, or the system's if Sandfork accepts it, or `python3`.
 fn interpreter(options: &Options) -> Result<Interpreter> {
     if let Some(named) = &options.python {
         return ask(named);
@@ -100,7 +99,7 @@ fn ask(python: &Path) -> Result<Interpreter> {
 }
 
 impl Environments {
-    /// Those of this interpreter, if `cargo xtask bench` made them.
+    /// Returns the environments of this interpreter, if `cargo xtask bench` made them.
     fn of(interpreter: &Interpreter) -> Self {
         let file = fs::read(target_directory().join("bench/environments.json"));
         let made: Self = serde_json::from_slice(&file.unwrap_or_default()).unwrap_or_default();
@@ -116,7 +115,7 @@ fn has_modules(python: &Path, modules: &[&str]) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// Cargo's target directory.
+/// Returns Cargo's target directory.
 pub fn target_directory() -> &'static Path {
     let temporary = Path::new(env!("CARGO_TARGET_TMPDIR"));
     temporary.parent().unwrap_or(temporary)

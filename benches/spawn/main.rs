@@ -1,8 +1,8 @@
-//! The cost of a sandbox compared with the alternatives, measured in turns in one run.
+//! Compares the cost of a sandbox with the alternatives, measured in turns in one run.
 //!
 //! `cargo bench --bench spawn` prints one table, ratios first, and writes it as JSON and as a chart
-//! to `target/bench`. It measures whole processes and whole runs, one at a time, for which
-//! harnesses for functions do not fit. `cargo xtask bench` runs all parts with their prerequisites.
+//! to `target/bench`. It measures whole processes and whole runs, one at a time, which benchmark
+//! harnesses for functions do not support. `cargo xtask bench` runs all parts with their prerequisites.
 
 mod aims;
 #[path = "../common/mod.rs"]
@@ -65,12 +65,12 @@ enum Part {
 }
 
 impl Options {
-    /// What to do for a table with tails, or where only the medians need a meaning.
+    /// Selects the amount for a table with tails, or for one in which only the medians are meaningful.
     pub fn full_or_quick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 
-    /// The base name of the files.
+    /// Returns the base name of the files.
     pub fn name(&self) -> String {
         match self.parts[..] {
             [part] => format!("{part:?}").to_lowercase(),
@@ -107,7 +107,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The base of all comparisons, `python3 -c pass`, measured before and after each part, in which it
+/// The base of all comparisons, `python3 -c pass`, measured before and after each part, during which it
 /// may not take turns with the contestants.
 struct Base(Process, Samples);
 
@@ -118,7 +118,7 @@ impl Base {
     }
 }
 
-/// Adds a part to the report. Returns one line for each thing that was left out.
+/// Adds a part to the report. Returns one line for each subject that was left out.
 fn measure_part(
     part: Part,
     ground: &Ground,
@@ -155,7 +155,7 @@ fn measure_part(
 /// The first rounds warm caches and are discarded.
 const WARM_UP: usize = 3;
 
-/// Every contestant takes a turn in each round, so that other load on the machine affects all
+/// Measures in rounds, in each of which every contestant takes a turn, so that other load on the machine affects all
 /// alike.
 fn measure(field: &mut Field, rounds: usize) -> Result<BTreeMap<Subject, Samples>> {
     let mut measured: BTreeMap<Subject, Samples> = BTreeMap::new();

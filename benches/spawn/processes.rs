@@ -1,4 +1,4 @@
-//! Whole processes: an interpreter, or a program that starts one, run to the end.
+//! Whole processes: an interpreter, or a program that starts one, from start to end.
 
 use std::any::Any;
 use std::io;
@@ -15,13 +15,13 @@ use crate::subject::{Preload, Subject};
 pub struct Process {
     subject: Subject,
     command: Command,
-    /// What it needs while it takes turns.
+    /// Resources that must live as long as the contestant.
     _needs: Option<Box<dyn Any>>,
 }
 
 impl Process {
-    /// A process that runs Python code, after it has shown that it does: an exit status of 0 alone
-    /// does not prove that anything ran. `command` makes the command for some code.
+    /// Creates a process that runs Python code, after checking its output: an exit status of 0 alone
+    /// does not prove that anything ran. `command` returns the command for some code.
     pub fn of_code(subject: Subject, command: impl Fn(&str) -> Command) -> Result<Self> {
         let output = run(command("print(6 * 7)"))?;
         let printed = first_line(&output.stdout);
@@ -29,7 +29,7 @@ impl Process {
         Self::of(subject, command("pass"))
     }
 
-    /// Fails if the command does: a command that cannot run is not compared.
+    /// Fails if the command fails: a command that cannot run is not compared.
     fn of(subject: Subject, mut command: Command) -> Result<Self> {
         command.stdin(Stdio::null());
         run_ref(&mut command)?;
@@ -41,7 +41,7 @@ impl Process {
         })
     }
 
-    /// Keeps the resources that the command needs.
+    /// Keeps resources that the command needs.
     pub fn keeping(self, needs: impl Any) -> Self {
         Self {
             _needs: Some(Box::new(needs)),
@@ -50,7 +50,7 @@ impl Process {
     }
 }
 
-/// The output of a successful command, or the error it printed.
+/// Returns the output of a successful command, or the error it printed.
 pub fn run(mut command: Command) -> Result<Output> {
     run_ref(&mut command)
 }

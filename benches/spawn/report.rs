@@ -1,4 +1,4 @@
-//! Turns the measurements into a report, and writes it.
+//! Turns the measurements into a report and writes it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use crate::subject::{Preload, Subject};
 /// The base of all comparisons.
 const BASE: Subject = Subject::Python(Preload::Nothing);
 
-/// A report without measurements.
+/// Returns a report without measurements.
 pub fn head(ground: &Ground, options: &Options) -> Report {
     let (version, python) = (ground.version_text(), ground.python.display());
     let mut head = vec![("interpreter", format!("CPython {version}, {python}"))];

@@ -1,4 +1,4 @@
-//! The measured things, by name.
+//! The measured subjects and their names.
 
 use std::fmt;
 
@@ -27,39 +27,39 @@ impl Preload {
     }
 }
 
-/// One measured thing. The table has the rows in this order; phases have their own table.
+/// A measured subject. The table has the rows in this order; phases have their own table.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Subject {
     /// A fresh sandbox, from the call of `run` until the result is known.
     Result(Preload),
     /// Like `Result`, in a worker that was ready before the request.
     Ready,
-    /// The same call until it returns: nothing of the sandbox is left.
+    /// The same call until it returns, when nothing of the sandbox is left.
     Cycle(Preload),
-    /// A fresh sandbox, whole cycle, with this many in flight: the time of all, divided by their
-    /// number.
+    /// A fresh sandbox, whole cycle, with this many in flight: the total time divided by the
+    /// number of sandboxes.
     Each(usize),
     /// A small cell in a live session.
     Call(Client),
     /// A new session of a warm zygote, until it is ready for use.
     Create(Client),
-    /// The making of a snapshot, of a session that holds so many megabytes.
+    /// Taking a snapshot of a session that holds this many megabytes.
     Snapshot(usize),
-    /// A new session that begins with a snapshot, until it is ready for use.
+    /// A new session from a snapshot, until it is ready for use.
     ForkOfSession(usize),
-    /// A session's return to a snapshot.
+    /// The rollback of a session to a snapshot.
     Rollback(usize),
-    /// A small cell in a session that is paused, with its way back from the disk.
+    /// A small cell in a paused session, including its restore from disk.
     Resume(usize),
-    /// The way of a snapshot into a file.
+    /// Saving a snapshot to a file.
     Save(usize),
-    /// A session that begins with what a file has.
+    /// A new session from a saved file.
     FromFile(usize),
-    /// os.fork, exit and wait of an interpreter that holds so many megabytes, no jail.
+    /// os.fork, exit and wait of an interpreter that holds this many megabytes, without a jail.
     OsFork(usize),
     /// `sandfork run -c pass`, a whole process with nothing warm.
     ColdRun,
-    /// fork, exit and wait of an interpreter with these modules, no jail.
+    /// fork, exit and wait of an interpreter with these modules, without a jail.
     BareFork(Preload),
     /// `python3 -c` with only these imports.
     Python(Preload),
@@ -92,7 +92,7 @@ impl Subject {
     }
 }
 
-/// The client that makes the call, by its name.
+/// The client that makes the call.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Client {
     Rust,

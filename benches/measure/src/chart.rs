@@ -1,4 +1,4 @@
-//! A report as a picture in SVG: a bar for everything comparable, shortest first, on a logarithmic scale.
+//! Draws a report as an SVG bar chart: everything comparable, shortest first, on a logarithmic scale.
 //!
 //! A logarithmic axis has no zero, so a bar starts at the smallest decade shown, and only its end
 //! has a meaning. The whisker extends to the 99th percentile.
@@ -15,7 +15,7 @@ use plotters::style::text_anchor::{HPos, Pos, VPos};
 use crate::report::{Kind, Report};
 use crate::samples::Summary;
 
-/// The meanings of the bars' colours.
+/// The colours of the bars.
 const COLOURS: [(Kind, &str, RGBColor); 3] = [
     (Kind::Ours, "Sandfork", RGBColor(0x1a, 0x7f, 0x37)),
     (Kind::Peer, "others' sandboxes", RGBColor(0x9a, 0x67, 0x00)),
@@ -27,14 +27,14 @@ const GRID: RGBColor = RGBColor(0xd1, 0xd9, 0xe0);
 
 const WIDTH: u32 = 960;
 const ROW: u32 = 24;
-/// Above and below the bars.
+/// The height above and below the bars.
 const AROUND: u32 = 110;
 
 type Failed = DrawingAreaErrorKind<io::Error>;
 type Plot<'a> =
     ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogCoord<f64>, SegmentedCoord<RangedCoordusize>>>;
 
-/// A measured thing, its times in microseconds.
+/// A measured subject; its times are in microseconds.
 struct Bar<'a> {
     name: &'a str,
     kind: Kind,
@@ -46,11 +46,11 @@ struct Bar<'a> {
 }
 
 impl Report {
-    /// The chart as a standalone file. Its background is white, for pages of any colour.
+    /// Draws the chart as a standalone SVG file, with a white background for pages of any colour.
     ///
     /// # Errors
     ///
-    /// Those of the drawing library; a text can always be written.
+    /// Those of the drawing library; writing to a string cannot fail.
     pub fn chart(&self) -> Result<String, Failed> {
         let bars = self.bars();
         let noise = self.noise().unwrap_or_default().replace('`', "");
@@ -83,7 +83,7 @@ impl Report {
         Ok(svg)
     }
 
-    /// The longest first, because the chart is filled from below.
+    /// Returns the bars, the longest first, because the chart is filled from below.
     fn bars(&self) -> Vec<Bar<'_>> {
         let base = self.base().map(Summary::median);
         let compared = self.series.iter().filter(|it| it.kind != Kind::Detail);
@@ -163,7 +163,7 @@ fn us(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).max(1e-3)
 }
 
-/// Whole decades around all bars, in microseconds.
+/// Returns the range of whole decades around all bars, in microseconds.
 fn decades(bars: &[Bar]) -> Range<f64> {
     let lows = bars.iter().map(|bar| bar.median.log10());
     let low = lows.fold(6.0, f64::min).floor();
@@ -172,7 +172,7 @@ fn decades(bars: &[Bar]) -> Range<f64> {
     10_f64.powf(low)..10_f64.powf(high)
 }
 
-/// A time, and its ratio, which below a tenth has two significant digits.
+/// Formats a time and its ratio; a ratio below a tenth has two significant digits.
 fn note(median: Duration, base: Option<Duration>) -> String {
     let Some(base) = base else {
         return spoken(median);
@@ -182,7 +182,7 @@ fn note(median: Duration, base: Option<Duration>) -> String {
     format!("{} ({ratio:.decimals$} x)", spoken(median))
 }
 
-/// A time in three digits.
+/// Formats a time with three digits.
 fn spoken(time: Duration) -> String {
     let (number, unit) = in_unit(us(time));
     let decimals = match number {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-/// A column: its title, and the text for a row; none for a number that is unknown.
+/// A column: its title, and a function that returns the text for a row; `None` for an unknown number.
 pub type Column<'a, T> = (&'a str, &'a dyn Fn(&T) -> Option<String>);
 
-/// Aligns words left, and numbers with their title right.
+/// Formats the rows. Text is aligned left, numbers with their title right.
 pub fn table<T>(rows: &[T], columns: &[Column<T>]) -> String {
     let titles: Vec<String> = columns
         .iter()
@@ -54,12 +54,12 @@ impl Shape {
     }
 }
 
-/// Whether a cell is a number, or stands for a missing one.
+/// Returns whether a cell is a number or the placeholder of one.
 fn is_number(cell: &str) -> bool {
     cell == MISSING || cell.parse::<f64>().is_ok()
 }
 
-/// Stands for a number that is unknown.
+/// The placeholder of an unknown number.
 const MISSING: &str = "-";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What many live sessions cost.
+//! The costs of many live sessions.
 
 use serde::Serialize;
 
@@ -11,16 +11,16 @@ use crate::table::milliseconds;
 pub struct Crowd {
     /// The number of sessions.
     pub sessions: usize,
-    /// Proportional set size of one session's worker, bytes: the median over all sessions.
+    /// Proportional set size of one session's worker in bytes: the median over all sessions.
     #[serde(rename = "pss_bytes")]
     pub resident: Option<u64>,
-    /// What the kernel charged to one worker's cgroup, bytes: the median over all sessions.
+    /// What the kernel charged to one worker's cgroup in bytes: the median over all sessions.
     #[serde(rename = "cgroup_bytes")]
     pub cgroup: Option<u64>,
-    /// Growth of the supervisor's process for each session, bytes.
+    /// Growth of the supervisor's process for each session in bytes.
     #[serde(rename = "supervisor_bytes")]
     pub supervisor: Option<u64>,
-    /// Proportional set size of the zygote, bytes, shared by all sessions.
+    /// Proportional set size of the zygote in bytes, shared by all sessions.
     #[serde(rename = "zygote_pss_bytes")]
     pub shared: Option<u64>,
     /// Descriptors of the supervisor for each session.
@@ -34,7 +34,7 @@ pub struct Crowd {
     pub again: Option<Summary>,
 }
 
-/// The table, with one line for each number of sessions.
+/// Formats the table, with one line for each number of sessions.
 pub fn table(crowds: &[Crowd]) -> String {
     let count = |count: Option<u64>| count.map(|count| count.to_string());
     let tail = |crowd: &Crowd, q| crowd.cell.as_ref()?.tail(q).map(milliseconds);

@@ -1,4 +1,4 @@
-//! Evaluates a benchmark's times: quantiles, ratios, and a report as table, as JSON, as chart.
+//! Evaluates the times of a benchmark: quantiles, ratios, and a report as table, JSON or chart.
 //!
 //! The crate is pure: a benchmark measures, fills a [`Report`], and writes the rendered result.
 

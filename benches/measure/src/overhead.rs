@@ -1,4 +1,4 @@
-//! The same programs inside and outside a sandbox.
+//! Compares the same programs inside and outside a sandbox.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ pub struct Overhead {
 }
 
 impl Overhead {
-    /// Inside as a multiple of outside, if it was measured.
+    /// Returns inside time as a multiple of outside time, if measured.
     pub fn ratio(&self) -> Option<Ratio> {
         Ratio::of_pairs(&self.pairs)
     }
@@ -42,7 +42,7 @@ impl Overhead {
 }
 
 impl Programs {
-    /// The ratio over all programs that compute, each pair with equal weight.
+    /// Returns the ratio over all programs that only compute, each pair with equal weight.
     pub fn cpu_bound(&self) -> Option<Ratio> {
         let cpu_bound = self.each.iter().filter(|program| program.is_cpu_bound);
         let pairs: Vec<_> = cpu_bound
@@ -52,9 +52,9 @@ impl Programs {
     }
 }
 
-/// The table: one line for each program, and one for all that compute.
+/// Formats the table: one line for each program, and one for all that compute.
 pub fn table(programs: &Programs) -> String {
-    // Name, ratio, and the program if it is one.
+    // Name, ratio, and the program, unless the line is the total.
     let each = programs.each.iter();
     let each = each.filter_map(|it| Some((it.program.as_str(), it.ratio()?, Some(it))));
     let all = programs
@@ -80,7 +80,7 @@ pub fn table(programs: &Programs) -> String {
     )
 }
 
-/// The measurements as JSON.
+/// Returns the measurements as JSON.
 pub fn json(programs: &Programs) -> Value {
     let each = programs.each.iter().filter_map(|program| {
         let ratio = program.ratio()?;

@@ -14,7 +14,7 @@ pub enum Quantile {
 }
 
 impl Quantile {
-    /// The share of times that do not exceed the quantile.
+    /// Returns the share of times that do not exceed the quantile.
     pub const fn share(self) -> f64 {
         match self {
             Self::P50 => 0.50,
@@ -22,7 +22,7 @@ impl Quantile {
         }
     }
 
-    /// `p50` or `p99`.
+    /// Returns `p50` or `p99`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::P50 => "p50",
@@ -35,7 +35,7 @@ impl Quantile {
 pub type Ratio = Interval<f64>;
 
 impl Ratio {
-    /// A ratio of counted things, without uncertainty.
+    /// Returns a ratio of counts, without uncertainty.
     pub const fn exact(value: f64) -> Self {
         Self {
             low: value,
@@ -44,8 +44,8 @@ impl Ratio {
         }
     }
 
-    /// The interval combines those of both quantiles, widened by the spread of the base: how far
-    /// apart two processes of the same kind were on this machine, at this time.
+    /// Returns the ratio of a quantile to the base's median. The interval combines those of both, widened by the
+    /// spread of the base: how far apart two processes of the same kind were on this machine, at this time.
     pub fn of(subject: &Summary, quantile: Quantile, base: &Summary) -> Self {
         let (above, below) = (subject.estimate(quantile.share()), base.estimate(0.5));
         let noise = 1.0 + base.spread();
@@ -56,14 +56,14 @@ impl Ratio {
         }
     }
 
-    /// The interval is that of the quantile.
+    /// Returns the ratio of a quantile to an absolute time, with the quantile's interval.
     pub fn of_time(subject: &Summary, quantile: Quantile, base: Duration) -> Self {
         let above = subject.estimate(quantile.share());
         above.map(|time| quotient(time, base))
     }
 
-    /// The median of the ratios of times that were taken one right after the other, if there are
-    /// any: other load on the machine affected both. The interval comes from the ratios' order.
+    /// Returns the median of the ratios of times that were taken one right after the other, if any: other load on
+    /// the machine affected both times of a pair. The interval comes from the order statistics of the ratios.
     pub fn of_pairs(pairs: &[(Duration, Duration)]) -> Option<Self> {
         let ratios = pairs.iter().map(|(above, below)| quotient(*above, *below));
         let mut ratios: Vec<f64> = ratios.collect();
@@ -72,7 +72,7 @@ impl Ratio {
         (!ratios.is_empty()).then(|| ranks(ratios.len(), 0.5).map(at))
     }
 
-    /// Whether the ratio is at most `at_most`, as far as this run can tell.
+    /// Returns whether the ratio is at most `at_most`, as far as this run can tell.
     pub fn verdict(self, at_most: f64) -> Verdict {
         if self.high <= at_most {
             Verdict::Met
@@ -88,21 +88,21 @@ fn quotient(above: Duration, below: Duration) -> f64 {
     above.as_secs_f64() / below.as_secs_f64()
 }
 
-/// The verdict of this run on an aim.
+/// The verdict of this run on a target.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Verdict {
-    /// The whole interval is within the aim.
+    /// The whole interval is within the target.
     Met,
-    /// The whole interval is beyond the aim.
+    /// The whole interval is beyond the target.
     NotMet,
-    /// The aim lies within the interval.
+    /// The target lies within the interval.
     Unclear,
     /// The machine had too much other load.
     TooNoisy,
 }
 
 impl Verdict {
-    /// The verdict's name in the table.
+    /// Returns the verdict's name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Met => "met",

@@ -10,7 +10,7 @@ use crate::overhead::{self, Programs};
 use crate::ratio::{Quantile, Ratio, Verdict};
 use crate::samples::{Summary, microseconds};
 
-/// Above this spread of the base, the machine had too much other load.
+/// The spread of the base above which the machine had too much other load.
 pub const QUIET_SPREAD: f64 = 0.15;
 
 /// The contents of the table, the file and the chart.
@@ -30,13 +30,13 @@ pub struct Report {
     pub crowds: Vec<Crowd>,
     /// The same programs inside and outside a sandbox.
     pub programs: Programs,
-    /// One line with the reason for each thing that was not measured.
+    /// One line for each subject that was not measured, with the reason.
     pub left_out: Vec<String>,
     /// The head as JSON.
     pub facts: Value,
 }
 
-/// A thing that was measured many times.
+/// A subject that was measured many times.
 #[derive(Clone, Debug, Serialize)]
 pub struct Series {
     /// Its name.
@@ -53,35 +53,35 @@ pub struct Series {
 #[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// Sandfork's.
+    /// A Sandfork subject.
     Ours,
     /// An alternative to Sandfork.
     Peer,
     /// A process without a sandbox.
     Bare,
-    /// Sandfork's, shown only in the table.
+    /// A Sandfork subject that is shown only in the table.
     Detail,
 }
 
 /// A ratio with a target, and the value reached.
 #[derive(Clone, Debug)]
 pub struct Aim {
-    /// The thing that is compared.
+    /// The subject that is compared.
     pub subject: String,
     /// The quantile that is compared; `None` if the subject is not a time.
     pub quantile: Option<Quantile>,
-    /// The thing it is compared with.
+    /// The base that the subject is compared with.
     pub base: String,
     /// The ratio reached.
     pub ratio: Ratio,
     /// The target.
     pub at_most: f64,
-    /// The rank of the aim in the project.
+    /// The rank of the target in the project.
     pub rank: Rank,
 }
 
 impl Aim {
-    /// The subject with its quantile.
+    /// Returns the subject with its quantile.
     pub fn label(&self) -> String {
         match self.quantile {
             Some(quantile) => format!("{}, {}", self.subject, quantile.name()),
@@ -90,7 +90,7 @@ impl Aim {
     }
 }
 
-/// The rank of an aim in the project.
+/// The rank of a target in the project.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Rank {
     /// An early target.
@@ -100,7 +100,7 @@ pub enum Rank {
 }
 
 impl Rank {
-    /// The rank's name in the table.
+    /// Returns the rank's name in the table.
     pub const fn name(self) -> &'static str {
         match self {
             Self::First => "first",
@@ -119,18 +119,18 @@ pub struct Phases {
 }
 
 impl Report {
-    /// The summary that all others are compared with, if it was measured.
+    /// Returns the summary that all others are compared with, if measured.
     pub fn base(&self) -> Option<&Summary> {
         let base = self.series.iter().find(|series| series.name == self.base);
         base.map(|series| &series.summary)
     }
 
-    /// The width of the base's middle half, as a share of its median.
+    /// Returns the width of the base's middle half, as a share of its median.
     pub fn spread(&self) -> Option<f64> {
         self.base().map(Summary::spread)
     }
 
-    /// The verdict on an aim. For a time there is none if the machine was too noisy.
+    /// Returns the verdict on a target. If the machine was too noisy, times get no other verdict.
     pub fn verdict(&self, aim: &Aim) -> Verdict {
         if aim.quantile.is_some() && self.is_noisy() == Some(true) {
             return Verdict::TooNoisy;
@@ -138,7 +138,7 @@ impl Report {
         aim.ratio.verdict(aim.at_most)
     }
 
-    /// The whole report for programs, with times in microseconds.
+    /// Returns the whole report as JSON for programs, with times in microseconds.
     pub fn json(&self) -> Value {
         let aim = |aim: &Aim| {
             json!({
@@ -167,7 +167,7 @@ impl Report {
         })
     }
 
-    /// Whether other load on the machine makes the ratios unreliable; `None` without a base.
+    /// Returns whether other load on the machine makes the ratios unreliable; `None` without a base.
     pub fn is_noisy(&self) -> Option<bool> {
         self.spread().map(|spread| spread > QUIET_SPREAD)
     }
@@ -185,7 +185,7 @@ pub mod examples {
         times.collect::<Samples>().summary().expect("not empty")
     }
 
-    /// A report with one of everything.
+    /// Returns a report with one of everything.
     pub fn report() -> Report {
         let series = |name: &str, kind, summary| Series {
             name: name.to_owned(),
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(report.is_noisy(), Some(true));
         let mut aim = report.aims[0].clone();
         assert_eq!(report.verdict(&aim), Verdict::TooNoisy);
-        // A counted value has no uncertainty.
+        // A count has no uncertainty.
         aim.quantile = None;
         assert_eq!(report.verdict(&aim), Verdict::Unclear);
         report.series.clear();

@@ -5,10 +5,10 @@ use std::time::Duration;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-/// Within so many standard deviations lie 95 % of a normal distribution.
+/// The number of standard deviations that contain 95 % of a normal distribution.
 const WITHIN: f64 = 1.96;
 
-/// Times of one thing, in order of measurement.
+/// Times of one subject, in order of measurement.
 #[derive(Clone, Debug, Default)]
 pub struct Samples(Vec<Duration>);
 
@@ -18,12 +18,12 @@ impl Samples {
         self.0.push(time);
     }
 
-    /// All times, in order of measurement.
+    /// Returns all times, in order of measurement.
     pub fn times(&self) -> &[Duration] {
         &self.0
     }
 
-    /// The summary, if there are any times.
+    /// Returns the summary, if there are any times.
     pub fn summary(&self) -> Option<Summary> {
         if self.0.is_empty() {
             return None;
@@ -40,7 +40,7 @@ impl FromIterator<Duration> for Samples {
     }
 }
 
-/// Times in ascending order; at least one.
+/// At least one time, sorted in ascending order.
 #[derive(Clone, Debug)]
 pub struct Summary {
     sorted: Vec<Duration>,
@@ -58,7 +58,7 @@ pub struct Interval<T> {
 }
 
 impl<T> Interval<T> {
-    /// The same of what `of` makes of a value.
+    /// Applies `of` to the value and both ends.
     pub fn map<U>(self, of: impl Fn(T) -> U) -> Interval<U> {
         let [low, value, high] = [self.low, self.value, self.high].map(of);
         Interval { low, value, high }
@@ -66,34 +66,34 @@ impl<T> Interval<T> {
 }
 
 impl Summary {
-    /// The number of times.
+    /// Returns the number of times.
     pub fn count(&self) -> usize {
         self.sorted.len()
     }
 
-    /// The time that a share `q` of the times does not exceed.
+    /// Returns the time that a share `q` of the times does not exceed.
     pub fn quantile(&self, q: f64) -> Duration {
         self.sorted[index(q * count_f64(self.count()), self.count())]
     }
 
-    /// The median.
+    /// Returns the median.
     pub fn median(&self) -> Duration {
         self.quantile(0.5)
     }
 
-    /// The quantile with the interval of the order statistics around it (binomial, in its normal
-    /// approximation). It assumes nothing about the distribution of the times.
+    /// Returns the quantile with the interval of the order statistics around it (binomial, by its normal
+    /// approximation). This assumes nothing about the distribution of the times.
     pub fn estimate(&self, q: f64) -> Interval<Duration> {
         ranks(self.count(), q).map(|rank| self.sorted[index(rank, self.count())])
     }
 
-    /// The quantile, if there are enough times for its interval to end among them. With fewer, the
+    /// Returns the quantile, if there are enough times for its interval to end among them. With fewer, the
     /// largest times do not show how often they occur.
     pub fn tail(&self, q: f64) -> Option<Duration> {
         (ranks(self.count(), q).high <= count_f64(self.count())).then(|| self.quantile(q))
     }
 
-    /// The width of the middle half, as a share of the median: how noisy the machine was.
+    /// Returns the width of the middle half as a share of the median: how noisy the machine was.
     pub fn spread(&self) -> f64 {
         let middle_half = self.quantile(0.75).saturating_sub(self.quantile(0.25));
         middle_half.as_secs_f64() / self.median().as_secs_f64()
@@ -112,12 +112,12 @@ impl Serialize for Summary {
     }
 }
 
-/// Rounded to a tenth, which is finer than the clocks measure.
+/// Converts to microseconds, rounded to a tenth, which is finer than the clocks measure.
 pub(crate) fn microseconds(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e7).round() / 10.0
 }
 
-/// The ranks, among `count` sorted values, of a quantile and of its interval's ends.
+/// Returns the ranks, among `count` sorted values, of a quantile and of the ends of its interval.
 pub(crate) fn ranks(count: usize, q: f64) -> Interval<f64> {
     let rank = q * count_f64(count);
     let margin = WITHIN * (rank * (1.0 - q)).sqrt();
@@ -128,7 +128,7 @@ pub(crate) fn ranks(count: usize, q: f64) -> Interval<f64> {
     }
 }
 
-/// The index of the value of a rank, from 1, among `count` values.
+/// Returns the index of the value with this rank (from 1) among `count` values.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped before
 pub(crate) fn index(rank: f64, count: usize) -> usize {
     rank.ceil().clamp(1.0, count_f64(count)) as usize - 1
@@ -143,7 +143,7 @@ fn count_f64(count: usize) -> f64 {
 mod tests {
     use super::*;
 
-    /// 1, 2, ... milliseconds, out of order.
+    /// Returns 1, 2, ... milliseconds, out of order.
     fn up_to(count: u64) -> Summary {
         let times = (1..=count).rev().map(Duration::from_millis);
         times.collect::<Samples>().summary().expect("not empty")

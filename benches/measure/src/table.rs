@@ -1,4 +1,4 @@
-//! A report as text, for a person.
+//! Formats a report as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::{crowd, overhead};
 const INDENT: usize = 13;
 
 impl Report {
-    /// The table: ratios first.
+    /// Formats the table: ratios first.
     pub fn table(&self) -> String {
         let mut parts = vec![self.head_text()];
         if !self.aims.is_empty() {
@@ -46,7 +46,7 @@ impl Report {
         text
     }
 
-    /// A sentence on whether the machine was quiet enough.
+    /// Returns a sentence on whether the machine was quiet enough.
     pub fn noise(&self) -> Option<String> {
         let percent = self.spread()? * 100.0;
         let base = &self.base;
@@ -108,7 +108,7 @@ fn phases(phases: &Phases) -> String {
     format!("phases, median us ({zygote}):  {}\n", each.join("  "))
 }
 
-/// Three decimals, down to a microsecond.
+/// Formats milliseconds with three decimals.
 pub fn milliseconds(time: Duration) -> String {
     format!("{:.3}", time.as_secs_f64() * 1e3)
 }

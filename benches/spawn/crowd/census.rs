@@ -1,4 +1,4 @@
-//! Resources of all processes that descend from this one, from the kernel (proc(5), cgroups(7)).
+//! Measures all descendants of this process by the kernel's accounting (proc(5), cgroups(7)).
 
 #[path = "../../../tests/common/census/memory.rs"]
 #[allow(dead_code, reason = "what tests read is there too")]
@@ -20,11 +20,11 @@ use self::processes::{Role, family};
 
 /// One measurement of the workers and their zygote.
 pub struct Census {
-    /// Proportional set size of a worker, bytes: the median.
+    /// Proportional set size of a worker in bytes: the median.
     pub resident: Option<u64>,
-    /// What was charged to a worker's cgroup, bytes: the median.
+    /// What was charged to a worker's cgroup in bytes: the median.
     pub cgroup: Option<u64>,
-    /// Proportional set size of the zygote, bytes.
+    /// Proportional set size of the zygote in bytes.
     pub shared: Option<u64>,
     /// The number of the workers' processes.
     pub processes: u64,
@@ -78,12 +78,12 @@ fn median(mut values: Vec<u64>) -> Option<u64> {
     values.get(values.len() / 2).copied()
 }
 
-/// The process's proportional set size, bytes: a page that n processes map counts as 1/n.
+/// Returns the proportional set size in bytes: a page that n processes map counts as 1/n.
 fn resident(pid: u32) -> Option<u64> {
     Some(Memory::read(pid)?.proportional)
 }
 
-/// What the kernel charged to the process's cgroup, bytes, including kernel objects.
+/// Returns what the kernel charged to the process's cgroup in bytes, including kernel objects.
 fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
     let of_memory = |it: &&Hierarchy| it.controllers.contains(&Controller::Memory);
     let hierarchy = cgroups.hierarchies.iter().find(of_memory)?;
@@ -100,7 +100,7 @@ fn charged(pid: u32, cgroups: &CgroupPlan) -> Option<u64> {
         .split('/')
         .filter(|name| !name.is_empty())
         .collect();
-    // The path starts at the hierarchy's root, and the parent is below it: the end of the path is
+    // The path starts at the hierarchy's root, and the parent is a directory below it, so try each end of the path
     // below the parent.
     let text = (0..names.len()).rev().find_map(|from| {
         let below: PathBuf = names[from..].iter().collect();

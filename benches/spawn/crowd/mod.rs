@@ -1,4 +1,4 @@
-//! Many live sessions: the resources of each, and the time of a cell among them.
+//! Measures many live sessions: the resources of each, and the time of a cell among them.
 //!
 //! The number of sessions grows from 1 to 1,000 and then shrinks again. Cells are timed on the way
 //! up and on the way down, so that a machine that slows down affects all sizes alike.
@@ -24,10 +24,10 @@ use self::census::{Census, Own};
 /// The numbers of live sessions.
 const SIZES: [usize; 4] = [1, 10, 100, 1_000];
 
-/// After this time, the kernel has finished its deferred work for a new session.
+/// The time after which the kernel has finished its deferred work for a new session.
 const SETTLED: Duration = Duration::from_millis(300);
 
-/// One result for each size, and one line for each thing that could not be measured.
+/// Returns one result for each size, and one line for each failed measurement.
 pub fn measure(ground: &Ground, options: &Options) -> Result<(Vec<Crowd>, Vec<String>)> {
     raise_open_files();
     let (sizes, count) = options.full_or_quick((&SIZES[..], 1_000), (&SIZES[..3], 200));
@@ -67,10 +67,10 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<(Vec<Crowd>, Vec<St
     Ok((crowds, left_out))
 }
 
-/// Raises the limit as `sandfork serve` does: each session has about twenty descriptors.
+/// Raises RLIMIT_NOFILE as `sandfork serve` does: each session uses about twenty descriptors.
 fn raise_open_files() {
     if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // If the host refuses, fewer sessions are live at once, and the report mentions it.
+        // If the host refuses, fewer sessions are live at once, and the report says so.
         _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     }
 }
@@ -93,7 +93,7 @@ impl Sessions {
         }
     }
 
-    /// Opens sessions up to `size`; each new one runs a cell.
+    /// Opens sessions up to `size`. Each new one runs a cell.
     fn grow(&mut self, size: usize) -> Result<()> {
         while self.live.len() < size {
             let mut session = self.sandbox.session()?;
@@ -136,7 +136,7 @@ struct Cells {
 }
 
 impl Cells {
-    /// Times `count` cells of both kinds.
+    /// Measures `count` cells of both kinds.
     fn take(&mut self, sessions: &mut Sessions, count: usize) -> Result<()> {
         let live = &mut sessions.live;
         for _ in 0..count {

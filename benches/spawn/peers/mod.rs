@@ -1,8 +1,8 @@
-//! Installed alternatives to Sandfork. Each takes part once it has shown that it runs Python here,
-//! in the way that its manual recommends for untrusted programs.
+//! Installed alternatives to Sandfork. Each takes part once it has run Python on this machine, with
+//! the options that its manual recommends for untrusted programs.
 //!
 //! An installed program may still fail to run: a container engine without its daemon, or a tool
-//! without the privilege that it needs. Its error is the reason for which it is left out.
+//! without the privilege that it needs. Its error is then the reason why it is left out.
 
 mod oci;
 
@@ -21,7 +21,7 @@ use crate::subject::{Peer, Subject};
 /// Contestants that take hundreds of milliseconds take one turn in this many rounds.
 const SELDOM: usize = 4;
 
-/// A contestant that has shown that it runs Python, after how often it takes a turn.
+/// Returns a contestant that has run Python, and the number of rounds in one of which it takes a turn.
 pub fn contestant(peer: Peer, ground: &Ground) -> Result<(usize, Box<dyn Contestant>)> {
     let python = ground.python.as_path();
     let process = |every, command: fn(&Path, &str) -> Command| {
@@ -47,7 +47,7 @@ fn with_code(mut command: Command, python: &Path, code: &str) -> Command {
     command
 }
 
-/// Every namespace, the host read-only.
+/// All namespaces, with the host read-only.
 fn bubblewrap(python: &Path, code: &str) -> Command {
     let mut command = Command::new("bwrap");
     command
@@ -65,7 +65,7 @@ fn firejail(python: &Path, code: &str) -> Command {
     with_code(command, python, code)
 }
 
-/// Every namespace, the host read-only, an unused id.
+/// All namespaces, with the host read-only and an unused uid.
 fn nsjail(python: &Path, code: &str) -> Command {
     let mut command = Command::new("nsjail");
     command
@@ -74,7 +74,7 @@ fn nsjail(python: &Path, code: &str) -> Command {
     with_code(command, python, code)
 }
 
-/// The tool's own way to run one command: it sees the host's files, and changes are discarded.
+/// The tool's own mode for a single command: it sees the host's files, and changes are discarded.
 fn gvisor(python: &Path, code: &str) -> Command {
     let mut command = Command::new("runsc");
     if !nix::unistd::geteuid().is_root() {
@@ -84,8 +84,8 @@ fn gvisor(python: &Path, code: &str) -> Command {
     with_code(command, python, code)
 }
 
-/// Docker's image, which is already present: nothing is pulled. It has its own interpreter, whose version
-/// and build differ from the measured one.
+/// A Docker image that must be present already: nothing is pulled. Its interpreter differs from the measured one in
+/// version and build.
 const IMAGE: &str = "python:3-slim";
 
 fn docker(words: &[&str]) -> Command {
@@ -96,7 +96,7 @@ fn docker(words: &[&str]) -> Command {
 
 const DOCKER_RUN: [&str; 4] = ["run", "--rm", "--pull=never", "--network=none"];
 
-/// A container for each run, made and removed.
+/// A container for each run, created and removed.
 fn docker_run(_: &Path, code: &str) -> Command {
     docker(&[&DOCKER_RUN, &[IMAGE, "python3", "-c", code][..]].concat())
 }
@@ -123,7 +123,7 @@ impl Drop for Container {
     }
 }
 
-/// A Python library: its sandboxes are made from a process that has it loaded.
+/// A Python library, whose sandboxes are made by a process that has loaded it.
 struct Sandlock(Conversation);
 
 impl Sandlock {
@@ -135,7 +135,7 @@ impl Sandlock {
             .arg(&ground.python)
             .arg(&ground.installation);
         let mut sandlock = Self(Conversation::start(command)?);
-        // The probe answers with an error message if it cannot run.
+        // The probe replies with an error message if it cannot run.
         sandlock.turn(&mut |_, _| ())?;
         Ok(sandlock)
     }

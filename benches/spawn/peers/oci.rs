@@ -1,4 +1,4 @@
-//! runc and crun: a bundle (OCI runtime specification) with the host's programs, read-only, no image.
+//! runc and crun: a bundle (OCI runtime specification) with the host's programs read-only, without an image.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,7 +39,7 @@ pub fn container(peer: Peer, runtime: &str, ground: &Ground) -> Result<Process> 
     Ok(container.keeping(place))
 }
 
-/// One bundle for each piece of code, because the code is in the configuration.
+/// Returns the bundle of a piece of code. Each has its own, because the code is part of the configuration.
 fn bundle(place: &Path, code: &str) -> PathBuf {
     let name: String = code.chars().filter(char::is_ascii_alphanumeric).collect();
     place.join(name)
@@ -85,7 +85,7 @@ fn mounts(ground: &Ground) -> Vec<Value> {
         json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": ["nosuid", "nodev"]}),
     ];
     for shown in shown(ground) {
-        // A link on the host becomes a directory inside, with the same files.
+        // A symlink on the host becomes a directory inside, with the same files.
         let Ok(source) = fs::canonicalize(&shown) else {
             continue;
         };
@@ -97,7 +97,7 @@ fn mounts(ground: &Ground) -> Vec<Value> {
     mounts
 }
 
-/// The directories of `SHOWN`, and the interpreter's own if they are elsewhere.
+/// Returns the directories of `SHOWN`, and those of the interpreter if they are elsewhere.
 fn shown(ground: &Ground) -> Vec<PathBuf> {
     let mut shown: Vec<PathBuf> = SHOWN.map(PathBuf::from).to_vec();
     let directory = ground.python.parent().unwrap_or(&ground.python);

@@ -1,4 +1,4 @@
-//! The same programs inside and outside a sandbox, in pairs.
+//! Compares the same programs inside and outside a sandbox, in pairs.
 //!
 //! Inside is a live session under the default policy; outside is a plain process of the same
 //! interpreter. Both stay alive, so that start-up does not count, and both run `programs.py`, which
@@ -23,7 +23,7 @@ use crate::ground::Ground;
 
 const SOURCE: &str = include_str!("programs.py");
 
-/// Reads the source, then one request a line.
+/// Reads the source, then one request per line.
 const OUTSIDE: &str = "
 import sys
 for line in iter(sys.stdin.readline, ''):
@@ -33,7 +33,7 @@ for line in iter(sys.stdin.readline, ''):
         print(type(error).__name__ + ':', *str(error).split(), flush=True)
 ";
 
-/// All pairs, and one line for each program that did not run.
+/// Returns all pairs, and one line for each program that did not run.
 pub fn measure(ground: &Ground, options: &Options) -> Result<(Programs, Vec<String>)> {
     let (generations, rounds) = options.full_or_quick((8, 6), (2, 3));
     let pyperformance = ground.environments.pyperformance.as_deref();
@@ -58,7 +58,7 @@ pub fn measure(ground: &Ground, options: &Options) -> Result<(Programs, Vec<Stri
 
 /// A process that has loaded `programs.py`.
 enum Side {
-    /// A live session. It answers with values, so that nothing is printed.
+    /// A live session. It returns values, so that nothing is printed.
     Inside(Session),
     /// A plain process.
     Outside(Conversation),
@@ -100,7 +100,7 @@ impl Side {
         }
     }
 
-    /// Runs a program `loops` times. Returns how long that took.
+    /// Runs a program `loops` times and returns how long that took.
     fn run(&mut self, program: &str, loops: u32) -> Result<Duration> {
         let answer = self.evaluate(&format!("run({program:?}, {loops})"))?;
         let nanoseconds = answer.trim().parse();
@@ -114,7 +114,7 @@ struct Plan {
     loops: Vec<u32>,
 }
 
-/// The minimum length of a turn: a brief disturbance of the machine must be small in it.
+/// The minimum length of a turn: a brief disturbance of the machine must be small in comparison.
 const TURN: Duration = Duration::from_millis(60);
 
 impl Plan {
@@ -179,7 +179,7 @@ impl Plan {
     }
 }
 
-/// How often a program runs in a turn. The first run, which loads modules, does not count.
+/// Returns how often a program runs in a turn. The first run, which loads modules, does not count.
 fn calibrate(outside: &mut Side, program: &str) -> Result<u32> {
     outside.run(program, 1)?;
     let mut loops = 1;

@@ -12,7 +12,7 @@ pub(crate) const TARGET: Target = Target {
     inputs: 100_000,
 };
 
-/// Eight bytes for each length; an odd number of bytes tests the other direction.
+/// Reads eight bytes for each length; an odd number of bytes tests the other direction.
 fn run(bytes: &[u8]) -> bool {
     let way = if bytes.len().is_multiple_of(2) {
         Transport::Payload
@@ -44,7 +44,7 @@ fn run(bytes: &[u8]) -> bool {
     }
 }
 
-/// The offsets by docs/protocol.md: each buffer starts at the first multiple of 64 at or after the
+/// Computes the offsets as in docs/protocol.md: each buffer starts at the first multiple of 64 at or after the
 /// end of the previous one. Sums of up to 2^60 lengths fit.
 fn places(lengths: &[u64]) -> Option<Vec<(u128, u128)>> {
     let alignment = u128::from(ALIGNMENT);

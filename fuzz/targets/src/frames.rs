@@ -1,5 +1,5 @@
-//! A worker's bytes, split in three ways: the split makes no difference, nothing is lost, and
-//! encoding the frames gives the original bytes.
+//! A worker's bytes, split in three ways: the split makes no difference, no byte is lost, and
+//! encoding the frames yields the original bytes.
 
 use sandfork::internals::protocol::frame::encode_with;
 use sandfork::internals::protocol::{Decoder, Frame, FrameError, FrameLimits};
@@ -12,7 +12,7 @@ pub(crate) const TARGET: Target = Target {
     inputs: 100_000,
 };
 
-/// The first byte is the length of the pieces of the second reading.
+/// The first byte is the piece length of the second reading.
 fn run(bytes: &[u8]) -> bool {
     let Some((&piece, stream)) = bytes.split_first() else {
         return false;
@@ -57,7 +57,7 @@ fn read<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Read {
     Read { frames, end }
 }
 
-/// Pieces of 1, 2, 3, ... bytes.
+/// Splits the bytes into pieces of 1, 2, 3, ... bytes.
 fn uneven(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut length = 0;
     std::iter::from_fn(move || {
@@ -68,7 +68,7 @@ fn uneven(mut rest: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// Checks that every byte is in a frame or after the last one, where no whole frame is left.
+/// Checks that every byte is in a frame or after the last one, where no complete frame remains.
 fn check(read: &Read, stream: &[u8]) {
     let mut written = Vec::new();
     for frame in &read.frames {

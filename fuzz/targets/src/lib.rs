@@ -1,8 +1,8 @@
-//! The fuzz targets: cargo-fuzz runs them on nightly (`fuzz/fuzz_targets`), and `tests/fuzz` runs them on
+//! The fuzz targets. cargo-fuzz runs them on nightly (`fuzz/fuzz_targets`), and `tests/fuzz` runs them on
 //! stable Rust (`cargo xtask fuzz`).
 //!
-//! A target takes any bytes, drives one reader of hostile input with them, and panics if a property
-//! of that reader does not hold.
+//! A target takes any bytes, passes them to one parser of untrusted input, and panics if a property
+//! of that parser does not hold.
 
 mod asks;
 mod blobs;
@@ -19,15 +19,15 @@ mod values;
 
 pub use seccomp::{Difference, difference};
 
-/// A reader of hostile input.
+/// A parser of untrusted input.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The name on the command line, and of the corpus's directory.
+    /// The name on the command line and of the corpus directory.
     pub name: &'static str,
-    /// Whether the reader accepts the input. Panics if a property does not hold.
+    /// Returns whether the parser accepts the input. Panics if a property does not hold.
     pub run: fn(&[u8]) -> bool,
-    /// How many inputs CI tries: about three seconds of them on one processor. A number and not a
-    /// time, so that the result of CI does not depend on its speed.
+    /// The number of inputs that CI tries, which take about three seconds on one CPU. It is not a time, so that
+    /// the result of CI does not depend on its speed.
     pub inputs: u64,
 }
 
@@ -47,7 +47,7 @@ pub const TARGETS: &[Target] = &[
 ];
 
 impl Target {
-    /// The target of this name.
+    /// Returns the target with this name.
     pub fn find(name: &str) -> Option<&'static Self> {
         TARGETS.iter().find(|target| target.name == name)
     }
@@ -57,7 +57,7 @@ impl Target {
 ///
 /// # Panics
 ///
-/// When a property does not hold.
+/// Panics if a property does not hold.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = Target::find(name).unwrap_or_else(|| panic!("no target is called {name}"));
     (target.run)(bytes);

@@ -1,5 +1,5 @@
-//! What guests, hosts and resolvers send to the egress process: no byte more or less changes what was read, and a name
-//! has one form. The first byte chooses the reader.
+//! What guests, hosts and resolvers send to the egress process: one byte more or less does not change what was
+//! parsed, and a name has one form. The first byte selects the parser.
 
 use std::str;
 
@@ -31,7 +31,7 @@ fn run(bytes: &[u8]) -> bool {
     }
 }
 
-/// The answer to a guest is one to its question, as another reader reads it.
+/// The reply to a guest answers its query, as another parser reads it.
 fn query(bytes: &[u8]) -> bool {
     let Some(query) = Query::read(bytes) else {
         return false;
@@ -53,7 +53,7 @@ fn query(bytes: &[u8]) -> bool {
     true
 }
 
-/// The answer to one question has no more addresses than fit into it.
+/// The reply to one query contains no more addresses than fit into it.
 fn answer(bytes: &[u8]) -> bool {
     let asked = dns::question(0x6162, "a.example", RecordKind::A).expect("a name");
     match dns::answer(&asked, bytes) {
@@ -65,7 +65,7 @@ fn answer(bytes: &[u8]) -> bool {
     }
 }
 
-/// A message that is whole stays what it is, and was incomplete before.
+/// A complete message keeps its meaning with more bytes, and is incomplete with fewer.
 fn hello(bytes: &[u8]) -> bool {
     let whole = hello::read(bytes);
     let is_whole = matches!(whole, Hello::Names(_) | Hello::Encrypted);
@@ -79,7 +79,7 @@ fn hello(bytes: &[u8]) -> bool {
     is_whole
 }
 
-/// The same for the messages of SOCKS.
+/// The same for SOCKS messages.
 fn socks(bytes: &[u8]) -> bool {
     fn check<T: PartialEq>(bytes: &[u8], read: fn(&[u8]) -> Read<T>) -> bool {
         let Read::Message(message, length) = read(bytes) else {
@@ -94,7 +94,7 @@ fn socks(bytes: &[u8]) -> bool {
     check(bytes, socks::greeting) | check(bytes, socks::request)
 }
 
-/// A host, an authority or a pattern is written in the form in which it is read again.
+/// A host, an authority or a pattern is formatted such that it parses to the same value.
 fn host(text: &str) -> bool {
     let host: Option<Host> = text.parse().ok();
     if let Some(host) = &host {
@@ -114,7 +114,7 @@ fn host(text: &str) -> bool {
     host.is_some()
 }
 
-/// A plain path has no segment that leads elsewhere, and matches itself as a pattern.
+/// A plain path has no `.` or `..` segment, and matches itself as a pattern.
 fn path(text: &str) -> bool {
     if let Ok(pattern) = text.parse::<PathPattern>() {
         assert!(pattern.matches(&pattern.to_string()));

@@ -1,5 +1,5 @@
-//! What indexes, wheels, requirements files and configurations say of packages: nothing that is accepted leads elsewhere or
-//! means more than one thing. The first byte chooses the reader.
+//! What indexes, wheels, requirements files and configurations say about packages: nothing accepted points outside or
+//! is ambiguous. The first byte selects the parser.
 
 use std::path::{Component, Path};
 use std::str;
@@ -34,7 +34,7 @@ fn run(bytes: &[u8]) -> bool {
     }
 }
 
-/// A package has one form, and no option of pip in it. A name is the name of a file.
+/// A package has one form, without an option of pip. An environment's name is a single path component.
 fn package(text: &str) -> bool {
     if let Ok(name) = text.parse::<EnvironmentName>() {
         let written = name.to_string();
@@ -52,7 +52,7 @@ fn package(text: &str) -> bool {
     true
 }
 
-/// Whether it is one line of a requirements file, and no option.
+/// Checks that the text is one line of a requirements file and not an option.
 fn assert_line(line: &str) {
     assert!(!line.contains(char::is_control), "{line:?}");
     assert!(
@@ -61,7 +61,7 @@ fn assert_line(line: &str) {
     );
 }
 
-/// What a line of a requirements file becomes has a package and hashes, and reads the same again.
+/// An accepted line of a requirements file has a package and hashes, and parses to itself.
 fn line(text: &str) -> bool {
     let Ok(line) = requirement(text) else {
         return false;
@@ -81,7 +81,7 @@ fn line(text: &str) -> bool {
     true
 }
 
-/// A lock of another installer becomes such lines.
+/// A lock file of another installer becomes such lines.
 fn pylock(text: &str) -> bool {
     let Ok(lines) = locked_lines(text) else {
         return false;
@@ -93,7 +93,7 @@ fn pylock(text: &str) -> bool {
     !lines.is_empty()
 }
 
-/// What an index says is a lock that other installers read, and each wheel is a file's name.
+/// An index's metadata becomes a lock file that other installers can read, and each wheel is a file name.
 fn lock(text: &str) -> bool {
     let Ok(wheels) = serde_json::from_str::<Vec<LockedWheel>>(text) else {
         return false;
@@ -119,7 +119,7 @@ fn lock(text: &str) -> bool {
     true
 }
 
-/// No password of a URL is in what pip and the policy get.
+/// Passwords of URLs are not passed to pip or the policy.
 fn configuration(text: &str) -> bool {
     let config = PipConfig::read([text], [text], |_| None);
     let Ok(access) = Access::new(&config, &config, |_| None, &[]) else {
@@ -151,7 +151,7 @@ fn configuration(text: &str) -> bool {
     true
 }
 
-/// A path that is written stays beneath the environment, and is none of its own files.
+/// An accepted path stays within the environment, and is not one of the environment's own files.
 fn path(text: &str) -> bool {
     if check_path(text).is_err() {
         return false;

@@ -1,4 +1,4 @@
-//! Policy files: no text makes the loader panic, an error points to an existing place, and a loaded
+//! Policy files: no text makes the loader panic, an error points to an existing location, and a loaded
 //! policy is printed as an equivalent file.
 
 use std::io;
@@ -19,7 +19,7 @@ pub(crate) const TARGET: Target = Target {
 
 const DIRECTORY: &str = "/policies";
 
-/// Loads the first file; `n.toml` are the others. Its lines `#set key=value` are overrides.
+/// Loads the first file; the others are `n.toml`. Lines `#set key=value` of it are overrides.
 fn run(bytes: &[u8]) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return false;
@@ -82,7 +82,7 @@ fn assert_same_again(policy: &Policy) {
     assert_eq!(policy.require(), again.require());
 }
 
-/// The plan checks a policy's lists, and must do so for any text.
+/// The plan validates a policy's lists, and must do so for any text.
 fn compile_its_lists(policy: &Policy) {
     let names = |list: &[Located<String>]| -> Vec<String> {
         list.iter().map(|name| name.value.clone()).collect()

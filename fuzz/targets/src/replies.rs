@@ -20,7 +20,7 @@ fn run(bytes: &[u8]) -> bool {
         header: header.to_vec(),
         payload: payload.to_vec(),
     };
-    // What is said of programs is as hostile, and smaller.
+    // Reports about programs are as untrusted, but smaller.
     match ProgramStarterReport::parse(&frame) {
         Ok(ProgramStarterReport::Started { pid, .. }) => assert!(pid > 0),
         Ok(ProgramStarterReport::Ended { code, signal, .. }) => {
@@ -49,7 +49,7 @@ fn bounds_hold(header: &[u8]) {
     }
 }
 
-/// The depth, and the number of values with their keys.
+/// Returns the depth, and the number of values including keys.
 fn measure(tree: &serde_json::Value) -> (usize, usize) {
     let inner: Vec<(usize, usize)> = match tree {
         serde_json::Value::Array(items) => items.iter().map(measure).collect(),
@@ -82,7 +82,7 @@ fn assert_same_again(reply: &Reply, payload: &[u8]) {
     );
 }
 
-/// Checks that a refusal quotes little, and no terminal control characters.
+/// Checks that an error quotes little of the input, and no terminal control characters.
 pub(crate) fn refused(error: &impl std::fmt::Display) -> bool {
     let message = error.to_string();
     assert!(message.len() < 1000, "a refusal of {} bytes", message.len());

@@ -1,6 +1,6 @@
-//! Makes choices from an input's bytes, for targets whose input is not a text.
+//! Makes choices from the bytes of an input, for targets whose input is not text.
 
-/// Takes bytes off the front; at the end it returns zeros.
+/// Takes bytes from the front of the input; returns zeros at its end.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Source<'a>(&'a [u8]);
 
@@ -30,7 +30,7 @@ impl<'a> Source<'a> {
         u64::from_le_bytes(self.array())
     }
 
-    /// One of the choices. A single choice takes no bytes.
+    /// Returns one of the choices. A single choice takes no bytes.
     pub(crate) fn pick<T: Copy>(&mut self, choices: &[T]) -> Option<T> {
         let place = usize::from(self.short()) % choices.len().max(1);
         choices.get(place).copied()
@@ -45,7 +45,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A text, and the bytes after the first zero byte, which no valid text contains.
+/// Splits the input into a text and the bytes after the first zero byte, which no valid text contains.
 pub(crate) fn text_and_rest(bytes: &[u8]) -> (&[u8], &[u8]) {
     match bytes.iter().position(|byte| *byte == 0) {
         Some(end) => (&bytes[..end], &bytes[end + 1..]),

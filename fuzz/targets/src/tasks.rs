@@ -31,9 +31,9 @@ fn run(line: &[u8]) -> bool {
     }
 }
 
-/// Compares with the same members in another order and with other spaces.
+/// Compares the task with the same members in another order and with other white space.
 fn assert_means_the_same(task: &TaskLine, line: &[u8]) {
-    // A number that serde_json cannot hold is none for it, or another one.
+    // serde_json cannot represent every number: it may reject one or change it.
     let Ok(tree) = serde_json::from_slice::<Value>(line) else {
         return;
     };
@@ -54,7 +54,7 @@ fn assert_means_the_same(task: &TaskLine, line: &[u8]) {
     }
 }
 
-/// Whether it has a number that may be a whole one of more than 64 bits, rounded.
+/// Returns whether the task contains a number that may be an integer of more than 64 bits, rounded.
 fn has_large_numbers(tree: &Value) -> bool {
     match tree {
         Value::Number(number) => number.as_f64().is_some_and(|float| float.abs() > 1e18),

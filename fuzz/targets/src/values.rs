@@ -18,7 +18,7 @@ pub(crate) const TARGET: Target = Target {
     inputs: 24_000,
 };
 
-/// The bytes after the text give the number of bytes of each buffer.
+/// The bytes after the text are the lengths of the buffers.
 fn run(bytes: &[u8]) -> bool {
     let (tree, rest) = text_and_rest(bytes);
     let value: Value = match JsonLimits::FROM_WORKER.parse(tree) {
@@ -42,7 +42,7 @@ fn run(bytes: &[u8]) -> bool {
     }
 }
 
-/// At most 16 buffers, small enough to allocate.
+/// Returns at most 16 buffers, small enough to allocate.
 fn buffers(rest: &[u8]) -> (Option<Blob>, Vec<u8>) {
     let mut source = Source::new(rest);
     let count = source.byte() % 17;
@@ -87,7 +87,7 @@ fn assert_is_written(value: &Value, buffers: &Buffers<'_>, sent: usize) {
     );
 }
 
-/// Calls every accessor on the value and its parts.
+/// Calls every accessor of the value and its parts.
 fn read_all(value: &Value, buffers: &Buffers<'_>) {
     let _ = (value.bytes(buffers), value.text(buffers));
     let _ = (value.integers(buffers), value.floats(buffers));

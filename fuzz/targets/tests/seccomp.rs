@@ -1,4 +1,4 @@
-//! The comparison of filters with the rules detects a wrong filter.
+//! Tests that the comparison of filters with the rules detects a wrong filter.
 
 use fuzz_targets::difference;
 use sandfork::internals::plan::seccomp::Filters;
@@ -17,8 +17,8 @@ fn spoil(filters: &mut Filters, nth: usize) -> bool {
         == 1
 }
 
-/// Every inverted branch of the filters is detected by some of the calls that these bytes stand
-/// for.
+/// Every inverted branch of the filters is detected by some of the calls that these bytes
+/// generate.
 #[test]
 fn a_wrong_filter_is_seen() {
     let mut state = 1u32;

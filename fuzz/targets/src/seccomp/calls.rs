@@ -1,4 +1,4 @@
-//! System calls at the boundaries of the rules.
+//! Generates system calls at the boundaries of the rules.
 
 use sandfork::internals::plan::seccomp::{
     Arch, Check, Preset, Surroundings, Verdict, syscall_number, syscalls,
@@ -15,7 +15,7 @@ const FOREIGN: [u32; 2] = [0x4000_0003, 0x4000_0028];
 pub(super) struct Generator {
     arch: Arch,
     numbers: Vec<u32>,
-    /// Calls whose rule checks arguments, which half of the choices take, each with the place of its rule.
+    /// Calls whose rule checks arguments, each with the index of its rule. Half of the choices are such calls.
     conditional: Vec<(u32, usize)>,
     /// The values that each such rule compares arguments with.
     of_rules: Vec<Vec<u32>>,
@@ -54,7 +54,7 @@ impl Generator {
         let number = match how & 7 {
             0..=3 => {
                 let (number, rule) = source.pick(&self.conditional).unwrap_or_default();
-                // All arguments from its own values: several have to pass at once.
+                // All arguments are from the rule's own values, because several have to match at once.
                 values = self.of_rules.get(rule).unwrap_or(values);
                 number
             }
@@ -80,7 +80,7 @@ impl Generator {
     }
 }
 
-/// A value of a rule or a neighbour of it, with any upper half.
+/// Returns a value of a rule or a neighbour of it, with any upper half.
 fn argument_of(values: &[u32], source: &mut Source<'_>) -> u64 {
     let how = source.byte();
     let value = source.pick(values).unwrap_or(0);

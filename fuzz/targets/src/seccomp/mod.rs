@@ -28,7 +28,7 @@ pub(crate) const TARGET: Target = Target {
     inputs: 800,
 };
 
-/// The most calls of one input.
+/// The maximum number of calls of one input.
 const MOST_CALLS: usize = 64;
 
 fn run(bytes: &[u8]) -> bool {
@@ -64,7 +64,7 @@ struct Case {
     deny: Vec<&'static str>,
 }
 
-/// A call that a filter answers differently from the rules.
+/// A call for which a filter differs from the rules.
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "it is shown")]
 pub struct Difference {
@@ -123,7 +123,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The first call with a wrong answer.
+    /// Returns the first call with a wrong result.
     fn first(&self, source: &mut Source<'_>) -> Option<Difference> {
         let mut calls = 0;
         while calls < MOST_CALLS && (calls == 0 || !source.is_empty()) {
@@ -159,8 +159,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-/// Modifies the filters with `change`, and returns the first of these calls that they answer
-/// wrongly. This shows that the comparison can find errors. For `x86_64` in namespaces, without
+/// Modifies the filters with `change`, and returns the first of these calls for which they are
+/// wrong. This shows that the comparison can find errors. Uses `x86_64` in namespaces, without
 /// lists.
 pub fn difference<'a>(
     calls: impl IntoIterator<Item = &'a [u8]>,

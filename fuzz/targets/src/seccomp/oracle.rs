@@ -1,4 +1,4 @@
-//! The answers that filters must give, from the rules and a policy's lists, without compiling a
+//! Derives the actions that filters must return from the rules and a policy's lists, without compiling a
 //! program.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ const ESSENTIAL: [&str; 17] = [
     "sched_yield",
 ];
 
-/// Every name of a system call, and some invalid names.
+/// Returns every name of a system call, and some invalid names.
 pub(super) fn names() -> Vec<&'static str> {
     let mut names: Vec<&'static str> = [Arch::X86_64, Arch::Aarch64]
         .into_iter()
@@ -60,7 +60,7 @@ impl Oracle {
         }
     }
 
-    /// Whether a policy may have these lists.
+    /// Returns whether a policy may have these lists.
     pub(super) fn accepts(&self, allow: &[&str], deny: &[&str]) -> bool {
         let known = |name: &&str| {
             [Arch::X86_64, Arch::Aarch64]
@@ -78,7 +78,7 @@ impl Oracle {
                 .all(|name| known(name) && !ESSENTIAL.contains(name))
     }
 
-    /// The answer to a guest's call, with both filters loaded.
+    /// Returns the action for a guest's call, with both filters loaded.
     pub(super) fn guest(&self, allow: &[&str], deny: &[&str], call: &Call) -> Answer {
         self.answer(call, |name| {
             let usual = self.guests_rule(allow, name, call);
@@ -108,11 +108,11 @@ impl Oracle {
         })
     }
 
-    /// The answer to a call of the jail's set-up, with only the first filter.
+    /// Returns the action for a call of the jail's set-up, with only the first filter loaded.
     pub(super) fn zygote(&self, allow: &[&str], call: &Call) -> Answer {
         self.answer(call, |name| match self.preset.jail.get(name) {
             Some(rule) => meaning(&rule.verdict, call),
-            // There is no supervisor to ask yet.
+            // No supervisor exists yet that could be notified.
             None => match self.guests_rule(allow, name, call) {
                 Answer::Ask => Answer::Allow,
                 other => other,

@@ -1,4 +1,4 @@
-//! A memory, made of choices.
+//! Generates a memory layout from choices.
 
 use std::fmt::Write as _;
 use std::ops::Range;
@@ -11,18 +11,18 @@ use crate::source::Source;
 pub const DESCRIPTOR: i32 = 9;
 
 pub const PAGE: u64 = 4096;
-/// Where the mappings are, the heap, the end of the stack, and the kernel's pages.
+/// The addresses of the mappings, the heap, the end of the stack, and the kernel's pages.
 pub const BASE: u64 = 0x1000_0000;
 const HEAP: u64 = 0x2000_0000;
 const STACK: u64 = 0x3000_0000;
 const KERNEL: u64 = 0x4000_0000;
 
-/// How many pages the mappings are spread over.
+/// The number of pages over which the mappings are spread.
 const PAGES: u64 = 200;
 
 const IMAGE: &str = "/memfd:sandfork-memory (deleted)";
 
-/// What `/proc/PID/smaps` says of a memory, and which pages it has of its own.
+/// A memory as `/proc/PID/smaps` describes it, and the pages that the process has modified.
 #[derive(Debug, Default)]
 pub struct Layout {
     text: String,
@@ -30,7 +30,7 @@ pub struct Layout {
     pub guards: Vec<Range<u64>>,
 }
 
-/// Which kinds of mappings there are.
+/// The kinds of mappings that can occur.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     Source,
@@ -79,7 +79,7 @@ impl Layout {
         let protections = ["rw-p", "r--p", "r-xp", "---p", "rwxp", "-w-p"];
         let protection = protections[usize::from(choices.byte()) % protections.len()];
         let kind = choices.byte();
-        // Mappings of a file at one place in it are the same in both memories.
+        // Mappings of a file with the same offset are equal in both memories.
         let offset = start + u64::from(kind >> 6) * PAGE;
         let inode = 7 + (kind >> 4 & 1);
         let file = format!("{offset:x} fe:00 {inode} /usr/lib/{inode}.so");
@@ -106,7 +106,7 @@ impl Layout {
         }
     }
 
-    /// Adds a mapping, some pages of which are the process's own.
+    /// Adds a mapping, some pages of which the process has modified.
     fn add(
         &mut self,
         choices: &mut Source,
@@ -126,7 +126,7 @@ impl Layout {
         }
     }
 
-    /// Makes guards of some pages.
+    /// Turns some pages into guard pages.
     pub fn guard(&mut self, choices: &mut Source) {
         let mut chosen = Vec::new();
         for _ in 0..choices.byte() % 8 {

@@ -1,4 +1,4 @@
-//! What is read of a guest that is copied, and the steps that are made of it. The first byte chooses the reader.
+//! What is read about a guest that is copied, and the restore steps made from it. The first byte selects the parser.
 
 mod layout;
 mod model;
@@ -34,7 +34,7 @@ fn run(bytes: &[u8]) -> bool {
     }
 }
 
-/// Mappings are few enough, and none is empty.
+/// The number of mappings is bounded, and none is empty.
 fn mappings(text: &[u8]) -> bool {
     let Ok(regions) = parse(text) else {
         return false;
@@ -44,7 +44,7 @@ fn mappings(text: &[u8]) -> bool {
     !regions.is_empty()
 }
 
-/// A descriptor is opened again by its own path alone, or is one of the worker's own.
+/// A descriptor is reopened only by its own path, or is one of the worker's own.
 fn descriptor(bytes: &[u8]) -> bool {
     let Some((&kind, bytes)) = bytes.split_first() else {
         return false;
@@ -97,7 +97,7 @@ fn entry(bytes: &[u8]) -> bool {
     true
 }
 
-/// The steps from one memory to another lead there.
+/// The steps from one memory to another produce the other.
 fn way(choices: &mut Source) -> bool {
     let (mut source, mut target) = (Layout::of_source(choices), Layout::of_target(choices));
     let page = |choices: &mut Source| layout::BASE + u64::from(choices.byte()) * layout::PAGE;

@@ -1,4 +1,4 @@
-//! A memory in which steps are carried out as the restoring code and the kernel do.
+//! A model of a memory on which restore steps act like the restoring code and the kernel.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,19 +17,19 @@ const ANONYMOUS: u64 = libc::MAP_ANONYMOUS as u64;
 /// The flag of a step whose fifth argument is the file that was opened.
 const FILE_FIFTH: u16 = 2;
 
-/// What a page maps: the inode and the offset of a file, and whether it is shared.
+/// What a page maps: inode and offset of a file, and whether the mapping is shared.
 type Mapped = Option<(u64, u64, bool)>;
 
-/// What a page has.
+/// The content of a page.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum Content {
-    /// Zeros, or what the file has.
+    /// Zeros, or the content of the file.
     Fresh,
     /// What the process has written.
     Own,
-    /// What the image has at a place.
+    /// The content of the image at this offset.
     Image(u64),
-    /// Nothing: it may not be touched.
+    /// A guard page, which must not be accessed.
     Guard,
 }
 
@@ -47,9 +47,9 @@ pub struct Model {
     heap: Range<u64>,
     stack: u64,
     file: Option<u64>,
-    /// What was read into the buffer.
+    /// The image range that was read into the buffer.
     buffer: Range<u64>,
-    /// The place in the image that the window shows.
+    /// The image offset that the window maps.
     window: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl Model {
         model
     }
 
-    /// A page that is mapped with this protection at least.
+    /// Returns a page that is mapped with at least this protection.
     fn page(&mut self, address: u64, protection: u64) -> &mut Page {
         let page = self.pages.get_mut(&address);
         let page = page.unwrap_or_else(|| panic!("{address:#x} is not mapped"));
@@ -106,14 +106,14 @@ impl Model {
         page
     }
 
-    /// Gives a page that can be written to a content.
+    /// Sets the content of a writable page.
     fn write(&mut self, address: u64, content: Content) {
         let page = self.page(address, WRITE);
         assert_ne!(page.content, Content::Guard, "{address:#x}");
         page.content = content;
     }
 
-    /// Carries out the steps of a blob.
+    /// Executes the steps of a blob.
     pub fn carry_out(&mut self, bytes: &[u8]) {
         let (head, data) = bytes.split_at(header::LENGTH);
         let field = |bytes: &[u8], at: usize| {
@@ -236,7 +236,7 @@ impl Model {
         }
     }
 
-    /// The places in the image of what the buffer or the window has at an address.
+    /// Returns the image range that the buffer or the window contains at an address.
     fn shown(&self, range: Range<u64>) -> Range<u64> {
         let (buffer, window) = (self.blob + BUFFER_AT as u64, self.blob + LARGEST_BLOB);
         let length = range.end - range.start;
@@ -250,7 +250,7 @@ impl Model {
         start..start + length
     }
 
-    /// Whether nothing of the blob is there.
+    /// Returns whether the range does not overlap the blob.
     fn is_outside(&self, range: Range<u64>) -> bool {
         range.end <= self.blob || range.start >= self.blob + (256 << 20)
     }
@@ -282,7 +282,7 @@ impl Model {
         }
     }
 
-    /// Requires that the memory is that of the source.
+    /// Checks that the memory equals that of the source.
     pub fn require(&self, source: &Layout) {
         assert_eq!(self.window, None, "the window is still mapped");
         let mut wanted = BTreeMap::new();
@@ -306,10 +306,10 @@ impl Model {
         for page in wiped.into_iter().flat_map(pages) {
             found.get_mut(&page).expect("it is mapped").content = Content::Fresh;
         }
-        // The page that keeps a closed heap from growing is neither's.
+        // The page that keeps a closed heap from growing belongs to neither.
         let (closed, none) = (self.heap.end, fresh(None, 0));
         found.retain(|page, has| *page != closed || *has != none || wanted.contains_key(page));
-        // What lies below the other's stack means nothing.
+        // Pages below the other stack are irrelevant.
         found.retain(|page, _| {
             *page < self.stack || *page >= STACK_END || wanted.contains_key(page)
         });

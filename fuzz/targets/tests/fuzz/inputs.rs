@@ -1,4 +1,4 @@
-//! Makes inputs from those of a corpus.
+//! Generates inputs from those of a corpus.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -13,9 +13,9 @@ type Bytes = Vec<u8>;
 /// The longest input.
 const LONGEST: usize = 1 << 16;
 
-/// Strings, numbers and words, as JSON, TOML and this text have them; all other bytes stand alone.
+/// Strings, numbers and words of JSON, TOML or text; every other byte is a separate token.
 const TOKEN: &str = r#"(?s-u)"(?:\\.|[^"\\])*"?|-?[0-9][0-9.eE+-]*|[A-Za-z_]+|."#;
-/// Lists and tables without others in them.
+/// Lists and tables that contain no others.
 const GROUP: &str = r"(?s-u)\[[^\[\]]*\]|\{[^{}]*\}";
 
 /// Numbers at the boundaries of arithmetic and limits.
@@ -36,7 +36,7 @@ const EDGES: [u64; 14] = [
     u64::MAX,
 ];
 
-/// A change of an input. Places are tokens.
+/// A change of an input. Positions are tokens.
 #[derive(Clone, Debug)]
 enum Edit {
     Replace {
@@ -59,7 +59,7 @@ enum Edit {
     },
 }
 
-/// Inputs of the corpus with a few changes: an input that is still mostly valid gets further.
+/// Generates inputs of the corpus with a few changes: a mostly valid input gets further.
 pub fn inputs(corpus: &[Bytes], words: Vec<Bytes>) -> impl Strategy<Value = Bytes> + use<> {
     let corpus: Arc<[Vec<Bytes>]> = corpus.iter().map(|input| found(TOKEN, input)).collect();
     let mut pool = words;

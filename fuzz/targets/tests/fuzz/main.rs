@@ -1,5 +1,5 @@
-//! Fuzzing on stable Rust: each target has the inputs of its corpus and others made from them, in a
-//! process of its own.
+//! Fuzzes on stable Rust: each target runs the inputs of its corpus and others generated from them, in a
+//! separate process.
 
 mod inputs;
 mod python;
@@ -23,22 +23,22 @@ use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner
 use self::inputs::inputs;
 use self::python::Python;
 
-/// The targets to run; all if it is not set.
+/// The targets to run; all if the variable is not set.
 const CHOSEN: &str = "SANDFORK_FUZZ_TARGETS";
-/// A time for each target in place of its number of inputs; 0 runs only the corpora.
+/// The time for each target, instead of its number of inputs; 0 runs only the corpora.
 const SECONDS: &str = "SANDFORK_FUZZ_SECONDS";
 const SEED: &str = "SANDFORK_FUZZ_SEED";
-/// The file of an input to run in place of all others.
+/// The file of a single input to run.
 const REPLAY: &str = "SANDFORK_FUZZ_REPLAY";
-/// The target of a process that this program has started.
+/// The target, in a process that this program has started.
 const ONE: &str = "SANDFORK_FUZZ_ONE";
 
-/// A reader allocates little for at most 64 KiB. One that allocates by an announced length, before the
-/// bytes have arrived, ends its process and not the machine.
+/// The memory limit: a parser allocates little for at most 64 KiB of input. One that allocates by a declared length,
+/// before the bytes have arrived, ends its own process and does not exhaust the machine.
 const MOST_MEMORY: u64 = 4 << 30;
 
-/// The processor time that one input may take, in seconds. The slowest valid input takes a tenth of a
-/// second. Wall-clock time would fail on a busy machine.
+/// The CPU time limit of one input in seconds. The slowest valid input takes a tenth of a
+/// second. A wall time limit would fail on a busy machine.
 const MOST_TIME: u64 = 30;
 
 type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
     let (rust, python) = (TARGETS.iter(), python::TARGETS.iter());
     let rust = rust.map(|it| it.name);
-    // Those in Python take the longest, the last of them twice as long as any other, and begin first.
+    // The Python targets take the longest, the last of them twice as long as any other, and start first.
     let known: Vec<&str> = python.rev().map(|it| it.name).chain(rust).collect();
     let chosen = env::var(CHOSEN).unwrap_or_else(|_| known.join(" "));
     if let Some(unknown) = chosen.split(' ').find(|name| !known.contains(name)) {
@@ -91,7 +91,7 @@ fn in_a_process(name: &str) -> std::result::Result<(), Failed> {
     Err(format!("{told}{status}: `cargo xtask fuzz --replay {file} {name}` runs it again").into())
 }
 
-/// The file that holds the current input, in case it ends the process.
+/// Returns the file that holds the current input, in case it ends the process.
 fn artifact(name: &str) -> String {
     format!("target/fuzz/{name}.input")
 }
@@ -145,8 +145,8 @@ fn fuzz(name: &str) -> Result {
     Ok(())
 }
 
-/// Tries inputs. Returns how many there were, and how many were taken; or the shortest that was found for
-/// which a property does not hold.
+/// Tries inputs. Returns how many there were and how many were accepted, or the shortest one found that violates a
+/// property.
 fn search(
     inputs: &impl Strategy<Value = Vec<u8>>,
     seed: u64,
@@ -174,7 +174,7 @@ fn search(
     Ok((made, taken.get()))
 }
 
-/// The search finds a word of the dictionary before a number at the boundary of arithmetic.
+/// The search must combine a word of the dictionary with a number at the boundary of arithmetic.
 fn a_planted_fault_is_found() -> std::result::Result<(), Failed> {
     let inputs = inputs(&[b"number 7".to_vec()], vec![b"length=".to_vec()]);
     let planted = b"length=4294967296";
@@ -199,7 +199,7 @@ fn number(variable: &str) -> Result<Option<u64>> {
     Ok(text.map(|text| text.parse()).transpose()?)
 }
 
-/// Has the kernel end this process when the next input takes too long (setrlimit(2)).
+/// Makes the kernel kill this process if the next input takes too long (setrlimit(2)).
 fn limit_time() -> nix::Result<()> {
     let used = getrusage(UsageWho::RUSAGE_SELF)?;
     let used = used.user_time().tv_sec() + used.system_time().tv_sec();
@@ -236,7 +236,7 @@ impl Target {
     }
 }
 
-/// The inputs of a corpus in order of their names, which is the same on every machine.
+/// Returns the inputs of a corpus in the order of their names, which is the same on every machine.
 fn corpus(name: &str) -> io::Result<Vec<Vec<u8>>> {
     let files = fs::read_dir(Path::new("fuzz/corpus").join(name))?;
     let mut files = files
@@ -246,12 +246,12 @@ fn corpus(name: &str) -> io::Result<Vec<Vec<u8>>> {
     files.iter().map(fs::read).collect()
 }
 
-/// The words of a dictionary of libFuzzer: `name = "word"`, a byte that is no letter as `\xHH`.
+/// Parses a libFuzzer dictionary: `name = "word"`, with non-printable bytes as `\xHH`.
 fn words(name: &str) -> Result<Vec<Vec<u8>>> {
     let text = fs::read_to_string(format!("fuzz/dictionaries/{name}.dict"))?;
     let table: toml::Table = text.parse()?;
     let words = table.values().filter_map(toml::Value::as_str);
-    // TOML has U+00HH for the byte.
+    // TOML parses `\xHH` as the character U+00HH.
     Ok(words
         .map(|word| word.chars().map(|byte| byte as u8).collect())
         .collect())

@@ -1,8 +1,8 @@
-//! The readers in Python: `fuzz/python` checks inputs, and asks what the same bytes mean to this side.
+//! Runs the parsers in Python: `fuzz/python` checks inputs, and queries how Rust parses the same bytes.
 //!
-//! A message has one byte for its kind, a `u32` length, little-endian, and that many bytes. The answer to an
-//! input (`i`) is `+` or `-`, or `!` with a traceback; before it, there may be questions (`f`, `v`), whose
-//! answers are `+` or `-`, too.
+//! A message is one byte for its kind, a little-endian `u32` length, and that many bytes. The reply to an
+//! input (`i`) is `+` or `-`, or `!` with a traceback. Before it, there may be queries (`f`, `v`), whose
+//! replies are also `+` or `-`.
 
 use std::cell::RefCell;
 use std::fs;
@@ -16,10 +16,10 @@ use serde_json::Map;
 
 use crate::Result;
 
-/// A reader in Python.
+/// A parser in Python.
 pub struct Target {
     pub name: &'static str,
-    /// Whose corpus it shares.
+    /// The target whose corpus it shares.
     pub corpus: &'static str,
     pub inputs: u64,
 }
@@ -37,7 +37,7 @@ pub const TARGETS: [Target; 2] = [
     },
 ];
 
-/// A process that checks inputs, started again for the input after one that ended it.
+/// A process that checks inputs. It is restarted after an input that ended it.
 pub struct Python {
     target: &'static str,
     process: RefCell<Option<Process>>,
@@ -51,7 +51,7 @@ impl Python {
         }
     }
 
-    /// Whether the reader takes the input. Panics where a property does not hold.
+    /// Returns whether the parser accepts the input. Panics if a property does not hold.
     pub fn check(&self, input: &[u8]) -> bool {
         let process = self.process.take();
         let mut process = process.unwrap_or_else(|| Process::start(self.target));
@@ -127,7 +127,7 @@ impl Process {
     }
 }
 
-/// The interpreter with the packages of the tests, if `cargo xtask test envs` made one.
+/// Returns the interpreter with the packages of the tests, if `cargo xtask test envs` made one.
 fn interpreter() -> String {
     let manifest = fs::read("target/test-envs/manifest.json");
     let manifest: serde_json::Value =
@@ -136,7 +136,7 @@ fn interpreter() -> String {
     client.unwrap_or("python3").to_owned()
 }
 
-/// The lengths of the frames of a stream whose headers must be JSON objects.
+/// Returns the lengths of the frames of a stream whose headers must be JSON objects.
 fn frames(mut stream: &[u8]) -> Result<String> {
     let mut decoder = Decoder::new(FrameLimits::TO_CALLER);
     let mut lengths: Vec<[usize; 2]> = Vec::new();
@@ -147,7 +147,7 @@ fn frames(mut stream: &[u8]) -> Result<String> {
     Ok(serde_json::to_string(&lengths)?)
 }
 
-/// Parses a tree, if the buffers of these lengths fit it, and encodes it again. A zero byte separates both.
+/// Parses a tree, if buffers of these lengths fit it, and encodes it again. A zero byte separates tree and lengths.
 fn value(question: &[u8]) -> Result<String> {
     let mut parts = question.splitn(2, |byte| *byte == 0);
     let [tree, lengths] = [parts.next(), parts.next()].map(Option::unwrap_or_default);
