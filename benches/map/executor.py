@@ -1,4 +1,4 @@
-"""Runs rounds of programs like HumanEval's own evaluation, and times each program: one round a line."""
+"""Runs rounds of programs like HumanEval's own evaluation. Prints the time of each program, one line per round."""
 
 import json
 import sys

@@ -1,7 +1,7 @@
-"""Times the Python client, in the same run as everything else.
+"""Times the Python client in the same run as the other measurements.
 
-Each line of standard input has two counts; the answer is a line of so many times of a cell in a live
-session, in nanoseconds, and a line of so many times of making a sandbox with its session."""
+Each line of standard input has two counts, and is answered with two lines of times in nanoseconds: that
+many of a cell in a live session, and that many of the creation of a sandbox with its session."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Times fork, exit and wait of an interpreter as warm as a zygote's, with no jail around it.
+"""Times fork, exit and wait of an interpreter that is as warm as a zygote, without a jail.
 
 Arguments: the modules to preload. Each line of standard input is a count; the answer is a line of
 that many times, in nanoseconds."""

@@ -1,7 +1,7 @@
 """Times `python3 -c pass` in a sandbox of sandlock, made from a process that has it loaded.
 
 Arguments: the interpreter, and the directory of its installation. Each line of standard input is a
-count; the answer is a line of that many times, in nanoseconds, or the reason why there are none."""
+count; the answer is a line of that many times in nanoseconds, or the reason why there are none."""
 
 import os
 import sys

@@ -6,7 +6,7 @@ Needs pandas here, and pandas and matplotlib in the environment whose packages t
 interpreter, or a virtual environment; by default the one that runs this. It is mounted read-only, and
 nothing is installed into it.
 
-The columns of a frame cross in shared memory, without being sent: this side writes them once, and the
+The columns of a frame are passed in shared memory, not through a socket: this side writes them once, and the
 guest maps them.
 """
 

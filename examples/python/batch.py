@@ -29,7 +29,7 @@ CANDIDATES = {
 def candidates(count: int) -> Iterator[sandfork.Task]:
     """Generates the candidates lazily: there may be millions."""
     choice = random.Random(7)
-    # An endless candidate runs until its time limit: a few are enough.
+    # An endless candidate runs until its time limit, so a few are enough.
     kinds = choice.choices(list(CANDIDATES), weights=[57, 30, 5, 8], k=count)
     for number, kind in enumerate(kinds):
         code = f"{CANDIDATES[kind]}\n{TESTS}\n"

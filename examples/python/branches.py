@@ -1,4 +1,4 @@
-"""Loads data once, tries several ideas on copies of the session, and goes on with the best.
+"""Loads data once, tries several ideas on copies of the session, and continues with the best.
 
     python examples/python/branches.py
 """
@@ -57,5 +57,5 @@ with sandfork.Sandbox(timeout=10) as sandbox:
         name, winner = best_of(snapshot, CANDIDATES, "error_of(model)")
 
 with winner:
-    # The winner goes on where it was: the data and its model are there.
+    # The winner continues where it was: the data and its model are there.
     print(name, "at 100:", winner.run("model(100)").value)

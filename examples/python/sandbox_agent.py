@@ -16,7 +16,7 @@ from sandfork.openai_agents import SandforkSandboxClient, SandforkSandboxClientO
 
 CODE = "print([n for n in range(2, int(open('limit').read())) if all(n % d for d in range(2, n))])"
 
-# Tells a model's provider of each run, over the network.
+# By default the SDK sends a trace of each run to the model's provider.
 set_tracing_disabled(True)
 
 

@@ -1,4 +1,4 @@
-"""An agent that may call one web API, by a tool of the host. Its code has no network.
+"""An agent that may call one web API through a tool of the host. Its code has no network.
 
 pip install 'sandfork[smolagents]'
 python examples/python/web_api.py
@@ -64,7 +64,7 @@ class WebApi(Tool):
             headers={"Authorization": f"Bearer {self.key}"},
         )
         try:
-            # The time is for each read. `tool_timeout` is for the whole call.
+            # This limits each read. `tool_timeout` limits the whole call.
             with self.opener.open(request, timeout=5) as response:
                 body = response.read(MAX_ANSWER + 1)
         except urllib.error.HTTPError as error:

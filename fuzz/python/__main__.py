@@ -16,7 +16,7 @@ import python_values  # noqa: E402
 from rust import Rust  # noqa: E402
 
 TARGETS = {"client_frames": client_frames.Target, "python_values": python_values.Target}
-# The most that an input may take of either: an input that costs its reader more than its sender is a fault.
+# The limits for one input: an input that costs its reader far more than its sender is a defect.
 SECONDS = 30
 MEMORY = 8 << 30
 
@@ -26,7 +26,7 @@ def main(name: str) -> None:
     rust = Rust(sys.stdin.buffer, sys.stdout.buffer)
     check = TARGETS[name](rust).check
     while (message := rust.receive()) is not None:
-        # Counts processor time. The signal ends the process at any point.
+        # Counts processor time. The signal ends the process wherever it is.
         signal.setitimer(signal.ITIMER_VIRTUAL, SECONDS)
         try:
             rust.send(b"+" if check(message[1]) else b"-", b"")

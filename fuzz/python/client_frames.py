@@ -1,4 +1,4 @@
-"""The client's and the guest's reader of frames: no split makes a difference, only one kind of error is
+"""The frame readers of the client and the guest: the split of the input does not matter, only one kind of error is
 raised, and the Rust side reads the same frames."""
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Target:
         spec.loader.exec_module(self._wire)
 
     def check(self, data: bytes) -> bool:
-        """Whether it is taken."""
+        """Whether the input is accepted."""
         # The first byte is the length of pieces, as for the Rust target.
         piece, stream = max(1, data[0]) if data else 1, data[1:]
         whole = read([stream])
@@ -100,7 +100,7 @@ def headers_of(stream: bytes) -> list[bytes]:
 
 
 def is_strict(header: bytes) -> bool:
-    """Whether every JSON parser accepts it: Python's accepts more (NaN, lone surrogates, 1e999)."""
+    """Whether every JSON parser accepts it. Python's accepts more (NaN, lone surrogates, 1e999)."""
     try:
         text = json.dumps(json.loads(header), ensure_ascii=False, allow_nan=False)
         text.encode()
@@ -114,7 +114,7 @@ def is_strict(header: bytes) -> bool:
 
 
 def is_message(header: bytes) -> bool:
-    """Whether a supervisor could have written it: an object with a kind, nothing around it, and no
+    """Whether a supervisor could have written it: an object with a kind, without text around it or an
     integer of more than 64 bits."""
     if not header.startswith(b"{") or not header.endswith(b"}"):
         return False

@@ -1,6 +1,6 @@
-"""Values, as the guest and the client read and write them: nothing but `ValueError` is raised, what is
-written the Rust side takes, and a tree that went through it means the same. Reading takes work in
-proportion to the input and to what it drew from its budget."""
+"""Values, as the guest and the client read and write them: only `ValueError` is raised, Rust accepts what is
+written, and a tree that Rust re-encodes means the same. The work of reading is proportional to the input
+and to the part of the budget that it used."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ WORK = 1 << 15
 CALLS = 40
 FIRST_CALLS = 100_000
 
-# A hostile array of halves of dates is none of a reader's business to be quiet about.
+# A hostile array may contain dates for which pandas warns, which is no defect of the reader.
 warnings.simplefilter("ignore")
-# Comparing needs integers of any length as text. The first releases of Python 3.9 have no limit.
+# Comparison converts integers of any length to text. The first releases of Python 3.9 have no limit.
 if hasattr(sys, "set_int_max_str_digits"):
     sys.set_int_max_str_digits(0)
 
@@ -27,7 +27,7 @@ if hasattr(sys, "set_int_max_str_digits"):
 class Target:
     def __init__(self, rust) -> None:
         self._rust = rust
-        # Imports that the first table triggers do not count as work of reading it.
+        # The imports that the first table triggers do not count as work of reading it.
         try:
             import pandas
             from PIL import Image
@@ -40,7 +40,7 @@ class Target:
             repr(_values.decode(tree, [memoryview(bytes(buffer)) for buffer in kept]))
 
     def check(self, data: bytes) -> bool:
-        """Whether it is taken."""
+        """Whether the input is accepted."""
         text, buffers = parse(data)
         try:
             tree = json.loads(text, parse_int=integer)
@@ -49,7 +49,7 @@ class Target:
         lengths = [buffer.nbytes for buffer in buffers]
         read = self._decoded_within_bounds(tree, buffers, len(data))
         taken, told = self._rust.value(text, lengths)
-        # Rust adds optional members, so a tree that is refused here may be accepted in its encoding.
+        # Rust adds optional members, so a tree that is refused here may be accepted as Rust re-encodes it.
         if taken and not isinstance(read, Refused):
             through = decoded(json.loads(told), _values.Decoder(buffers, WORK))
             assert canonical(read) == canonical(through), f"{read!r} is {through!r} behind Rust"
@@ -129,10 +129,10 @@ def canonical(value: object) -> object:
     if kind is dict:
         return kind, [(canonical(key), canonical(item)) for key, item in value.items()]
     if kind is _values.Table:
-        # Written again, it no longer says which package would have made a frame of it.
+        # Written again, it no longer names the package that would have made a frame of it.
         return kind, value.columns, canonical(list(value))
     if kind.__module__ == "pyarrow.lib":
-        # The `repr` of an array has its address.
+        # The `repr` of an array contains its address.
         return kind, str(getattr(value, "type", "")), str(value)
     if getattr(getattr(value, "dtype", None), "kind", "") == "O" and hasattr(value, "tobytes"):
         return kind, value.shape, canonical(value.tolist())

@@ -1,4 +1,4 @@
-"""The Rust side, which sends inputs and answers what the same bytes mean to it: the messages are described in
+"""The Rust side, which sends inputs and answers how it reads the same bytes. The messages are described in
 `fuzz/targets/tests/fuzz/python.rs`."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class Rust:
         self._read, self._write = read, write
 
     def frames(self, stream: bytes) -> tuple[bool, str]:
-        """Whether the stream has frames with objects as headers. Also returns their lengths, or the error."""
+        """Whether all frames of the stream have objects as headers. Also returns their lengths, or the error."""
         return self._ask(b"f", stream)
 
     def value(self, tree: bytes, lengths: list[int]) -> tuple[bool, str]:

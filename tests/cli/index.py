@@ -1,4 +1,4 @@
-"""An index of packages on loopback (PEP 503), with wheels that it builds itself. Prints its port."""
+"""A package index on loopback (PEP 503), with wheels that it builds itself. Prints its port."""
 
 import base64
 import hashlib
@@ -13,7 +13,7 @@ import time
 import zipfile
 
 
-# Its requests wait until it serves. The packages below know its port.
+# Requests wait until the index serves. The packages below contain its port.
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
 PORT = server.server_address[1]
 
@@ -23,7 +23,7 @@ def digest(data):
 
 
 def wheel(name, version, files, requires=(), entry_points="", scripts=None, tag="py3-none-any"):
-    """The name and the bytes of a wheel."""
+    """Returns the file name and the bytes of a wheel."""
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     metadata += "".join(f"Requires-Dist: {other}\n" for other in requires)
@@ -56,7 +56,7 @@ def linked(name, version):
     return file, buffer.getvalue()
 
 
-# Run by the interpreter as it starts, before there is any guest: for its children, of every tenant.
+# An interpreter runs it at its start, before there is a guest, so it would affect every tenant's workers.
 HOSTILE = """\
 import os, socket, sys
 
@@ -80,7 +80,7 @@ look("a change", lambda: open(os.path.join(os.path.dirname(__file__), "changed.p
 
 
 def bomb(name, version, size):
-    """A wheel whose file is much larger than the wheel."""
+    """A wheel with a file that is much larger than the wheel itself."""
     return wheel(name, version, {f"{name}.py": "x = 1\n", f"{name}.bin": bytes(size)})
 
 
@@ -114,7 +114,7 @@ PROJECT = "build-system = {requires = [], build-backend = 'backend', backend-pat
 
 
 def sdist(name, version, code="found = None", file=None):
-    """A source distribution, and the code that runs when it is built."""
+    """Returns a source distribution that runs this code when it is built."""
     file = file or f"{name}-{version}-py3-none-any.whl"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
     tags = "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
@@ -137,7 +137,7 @@ def sdist(name, version, code="found = None", file=None):
     return f"{name}-{version}.tar.gz", buffer.getvalue()
 
 
-# What a build can reach: the file of the test's own, other hosts, and the guest's own work directory.
+# Records what a build can reach: the test's own file, other hosts, and the guest's work directory.
 THIEF = """
 found = []
 for path in ("/tmp/sandfork-test-secret", "/etc/shadow"):
@@ -158,7 +158,7 @@ except OSError:
 found += [name for name in os.environ if "SECRET" in name]
 """
 
-# Which requests the index gets from a build.
+# Records which requests of a build reach the index.
 MEDDLER = f"""
 found = []
 from urllib.request import Request, urlopen
@@ -170,7 +170,7 @@ for method in ("GET", "POST", "DELETE"):
         pass
 """
 
-# What a build sees of the host's directories of packages.
+# Records what a build sees of the host's package directories.
 LISTER = """
 found = sorted(file for _, _, files in os.walk("/var/tmp") for file in files)
 """
@@ -272,7 +272,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if file not in FILES:
             return self.send_error(404)
         data = FILES[file]
-        # The index tells the installer from the resolver, and has another file for it.
+        # The index distinguishes the installer from the resolver, and serves it another file.
         installs = not self.headers.get("User-Agent", "").startswith(("pip/", "uv/"))
         if file.startswith("tampered") or (file.startswith("late") and installs):
             data = data[:-1] + b"\x01"
@@ -295,7 +295,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.do_GET()
 
     def do_HEAD(self):
-        # uv asks first whether it may ask for a part of a wheel.
+        # uv first asks whether the server supports range requests.
         self.do_GET()
 
     def project(self, name):

@@ -1,4 +1,4 @@
-"""Prints a process's restrictions from inside: the same lines in every sound worker."""
+"""Prints a process's restrictions from inside: the same lines in every correctly confined worker."""
 
 import ctypes
 import errno
@@ -44,7 +44,7 @@ for mount in mounts():
 for name in ("uid_map", "gid_map", "setgroups", "cgroup"):
     words = open("/proc/self/" + name).read().split()
     if name == "uid_map" and 2147000000 < int(words[1]) < 1 << 31:
-        # Each of root's workers has another uid.
+        # Each worker of root has a different uid.
         words[1] = "its own"
     print(name, *words)
 for name in sorted(vars(resource)):
@@ -52,7 +52,7 @@ for name in sorted(vars(resource)):
     if name.startswith("RLIMIT_") and name != "RLIMIT_DATA":
         print(name, *resource.getrlimit(getattr(resource, name)))
 print("data", resource.getrlimit(resource.RLIMIT_DATA)[0] != resource.RLIM_INFINITY)
-# One of them is the directory that is being listed.
+# One of them belongs to the listing itself.
 print("descriptors", sorted(map(int, os.listdir("/proc/self/fd")))[:3], len(os.listdir("/proc/self/fd")))
 print("processes", sorted(int(name) for name in os.listdir("/proc") if name.isdecimal()))
 print("ids", os.getpid(), os.getppid(), os.getsid(0), os.getuid(), os.getgid(), os.getgroups())

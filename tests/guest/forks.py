@@ -1,4 +1,4 @@
-"""Interpreters that are booted once for each settings, and forked for each worker, as a zygote is."""
+"""Boots one interpreter for each combination of settings and forks it for each worker, like a zygote."""
 
 import atexit
 import ctypes
@@ -11,7 +11,7 @@ import sys
 import time
 
 CONTROL = 1022
-# For an interpreter before its imports are guarded. A worker has no module that a start does not load.
+# Runs before imports are guarded. A worker must only have modules that a normal start loads.
 PREPARE = """
 import os, sys
 loaded = set(sys.modules)
@@ -40,20 +40,20 @@ def fork_workers():
                 os.close(file)
             control.close()
             return
-        # The worker becomes a child of the process that asks for it.
+        # The worker becomes a child of the requesting process.
         os.waitpid(between, 0)
         control.sendall(os.read(reader, 16))
         for file in (*files, reader, writer):
             os.close(file)
 
 """
-# For one that is booted. It goes on in each worker.
+# Runs in the booted interpreter, and continues in each worker.
 FORK = "fork_workers()"
 PR_SET_CHILD_SUBREAPER = 36
 
 
 class Process:
-    """A child that another process has forked, with what is used here of `subprocess.Popen`."""
+    """A child that another process has forked, with the methods of `subprocess.Popen` that the tests use."""
 
     def __init__(self, pid, stdout, stderr):
         self.pid = pid
@@ -106,7 +106,7 @@ class Zygote:
         self.process.wait()
 
     def fork(self, stdin, link):
-        """A worker with this standard input, whose link to its supervisor this is."""
+        """Forks a worker with this standard input and this link to its supervisor."""
         (stdout, out), (stderr, err) = os.pipe(), os.pipe()
         with open(os.devnull) as nothing:
             files = [nothing.fileno() if stdin is None else stdin, out, err, link.fileno()]
@@ -119,7 +119,7 @@ class Zygote:
 
 @functools.lru_cache(maxsize=None)
 def zygote(text, environment):
-    """The interpreter that has executed this text with these variables."""
+    """Returns the interpreter that has executed this text with these variables."""
     if ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1) != 0:
         raise OSError("this process cannot be a subreaper")
     return Zygote(text, environment)

@@ -1,4 +1,4 @@
-"""Acts as the supervisor of a worker that runs the real sources of the guest side, without a jail."""
+"""Acts as the supervisor of a worker that runs the real guest sources, without a jail."""
 
 import functools
 import marshal
@@ -19,9 +19,9 @@ import forks  # noqa: E402, it comes after the path
 import values  # noqa: E402, it is found there
 
 DATA = 1023
-# The native half, as the tests' build embeds it.
+# The native worker library, as the tests' build embeds it.
 LIBRARY = os.environ["SANDFORK_WORKER"]
-# The steps of a zygote before it serves, on an ordinary interpreter.
+# The steps of a zygote before it serves, in an ordinary interpreter.
 BOOT = """
 def read(name, root=%(root)r):
     try:
@@ -68,7 +68,7 @@ PATIENCE = 30
 
 @functools.lru_cache(maxsize=None)
 def codes():
-    """A file with the code of the guest side, so that not each of hundreds of workers compiles it."""
+    """Returns a file with the guest's byte code, so that hundreds of workers need not compile it."""
     found = {}
     for path in GUEST.rglob("*.py"):
         name = str(path.relative_to(GUEST).with_suffix(""))
@@ -80,7 +80,7 @@ def codes():
 
 
 def start(text, stdin, link, environment):
-    """Boots a worker as an interpreter of its own."""
+    """Boots a worker as a separate interpreter."""
     os.dup2(link.fileno(), DATA)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", "-c", text],
@@ -99,7 +99,7 @@ class Ended(Exception):
 
 
 class Outcome:
-    """The result of a request, with the messages before it."""
+    """The result of a request, and the messages before it."""
 
     def __init__(self, header, value, displays):
         self.header = header
@@ -137,7 +137,7 @@ class Worker:
             "codes": codes().name,
             "run_path": run_path,
             "stdin": "nothing" if stdin is None else "input",
-            # A cold worker is the interpreter that was booted.
+            # A cold worker is the booted interpreter itself.
             "prepare": "" if cold else forks.PREPARE % {"control": forks.CONTROL, "data": DATA},
             "fork": "" if cold else forks.FORK,
         }
@@ -164,7 +164,7 @@ class Worker:
             self.send({"kind": "rehearse", "serves": serves})
         self.send({"kind": "hello", "version": 2, "serves": serves}, waits=serves == "one-run")
         if serves == "session":
-            # What starts programs goes with it; there is none here.
+            # A worker's parent sends the socket of the program starter with this byte. The tests have none.
             self.link.sendall(b"\0")
         assert self.receive()[0] == {"kind": "ready", "version": 2}
 
@@ -175,12 +175,12 @@ class Worker:
         self.close()
 
     def close_link(self):
-        """How the process ended. Its output can still be read."""
+        """Closes the link and returns the exit status. The output can still be read."""
         self.link.close()
         return self.process.wait(PATIENCE)
 
     def close(self):
-        """How the process ended, after the link was closed."""
+        """Closes the link and the streams and returns the exit status."""
         self.link.close()
         for number in self.passed:
             os.close(number)
@@ -333,7 +333,7 @@ class Worker:
     # Output.
 
     def output(self):
-        """The output of both streams since the last call."""
+        """Returns the output of both streams since the last call."""
         for stream, kept in ((self.process.stdout, self.out), (self.process.stderr, self.err)):
             os.set_blocking(stream.fileno(), False)
             while True:

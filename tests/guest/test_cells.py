@@ -1,4 +1,4 @@
-"""Cells of a session: one namespace, values, tracebacks, `await`, input, ends."""
+"""Tests of cells: one namespace, values, tracebacks, `await`, input, endings."""
 
 import re
 import subprocess
@@ -29,13 +29,13 @@ class Cells(unittest.TestCase):
         self.assertEqual(self.value("'a text'"), "a text")
         self.assertIn("NameError", self.fail("del x\nx")["traceback"])
 
-    def test_a_coding_line_means_nothing_in_text(self):
+    def test_a_coding_line_is_ignored_in_text(self):
         for line in ("# coding: latin-1", "# coding: klingon", "# coding: utf-16"):
             self.assertEqual(self.value(f"{line}\n'\u00e9'"), "\u00e9")
         self.assertIn("'\u00e9' + 1", self.fail("# coding: latin-1\n'\u00e9' + 1")["traceback"])
         self.assertEqual(self.value("\ufeff# coding: latin-1\n'\u00e9'"), "\u00e9")
 
-    def test_annotations_of_main_are_there_before_any(self):
+    def test_main_has_annotations_before_any_cell(self):
         for worker in (self.worker, Worker(serves="run"), Worker(serves="run", run_path="python")):
             self.addCleanup(worker.close)
             if sys.version_info < (3, 14):
@@ -53,7 +53,7 @@ class Cells(unittest.TestCase):
             self.worker.cell(source)
             self.assertEqual(self.worker.frames, before + 1, source)
 
-    def test_tracebacks_have_the_guests_lines_only(self):
+    def test_tracebacks_contain_only_guest_lines(self):
         self.value("def f(n):\n    return 1 / n")
         error = self.fail("y = 1\nf(0)")
         self.assertEqual((error["name"], error["message"]), ("ZeroDivisionError", "division by zero"))
@@ -81,7 +81,7 @@ class Cells(unittest.TestCase):
         source = self.value("import inspect\ndef g(): return 5\ninspect.getsource(g)")
         self.assertEqual(source, "def g(): return 5\n")
 
-    def test_futures_hold_for_the_last_expression(self):
+    def test_future_imports_apply_to_the_last_expression(self):
         source = "from __future__ import annotations\nf = lambda: 0\n(lambda x: x)(3)"
         self.assertEqual(self.value(source), 3)
 
@@ -100,7 +100,7 @@ class Cells(unittest.TestCase):
         self.assertEqual(self.worker.output(), ("", "why\n"))
         self.assertEqual(self.value("1"), 1)
 
-    def test_output_is_there_at_the_end_of_a_cell(self):
+    def test_output_is_flushed_at_the_end_of_a_cell(self):
         self.value("import sys\nprint('a', end='')\nsys.stderr.write('b')")
         self.assertEqual(self.worker.output(), ("a", "b"))
 
@@ -108,7 +108,7 @@ class Cells(unittest.TestCase):
         self.value("import asyncio\nq = asyncio.Queue()\nasync def put():\n    await q.put(3)")
         self.assertEqual(self.value("await put()\nawait q.get()"), 3)
         self.value("async def later():\n    await asyncio.sleep(0.01)\n    return 5")
-        # Also after a cell has run its own loop, which is allowed.
+        # Also after a cell has run its own event loop, which is allowed.
         self.assertEqual(self.value("asyncio.run(later())"), 5)
         self.assertEqual(self.value("task = asyncio.create_task(later())\nawait asyncio.sleep(0)\ntask.done()"), False)
         self.assertEqual(self.value("await task"), 5)
@@ -118,14 +118,14 @@ class Cells(unittest.TestCase):
         self.assertEqual(error["traceback"].count("File "), 2)
         self.assertNotIn("asyncio/", error["traceback"])
 
-    def test_a_cell_is_on_one_loop_from_its_first_statement(self):
+    def test_a_cell_uses_one_loop_from_its_first_statement(self):
         self.value("import asyncio\nasync def later():\n    await asyncio.sleep(0.01)\n    return 5")
         self.assertEqual(self.value("task = asyncio.create_task(later())\nawait task"), 5)
         self.assertEqual(self.value("a, b = map(asyncio.ensure_future, [later(), later()])"), None)
         self.assertEqual(self.value("await asyncio.gather(a, b)"), [5, 5])
         self.assertEqual(self.value("first = asyncio.get_running_loop()"), None)
         self.assertTrue(self.value("first is asyncio.get_running_loop()"))
-        # A cell that waits for nothing may run a loop of its own.
+        # A cell without `await` may run its own event loop.
         self.assertEqual(self.value("asyncio.run(later())"), 5)
         own = "own = asyncio.new_event_loop()\nt = own.create_task(later())\nown.run_until_complete(t)"
         self.assertEqual(self.value(own), 5)
@@ -133,14 +133,14 @@ class Cells(unittest.TestCase):
         self.assertEqual(self.value(client), 5)
         self.assertTrue(self.value("first is asyncio.get_running_loop()"))
 
-    def test_tasks_go_on_between_cells(self):
+    def test_tasks_continue_in_later_cells(self):
         self.value("import asyncio\nseen = []")
         self.value("async def count():\n    for n in range(3):\n        seen.append(n)\n        await asyncio.sleep(0.001)")
         self.value("task = asyncio.create_task(count())")
         while not self.value("task.done()"):
             pass
         self.assertEqual(self.value("seen"), [0, 1, 2])
-        # Neither an end nor an error of a task ends the session or the other tasks.
+        # A task that ends or fails affects neither the session nor the other tasks.
         self.value("async def stop(error):\n    raise error")
         for error in ("SystemExit(3)", "KeyboardInterrupt()", "ValueError(4)"):
             self.value("ended = asyncio.create_task(stop(%s)); task = asyncio.create_task(count())" % error)
@@ -177,21 +177,21 @@ class Cells(unittest.TestCase):
         fails = "def fails():\n    held = Held(); kept.append(weakref.ref(held))\n    1 / 0\nfails()"
         self.value("kept = []")
         shown = self.fail(fails)["traceback"]
-        # As `traceback.print_last`, which prints another in 3.13.0.
+        # Like `traceback.print_last`, which has a bug in 3.13.0.
         again = "''.join(traceback.format_exception(sys.last_type, sys.last_value, sys.last_traceback))"
         self.assertTrue(self.value("%s == %r" % (again, shown)))
         last = "[sys.last_type is ZeroDivisionError, sys.last_value.__traceback__ is sys.last_traceback]"
         self.assertEqual(self.value(last), [True, True])
         if len(names) == 4:
             self.assertTrue(self.value("sys.last_exc is sys.last_value"))
-        # As a debugger has it, and for the last exception only. The cell's tree is not kept.
+        # As a debugger needs it, for the last exception only. The cell's syntax tree is not kept.
         self.assertTrue(self.value("sys.last_traceback.tb_next.tb_frame.f_locals['held'] is kept[0]()"))
         trees = "import ast\nsum(isinstance(found, ast.AST) for found in gc.get_objects())"
         before = self.value(trees)
         self.fail("x = %s\n1 / 0" % list(range(1000)))
         self.assertLess(self.value(trees), before + 100)
         self.assertIsNone(self.value("gc.collect()\nkept[0]()"))
-        # None is kept of one that has used up the memory.
+        # The traceback of a MemoryError is not kept.
         self.fail("def fills():\n    raise MemoryError\nfills()")
         self.assertEqual(self.value("[name for name in %r if hasattr(sys, name)]" % (names,)), [])
         self.fail("raise KeyboardInterrupt")
@@ -220,7 +220,7 @@ MemoryError
                     value = worker.value("import builtins\n[hasattr(builtins, '_'), *(n for n in globals() if n[0] != '_')]")
                     self.assertEqual(value, [False, "builtins"])
 
-    def test_a_fence_around_a_cell(self):
+    def test_a_markdown_fence_is_stripped(self):
         self.assertEqual(self.value("\n```python\nx = 1\nx + 1\n```\n"), 2)
         self.assertEqual(self.value("```\n%pwd\n```"), self.value("import os\nos.getcwd()"))
         self.assertIn("line 3", self.fail("```python\n\n1 / 0\n```")["traceback"])
@@ -229,7 +229,7 @@ MemoryError
             self.assertEqual(error["name"], "SyntaxError")
         self.assertIn("is Markdown", self.fail("```python\n1\n```\n```python\n2\n```")["message"])
 
-    def test_a_module_is_not_awaited_before_it_is_needed(self):
+    def test_asyncio_is_not_loaded_without_await(self):
         self.assertFalse(self.value("import sys\n'asyncio' in sys.modules"))
 
     def test_no_input(self):
@@ -240,7 +240,7 @@ MemoryError
         self.assertEqual(self.value("import os\nos.read(sys.stdin.fileno(), 9)"), b"")
         self.assertEqual(self.value("sys.stdin.isatty()"), False)
 
-    def test_input_that_was_given(self):
+    def test_input_from_the_request(self):
         read, write = subprocess.os.pipe()
         subprocess.os.write(write, b"line\nrest")
         subprocess.os.close(write)
@@ -290,7 +290,7 @@ MemoryError
             self.worker.receive()
         self.assertEqual(self.worker.close(), 0)
 
-    def test_ends_that_are_no_success(self):
+    def test_failed_endings(self):
         for source, status, code in (("1/0", "exception", 1), ("raise SystemExit(3)", "exit", 3)):
             with Worker() as worker:
                 self.assertEqual(worker.cell(source, then="end").status, status)
@@ -300,7 +300,7 @@ MemoryError
         self.value("import atexit\natexit.register(print, 'never')")
         self.assertEqual(self.worker.close(), 0)
 
-    def test_a_child_that_comes_to_the_end_of_the_cell(self):
+    def test_a_child_that_reaches_the_end_of_the_cell(self):
         value = self.value(
             "import os\npid = os.fork()\nif pid:\n    _, status = os.waitpid(pid, 0)\nelse:\n    1/0\n"
             "os.WEXITSTATUS(status)"
@@ -316,7 +316,7 @@ MemoryError
 
 
 class Hostile(unittest.TestCase):
-    def test_what_our_code_uses_may_be_replaced(self):
+    def test_replaced_builtins_do_not_affect_the_worker(self):
         with Worker() as worker:
             worker.value(
                 "import builtins, json, os, sys, traceback, linecache, io\n"
@@ -432,7 +432,7 @@ class OneRun(unittest.TestCase):
                     else:
                         self.assertEqual(outcome.value, [b"x"])
 
-    def test_a_shutdown_that_fails_takes_the_value_with_its_buffers(self):
+    def test_a_failed_run_of_the_exit_handlers_drops_value_and_buffers(self):
         with Worker(serves="one-run") as worker:
             outcome = worker.cell("import atexit\natexit._run_exitfuncs = None\nb'x'")
             self.assertEqual((outcome.status, outcome.error["name"]), ("exception", "TypeError"))

@@ -1,4 +1,4 @@
-"""What a worker says that its code was refused."""
+"""Tests of the refusals that a worker reports."""
 
 import sys
 import unittest
@@ -10,7 +10,7 @@ class Claims(unittest.TestCase):
     maxDiff = None
 
     def denied(self, source, status="exception", **options):
-        """What the result of a run says, by both of its ways."""
+        """Returns the refusals that a run reports, by both run paths."""
         found = []
         for path in ("native", "python"):
             with Worker(serves="one-run", run_path=path, warm=True, **options) as worker:
@@ -20,7 +20,7 @@ class Claims(unittest.TestCase):
         self.assertEqual(*found, source)
         return found[0]
 
-    def test_a_run_that_is_refused_nothing_says_nothing(self):
+    def test_a_run_without_refusals_reports_none(self):
         self.assertIsNone(self.denied("1", "ok"))
         self.assertIsNone(self.denied("try: open('/no/such')\nexcept OSError: pass", "ok"))
         for source in ("1 / 0", "raise OSError('no number')", "open('/dev/null', 'q')", "raise OSError(5, 'EIO', '/x')"):
@@ -33,7 +33,7 @@ class Claims(unittest.TestCase):
             ("x = 1\nopen(b'/no/./such/')", {"operation": "access", "target": "/no/such", "errno": 2}),
             ("import os\nos.listdir('/no')", {"operation": "access", "target": "/no", "errno": 2}),
             ("import subprocess\nsubprocess.run(['no-such'])", {"operation": "run", "target": "/usr/bin/no-such", "errno": 2}),
-            # By a path, subprocess uses another call since 3.13.
+            # Given a path, subprocess uses another system call since 3.13.
             ("import subprocess\nsubprocess.run(['/no/such'])", {"operation": "run", "target": "/no/such", "errno": 2}),
             ("x = 1\nraise PermissionError(1, 'no')", {"operation": "system call", "errno": 1}),
             (
@@ -43,7 +43,7 @@ class Claims(unittest.TestCase):
         ):
             self.assertEqual(self.denied(source), [{**said, **place, "count": 1}], source)
 
-    def test_what_cannot_be_run_where_it_lies_names_the_key(self):
+    def test_a_program_on_a_noexec_mount_names_the_key(self):
         # Files that are not executable, in a directory that seems to be mounted `noexec`.
         begin = (
             "import os, subprocess, tempfile, types\nplace = tempfile.mkdtemp()\n"
@@ -54,7 +54,7 @@ class Claims(unittest.TestCase):
         for source, is_named in (
             ("subprocess.run([tool])", True),
             ("raise OSError(tool + '%s')" % unmapped, True),
-            # It went with its temporary directory.
+            # The file was removed with its temporary directory.
             ("raise ImportError(place + '/gone/library.so%s')" % unmapped, True),
             ("raise ImportError('/no/gone/library.so%s')" % unmapped, False),
             ("raise ImportError('%s')" % unmapped, False),
@@ -66,7 +66,7 @@ class Claims(unittest.TestCase):
                 self.assertEqual("`filesystem.work_exec = true` allows it" in error["message"], is_named, source)
                 worker.cell("import shutil; shutil.rmtree(place)")
 
-    def test_a_call_that_makes_a_file_says_so(self):
+    def test_a_call_that_creates_a_file_is_marked(self):
         for source in (
             "open('/no/new', 'w')",
             "open('/no/new', mode='xb')",
@@ -81,7 +81,7 @@ class Claims(unittest.TestCase):
         for source in ("open('/no/x')", "open('/no/w', 'r')", "import os; os.listdir('/no')", "import os; os.remove('/no/x')"):
             [said] = self.denied(source)
             self.assertNotIn("changes", said, source)
-        # The text of the call is known.
+        # The source line of the call is known.
         if sys.version_info >= (3, 11):
             [said] = self.denied("'é'; open('/dev/null', 'w').write(open('/no/x').read())")
             self.assertNotIn("changes", said)
@@ -95,7 +95,7 @@ class Claims(unittest.TestCase):
         [said] = self.denied(source)
         self.assertEqual((said["count"], said["line"]), (16, 3))
 
-    def test_no_text_is_a_path(self):
+    def test_arbitrary_text_is_not_a_path(self):
         for name in ("b'/\\xff'", "'/\\udcff'", "'/' + 'x' * 5000", "'a\\0b'", "7", "object()"):
             self.assertIsNone(self.denied(f"raise OSError(13, 'no', {name})"), name)
 
@@ -122,7 +122,7 @@ class Claims(unittest.TestCase):
         said = self.denied(source, "ok", imports=["math"])
         self.assertEqual([len(each["target"]) for each in said], [256, 6])
 
-    def test_each_cell_of_a_session_has_its_own(self):
+    def test_each_cell_reports_its_own_refusals(self):
         with Worker(serves="session", imports=["math"]) as worker:
             for source in ("import os", "import sys"):
                 [said] = worker.cell(source).header["denied"]

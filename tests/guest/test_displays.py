@@ -1,4 +1,4 @@
-"""Displays of cells: objects with their own forms, figures, tables, pictures."""
+"""Tests of displays: objects with their own representations, figures, tables, pictures."""
 
 import base64
 import importlib.util
@@ -49,7 +49,7 @@ class Displays(unittest.TestCase):
         for source in ("[C.RED];", "[decimal.Decimal(1), ..., object()]", "[C.RED] * 30_000"):
             self.assertEqual(self.shown(source), [])
 
-    def test_values_with_forms_are(self):
+    def test_values_with_representations_are_displayed(self):
         source = (
             "class Rich:\n"
             "    def __repr__(self): return 'plain'\n"
@@ -90,7 +90,7 @@ class Displays(unittest.TestCase):
         module = "import sys, types\nm = types.ModuleType('m')\nexec('def f(): display(4)', vars(m))\nm.f()"
         self.assertEqual(self.shown(module), [({"text/plain": "4"}, False)])
 
-    def test_a_value_that_exceeds_the_largest_file_has_its_name(self):
+    def test_a_value_over_the_file_limit_is_named(self):
         self.worker.value("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (1 << 19, 1 << 19))")
         found = self.worker.value("bytes(1 << 20)")
         self.assertEqual((found.name, found.repr), ("bytes", "<not passed: larger than `limits.file_size`>"))
@@ -100,14 +100,14 @@ class Displays(unittest.TestCase):
         outcome = self.worker.cell(large + "for _ in range(5):\n    display(L())")
         self.assertEqual((outcome.status, len(outcome.displays)), ("exception", 3))
         self.assertEqual(outcome.error["message"], "a cell may display 64 MiB: write the rest to files")
-        # Each cell anew.
+        # The limit applies to each cell.
         self.assertEqual(len(self.shown("display(L())")), 1)
 
     def test_objects_that_display_themselves(self):
         source = "class Own:\n    def _ipython_display_(self): display('by itself')\nOwn()"
         self.assertEqual(self.shown(source), [({"text/plain": "'by itself'"}, False)])
 
-    def test_objects_that_answer_to_every_name(self):
+    def test_objects_that_have_every_attribute(self):
         source = (
             "class Any:\n"
             "    def __getattr__(self, name): return lambda *a, **k: 'anything'\n"
@@ -129,7 +129,7 @@ class Displays(unittest.TestCase):
         self.assertEqual(self.shown("'\u00e9\u00e9'; (object);"), [])
         self.assertEqual(self.worker.value("6 * 7;"), 42)
 
-    def test_the_result_says_that_its_value_is_not_shown(self):
+    def test_the_result_marks_a_value_that_is_not_shown(self):
         for source, quiet in (("1;", True), ("1", None), ("x = 3;", True), ("1; 2", None), ("%time 1;", None)):
             self.assertEqual(self.worker.cell(source).header.get("quiet"), quiet, source)
 
@@ -172,7 +172,7 @@ class Displays(unittest.TestCase):
             worker.value(path + "from IPython.display import clear_output\nclear_output(wait=True)")
             self.assertEqual(worker.output(), ("", ""))
 
-    def test_ipythons_display_is_ours(self):
+    def test_ipython_display_is_replaced(self):
         """Works with the module paths of new and of old versions of the package."""
         for place in ("display_functions", "display"):
             with tempfile.TemporaryDirectory() as directory, Worker() as worker:
@@ -251,7 +251,7 @@ class Figures(unittest.TestCase):
         )
         self.assertEqual(self.worker.value(source).lower(), "agg\n")
 
-    def test_nothing_is_imported_for_it(self):
+    def test_figures_import_nothing(self):
         names = "[m for m in ('matplotlib', 'IPython', 'numpy', 'PIL') if m in sys.modules]"
         self.assertEqual(self.worker.value(f"import sys\n{names}"), [])
 
@@ -288,20 +288,20 @@ class Libraries(unittest.TestCase):
         self.assertEqual(self.worker.value("type(x).__name__, numpy.nan != numpy.nan"), ("datetime64", True))
 
     @needs("numpy")
-    def test_an_array_that_came_is_not_copied_and_may_be_written_to(self):
+    def test_a_received_array_is_writable_and_not_copied(self):
         import numpy
 
         self.worker.set(x=numpy.zeros(1 << 17))
         self.assertEqual(self.worker.value("x.flags.owndata, x.flags.writeable"), (False, True))
         self.assertEqual(self.worker.value("x += 2\nfloat(x.sum())"), 2.0 * (1 << 17))
-        # A small one comes in the message itself.
+        # A small array is inside the message itself.
         self.worker.set(x=numpy.array([3.0, 1.0, 2.0]))
         self.assertEqual(self.worker.value("x.sort()\nx[0] = 9\nx.tolist()"), [9.0, 2.0, 3.0])
         self.worker.define(tool=lambda: numpy.zeros(3))
         self.assertEqual(self.worker.value("x = tool()\nx += 1\nx.tolist()"), [1.0, 1.0, 1.0])
 
     @needs("pandas")
-    def test_a_small_table_that_came_may_be_written_to(self):
+    def test_a_small_received_table_is_writable(self):
         import pandas
 
         frame = pandas.DataFrame({"x": [1.0, 2.0], "d": pandas.to_datetime(["2024-01-01", "2024-01-02"])})
@@ -371,7 +371,7 @@ class Libraries(unittest.TestCase):
         self.assertTrue(data["image/png"].startswith(PNG) and main and "image/jpeg" not in data)
 
     @needs("numpy")
-    def test_where_a_package_is_missing(self):
+    def test_missing_packages(self):
         import numpy
 
         encoded, here = "numpy.ndarray", "the caller's Python"
@@ -399,7 +399,7 @@ class Libraries(unittest.TestCase):
         self.assertEqual(numpy.ndarray.__name__, "ndarray")
 
     @needs("numpy")
-    def test_what_a_hostile_array_may_not_be(self):
+    def test_hostile_arrays_are_rejected(self):
         import values
 
         array = {"type": "ndarray", "dtype": "<i8", "shape": [1], "buffer": 0}
@@ -416,7 +416,7 @@ class Libraries(unittest.TestCase):
             values.decode(flags, [memoryview(b"\x02" * 8)])
 
     @needs("pandas")
-    def test_what_a_hostile_table_may_not_be(self):
+    def test_hostile_tables_are_rejected(self):
         import values
 
         def index(stop):

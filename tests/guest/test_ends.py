@@ -1,4 +1,4 @@
-"""A program ends as under `python3`: what it leaves open is written, and what it leaves behind is ended."""
+"""Tests that a program ends as under `python3`: open files are flushed, and remaining threads are ended."""
 
 import os
 import re
@@ -110,7 +110,7 @@ PROGRAMS = [
 
 
 def shown(path, out, err, code):
-    """What a program leaves. Addresses differ, and so do the lines that tracebacks quote."""
+    """Returns the results of a program without addresses and the lines that tracebacks quote, which vary."""
     left = b""
     if os.path.exists(path):
         with open(path, "rb") as file:
@@ -138,7 +138,7 @@ def by_worker(program, path, run_path, warm):
         outcome = worker.cell(program, filename="<string>", argv=[path])
         code = worker.close_link()
         out, err = worker.output()
-        # The supervisor's caller prints the traceback, after all that the program has printed.
+        # The supervisor's caller prints the traceback after the program's output.
         return shown(path, out, outcome.error.get("traceback", "") + err, code)
 
 
@@ -155,7 +155,7 @@ class Ends(unittest.TestCase):
                 with self.subTest(program, way=way):
                     self.assertEqual(found[0], found[-1])
 
-    def test_a_value_that_is_not_wanted_is_not_made(self):
+    def test_an_unwanted_value_is_not_computed(self):
         source = "class V:\n    def __repr__(self): print('shown')\ndef main(): return V()\nmain()"
         for run_path in ("native", "python"):
             with Worker(serves="one-run", run_path=run_path) as worker:
@@ -167,7 +167,7 @@ class Ends(unittest.TestCase):
             self.assertEqual(worker.cell("6 * 7", last="nothing").value, None)
             self.assertEqual(worker.cell("6 * 7").value, 42)
 
-    def test_variables_end_that_something_else_refers_to(self):
+    def test_referenced_variables_are_finalized(self):
         source = (
             "import sys\nclass D:\n    def __del__(self): sys.stdout.write(name())\n"
             "def name(): return 'gone'\nd = D()\nsys.kept = D"
@@ -177,13 +177,13 @@ class Ends(unittest.TestCase):
             worker.close_link()
             self.assertEqual(worker.output(), ("gone", ""))
 
-    def test_a_hook_takes_the_place_of_the_traceback(self):
+    def test_an_excepthook_replaces_the_traceback(self):
         source = "import sys\nsys.excepthook = lambda *a: print('hook')\n1 / 0"
         for serves, options in (("one-run", {}), ("session", {"then": "end"})):
             with Worker(serves=serves) as worker:
                 error = worker.cell(source, **options).error
                 self.assertEqual(error, {"name": "ZeroDivisionError", "message": "division by zero", "traceback": ""})
-        # A cell of a session goes on.
+        # A cell of a session continues.
         with Worker() as worker:
             self.assertIn("1 / 0", worker.cell(source).error["traceback"])
             self.assertEqual(worker.output()[0], "")

@@ -1,4 +1,4 @@
-"""A directory that could not be read during an import is read again."""
+"""Tests that a directory that could not be read during an import is read again."""
 
 import errno
 import os
@@ -23,7 +23,7 @@ class Importers(unittest.TestCase):
         self.addCleanup(sys.path.remove, self.place)
         self.addCleanup(sys.modules.pop, "seldom_found", None)
 
-    def look_in_vain(self, call, error):
+    def fail_to_find(self, call, error):
         with mock.patch.object(sys.modules["posix"], call, side_effect=error):
             with self.assertRaises(ModuleNotFoundError):
                 import_module("seldom_found")
@@ -31,13 +31,13 @@ class Importers(unittest.TestCase):
         with self.assertRaises(ModuleNotFoundError):
             import_module("seldom_found")
 
-    def test_one_that_could_not_be_listed(self):
-        self.look_in_vain("listdir", PermissionError(errno.EPERM, "no"))
+    def test_an_unlistable_directory_is_read_again(self):
+        self.fail_to_find("listdir", PermissionError(errno.EPERM, "no"))
         retry_failed_importers()
         self.assertTrue(import_module("seldom_found").found)
 
-    def test_one_that_was_not_seen_to_be_one(self):
-        self.look_in_vain("stat", OSError(errno.ENOMEM, "no memory"))
+    def test_a_directory_that_failed_to_stat_is_read_again(self):
+        self.fail_to_find("stat", OSError(errno.ENOMEM, "no memory"))
         self.assertIsNone(sys.path_importer_cache[self.place])
         with mock.patch.object(os, "stat", side_effect=OSError(errno.ENOMEM, "no memory")):
             with self.assertRaises(OSError):
@@ -45,7 +45,7 @@ class Importers(unittest.TestCase):
         retry_failed_importers()
         self.assertTrue(import_module("seldom_found").found)
 
-    def test_what_is_no_directory_stays_none(self):
+    def test_a_non_directory_is_not_read_again(self):
         absent = os.path.join(self.place, "absent")
         self.addCleanup(sys.path_importer_cache.pop, absent)
         sys.path_importer_cache[absent] = None

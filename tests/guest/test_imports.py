@@ -1,5 +1,4 @@
-"""A policy's list of imports, for the guest's own code and for the modules that it imports; and packages that are
-missing."""
+"""Tests of a policy's import list, for guest code and the modules that it imports, and of missing packages."""
 
 import os
 import tempfile
@@ -24,7 +23,7 @@ def install(site, name, files, record=True):
 
 
 class Imports(unittest.TestCase):
-    def test_what_is_listed_may_be_imported(self):
+    def test_listed_modules_can_be_imported(self):
         allowed = ["math", "json.*", "os.path", "collections.abc"]
         with Worker(imports=allowed) as worker:
             worker.define(add=lambda: 0)
@@ -42,7 +41,7 @@ class Imports(unittest.TestCase):
             error = worker.cell("from sys import path").error
             self.assertEqual(error["message"], f"Import of sys is not allowed. {listed}")
 
-    def test_every_way_of_the_guests_own_code_is_refused(self):
+    def test_every_import_mechanism_of_guest_code_is_refused(self):
         ways = (
             "__import__('os')",
             "__import__('os.path', fromlist=['join'])",
@@ -67,7 +66,7 @@ class Imports(unittest.TestCase):
                 self.assertEqual(error.get("name"), "ImportError", way)
                 self.assertRegex(error["message"], "Import of os(.path)? is not allowed", way)
 
-    def test_the_guards_do_as_the_functions_for_what_is_listed(self):
+    def test_guards_behave_like_the_functions_for_listed_modules(self):
         with Worker(imports=["importlib", "json.*", "xml.*"]) as worker:
             worker.cell("import importlib")
             for source, value in (
@@ -124,7 +123,7 @@ class Imports(unittest.TestCase):
         with Worker(imports=["math", "*"]) as worker:
             self.assertEqual(worker.cell("import sys, subprocess").status, "ok")
 
-    def test_packages_that_are_missing(self):
+    def test_missing_packages(self):
         worker = Worker(warm=True)
         self.addCleanup(worker.close)
 

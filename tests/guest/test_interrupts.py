@@ -1,4 +1,4 @@
-"""SIGINT interrupts the guest's code at once, and never between cells or within a frame."""
+"""Tests that SIGINT interrupts guest code at once, and never between cells or within a frame."""
 
 import random
 import signal
@@ -15,7 +15,7 @@ class Interrupts(unittest.TestCase):
         self.addCleanup(self.worker.close)
 
     def interrupted(self, source, **options):
-        """The outcome of a cell that is interrupted after it has printed `go`."""
+        """Returns the outcome of a cell that is interrupted after it has printed `go`."""
         self.worker.begin(source, **options)
         self.worker.wait_for_output("go")
         time.sleep(0.05)
@@ -25,7 +25,7 @@ class Interrupts(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 25)
         return outcome
 
-    def test_whatever_the_cell_waits_for(self):
+    def test_every_kind_of_wait(self):
         self.worker.value("import time, threading, queue, subprocess, asyncio, os")
         for source in (
             *("while True: pass", "time.sleep(60)", "threading.Event().wait()", "queue.Queue().get()"),
@@ -74,7 +74,7 @@ class Interrupts(unittest.TestCase):
         call, _ = self.worker.receive()
         self.worker.interrupt()
         self.assertEqual(self.worker.outcome().error["name"], "KeyboardInterrupt")
-        # Its answer is late and must be dropped.
+        # Its reply is late and must be dropped.
         self.worker.send({"kind": "return", "call": call["call"], "value": 3})
         buffers = [b"x" * 100_000]
         late = {"kind": "return", "call": call["call"], "value": {"type": "bytes", "buffer": 0}}
@@ -98,13 +98,13 @@ class Interrupts(unittest.TestCase):
         self.worker.send({"kind": "return", "call": calls["thread"]})
         self.assertEqual(self.worker.value("t.join()\n3"), 3)
 
-    def test_nothing_between_cells(self):
+    def test_no_interrupt_between_cells(self):
         self.worker.value("0")
         for _ in range(20):
             self.worker.interrupt()
         time.sleep(0.1)
-        # CPython handles a signal that arrives just before a wait only after the wait. This is that
-        # moment, before a cell.
+        # CPython handles a signal that arrives just before a wait only after the wait. The test
+        # interrupts at that moment, before a cell.
         self.assertEqual(self.worker.set(a=1).status, "ok")
         self.assertEqual(self.worker.value("1"), 1)
 
@@ -127,7 +127,7 @@ class Interrupts(unittest.TestCase):
         outcome = self.interrupted("print('go')\nwhile True: pass")
         self.assertEqual(outcome.error["name"], "KeyboardInterrupt")
 
-    def test_storms_lose_no_frame(self):
+    def test_signal_storms_lose_no_frame(self):
         """Signals at every moment: each cell gets its result, and each frame stays complete."""
         self.worker.define(echo=lambda x: x)
         chance = random.Random(1)

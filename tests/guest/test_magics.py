@@ -1,4 +1,4 @@
-"""Lines of notebooks that are no Python: they have an effect, or a sentence that says what to do instead."""
+"""Tests of notebook lines that are not Python: they work, or a message says what to do instead."""
 
 import os
 import tempfile
@@ -22,7 +22,7 @@ class Magics(unittest.TestCase):
         cls.directory.cleanup()
 
     def said(self, source):
-        """What a cell prints, on both streams. The harness has no output of the worker's."""
+        """Returns what a cell prints on both streams. The harness ignores other output of the worker."""
         catch = "import io, contextlib\nbuffer = io.StringIO()\n"
         self.worker.value(catch + "both = contextlib.ExitStack()")
         self.worker.value("both.enter_context(contextlib.redirect_stdout(buffer))")
@@ -32,7 +32,7 @@ class Magics(unittest.TestCase):
         self.assertEqual(outcome.status, "ok", outcome.error)
         return said
 
-    def test_what_a_sandbox_does_anyway_is_silent(self):
+    def test_redundant_magics_are_silent(self):
         self.assertEqual(self.said("%matplotlib inline\nx = 1"), "")
         self.assertEqual(self.worker.value("x"), 1)
 
@@ -45,7 +45,7 @@ class Magics(unittest.TestCase):
         self.assertEqual(self.worker.value("%%python3 --out printed\nprint(2 + 1)\n"), None)
         self.assertEqual(self.worker.value("printed"), "3\n")
 
-    def test_what_has_no_effect_says_so(self):
+    def test_ineffective_magics_say_so(self):
         for line in ("%config InlineBackend.figure_format = 'svg'", "%load_ext autoreload", "%precision 3"):
             self.assertEqual(self.said(line + "\nx = 2"), line + " has no effect in a sandbox\n")
         self.assertEqual(self.worker.value("x"), 2)
@@ -81,7 +81,7 @@ class Magics(unittest.TestCase):
             self.assertIn("Name others as `packages` under [python] in the policy", said)
         self.assertIn("does not run in a sandbox", self.said("!pip uninstall pip"))
 
-    def test_packages_that_are_there_are_shown(self):
+    def test_installed_packages_are_shown(self):
         directory = "of_nowhere-1.5.dist-info"
         os.mkdir(directory)
         with open(os.path.join(directory, "METADATA"), "w") as file:
@@ -93,7 +93,7 @@ class Magics(unittest.TestCase):
         self.assertEqual(self.said("!pip show unittest-of-nowhere"), "Package not found: unittest-of-nowhere\n")
         self.worker.value("sys.path.remove('.')")
 
-    def test_programs_run_where_there_are_any(self):
+    def test_programs_run_if_the_policy_has_any(self):
         self.assertEqual(self.worker.value("lines = !echo a; echo b\nlines"), ["a", "b"])
         self.assertEqual(self.worker.value("(lines.n, lines.s, lines.l)"), ("a\nb", "a b", ["a", "b"]))
         self.assertEqual(self.worker.value("(lines.grep('A'), lines.fields(0))"), (["a"], ["a", "b"]))
@@ -137,10 +137,10 @@ class Magics(unittest.TestCase):
         self.assertIn("does not work in a sandbox", self.said("%%bash --bg\necho 1"))
         self.assertIn("runs no such program", self.said("%%script no-such-program\n1"))
 
-    def test_what_a_program_complains_of_is_printed_with_the_rest(self):
+    def test_stderr_of_programs_is_printed_in_order(self):
         self.assertEqual(self.worker.value("lines = !echo a; echo b >&2\nlines"), ["a", "b"])
 
-    def test_what_does_not_work_is_told_on_standard_output(self):
+    def test_unsupported_magics_are_reported_on_stdout(self):
         self.worker.value("import io, contextlib\nout = io.StringIO()")
         self.worker.value("redirected = contextlib.redirect_stdout(out)\n_ = redirected.__enter__()")
         for line in ("!exit 3", "!pip install unittest-of-nowhere", "%nosuch", "nothing?"):
@@ -191,7 +191,7 @@ class Magics(unittest.TestCase):
         said = self.said("%nosuch thing")
         self.assertEqual(said, "%nosuch is a command of IPython that a sandbox does not have: write it in Python\n")
 
-    def test_python_stays_what_it_is(self):
+    def test_python_code_is_unchanged(self):
         self.assertEqual(self.worker.value("a, b = 7, 4\na \\\n%b"), 3)
         self.assertEqual(self.worker.value("'''\n!ls\n%time\nx?\n'''"), "\n!ls\n%time\nx?\n")
         self.assertEqual(self.worker.value("%matplotlib inline\n'''\n!ls\n'''"), "\n!ls\n")
@@ -200,7 +200,7 @@ class Magics(unittest.TestCase):
         error = self.worker.cell("%time 1\nx = = 2").error
         self.assertEqual((error["name"], "line 2" in error["traceback"]), ("SyntaxError", True))
 
-    def test_what_a_notebook_exports(self):
+    def test_exported_notebook_code(self):
         self.assertEqual(self.worker.value("get_ipython().run_line_magic('pwd', '')"), self.worker.value("%pwd"))
         self.assertEqual(self.worker.value("get_ipython().getoutput('echo a')"), ["a"])
         self.assertIsNone(self.worker.value("get_ipython().run_line_magic('matplotlib', 'inline')"))

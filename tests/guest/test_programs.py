@@ -1,4 +1,4 @@
-"""The process that starts programs."""
+"""Tests of the process that starts programs."""
 
 import os
 import unittest
@@ -11,7 +11,7 @@ class Programs(unittest.TestCase):
     def test_a_failed_start_leaves_no_descriptor(self):
         module = {"__name__": "programs"}
         source = (GUEST / "programs.py").read_text()
-        # Without the call of `main`, its last line.
+        # Without the last line, the call of `main`.
         exec(compile(source[: source.rindex("main()")], "programs.py", "exec"), module)
         fields = [b"xterm", b"24", b"80", b"/", b"1", b"true"]
         for name, calls in (("dup", 0), ("dup", 1), ("pipe", 0), ("fork", 0)):

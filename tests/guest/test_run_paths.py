@@ -1,4 +1,4 @@
-"""A run has the same outcome by its native way and by Python alone."""
+"""Tests that a run has the same outcome by the native run path and by Python alone."""
 
 import _imp
 import re
@@ -13,7 +13,7 @@ from harness import LIBRARY, Worker
 
 import cell
 
-# Whether Python code of ours is beneath the program.
+# Whether a Python frame of the worker is below the program's.
 BY_PYTHON = """
 import sys
 frame, found = sys._getframe(), False
@@ -22,7 +22,7 @@ while frame is not None:
     frame = frame.f_back
 """
 
-# Programs that the native way executes.
+# Programs that the native run path executes.
 NATIVE = [
     "",
     "\n# nothing\n",
@@ -150,7 +150,7 @@ NATIVE = [
     "@print\ndef f(): pass",
 ]
 
-# Programs that are left to Python.
+# Programs that the native run path leaves to Python.
 LEFT = [
     "1; 2",
     "x = 1; x",
@@ -185,7 +185,7 @@ LEFT = [
 
 
 def shown(text):
-    """Without addresses, and without the depth at which our own frames end a recursion."""
+    """Removes addresses, and the recursion depth, which depends on the worker's own frames."""
     return re.sub(r"0x[0-9a-f]+|repeated \d+ more", "...", text)
 
 
@@ -204,7 +204,7 @@ def outcome(program, run_path, **options):
 
 
 def shows_lines(source):
-    """Whether a program shows lines of sources, which a warm interpreter does another way."""
+    """Whether a program shows source lines, which a warm interpreter finds differently."""
     return any(word in source for word in ("/ 0", "trace", "linecache", "inspect", "warn", "def f(): f()"))
 
 
@@ -216,7 +216,7 @@ class RunPaths(unittest.TestCase):
         self.assertEqual(*paths, program)
 
     def by_python(self, source, run_path="native", **options):
-        """Whether Python code of ours runs a program."""
+        """Whether Python code of the worker runs the program."""
         before = BY_PYTHON + "print('by Python' if found else 'natively')\n"
         with Worker(serves="one-run", run_path=run_path, **options) as worker:
             try:
@@ -231,7 +231,7 @@ class RunPaths(unittest.TestCase):
             with self.subTest(source):
                 self.same(source, warm=shows_lines(source))
 
-    def test_programs_that_are_left(self):
+    def test_programs_that_are_left_to_python(self):
         for source in LEFT:
             with self.subTest(source):
                 self.same(source, warm=shows_lines(source))
@@ -256,7 +256,7 @@ class RunPaths(unittest.TestCase):
             self.same("x = '%s'\nlen(x)" % ("y" * length), warm=True)
         self.same(b"x = '\xff'\n1", warm=True)
 
-    def test_the_native_way_is_taken(self):
+    def test_the_native_run_path_is_used(self):
         # A program that ends with a statement, and one that ends with an expression.
         for source in ("", "1", "[1]", "print(2)", "def f():\n    return f'{1}'\nf()"):
             self.assertFalse(self.by_python(source, warm=True), source)
@@ -273,10 +273,10 @@ class RunPaths(unittest.TestCase):
                 try:
                     self.assertEqual(worker.outcome().error["name"], "KeyboardInterrupt")
                 except Exception:
-                    # Python may wait for the program when it comes.
+                    # The interrupt may come while Python waits for the program.
                     self.assertEqual(path, "python")
 
-    def test_memory_that_is_used_up(self):
+    def test_exhausted_memory(self):
         source = (
             "import resource\nresource.setrlimit(resource.RLIMIT_AS, (1 << 28, 1 << 28))\n"
             "kept = []\nwhile True:\n    kept.append(bytearray(100))"
@@ -292,14 +292,14 @@ class RunPaths(unittest.TestCase):
                     worker.cell("import os\nos.close(1023)\n1")
                 self.assertEqual(worker.close_link(), 0)
 
-    def test_an_end_of_the_supervisor(self):
+    def test_the_supervisor_ends(self):
         for path in ("native", "python"):
             worker = Worker(serves="one-run", run_path=path, warm=True)
             self.assertEqual(worker.close(), 0, path)
 
 
 class Cells(unittest.TestCase):
-    """A session has its cells compiled without a tree, where the code is the same."""
+    """Tests that compiling cells without a syntax tree gives the same code."""
 
     @classmethod
     def setUpClass(cls):
@@ -318,7 +318,7 @@ class Cells(unittest.TestCase):
         compiled = 0
         for file in files:
             for ending in (b"", b"\nlen(\n  dir())\n"):
-                # A file may be empty, which has code or none.
+                # An empty file may or may not have code.
                 source = b"import sys\n" + file.read_bytes() + ending
                 codes = self.text(source)
                 if codes is not None:
@@ -328,14 +328,14 @@ class Cells(unittest.TestCase):
                         self.assertEqual(codes, self.tree(source), file)
         self.assertGreater(compiled, len(files))
 
-    def test_what_takes_a_tree(self):
+    def test_cells_that_need_a_tree(self):
         for source in (b"1;", b"await f()", b"%time 1", b"x = '\\d'", b"from __future__ import annotations", b"1 +"):
             self.assertIsNone(self.text(source), source)
         for source, is_compiled in ((b"x = 1", False), (b"f(\n1)", True), (b"if x:\n  1", False), (b"", False)):
             self.assertIs(self.text(source, "statement") is not None, is_compiled, source)
         self.assertEqual(self.text(b"1", "nothing")[1], None)
 
-    def test_filters_of_warnings_stay_as_they_are(self):
+    def test_warning_filters_are_unchanged(self):
         before = list(warnings.filters)
         self.text(b"x = '\\d'\n1")
         self.text(b"1")

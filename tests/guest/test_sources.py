@@ -1,4 +1,4 @@
-"""The guest side imports its own modules, which guest code does not see."""
+"""Tests that the worker imports its own modules, which guest code does not see."""
 
 import sys
 import unittest
@@ -13,7 +13,7 @@ def read(name):
 
 
 def imported(sources, name, wanted, package=PACKAGE, level=1):
-    """What `from ..name import wanted` in a module of the package finds."""
+    """Returns what `from ..name import wanted` in a module of the package finds."""
     return sources.import_module(name, {"__package__": package}, None, (wanted,), level)
 
 
@@ -23,7 +23,7 @@ class Loaded(unittest.TestCase):
         self.wire = self.sources.import_module(PACKAGE + ".wire", None, None, ("loads",))
 
     def test_a_module_is_found_without_the_import_of_python(self):
-        # Python's own import looks in `sys.modules`, from which the guest's side hides its modules.
+        # Python's import uses `sys.modules`, from which the worker hides its modules.
         self.sources.original = None
         self.assertIs(imported(self.sources, "wire", "dumps"), self.wire)
         below = imported(self.sources, "wire", "dumps", PACKAGE + ".session", 2)

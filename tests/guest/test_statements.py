@@ -1,4 +1,4 @@
-"""`last: "statement"` gives the value of a last statement as smolagents' own interpreter does."""
+"""Tests that `last: "statement"` returns the value of a last statement like smolagents' own interpreter."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""The last line of a traceback is that of `python3`, with what it suggests."""
+"""Tests that the last line of a traceback, with suggestions, is that of `python3`."""
 
 import subprocess
 import sys
@@ -6,7 +6,7 @@ import unittest
 
 from harness import Worker
 
-# Each ends with an exception.
+# Each program ends with an exception.
 PROGRAMS = [
     "prnt(1)",
     "[].appendd",
@@ -27,9 +27,9 @@ PROGRAMS = [
 
 
 class Suggestions(unittest.TestCase):
-    def test_an_exception_has_what_the_interpreter_suggests(self):
+    def test_an_exception_has_the_interpreters_suggestion(self):
         for source in PROGRAMS:
-            # What the interpreter does without a stream says nothing of the exception.
+            # Without a stream, the interpreter prints nothing about the exception.
             shown = source.replace("sys.stderr = None", "pass").replace("del sys.stderr", "pass")
             program = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True)
             with Worker() as worker:

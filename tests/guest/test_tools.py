@@ -1,4 +1,4 @@
-"""Host tools, from the cell, from threads, from children; tools that end the cell."""
+"""Tests of host tools: called from the cell, threads and child processes; tools that end the cell."""
 
 import time
 import unittest
@@ -35,7 +35,7 @@ class Tools(unittest.TestCase):
         self.define(nothing=lambda: None)
         self.assertIsNone(self.value("nothing()"))
 
-    def test_where_they_are(self):
+    def test_where_tools_are_found(self):
         self.define(add=lambda a, b: a + b)
         self.assertEqual(self.value("from sandfork_host import add as plus\nplus(1, b=2)"), 3)
         self.assertEqual(self.value("import sandfork_host\nsandfork_host.add(3, 4)"), 7)
@@ -45,7 +45,7 @@ class Tools(unittest.TestCase):
         self.assertEqual(self.value("add(3, 4)"), 12)
         self.assertEqual(self.value("def f(add=add): return add(2, 5)\nf()"), 10)
 
-    def test_what_is_said_of_them(self):
+    def test_signatures_and_docstrings(self):
         def tool():
             """Adds."""
 

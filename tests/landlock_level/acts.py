@@ -1,4 +1,4 @@
-"""Acts that reach out of a sandbox. Tries each and prints its result as JSON: "done", or the name of the
+"""Attempts to act outside a sandbox. Prints the result of each as JSON: "done", or the name of the
 exception. Arguments: a directory with a canary, a process, and a TCP port of the host."""
 
 import ctypes
@@ -95,7 +95,7 @@ def read_attributes():
     try:
         os.getxattr(canary, "user.sandfork")
     except OSError as error:
-        # It has none, which only its reader learns.
+        # The file has no such attribute; ENODATA shows that reading was permitted.
         if error.errno != errno.ENODATA:
             raise
 

@@ -11,7 +11,7 @@ MS_REMOUNT_BIND = 0x20 | 0x1000
 OPEN_TREE, MOVE_MOUNT = 428, 429
 CLONE_RECURSIVE = 1 | 0x8000
 EMPTY_PATH = 4
-# The jail's own directories in its root.
+# The directories that the jail itself creates in its root.
 OWN = "/etc", "/dev"
 AT_FDCWD = -100
 
@@ -41,7 +41,7 @@ def cgroup(pid):
 
 
 def missing(pid, directory="/"):
-    """The host's entries that the jail lacks or shows with fewer rights."""
+    """The host's entries that are missing in the jail or have fewer rights there."""
     jail = f"/proc/{pid}/root"
     for name in sorted(os.listdir(directory)):
         path = os.path.join(directory, name)
@@ -50,7 +50,7 @@ def missing(pid, directory="/"):
         try:
             inside = os.lstat(jail + path)
         except FileNotFoundError:
-            # The host's /tmp may have more entries than the jail's has room for.
+            # The host's /tmp may have more entries than fit into the jail's.
             kind = stat.S_IFMT(os.lstat(path).st_mode)
             if kind in (stat.S_IFDIR, stat.S_IFREG) and directory != "/tmp":
                 yield path
@@ -92,7 +92,7 @@ def mounts(pid):
     for place, device in zip(OWN, devices):
         attach(device, f"{place}/device")
     for path, tree in trees.items():
-        # A file system of a user namespace supports only the users of that namespace.
+        # A file system that belongs to a user namespace supports only the users of that namespace.
         os.setegid(owner.st_gid)
         os.seteuid(owner.st_uid)
         if path in files:

@@ -46,7 +46,7 @@ def printed(block: Block, document: str, names: dict[str, Any]) -> str:
 
 
 def fault(block: Block, document: str, names: dict[str, Any]) -> str | None:
-    """The error in a block, or `None`."""
+    """Returns the error in a block, or `None`."""
     try:
         output = printed(block, document, names)
     except BaseException:

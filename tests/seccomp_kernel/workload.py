@@ -136,7 +136,7 @@ def limits(_):
     os.setresgid(-1, -1, -1)
     os.sched_setscheduler(0, os.sched_getscheduler(0), os.sched_getparam(0))
     os.sched_setparam(0, os.sched_getparam(0))
-    # Which there are, a supervisor answers, and here is none.
+    # sched_getaffinity is answered by a supervisor, which does not exist here.
     os.sched_setaffinity(0, range(os.cpu_count()))
     os.nice(1)
     os.setpgid(0, 0)

@@ -1,7 +1,7 @@
 """Programs that run inside a sandbox and outside of it, as cells and as a process.
 
-`names()` are those that there are, `run(name, loops)` runs one so often and returns nanoseconds. Names
-that begin with `kernel:` mostly ask the kernel for something; the others compute. Those of pyperformance
+`names()` lists them, and `run(name, loops)` runs one that many times and returns nanoseconds. Programs whose
+names begin with `kernel:` mostly make system calls; the others compute. Those of pyperformance
 are its own files, run with a stand-in for pyperf's runner, which would start processes of its own."""
 
 import argparse
@@ -143,7 +143,7 @@ _PROGRAMS = {
     "kernel:fresh-memory": _memory,
 }
 
-# The programs of pyperformance that compute and need only the standard library.
+# The programs of pyperformance that only compute and need only the standard library.
 _OF_PYPERFORMANCE = [
     "chaos",
     "deepcopy",
@@ -164,7 +164,7 @@ _PREFIX = "pyperformance:"
 
 
 class _Runner:
-    """The part of `pyperf.Runner` that the programs use. It records what they would measure."""
+    """The part of `pyperf.Runner` that the programs use. It records the functions to measure."""
 
     def __init__(self, *_args, **_options):
         self.metadata = {}

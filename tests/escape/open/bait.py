@@ -1,6 +1,6 @@
 """The targets of the probes: one host user's files, sockets, memory and a process.
 
-Prints the variables that name them as one JSON object, and serves until its stdin ends.
+Prints their paths, ports and ids as one JSON object of variables, and serves until its stdin ends.
 """
 
 import ctypes
@@ -66,7 +66,7 @@ def loopback():
 
 
 def loopback_v4(port):
-    """The same port without IPv6: the host has the protocol but not the address."""
+    """The same port without IPv6: the host has the protocol, but not the address."""
     return [
         bound(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", port)),
         bound(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", port)),
@@ -83,7 +83,7 @@ def answer(bait):
             if sender:
                 bait.sendto(b"BAIT", sender)
     except ConnectionError:
-        pass  # A client that has seen enough.
+        pass  # The client closed the connection early.
 
 
 def serve(sockets):

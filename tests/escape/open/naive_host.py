@@ -1,4 +1,4 @@
-"""The open control of the probes against the caller: a host that trusts its guest's data.
+"""The open control for the probes against the caller: a host that trusts its guest's data.
 
 Usage: naive_host.py (parse | decode | frame | collect | upload | terminal | log) CANARY MARKER_DIR COMMAND...
 """
@@ -56,7 +56,7 @@ def upload(_):
 
 
 def terminal(output):
-    """Shows its guest's output unchanged."""
+    """Shows the guest's output unchanged."""
     from terminal import obeyed
 
     if obeyed(output):
@@ -64,7 +64,7 @@ def terminal(output):
 
 
 def log(output):
-    """Logs how its guest ended, with the guest's message."""
+    """Logs how the guest ended, with the guest's message."""
     logged = "sandfork: the guest ended with " + output.decode(errors="replace")
     forged = [line for line in logged.splitlines() if line.startswith("sandfork: forged")]
     if forged:
@@ -84,7 +84,7 @@ CHECKS = {
 check, canary, marker, *command = sys.argv[1:]
 frames, link = os.pipe()
 with tempfile.TemporaryFile() as output:
-    # A log contains a guest's last line.
+    # The log contains the guest's last line.
     last_words = output if check == "log" else None
     guest = subprocess.Popen(
         command, stdout=output, stderr=last_words, pass_fds=[link], start_new_session=True

@@ -1,7 +1,7 @@
-"""The open control of the probes against other runs: a naive service in one warm interpreter.
+"""The open control for the probes against other runs: a naive service in one warm interpreter.
 
 Usage: naive_runner.py (zygote | zygote-twins | inproc | tools) PROGRAM...
-Runs the programs one after another; @PREV@ in one stands for the VALUE that the one before printed.
+Runs the programs one after another. @PREV@ in a program stands for the VALUE that the previous one printed.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ import sys
 shared = open(__file__)
 CLONE_NEWUSER, CLONE_NEWPID = 0x10000000, 0x20000000
 PR_SET_PTRACER, PR_SET_PTRACER_ANY = 0x59616D61, -1
-# On kernels with Yama, children could not trace it otherwise.
+# On kernels with Yama, children could not trace this process otherwise.
 ctypes.CDLL(None).prctl(PR_SET_PTRACER, ctypes.c_ulong(PR_SET_PTRACER_ANY), 0, 0, 0)
 
 
@@ -32,7 +32,7 @@ def zygote(code):
 def zygote_twins(code):
     pid = ctypes.PyDLL(None).fork()
     if pid == 0:
-        # Its child is process 1 in its namespace, as this server is in its own.
+        # The child is process 1 in its namespace, as this server is in its own.
         if ctypes.PyDLL(None).unshare(CLONE_NEWUSER | CLONE_NEWPID):
             os._exit(1)
         zygote(code)

@@ -1,8 +1,8 @@
-"""The open control of the probes in which two tenants try to meet: two processes of one user.
+"""The open control for the probes in which two tenants try to communicate: two processes of one user.
 
 Usage: naive_tenants.py PROGRAM PROGRAM [PROGRAM]
 The first tenant runs the first program and lives on, the second one the second; a third is the
-first tenant's again. @PREV@ in one stands for the VALUE that the one before printed.
+first tenant's again. @PREV@ in a program stands for the VALUE that the previous one printed.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""Run a command with a controlling terminal, as a shell would; its output is not touched."""
+"""Runs a command with a controlling terminal, like a shell. Its output is passed on unchanged."""
 
 import fcntl
 import os

@@ -1,4 +1,4 @@
-"""Run a command on a terminal, and print whether it sent the terminal anything other than text.
+"""Runs a command on a terminal, and prints whether it sent the terminal anything other than text.
 
 Usage: terminal.py COMMAND...
 """
@@ -7,12 +7,12 @@ import os
 import re
 import sys
 
-# Control characters other than line ends and tabs, as bytes or UTF-8; and a rewritten line.
+# Control characters other than line ends and tabs, as bytes or UTF-8, and a carriage return within a line.
 OBEYED = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\xc2[\x80-\x9f]|\r(?![\r\n])")
 
 
 def obeyed(shown):
-    """The sequences that a terminal would obey, with their context."""
+    """The sequences that a terminal would interpret, with their context."""
     found = OBEYED.search(shown)
     return found and shown[max(found.start() - 20, 0) : found.end() + 20]
 
@@ -22,7 +22,7 @@ def read_to_end(terminal):
     while True:
         try:
             part = os.read(terminal, 65536)
-        except OSError:  # Its other end is closed.
+        except OSError:  # The other end is closed.
             part = b""
         if not part:
             return shown

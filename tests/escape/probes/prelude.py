@@ -1,5 +1,5 @@
-# The harness puts a dictionary VARS, then this, before every probe. A probe prints one line that
-# starts with ESCAPED when its attempt succeeded, and one with CONTAINED and the reason when not.
+# The harness puts a dictionary VARS and then this file before every probe. A probe prints a line that
+# starts with ESCAPED if its attempt succeeded, otherwise one with CONTAINED and the reason.
 import errno
 import os
 import sys
@@ -50,12 +50,12 @@ def run(attempt):
 
 
 def tenants(*stages):
-    """Runs the stage of this run: the first tenant's, the second's, the first's again."""
+    """Runs the stage of this run: the first tenant's, the second tenant's, or the first tenant's again."""
     run(stages[int(var("RUN", "1")) - 1])
 
 
 def compare_with_previous(value):
-    """For what must be another in each run."""
+    """For values that must differ between runs."""
     print("VALUE " + value)
     if var("PREV") == value:
         escaped("same as the previous run")
@@ -64,7 +64,7 @@ def compare_with_previous(value):
 
 
 def address_of_version():
-    """Where the text of `sys.version` lies: in every worker where it does in its zygote."""
+    """The address of the text of `sys.version`: in a worker the same as in its zygote."""
     import ctypes
 
     head = ctypes.string_at(id(sys.version), 96)
@@ -72,7 +72,7 @@ def address_of_version():
 
 
 def mapped_pages():
-    """The bytes of each page around what is known to lie in each sort of memory, found without /proc."""
+    """The bytes of each page near known addresses in every kind of memory, found without /proc."""
     import ctypes
 
     libc = ctypes.CDLL(None, use_errno=True)
@@ -91,13 +91,13 @@ def mapped_pages():
         for page in range(address // size - around, address // size + around)
     }
     for page in sorted(numbers):
-        # The kernel says EFAULT of what is no memory, and reads a path from what is.
+        # access(2) fails with EFAULT if the address is not mapped, otherwise it reads a path there.
         if libc.access(ctypes.c_void_p(page * size), 0) == 0 or ctypes.get_errno() != errno.EFAULT:
             yield ctypes.string_at(page * size, size)
 
 
 def count_pages_with(head, tail):
-    """How many pages have a text, which is given in two parts so that its reader does not have it."""
+    """Counts the pages with a text. It is given in two parts, so that the arguments do not contain it."""
 
     def has(page):
         place = page.find(head)
@@ -108,7 +108,7 @@ def count_pages_with(head, tail):
     return sum(map(has, mapped_pages()))
 
 
-# What the first tenant keeps for its second turn.
+# What the first tenant keeps for its second run.
 kept = globals().get("kept", {})
 
 

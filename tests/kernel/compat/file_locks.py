@@ -14,7 +14,7 @@ with open("/work/locked", "w+b") as own:
                 fcntl.lockf(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 os.write(ready[1], b"kept out")
-            # Waits.
+            # Blocks until the lock is released.
             fcntl.lockf(other, fcntl.LOCK_EX)
         os._exit(0)
     assert os.read(ready[0], 100) == b"kept out"
@@ -27,12 +27,12 @@ with open("/tmp/locked", "w+b") as own, open("/tmp/locked", "rb") as reader:
     fcntl.lockf(reader, fcntl.LOCK_SH)
     fcntl.fcntl(own, F_OFD_SETLK, struct.pack("hhqqi4x", fcntl.F_RDLCK, os.SEEK_SET, 0, 1, 0))
 
-# As `make -O` locks its output, so that no other program of it writes meanwhile.
+# `make -O` locks its output like this, so that only one of its programs writes at a time.
 for output in (1, os.pipe()[1]):
     fcntl.lockf(output, fcntl.LOCK_EX)
     fcntl.lockf(output, fcntl.LOCK_UN)
 
-# Any number, one after the other.
+# Any number of locks, one after the other.
 with open("/dev/shm/locked", "w+b") as own:
     for number in range(3000):
         fcntl.lockf(own, fcntl.LOCK_EX, 1, number)

@@ -4,12 +4,12 @@ import warnings
 import numpy
 from joblib import Parallel, delayed
 
-# It warns where it finds no semaphores, and is serial then.
+# Without semaphores joblib warns and works serially.
 warnings.simplefilter("error")
 
 
 def total(array):
-    # A helper process, which imports what its parent has, and gets large arrays through a file.
+    # Runs in a helper process, which imports its parent's modules and receives large arrays through a file.
     return os.getpid(), type(array).__name__, float(array.sum())
 
 

@@ -1,4 +1,4 @@
-"""What a copy of that state does."""
+"""Checks that a copy of the state of `made.py` works."""
 
 assert running.send(8) == 49 and next(running) == 50
 assert await asynchronous.__anext__() == 1

@@ -1,4 +1,4 @@
-"""What code does that looks at itself."""
+"""Code that inspects itself."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ assert inspect.signature(Point).parameters["y"].default == 0
 assert typing.get_type_hints(Point)["x"] is int
 assert json.loads(json.dumps(dataclasses.asdict(Point(1)))) == {"x": 1, "y": 0}
 assert copy.deepcopy({"a": [Point(1)]}) == {"a": [Point(1)]}
-assert __doc__ == "What code does that looks at itself."
+assert __doc__ == "Code that inspects itself."
 assert len(sys.argv) == 1
 
-# Libraries for warnings and logs look at who called.
+# Libraries for warnings and logs inspect their callers.
 frame = sys._getframe()
 while frame:
     assert isinstance(frame.f_globals["__name__"], str), frame

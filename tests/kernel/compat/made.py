@@ -1,4 +1,4 @@
-"""A state with something of each kind, of which copies are made."""
+"""Creates a state with one object of every kind, for the tests of copies."""
 
 import asyncio
 import collections

@@ -17,7 +17,7 @@ def own(number):
     return 2 * number
 
 
-# Outside a sandbox no new process finds it either. A pool then begins one after the other, without end.
+# Outside a sandbox no new process finds the function either. A pool then restarts workers endlessly.
 def refused(act):
     try:
         act()

@@ -1,4 +1,4 @@
-"""What is new in Python 3.14, and what of it could reach another process."""
+"""New features of Python 3.14, among them one that could reach another process."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ if __name__ == "__main__" and sys.version_info >= (3, 14):
 
     assert zstd.decompress(zstd.compress(b"a" * 1000)) == b"a" * 1000
 
-    # PEP 649 and PEP 750, which older compilers refuse.
+    # PEP 649 and PEP 750, whose syntax older compilers reject.
     source = "class Later:\n    of: Missing\nname = 'x'\ntemplate = t'{name}'"
     names = {}
     exec(source, names)
@@ -43,7 +43,7 @@ if __name__ == "__main__" and sys.version_info >= (3, 14):
     with concurrent.futures.InterpreterPoolExecutor(2) as pool:
         assert list(pool.map(abs, range(-2, 1))) == [2, 1, 0]
 
-    # It asks the kernel to share blocks (FICLONE), and takes few answers for "no".
+    # It asks the kernel to share blocks (FICLONE), and falls back only after a few of the possible errors.
     pathlib.Path("made").write_bytes(b"x" * 100_000)
     pathlib.Path("made").copy("copied", preserve_metadata=True)
     assert pathlib.Path("copied").read_bytes() == b"x" * 100_000
@@ -54,7 +54,7 @@ if __name__ == "__main__" and sys.version_info >= (3, 14):
 
     assert asyncio.run(talk()) == (b"said", None)
 
-    # The stack that is left is measured, not counted.
+    # The remaining stack is measured in bytes, not counted in frames.
     try:
         json.loads("[" * 1_000_000)
     except RecursionError:

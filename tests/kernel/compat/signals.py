@@ -26,7 +26,7 @@ except KeyboardInterrupt:
     pass
 faulthandler.enable()
 
-# An init reaps an orphan, rather than this process.
+# An orphan is reaped by init, not by this process.
 reader, writer = os.pipe()
 if os.fork() == 0:
     if os.fork() == 0:

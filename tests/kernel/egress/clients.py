@@ -1,4 +1,4 @@
-"""Clients that know proxies and clients that do not, of a server in the clear and of one with TLS."""
+"""Clients with and without support for proxies, against a plain HTTP server and one with TLS."""
 
 import http.client
 import json
@@ -52,7 +52,7 @@ def by_program(*command):
             check(command[0], subprocess.run([*command, url], check=True, stdout=subprocess.PIPE).stdout)
 
 
-# fetch of Node.js has its own way to proxies, and goes to the name directly here.
+# The fetch of Node.js ignores the usual proxy variables, so it connects to the name directly here.
 FETCH = "fetch(process.argv[1]).then(r => r.text()).then(t => console.log(t)).catch(e => { console.error(e); process.exit(1) })"
 
 for proxies in True, False:

@@ -1,4 +1,4 @@
-"""The same with packages that most programs use."""
+"""The same with the HTTP packages that most programs use."""
 
 import asyncio
 import os

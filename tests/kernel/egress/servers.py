@@ -1,7 +1,7 @@
-"""Servers on loopback addresses for guests to reach, and a resolver that leads names of `example` there.
+"""Servers on loopback addresses for guests to reach, and a resolver that maps names of `example` to them.
 
 Prints the ports as one line of JSON and serves until its standard input ends. `GET /log` of the HTTP server returns
-which names were asked for and which requests came.
+the names that were queried and the requests that arrived.
 """
 
 import http.server
@@ -13,7 +13,7 @@ import sys
 import threading
 
 LOOPBACK = "127.0.0.1"
-# Names that lead elsewhere, with their addresses in turns.
+# Names that resolve to other addresses, which are returned in turn.
 ELSEWHERE = {
     "metadata.example": ["169.254.169.254"],
     "nowhere.example": ["0.0.0.0"],
@@ -86,7 +86,7 @@ class Threads(socketserver.ThreadingTCPServer):
     request_queue_size = 128
 
     def handle_error(self, *_):
-        """Guests end connections in the middle."""
+        """Ignores errors, because guests close connections early."""
 
 
 class Names(socketserver.ThreadingUDPServer):

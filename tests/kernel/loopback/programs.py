@@ -1,4 +1,4 @@
-# What programs do with TCP and UDP, each in one function.
+# Typical uses of TCP and UDP, each in one function.
 import asyncio
 import http.server
 import socket
@@ -116,7 +116,7 @@ Manager.register("doubled", doubled)
 
 
 def managers():
-    # What is forked has the functions of `__main__`.
+    # A forked process has the functions of `__main__`.
     manager = Manager(("127.0.0.1", 0), b"key")
     import multiprocessing
 
@@ -142,7 +142,7 @@ def options():
         ):
             stream.setsockopt(level, option, 1)
             assert stream.getsockopt(level, option) >= 1, option
-        # Answered, without effect.
+        # These options are accepted, but have no effect.
         for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
             before = stream.getsockopt(socket.SOL_SOCKET, option)
             stream.setsockopt(socket.SOL_SOCKET, option, 8 << 20)

@@ -1,4 +1,4 @@
-"""Prints what tells a Python from another, as JSON. It runs as a script, outside and inside."""
+"""Prints as JSON the properties in which interpreters differ. Runs as a script, outside and inside a sandbox."""
 
 import builtins
 import faulthandler
@@ -35,7 +35,7 @@ def look(name, item):
 
 
 def breakpoints():
-    """What `breakpoint` calls, from where, and what it warns of, for each value of the variable."""
+    """Returns the calls of `breakpoint` and its warnings for each value of PYTHONBREAKPOINT."""
     met = []
     import pdb
 

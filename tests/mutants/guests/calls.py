@@ -1,4 +1,4 @@
-"""Prints the filters' answer to every system call, and to every value of an argument that they check.
+"""Prints the filters' action for every system call, and for every value of an argument that they check.
 
 No call is made. The supervisor's own process has a filter that answers `TOLD` to every call with `MARK` in the upper
 bits of its sixth argument. Of two answers, the kernel prefers the jail's error to `TOLD`, and `TOLD` to the jail's
@@ -11,7 +11,7 @@ import errno
 
 MARK = 0x5A5AF000
 TOLD = 4000
-# By their numbers of x86_64.
+# Listed by their x86_64 numbers.
 REFUSED_BY_SUPERVISOR = {
     *(29, 41, 56, 64, 68, 101, 161, 165, 166, 240, 253, 272, 275, 276, 294, 308, 310, 311, 319),
     *(321, 322, 323),
@@ -35,7 +35,7 @@ def answer(number, *arguments):
 
 
 def spans(numbers):
-    """1 2 3 7 as 1-3 7."""
+    """Formats 1 2 3 7 as "1-3 7"."""
     found = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -68,7 +68,7 @@ def bits(*more):
     return sorted({0, 0xFFFFFFFF, *(1 << bit for bit in range(32)), *more})
 
 
-# Possible arguments by the system call numbers of x86_64.
+# Possible arguments by x86_64 system call number.
 ARGUMENTS = [
     ("mmap", 9, 3, bits(0x22, 0x40022)),
     ("madvise", 28, 2, range(0, 120)),
@@ -92,7 +92,7 @@ ARGUMENTS = [
     ("sched_setscheduler", 144, 1, [*range(0, 8), 0x40000000, 0xFFFFFFFF]),
 ]
 
-# Calls that set ids, and how many each of them takes.
+# Calls that set ids, with their number and how many ids each takes.
 OWN_ID = 1000
 IDENTITY = [
     ("setuid", 105, 1),
@@ -105,7 +105,7 @@ IDENTITY = [
     ("setfsgid", 123, 1),
 ]
 
-# uretprobe and uprobe, which only the kernel's own trampolines may make, and which no filter is asked about.
+# uretprobe and uprobe: only the kernel's own trampolines may make them, and no filter sees them.
 UNASKED = 335, 336
 
 tell("call", {number: answer(number) for number in range(0, 640) if number not in UNASKED})

@@ -28,7 +28,7 @@ def bind(path):
 
 
 def run(path):
-    """Whether the file can be executed: the program exits with 0."""
+    """Whether the file can be executed, that is, the program exits with 0."""
     child = os.fork()
     if child == 0:
         try:
@@ -55,7 +55,7 @@ def cut(path):
 
 
 def make_all(place):
-    """Each kind of file for which Landlock has a right."""
+    """Every kind of file for whose creation Landlock has a right."""
     made = {
         "file": lambda path: os.mknod(path, 0o600 | stat.S_IFREG),
         "directory": os.mkdir,

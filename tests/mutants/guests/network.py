@@ -1,6 +1,6 @@
-"""Prints what a network of the sandbox's own has, and the filters' answers to what is asked of sockets.
+"""Prints the properties of a sandbox's own network, and the filters' actions for system calls on sockets.
 
-As in `calls.py`, no call is made for the answers."""
+As in `calls.py`, these calls are not made."""
 
 import ctypes
 import errno
@@ -14,7 +14,7 @@ syscall = ctypes.CDLL(None, use_errno=True).syscall
 syscall.restype = ctypes.c_long
 syscall.argtypes = [ctypes.c_long] + [ctypes.c_ulong] * 6
 
-# By the numbers of x86_64.
+# The x86_64 numbers.
 SOCKET, SENDTO, SENDMSG, SOCKETPAIR, SETSOCKOPT, GETSOCKOPT, SENDMMSG = 41, 44, 46, 53, 54, 55, 307
 
 
@@ -25,13 +25,13 @@ def answer(number, *arguments):
     if syscall(number, *padded) >= 0:
         return "nothing"
     found = ctypes.get_errno()
-    # As in `calls.py`: without a network, the supervisor refuses sockets.
+    # As in `calls.py`. Without a network, the supervisor refuses sockets.
     told = errno.ENOSYS if number == SOCKET else TOLD
     return "let" if found == told else errno.errorcode.get(found, str(found))
 
 
 def spans(numbers):
-    """1 2 3 7 as 1-3 7."""
+    """Formats 1 2 3 7 as "1-3 7"."""
     found = []
     for number in numbers:
         if found and found[-1][1] == number - 1:
@@ -70,7 +70,7 @@ MUCH = 128 << 20
 
 
 def send(client):
-    """Sends without a pause, so that the kernel gives both ends more memory. Returns the most that its own end had."""
+    """Sends without pauses, so that the kernel enlarges both buffers. Records the largest size of its own."""
     most = 0
     for _ in range(MUCH >> 16):
         client.sendall(bytes(1 << 16))
@@ -80,7 +80,7 @@ def send(client):
 
 sizes = []
 
-# Those that the answers do not tell from refused ones.
+# Socket kinds for which the answers above look the same whether they are refused or not.
 for kind in (
     (socket.AF_UNIX, socket.SOCK_STREAM, 0),
     (socket.AF_INET, socket.SOCK_DGRAM, 0),

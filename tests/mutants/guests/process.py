@@ -29,7 +29,7 @@ def status():
 
 
 def in_child(act):
-    """How a child that does it ends."""
+    """Runs an act in a child, and returns how the child ended."""
     child = os.fork()
     if child == 0:
         act()
@@ -39,7 +39,7 @@ def in_child(act):
 
 
 def as_32_bits():
-    """getpid(2) through another architecture's entry: mov eax, 20; int 0x80; ret."""
+    """Calls getpid(2) through the 32-bit entry: mov eax, 20; int 0x80; ret."""
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(bytes.fromhex("b814000000cd80c3"))
     address = ctypes.addressof(ctypes.c_char.from_buffer(code))
@@ -78,7 +78,7 @@ print("cgroups", *sorted({line.strip().rpartition(":")[2] for line in open("/pro
 print("another architecture", in_child(as_32_bits))
 with open("/etc/passwd") as shown:
     print("lock what is shown", attempt(fcntl.flock, shown, fcntl.LOCK_SH | fcntl.LOCK_NB))
-# MFD_NOEXEC_SEAL, which not every Python names, and Linux before 6.3 does not know.
+# MFD_NOEXEC_SEAL, which not every Python names and Linux before 6.3 does not have.
 print("memory that is no program", attempt(os.memfd_create, "memory", 0x8).replace("EINVAL", "done"))
 print("bind to a port", attempt(internet, "bind"))
 print("connect to a port", attempt(internet, "connect"))

@@ -1,7 +1,7 @@
 """Runs a command as an ordinary user whose only network is its own loopback.
 
-That is what a sandbox is compared with: what the kernel refuses every ordinary user, and what needs a
-network, is lost on both sides.
+A sandbox is compared with this: what the kernel refuses every ordinary user, and what needs a network,
+fails on both sides.
 """
 
 import ctypes

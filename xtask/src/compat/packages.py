@@ -1,5 +1,5 @@
-# What people do with each package, in a few lines. The tool runs each part alone, as a script. Where the module
-# has another name, it stands in parentheses.
+# A typical use of each package in a few lines. The tool runs each part separately, as a script. A module name that
+# differs from the package's is in parentheses.
 # package: aiohttp
 import asyncio
 from aiohttp import web, ClientSession

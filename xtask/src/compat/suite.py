@@ -2,7 +2,7 @@
 
 The same file runs outside and inside: `suite.py MODULE [NAMES]`, where the file NAMES has the only tests to
 run. The tests print where they like; each line of the real stdout is a JSON list of a test's name and
-"began", "passed", "skipped: why" or "failed: why". So a module that is ended loses only what it had not run.
+"began", "passed", "skipped: why" or "failed: why". So the results of a module that is killed are not lost.
 """
 
 import faulthandler
@@ -15,7 +15,7 @@ import tempfile
 import traceback
 import unittest
 
-# A test that takes longer ends its module. Seconds; none takes a third of it alone on a machine.
+# Seconds after which a test ends its module. On an idle machine no test takes a third of it.
 PATIENCE = 120
 
 
@@ -26,7 +26,7 @@ def in_short(text):
 
 
 def report(results, say):
-    """Has regrtest's results say each test. Other results are those of tests of unittest itself."""
+    """Makes regrtest's results report each test. Other results belong to tests of unittest itself."""
 
     def wrap(name, how):
         original = getattr(unittest.TestResult, name)
@@ -65,7 +65,7 @@ def skipped_whole(printed, module):
 
 
 def run(module, names):
-    """Runs a module as `python -m test` does, with its prints kept apart."""
+    """Runs a module like `python -m test`, with its output captured separately."""
     shown = os.dup(1)
     prints = tempfile.TemporaryFile()
     os.dup2(prints.fileno(), 1)
@@ -94,5 +94,5 @@ if __name__ == "__main__":
         with open(sys.argv[2]) as file:
             chosen = file.read().splitlines()
     run(sys.argv[1], chosen)
-    # What a test left running must not keep the answer.
+    # Threads that a test left running must not delay the exit.
     os._exit(0)

@@ -2,7 +2,7 @@
 
     kernel.py MIRROR SUITE DIRECTORY MODULE...
 
-`DIRECTORY/VERSION` then has `vmlinuz`, and those of the modules that are not built in.
+Afterwards `DIRECTORY/VERSION` has `vmlinuz`, and those of the modules that are not built in.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ def download(url):
 
 
 def newest(index):
-    """The kernel on which the package without a version depends."""
+    """The kernel that the package without a version depends on."""
     stanzas = (dict(line.split(": ", 1) for line in text.split("\n") if ": " in line) for text in index.split("\n\n"))
     by_name = {stanza.get("Package"): stanza for stanza in stanzas}
     return by_name[by_name["linux-image-cloud-amd64"]["Depends"].split()[0].rstrip(",")]

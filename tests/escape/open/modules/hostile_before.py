@@ -1,10 +1,10 @@
-"""A preloaded module of a hostile package: at its import, before any guest code, it looks for what the host has."""
+"""A preloaded module of a hostile package: it looks for the host's files at its import, before any guest code runs."""
 
 import os
 import socket
 
 found = []
-# The directory that holds this one, where the host's bait is.
+# The directory above this one, where the host's bait is.
 above = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 

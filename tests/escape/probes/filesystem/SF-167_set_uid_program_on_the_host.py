@@ -21,7 +21,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 FCHMODAT2, OPENAT2 = 452, 437
 AT_FDCWD = -100
 BITS = stat.S_ISUID | stat.S_ISGID
-# Without a group that may run it, the kernel takes the second one for a lock.
+# Set-group-ID without the group's right to execute, as in the last mode, marks mandatory locking.
 MODES = (0o4755, 0o2755, 0o6755, 0o2644)
 
 
@@ -86,7 +86,7 @@ def fill(path):
 
 def attempt():
     os.umask(0)
-    # The other policies' runs have the directory at the same time.
+    # The runs of the other policies use the directory at the same time.
     path = os.path.join(var("WRITABLE"), "program-" + os.urandom(8).hex())
     for mode in MODES:
         for number in range(5):

@@ -25,7 +25,7 @@ def touch(path):
     if not path.startswith("/proc"):
         os.utime(path)
     else:
-        # On the kernel's own this has no effect.
+        # This has no effect on the kernel's own files.
         os.utime(path, (1, 1))
 
 

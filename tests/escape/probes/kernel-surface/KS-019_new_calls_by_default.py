@@ -12,10 +12,10 @@ needs = ["new-system-calls"]
 text = ["all refused"]
 '''
 
-# landlock_*, futex_waitv, fchmodat2, futex_wake, futex_wait: an allow-list may hold them.
+# landlock_*, futex_waitv, fchmodat2, futex_wake, futex_wait: an allow-list may contain them.
 ALLOWED = {444, 445, 446, 449, 452, 454, 455}
 MEMFD_SECRET = 447
-# process_mrelease and mseal are not judged: zeros are valid or refused for themselves alone.
+# process_mrelease and mseal say nothing here: zero arguments are valid, or invalid even without a filter.
 LEFT_OUT = (448, 462)
 
 

@@ -32,8 +32,8 @@ def candidates():
 
 
 def attempt():
-    # One count of arguments each: setfsuid and setfsgid, setuid and setgid, setreuid and setregid, setresuid and
-    # setresgid.
+    # Each with its number of arguments: setfsuid and setfsgid, setuid and setgid, setreuid and setregid,
+    # setresuid and setresgid.
     calls = [
         (number(122, 151), 1),
         (number(123, 152), 1),
@@ -53,7 +53,7 @@ def attempt():
             for index in range(count):
                 arguments = [own] * count if count == 1 else [SAME] * count
                 arguments[index] = other
-                # In a child: in the control the ids are gone after the first.
+                # In a child, because in the control the first success changes the ids for good.
                 child = os.fork()
                 if child == 0:
                     syscall(call, *arguments)

@@ -21,7 +21,7 @@ def attempt():
     call = number(302, 261)
     limit = (ctypes.c_uint64 * 2)()
     checked(call, INIT, SIGPENDING, None, limit)
-    # To what it is: in the control this is the machine's init.
+    # Sets the current value again, because in the control this is the machine's init.
     checked(call, INIT, SIGPENDING, limit, None)
     escaped("set the init's limits to %d" % limit[0])
 

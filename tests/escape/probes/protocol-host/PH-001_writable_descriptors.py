@@ -18,7 +18,7 @@ status = ["protocol-violation"]
 import fcntl
 import stat
 
-# A length of 2 GiB, then a result that the guest has no right to give.
+# A length of 2 GiB, then a result that the guest may not send.
 FRAME = b'\xff\xff\xff\x7f{"type":"result","ok":true}\n'
 
 
@@ -38,7 +38,7 @@ def attempt():
         except BlockingIOError:
             writable.append(fd)
         except OSError:
-            # Not open, or open in one direction only.
+            # Not open, or the write failed.
             pass
     if writable:
         escaped("writable fds %s" % writable)

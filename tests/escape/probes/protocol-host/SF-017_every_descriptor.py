@@ -21,7 +21,7 @@ import fcntl
 import stat
 import time
 
-# A length of 2 GiB, then a result that the guest has no right to give.
+# A length of 2 GiB, then a result that the guest may not send.
 FRAME = b'\xff\xff\xff\x7f{"type":"result","ok":true}\n'
 
 

@@ -12,7 +12,7 @@ status = ["exception"]
 text = ["raised"]
 '''
 
-# The open control hears one stream.
+# The open control reads only one stream.
 os.dup2(1, 2)
 contained("raised")
 Error = type("Error\x1b[2J", (Exception,), {"__module__": "m\x1b]0;title\x07"})

@@ -18,7 +18,7 @@ import time
 def moments():
     now = time.time()
     yield now - time.clock_gettime(time.CLOCK_BOOTTIME)
-    # The kernel's count of ticks begins five minutes before it would overflow 32 bits.
+    # The kernel's tick counter starts five minutes before a 32-bit counter would overflow.
     for hertz in (100, 250, 300, 1000):
         yield now - (os.times().elapsed - ((1 << 32) - 300 * hertz) / hertz)
 

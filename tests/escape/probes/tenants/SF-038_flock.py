@@ -20,7 +20,7 @@ import sched as module
 
 def hold():
     kept["file"] = open(module.__file__)
-    # Which as many may have as like, so that other runs of this are not in the way.
+    # A shared lock, so that other runs of this probe can hold it too.
     fcntl.flock(kept["file"], fcntl.LOCK_SH | fcntl.LOCK_NB)
     contained("holds")
 

@@ -35,7 +35,7 @@ def hold():
 
 def visit():
     with open(module.__file__) as file:
-        # Asking for a lock for writing takes no right to write.
+        # A query for a write lock does not need a descriptor that is open for writing.
         if lock(file, F_GETLK, fcntl.F_WRLCK, 39) == fcntl.F_UNLCK:
             contained("not locked")
         else:

@@ -16,7 +16,7 @@ errno = ["EOPNOTSUPP", "EPERM"]
 import importlib.util
 
 RWF_NOWAIT = 8
-# Other runs of this probe read the same files meanwhile, one at a time, and drop each when they have.
+# Other runs of this probe read and drop the same files meanwhile, one at a time.
 FILES = [
     importlib.util.find_spec(name).origin
     for name in ("pydoc_data.topics", "typing", "tarfile", "_pydecimal", "argparse", "inspect", "doctest")
@@ -24,8 +24,8 @@ FILES = [
 
 
 def resident(file):
-    # A page that is not there is on its way once it was asked for, and may arrive at once: many pages are
-    # asked for, one by one.
+    # A read of a missing page starts its transfer, which may be over immediately. So many pages are read, one
+    # by one.
     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     try:
         for place in range(0, os.fstat(file.fileno()).st_size, 4 * 4096):

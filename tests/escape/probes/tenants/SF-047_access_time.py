@@ -25,7 +25,7 @@ def hold():
 
 def visit():
     try:
-        # Old enough that the next read is noted, where it may be set.
+        # If the time may be set: old enough that the next read updates it (relatime).
         os.utime(var("SHARED"), (0, 0))
     except OSError:
         pass

@@ -20,7 +20,7 @@ MFD_NOEXEC_SEAL, WORD = 8, b"meet in memory"
 def hold():
     file = os.memfd_create("sf049", os.MFD_CLOEXEC | MFD_NOEXEC_SEAL)
     os.write(file, WORD)
-    # A number that the visitor has nothing at.
+    # A number that is not open in the visitor.
     os.dup2(file, 49)
     print("VALUE %d" % os.getpid())
     contained("holds")

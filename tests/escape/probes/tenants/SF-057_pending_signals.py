@@ -17,7 +17,7 @@ import resource
 import signal
 
 libc = ctypes.CDLL(None, use_errno=True)
-# What a sandbox allows, so that the open control is about the same number.
+# As many as a sandbox allows, so that the open control tests the same number.
 MOST = 1024
 
 

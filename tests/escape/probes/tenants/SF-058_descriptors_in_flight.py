@@ -23,18 +23,18 @@ import socket
 import threading
 import time
 
-# As many as a sandbox allows, so that the open control is about the same number, and leaves some to
+# As many as a sandbox allows, so that the open control tests the same number, and leaves some for
 # other tests of this user.
 MOST = 250
 ETOOMANYREFS = 109
-# In hundredths of a second, until what another test holds is counted too.
+# Hundredths of a second to wait for other tests to release theirs.
 PATIENCE = 500
 
 
 def become_ordinary():
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(MOST, hard), hard))
-    # Root may have any number under way.
+    # Root may have any number in flight.
     if os.getuid() == 0:
         os.setgroups([])
         os.setresgid(58058, 58058, 58058)

@@ -23,8 +23,8 @@ import random
 import time
 
 F_GETPIPE_SZ = 1032
-# fs.pipe-user-pages-soft is 16,384 pages, of which a pipe gets 16, or 2 beyond that. The pipes of the first
-# processes leave room for those of other programs of the user, and all of them exceed it.
+# fs.pipe-user-pages-soft is 16,384 pages. A pipe gets 16, or 2 beyond the limit. The pipes of the first WHOLE
+# processes leave pages for other programs of the user; those of all the processes exceed the limit.
 WHOLE, PROCESSES, PIPES = 8, 18, 100
 
 
@@ -46,7 +46,7 @@ def fill():
             kept["pipes"] = [os.pipe() for _ in range(PIPES)]
             sizes = [fcntl.fcntl(pipe[1], F_GETPIPE_SZ) for pipe in kept["pipes"]]
             os.write(report, b"." if number >= WHOLE or min(sizes) == 65536 else b"x")
-            # Until the tenant is gone.
+            # Until the tenant has ended.
             os.read(kept["end"][0], 1)
             os._exit(0)
         if os.read(ready, 1) == b"x":
@@ -56,7 +56,7 @@ def fill():
 
 def hold():
     become_ordinary()
-    # Two that keep what they have would wait for each other: give everything back, and try again later.
+    # Two runs that kept their pages would wait for each other, so release everything and try again later.
     for _ in range(40):
         if fill():
             break

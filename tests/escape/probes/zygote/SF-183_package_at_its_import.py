@@ -15,7 +15,7 @@ import sys
 
 
 def attempt():
-    # A zygote has it already. Without one it is beside the directory of this program.
+    # A zygote has loaded it already. In the control it is beside the directory of this program.
     place = os.path.dirname(os.path.dirname(os.path.abspath(sys.argv[0])))
     sys.path.append(os.path.join(place, "modules"))
     import hostile_before

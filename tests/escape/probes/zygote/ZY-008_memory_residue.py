@@ -36,7 +36,7 @@ def writable_anonymous_regions():
 
 
 def attempt():
-    # In two halves, so that the program's own text does not count.
+    # In two halves, so that the program's own text does not match.
     tag = b"H_SEC" + b"_RESIDUE_"
     kept = bytearray(tag + b"A" * 32)
     regions = 0
